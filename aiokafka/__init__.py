@@ -1,0 +1,94 @@
+"""Apache Kafka client for asyncio.
+
+The public names are loaded when they are first used, so importing the package is cheap.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.14.100"
+
+if os.environ.get("AIOKAFKA_NO_EXTENSIONS"):
+    # Before any other import of the package: the plain sources are to win over the extensions.
+    from aiokafka._pure import install
+
+    install()
+
+if TYPE_CHECKING:
+    from aiokafka import (
+        abc,
+        client,
+        cluster,
+        codec,
+        conn,
+        consumer,
+        coordinator,
+        errors,
+        partitioner,
+        producer,
+        protocol,
+        record,
+        structs,
+        util,
+    )
+    from aiokafka.abc import ConsumerRebalanceListener
+    from aiokafka.client import AIOKafkaClient
+    from aiokafka.consumer.consumer import AIOKafkaConsumer
+    from aiokafka.errors import ConsumerStoppedError, IllegalOperation
+    from aiokafka.producer.producer import AIOKafkaProducer
+    from aiokafka.structs import (
+        ConsumerRecord,
+        OffsetAndMetadata,
+        OffsetAndTimestamp,
+        TopicPartition,
+    )
+
+__all__ = [
+    "AIOKafkaClient",
+    "AIOKafkaConsumer",
+    "AIOKafkaProducer",
+    "ConsumerRebalanceListener",
+    "ConsumerRecord",
+    "ConsumerStoppedError",
+    "IllegalOperation",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "TopicPartition",
+]
+
+_HOMES = {
+    "AIOKafkaClient": "aiokafka.client",
+    "AIOKafkaConsumer": "aiokafka.consumer.consumer",
+    "AIOKafkaProducer": "aiokafka.producer.producer",
+    "ConsumerRebalanceListener": "aiokafka.abc",
+    "ConsumerRecord": "aiokafka.structs",
+    "ConsumerStoppedError": "aiokafka.errors",
+    "IllegalOperation": "aiokafka.errors",
+    "OffsetAndMetadata": "aiokafka.structs",
+    "OffsetAndTimestamp": "aiokafka.structs",
+    "TopicPartition": "aiokafka.structs",
+}
+
+_SUBMODULES = frozenset(
+    "abc client cluster codec conn consumer coordinator errors partitioner producer protocol "
+    "record structs util".split()
+)
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is not None:
+        value = getattr(importlib.import_module(home), name)
+    elif name in _SUBMODULES:
+        value = importlib.import_module(f"aiokafka.{name}")
+    else:
+        raise AttributeError(f"module 'aiokafka' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES, *_SUBMODULES})

@@ -1,0 +1,68 @@
+"""What a user of the package subclasses."""
+
+from __future__ import annotations
+
+import abc
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Set
+
+    from aiokafka.structs import TopicPartition
+
+__all__ = ["AbstractTokenProvider", "ConsumerRebalanceListener"]
+
+
+class ConsumerRebalanceListener(abc.ABC):
+    """Called when the partitions of a consumer in a group change.
+
+    Every method may be a plain function or a coroutine function, which is awaited. While one runs,
+    `getone` and `getmany` hand out nothing, so a method must not wait for a lock that is held
+    around them. Exceptions are logged and do not stop the rebalance.
+    """
+
+    @abc.abstractmethod
+    def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> Awaitable[None] | None:
+        """Give up partitions: the last chance to commit or to save local state for them.
+
+        Called before a rebalance and when the consumer stops, after it has stopped handing out
+        records of these partitions.
+        """
+
+    @abc.abstractmethod
+    def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> Awaitable[None] | None:
+        """Take over partitions: the place to seek or to load local state.
+
+        Called after a rebalance, before the first record of these partitions is handed out.
+        """
+
+    def on_partitions_lost(self, lost: Set[TopicPartition]) -> Awaitable[None] | None:
+        """Drop partitions that another member may own already (KIP-429).
+
+        Called in place of `on_partitions_revoked` when the group has removed this member, so a
+        commit would be refused. By default it calls `on_partitions_revoked`.
+        """
+        return self.on_partitions_revoked(lost)
+
+
+class AbstractTokenProvider(abc.ABC):
+    """Source of tokens for SASL/OAUTHBEARER.
+
+    Keyword arguments of the constructor are accepted and ignored, so that a subclass may pass on
+    its configuration.
+    """
+
+    def __init__(self, **config: Any) -> None:
+        super().__init__()
+
+    @abc.abstractmethod
+    async def token(self) -> str:
+        """Return a token that is valid now.
+
+        Called for every new connection and each time a session has to be renewed. It should keep
+        a token until that expires, and may await the network.
+        """
+
+    def extensions(self) -> dict[str, str]:
+        """Return the SASL extensions to send with the token (KIP-342), by default none."""
+        return {}

@@ -1,0 +1,1127 @@
+"""Every exception of the package, and the table of the error codes a broker can answer.
+
+Three questions have three roots. The broker said no: `BrokerResponseError`. The call was wrong:
+`IllegalStateError`, `IllegalArgumentError`, `IllegalOperation`. The connection failed:
+`KafkaConnectionError` and its neighbours. Everything but `ConsumerStoppedError` and
+`IllegalOperation` derives from `KafkaError`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from aiokafka._consumer_record import ConsumerRecord
+    from aiokafka.structs import TopicPartition
+
+
+class KafkaError(RuntimeError):
+    """Root of the errors of this package.
+
+    The class attributes say what sort of error it is; the caller decides what to do about it.
+    """
+
+    retriable: ClassVar[bool] = False
+    """The same call may succeed when it is made again after a while."""
+
+    invalid_metadata: ClassVar[bool] = False
+    """The client's picture of the cluster is out of date."""
+
+    is_fatal: ClassVar[bool] = False
+    """The client object cannot go on: close it, mend the cause, and make another one (KIP-1050)."""
+
+    requires_abort: ClassVar[bool] = False
+    """The running transaction has to be aborted; the producer can go on afterwards (KIP-1050)."""
+
+    def __str__(self) -> str:
+        name = type(self).__name__
+        return f"{name}: {super().__str__()}" if self.args else name
+
+
+kafka_errors: dict[int, type[BrokerResponseError]] = {}
+"""Class by error code, for every code known to this version."""
+
+
+class BrokerResponseError(KafkaError):
+    """The broker answered with an error code."""
+
+    errno: ClassVar[int] = -1
+    """The code in Kafka's protocol."""
+
+    message: ClassVar[str] = "BROKER_RESPONSE_ERROR"
+    """Name of the error in capitals."""
+
+    description: ClassVar[str] = ""
+    """What the error means, in one or two sentences."""
+
+    def __init_subclass__(
+        cls,
+        errno: int | None = None,
+        retriable: bool | None = None,
+        invalid_metadata: bool | None = None,
+        is_fatal: bool | None = None,
+        requires_abort: bool | None = None,
+    ) -> None:
+        super().__init_subclass__()
+        if retriable is not None:
+            cls.retriable = retriable
+        if invalid_metadata is not None:
+            cls.invalid_metadata = invalid_metadata
+        if is_fatal is not None:
+            cls.is_fatal = is_fatal
+        if requires_abort is not None:
+            cls.requires_abort = requires_abort
+        cls.description = " ".join((cls.__doc__ or "").split())
+        if errno is not None:
+            if errno in kafka_errors:
+                raise TypeError(f"error code {errno} is already {kafka_errors[errno].__name__}")
+            cls.errno = errno
+            cls.message = _capitals(cls.__name__)
+            kafka_errors[errno] = cls
+
+    def __str__(self) -> str:
+        return f"[Error {self.errno}] {super().__str__()}"
+
+
+def _capitals(name: str) -> str:
+    for ending in ("Error", "Exception"):
+        name = name.removesuffix(ending) or name
+    return "".join("_" + c if c.isupper() and i else c for i, c in enumerate(name)).upper()
+
+
+_unknown_errors: dict[int, type[BrokerResponseError]] = {}
+
+
+def for_code(error_code: int) -> type[BrokerResponseError]:
+    """Return the class of an error code.
+
+    A code that this version does not know gives a subclass of `UnknownError` that keeps the
+    number in `errno`. Code 0 gives `NoError`.
+    """
+    known = kafka_errors.get(error_code) or _unknown_errors.get(error_code)
+    if known is not None:
+        return known
+    attributes = {
+        "__module__": __name__,
+        "__doc__": "The broker answered with a code that this version does not know.",
+        "errno": error_code,
+        "message": f"UNKNOWN_CODE_{error_code}",
+    }
+    made = type("UnknownError", (UnknownError,), attributes)
+    _unknown_errors[error_code] = made
+    return made
+
+
+def _restore_unknown(errno: int, args: tuple[Any, ...]) -> BrokerResponseError:
+    return for_code(errno)(*args)
+
+
+# ---------------------------------------------------------------- the call was wrong
+
+
+class IllegalStateError(KafkaError):
+    """The object is not in a state that allows the call."""
+
+
+class IllegalArgumentError(KafkaError):
+    """An argument is not valid."""
+
+
+class ConsumerStoppedError(Exception):
+    """The consumer was stopped while a call waited for records, or before it."""
+
+
+class IllegalOperation(Exception):
+    """The configuration of the client does not allow the call, such as a commit without a group."""
+
+
+class TransactionStateError(IllegalOperation, IllegalStateError, AssertionError):
+    """The producer's transaction is not in a state that allows the call.
+
+    It is caught as `IllegalOperation`, as `KafkaError`, and as the `AssertionError` that aiokafka
+    raised here.
+    """
+
+
+class KafkaConfigurationError(KafkaError):
+    """The configuration of the client is contradictory."""
+
+
+class UnsupportedCodecError(KafkaError):
+    """A compression codec is not known, or the package it needs is not installed."""
+
+
+class ProducerClosed(KafkaError):
+    """The producer was stopped, or was never started."""
+
+
+# ---------------------------------------------------------------- the connection failed
+
+
+class KafkaConnectionError(KafkaError):
+    """A connection could not be made, or broke."""
+
+    retriable = True
+    invalid_metadata = True
+
+
+class NodeNotReadyError(KafkaError):
+    """There is no usable connection to the node at the moment."""
+
+    retriable = True
+
+
+class NoBrokersAvailable(KafkaError):
+    """No broker of the cluster could be reached."""
+
+    retriable = True
+    invalid_metadata = True
+
+
+class KafkaUnavailableError(KafkaError):
+    """The cluster could not be reached."""
+
+
+class KafkaTimeoutError(KafkaError):
+    """The time allowed for the call has passed."""
+
+
+class KafkaProtocolError(KafkaError):
+    """The peer sent bytes that are not what Kafka's protocol demands."""
+
+    retriable = True
+
+
+class CorrelationIdError(KafkaProtocolError):
+    """An answer does not belong to the oldest request of its connection."""
+
+    retriable = True
+
+
+class Cancelled(KafkaError):
+    """The request was given up before its answer came."""
+
+    retriable = True
+
+
+class TooManyInFlightRequests(KafkaError):
+    """The connection has as many unanswered requests as it may have."""
+
+    retriable = True
+
+
+class StaleMetadata(KafkaError):
+    """The picture of the cluster is out of date."""
+
+    retriable = True
+    invalid_metadata = True
+
+
+class MetadataEmptyBrokerList(KafkaError):
+    """A metadata answer names no broker."""
+
+    retriable = True
+
+
+class UnrecognizedBrokerVersion(KafkaError):
+    """The version of the broker could not be found out."""
+
+
+class IncompatibleBrokerVersion(KafkaError):
+    """Client and broker have no version of a request in common, or a feature is missing there."""
+
+    is_fatal = True
+
+
+class AuthenticationFailedError(KafkaError):
+    """The broker, or the client, did not accept the other's credentials."""
+
+    is_fatal = True
+
+
+class AuthenticationMethodNotSupported(KafkaError):
+    """The broker does not offer the way of authentication asked for."""
+
+    is_fatal = True
+
+
+# ---------------------------------------------------------------- records and offsets
+
+
+class NoOffsetForPartitionError(KafkaError):
+    """A partition has no committed offset, and `auto_offset_reset` is "none"."""
+
+
+class RecordTooLargeError(KafkaError):
+    """A record is larger than a fetch may return, so the consumer cannot get past it."""
+
+
+class QuotaViolationError(KafkaError):
+    """A quota was exceeded."""
+
+
+class CommitFailedError(KafkaError):
+    """The offsets were not committed: the group has given the partitions to another member."""
+
+    requires_abort = True
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(_COMMIT_FAILED, *args)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self.args[1:]
+
+
+_COMMIT_FAILED = (
+    "The group has rebalanced and no longer counts this consumer as the owner of the partitions, "
+    "so another member will read the records again. Usually the time between two calls of "
+    "getmany() or getone() was longer than max_poll_interval_ms, or the event loop was blocked "
+    "for longer than session_timeout_ms. Raise these, take fewer records at once with "
+    "max_poll_records, or do the work elsewhere while polling goes on."
+)
+
+
+class RecordDeserializationError(KafkaError):
+    """A key or value deserializer raised.
+
+    The consumer stays at the record: seek to `offset + 1` to go past it. The error that the
+    deserializer raised is in `cause` and is the exception's `__cause__`.
+    """
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        offset: int,
+        record: ConsumerRecord[Any, Any],
+        cause: BaseException,
+        part: str = "value",
+    ) -> None:
+        super().__init__(
+            f"the {part} deserializer raised {cause!r} for offset {offset} of {topic_partition}; "
+            f"seek to {offset + 1} to go past the record"
+        )
+        self.topic_partition = topic_partition
+        self.offset = offset
+        self.record = record
+        """The record with key, value and headers as they came, undecoded."""
+        self.cause = cause
+        self.part = part
+        """Which deserializer raised: "key" or "value"."""
+        self.__cause__ = cause
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.topic_partition, self.offset, self.record, self.cause, self.part)
+
+
+# ---------------------------------------------------------------- the broker said no
+
+_FENCED = (
+    "a newer producer with the same transactional_id has taken over, or the transaction took "
+    "longer than transaction_timeout_ms"
+)
+
+
+class UnknownError(BrokerResponseError, errno=-1):
+    """The broker met an unexpected error; its own log tells more."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Classes made by `for_code` have no importable name of their own.
+        return _restore_unknown, (self.errno, self.args)
+
+
+class NoError(BrokerResponseError, errno=0):
+    """Success: the code that means no error."""
+
+
+class OffsetOutOfRangeError(BrokerResponseError, errno=1):
+    """The offset lies outside the range of offsets that the broker keeps for the partition."""
+
+
+class CorruptRecordException(BrokerResponseError, errno=2, retriable=True):
+    """A record failed its CRC check, has an invalid size, or a null key in a compacted topic."""
+
+
+class UnknownTopicOrPartitionError(
+    BrokerResponseError, errno=3, retriable=True, invalid_metadata=True
+):
+    """The broker does not host this topic or partition: it may be new, deleted, or misspelt."""
+
+
+class InvalidFetchRequestError(BrokerResponseError, errno=4):
+    """The requested fetch size is not valid."""
+
+
+class LeaderNotAvailableError(BrokerResponseError, errno=5, retriable=True, invalid_metadata=True):
+    """The partition has no leader at the moment; an election is probably going on."""
+
+
+class NotLeaderForPartitionError(
+    BrokerResponseError, errno=6, retriable=True, invalid_metadata=True
+):
+    """The broker asked neither leads nor follows this partition; the metadata is out of date."""
+
+
+class RequestTimedOutError(BrokerResponseError, errno=7, retriable=True):
+    """The request was not completed within its timeout; it may have been carried out
+    all the same.
+    """
+
+
+class BrokerNotAvailableError(BrokerResponseError, errno=8):
+    """The broker is not available."""
+
+
+class ReplicaNotAvailableError(BrokerResponseError, errno=9, retriable=True, invalid_metadata=True):
+    """The replica asked for is not on this broker."""
+
+
+class MessageSizeTooLargeError(BrokerResponseError, errno=10):
+    """The batch is larger than the topic's `max.message.bytes` or the producer's
+    `max_request_size`.
+    """
+
+
+class StaleControllerEpochError(BrokerResponseError, errno=11):
+    """The controller has moved to another broker."""
+
+
+class OffsetMetadataTooLargeError(BrokerResponseError, errno=12):
+    """The metadata string of a committed offset exceeds the broker's
+    `offset.metadata.max.bytes`.
+    """
+
+
+class StaleLeaderEpochCodeError(
+    BrokerResponseError, errno=13, retriable=True, invalid_metadata=True
+):
+    """The broker lost its connection before the answer came (NETWORK_EXCEPTION)."""
+
+
+class GroupLoadInProgressError(BrokerResponseError, errno=14, retriable=True):
+    """The coordinator is still loading the state of this group or transaction."""
+
+
+class GroupCoordinatorNotAvailableError(BrokerResponseError, errno=15, retriable=True):
+    """There is no coordinator at the moment: its internal topic is being created or
+    has no leader.
+    """
+
+
+class NotCoordinatorForGroupError(BrokerResponseError, errno=16, retriable=True):
+    """The broker asked is not the coordinator of this group or transactional id."""
+
+
+class InvalidTopicError(BrokerResponseError, errno=17, is_fatal=True):
+    """The topic name is not legal, or writing to it is not allowed (internal topic)."""
+
+
+class RecordListTooLargeError(BrokerResponseError, errno=18):
+    """The batch is larger than the segment size of the topic."""
+
+
+class NotEnoughReplicasError(BrokerResponseError, errno=19, retriable=True):
+    """Fewer replicas are in sync than `min.insync.replicas` demands; nothing was written."""
+
+
+class NotEnoughReplicasAfterAppendError(BrokerResponseError, errno=20, retriable=True):
+    """The batch was written, but fewer replicas are in sync than `min.insync.replicas`
+    demands.
+    """
+
+
+class InvalidRequiredAcksError(BrokerResponseError, errno=21, is_fatal=True):
+    """The value of acks is none of -1, 0 and 1."""
+
+
+class IllegalGenerationError(BrokerResponseError, errno=22, requires_abort=True):
+    """The group generation given is not the current one: a rebalance has passed this
+    member by.
+    """
+
+
+class InconsistentGroupProtocolError(BrokerResponseError, errno=23):
+    """No partition assignment strategy is supported by all members of the group, or
+    the group is of another type.
+    """
+
+
+class InvalidGroupIdError(BrokerResponseError, errno=24):
+    """The group id is empty or otherwise not valid."""
+
+
+class UnknownMemberIdError(BrokerResponseError, errno=25, requires_abort=True):
+    """The coordinator does not know this member; it was removed after a missed
+    heartbeat or poll interval.
+    """
+
+
+class InvalidSessionTimeoutError(BrokerResponseError, errno=26):
+    """session_timeout_ms is outside the broker's group.min.session.timeout.ms and
+    group.max.session.timeout.ms.
+    """
+
+
+class RebalanceInProgressError(BrokerResponseError, errno=27):
+    """The group is rebalancing; the member has to join again."""
+
+
+class InvalidCommitOffsetSizeError(BrokerResponseError, errno=28):
+    """The committed offset data is too large to be stored."""
+
+
+class TopicAuthorizationFailedError(BrokerResponseError, errno=29, requires_abort=True):
+    """The client is not authorized to use the topic; check its ACLs."""
+
+
+class GroupAuthorizationFailedError(BrokerResponseError, errno=30, requires_abort=True):
+    """The client is not authorized to use the group; check its ACLs."""
+
+
+class ClusterAuthorizationFailedError(BrokerResponseError, errno=31, is_fatal=True):
+    """The client is not authorized for this operation on the cluster; check its ACLs."""
+
+
+class InvalidTimestampError(BrokerResponseError, errno=32):
+    """The timestamp of a record is outside the range that the topic accepts."""
+
+
+class UnsupportedSaslMechanismError(BrokerResponseError, errno=33, is_fatal=True):
+    """The broker does not offer the SASL mechanism asked for; see `sasl_mechanism`."""
+
+
+class IllegalSaslStateError(BrokerResponseError, errno=34, is_fatal=True):
+    """The request is not valid in this SASL state; the listener may not use SASL: see
+    `security_protocol`.
+    """
+
+
+class UnsupportedVersionError(BrokerResponseError, errno=35, is_fatal=True):
+    """The broker does not support the version of the request, or the feature that was
+    asked for.
+    """
+
+
+class TopicAlreadyExistsError(BrokerResponseError, errno=36):
+    """A topic of this name exists already."""
+
+
+class InvalidPartitionsError(BrokerResponseError, errno=37):
+    """The number of partitions is below 1, or below the number that the topic has now."""
+
+
+class InvalidReplicationFactorError(BrokerResponseError, errno=38, is_fatal=True):
+    """The replication factor is below 1 or above the number of brokers alive."""
+
+
+class InvalidReplicationAssignmentError(BrokerResponseError, errno=39):
+    """The assignment of replicas to brokers is not valid."""
+
+
+class InvalidConfigurationError(BrokerResponseError, errno=40, is_fatal=True):
+    """A configuration entry is not known or its value is not accepted."""
+
+
+class NotControllerError(BrokerResponseError, errno=41, retriable=True):
+    """The broker asked is not the controller of the cluster."""
+
+
+class InvalidRequestError(BrokerResponseError, errno=42):
+    """The broker found the request malformed or contradictory; its log tells more."""
+
+
+class UnsupportedForMessageFormatError(BrokerResponseError, errno=43, is_fatal=True):
+    """The message format of the topic does not support the request."""
+
+
+class PolicyViolationError(BrokerResponseError, errno=44):
+    """The request breaks a policy configured at the broker."""
+
+
+class OutOfOrderSequenceNumber(BrokerResponseError, errno=45, requires_abort=True):
+    """The broker received an unexpected sequence number from the producer: a batch
+    before it is missing.
+    """
+
+
+class DuplicateSequenceNumber(BrokerResponseError, errno=46):
+    """The broker received a sequence number that it has already written."""
+
+
+class InvalidProducerEpoch(BrokerResponseError, errno=47, is_fatal=True):
+    """A newer producer with the same transactional id has taken over, or the
+    transaction timed out.
+    """
+
+
+class InvalidTxnState(BrokerResponseError, errno=48, is_fatal=True):
+    """The transaction is not in a state that allows the operation."""
+
+
+class InvalidProducerIdMapping(BrokerResponseError, errno=49, is_fatal=True):
+    """The producer id does not belong to the transactional id; it probably expired at
+    the broker.
+    """
+
+
+class InvalidTransactionTimeout(BrokerResponseError, errno=50, is_fatal=True):
+    """transaction_timeout_ms is larger than the broker's transaction.max.timeout.ms."""
+
+
+class ConcurrentTransactions(BrokerResponseError, errno=51, retriable=True):
+    """The previous transaction of this producer is still being completed."""
+
+
+class TransactionCoordinatorFenced(BrokerResponseError, errno=52, is_fatal=True):
+    """The transaction coordinator that wrote the marker has been replaced by another."""
+
+
+class TransactionalIdAuthorizationFailed(BrokerResponseError, errno=53, is_fatal=True):
+    """The client is not authorized to use the transactional id; check its ACLs."""
+
+
+class SecurityDisabled(BrokerResponseError, errno=54):
+    """The broker has no authorizer, so ACLs can be neither read nor changed."""
+
+
+class OperationNotAttempted(BrokerResponseError, errno=55):
+    """The operation was not tried, because another one of the same request failed before it."""
+
+
+class KafkaStorageError(BrokerResponseError, errno=56, retriable=True, invalid_metadata=True):
+    """The broker cannot access the disk that holds the partition."""
+
+
+class LogDirNotFound(BrokerResponseError, errno=57):
+    """The log directory asked for is not one of the broker's."""
+
+
+class SaslAuthenticationFailed(BrokerResponseError, errno=58, is_fatal=True):
+    """The broker rejected the credentials."""
+
+
+class UnknownProducerId(BrokerResponseError, errno=59, requires_abort=True):
+    """The broker has no record of the producer id: all that it wrote may have been deleted."""
+
+
+class ReassignmentInProgress(BrokerResponseError, errno=60):
+    """A reassignment of the partition is in progress."""
+
+
+class DelegationTokenAuthDisabled(BrokerResponseError, errno=61):
+    """Delegation tokens are not enabled at the broker."""
+
+
+class DelegationTokenNotFound(BrokerResponseError, errno=62):
+    """The broker does not know the delegation token."""
+
+
+class DelegationTokenOwnerMismatch(BrokerResponseError, errno=63):
+    """The principal is neither owner nor renewer of the delegation token."""
+
+
+class DelegationTokenRequestNotAllowed(BrokerResponseError, errno=64):
+    """Delegation token requests are allowed only over TLS or SASL connections not made
+    with a token themselves.
+    """
+
+
+class DelegationTokenAuthorizationFailed(BrokerResponseError, errno=65, is_fatal=True):
+    """The client is not authorized for this delegation token operation."""
+
+
+class DelegationTokenExpired(BrokerResponseError, errno=66):
+    """The delegation token has expired."""
+
+
+class InvalidPrincipalType(BrokerResponseError, errno=67):
+    """The principal type is not supported."""
+
+
+class NonEmptyGroup(BrokerResponseError, errno=68):
+    """The group still has members."""
+
+
+class GroupIdNotFound(BrokerResponseError, errno=69):
+    """The group does not exist."""
+
+
+class FetchSessionIdNotFound(BrokerResponseError, errno=70, retriable=True):
+    """The broker does not know the fetch session any more."""
+
+
+class InvalidFetchSessionEpoch(BrokerResponseError, errno=71, retriable=True):
+    """The epoch of the fetch session is not the one that the broker expects."""
+
+
+class ListenerNotFound(BrokerResponseError, errno=72, retriable=True, invalid_metadata=True):
+    """The leader has no listener of the name that this connection uses."""
+
+
+class TopicDeletionDisabled(BrokerResponseError, errno=73):
+    """The broker is configured not to delete topics (delete.topic.enable)."""
+
+
+class FencedLeaderEpoch(BrokerResponseError, errno=74, retriable=True, invalid_metadata=True):
+    """The leader epoch given is older than the broker's; the metadata is out of date."""
+
+
+class UnknownLeaderEpoch(BrokerResponseError, errno=75, retriable=True):
+    """The leader epoch given is newer than the broker's, which will soon learn of it."""
+
+
+class UnsupportedCompressionType(BrokerResponseError, errno=76):
+    """The client's version of the request does not allow the compression type (zstd
+    needs Kafka 2.1).
+    """
+
+
+class StaleBrokerEpoch(BrokerResponseError, errno=77):
+    """The epoch of the broker has changed."""
+
+
+class OffsetNotAvailable(BrokerResponseError, errno=78, retriable=True):
+    """The new leader does not know its high watermark yet."""
+
+
+class MemberIdRequired(BrokerResponseError, errno=79):
+    """The member has to join again with the member id that the coordinator gave it."""
+
+
+class PreferredLeaderNotAvailable(
+    BrokerResponseError, errno=80, retriable=True, invalid_metadata=True
+):
+    """The preferred leader is not available."""
+
+
+class GroupMaxSizeReached(BrokerResponseError, errno=81):
+    """The group has as many members as the broker allows (group.max.size)."""
+
+
+class FencedInstanceId(BrokerResponseError, errno=82, requires_abort=True, is_fatal=True):
+    """Another member with the same group_instance_id has taken this one's place."""
+
+
+class EligibleLeadersNotAvailable(
+    BrokerResponseError, errno=83, retriable=True, invalid_metadata=True
+):
+    """None of the replicas that may lead is available."""
+
+
+class ElectionNotNeeded(BrokerResponseError, errno=84, retriable=True, invalid_metadata=True):
+    """The partition has the right leader already."""
+
+
+class NoReassignmentInProgress(BrokerResponseError, errno=85):
+    """There is no reassignment of the partition to act on."""
+
+
+class GroupSubscribedToTopic(BrokerResponseError, errno=86):
+    """The group is subscribed to the topic, so its offsets cannot be deleted."""
+
+
+class InvalidRecord(BrokerResponseError, errno=87):
+    """The broker's checks rejected a record: see the record errors of the response."""
+
+
+class UnstableOffsetCommit(BrokerResponseError, errno=88, retriable=True):
+    """An open transaction is about to change the committed offset."""
+
+
+class ThrottlingQuotaExceeded(BrokerResponseError, errno=89, retriable=True):
+    """The client exceeds its quota of changes to the cluster."""
+
+
+class ProducerFenced(BrokerResponseError, errno=90, is_fatal=True):
+    """A newer producer with the same transactional id has taken over, or the
+    transaction timed out.
+    """
+
+    def __init__(self, msg: str = _FENCED) -> None:
+        super().__init__(msg)
+
+
+class ResourceNotFound(BrokerResponseError, errno=91):
+    """The request refers to a resource that does not exist."""
+
+
+class DuplicateResource(BrokerResponseError, errno=92):
+    """The request names the same resource twice."""
+
+
+class UnacceptableCredential(BrokerResponseError, errno=93):
+    """The credential does not meet the broker's requirements."""
+
+
+class InconsistentVoterSet(BrokerResponseError, errno=94):
+    """The sender or the recipient is not one of the voters of the quorum."""
+
+
+class InvalidUpdateVersion(BrokerResponseError, errno=95):
+    """The version of the update is not valid."""
+
+
+class FeatureUpdateFailed(BrokerResponseError, errno=96):
+    """The features could not be updated; the broker's log tells more."""
+
+
+class PrincipalDeserializationFailure(BrokerResponseError, errno=97):
+    """The forwarded principal could not be read."""
+
+
+class SnapshotNotFound(BrokerResponseError, errno=98):
+    """The snapshot asked for does not exist."""
+
+
+class PositionOutOfRange(BrokerResponseError, errno=99):
+    """The position is negative or beyond the snapshot's size."""
+
+
+class UnknownTopicId(BrokerResponseError, errno=100, retriable=True, invalid_metadata=True):
+    """The broker does not host a topic with this id: it may be new, or deleted and
+    created again.
+    """
+
+
+class DuplicateBrokerRegistration(BrokerResponseError, errno=101):
+    """A broker with this id is registered already."""
+
+
+class BrokerIdNotRegistered(BrokerResponseError, errno=102):
+    """No broker with this id is registered."""
+
+
+class InconsistentTopicId(BrokerResponseError, errno=103, retriable=True, invalid_metadata=True):
+    """The topic id of the log is not the one in the request: the topic was deleted and
+    created again.
+    """
+
+
+class InconsistentClusterId(BrokerResponseError, errno=104):
+    """The request names another cluster."""
+
+
+class TransactionalIdNotFound(BrokerResponseError, errno=105):
+    """The transactional id is not known."""
+
+
+class FetchSessionTopicIdError(BrokerResponseError, errno=106, retriable=True):
+    """The fetch session met inconsistent use of topic ids."""
+
+
+class IneligibleReplica(BrokerResponseError, errno=107):
+    """The replica may not enter the in-sync set."""
+
+
+class NewLeaderElected(BrokerResponseError, errno=108):
+    """The change moved the leadership of the partition to another broker."""
+
+
+class OffsetMovedToTieredStorage(BrokerResponseError, errno=109):
+    """The offset is in tiered storage now."""
+
+
+class FencedMemberEpoch(BrokerResponseError, errno=110):
+    """The group coordinator holds a newer epoch of this member; it has to join again."""
+
+
+class UnreleasedInstanceId(BrokerResponseError, errno=111):
+    """Another member uses the group_instance_id; it has to leave first."""
+
+
+class UnsupportedAssignor(BrokerResponseError, errno=112):
+    """The broker does not know the server-side assignor, or the client its choice."""
+
+
+class StaleMemberEpoch(BrokerResponseError, errno=113):
+    """The epoch of the member is old; it has to retry with the one of its next heartbeat."""
+
+
+class MismatchedEndpointType(BrokerResponseError, errno=114):
+    """The request was sent to a controller instead of a broker, or the other way round."""
+
+
+class UnsupportedEndpointType(BrokerResponseError, errno=115):
+    """The type of endpoint is not supported."""
+
+
+class UnknownControllerId(BrokerResponseError, errno=116):
+    """The controller id is not known."""
+
+
+class UnknownSubscriptionId(BrokerResponseError, errno=117):
+    """The telemetry subscription of the client is out of date."""
+
+
+class TelemetryTooLarge(BrokerResponseError, errno=118):
+    """The metrics that the client pushed are too large."""
+
+
+class InvalidRegistration(BrokerResponseError, errno=119):
+    """The controller considers the registration of the broker not valid."""
+
+
+class TransactionAbortable(BrokerResponseError, errno=120, requires_abort=True):
+    """The transaction cannot be committed; abort it, then go on with the next."""
+
+
+class InvalidRecordState(BrokerResponseError, errno=121):
+    """The acknowledgement is not valid in the state of the record."""
+
+
+class ShareSessionNotFound(BrokerResponseError, errno=122, retriable=True):
+    """The broker does not know the share session any more."""
+
+
+class InvalidShareSessionEpoch(BrokerResponseError, errno=123, retriable=True):
+    """The epoch of the share session is not the one that the broker expects."""
+
+
+class FencedStateEpoch(BrokerResponseError, errno=124):
+    """The share group's state epoch is old."""
+
+
+class InvalidVoterKey(BrokerResponseError, errno=125):
+    """The key of the voter is not the one that the broker expects."""
+
+
+class DuplicateVoter(BrokerResponseError, errno=126):
+    """The voter is in the quorum already."""
+
+
+class VoterNotFound(BrokerResponseError, errno=127):
+    """The quorum has no such voter."""
+
+
+class InvalidRegularExpression(BrokerResponseError, errno=128):
+    """The subscription pattern is not a valid regular expression of the broker (RE2J)."""
+
+
+class RebootstrapRequired(BrokerResponseError, errno=129):
+    """The broker asks the client to find the cluster anew from its bootstrap servers."""
+
+
+class StreamsInvalidTopology(BrokerResponseError, errno=130):
+    """The topology of the streams group is not valid."""
+
+
+class StreamsInvalidTopologyEpoch(BrokerResponseError, errno=131):
+    """The epoch of the topology is not valid."""
+
+
+class StreamsTopologyFenced(BrokerResponseError, errno=132):
+    """The topology epoch is old."""
+
+
+class ShareSessionLimitReached(BrokerResponseError, errno=133, retriable=True):
+    """The broker has as many share sessions as it allows."""
+
+
+class LogTruncationError(OffsetOutOfRangeError):
+    """The log was cut below the consumer's position after an unclean leader election (KIP-320).
+
+    Records that were read are gone from the log. `divergent_offset` is where the common part of
+    the log ends, or None when it is not known.
+    """
+
+    def __init__(
+        self, topic_partition: TopicPartition, offset: int, divergent_offset: int | None
+    ) -> None:
+        common = "an unknown offset" if divergent_offset is None else f"offset {divergent_offset}"
+        super().__init__(
+            f"{topic_partition} was truncated: the position was {offset}, the log that was read "
+            f"agrees with the leader's only up to {common}"
+        )
+        self.topic_partition = topic_partition
+        self.offset = offset
+        self.divergent_offset = divergent_offset
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.topic_partition, self.offset, self.divergent_offset)
+
+
+# Other names of the same classes.
+CorruptRecordError = CorruptRecordException
+InvalidMessageError = CorruptRecordException
+NotLeaderOrFollowerError = NotLeaderForPartitionError
+NetworkError = StaleLeaderEpochCodeError
+CoordinatorLoadInProgressError = GroupLoadInProgressError
+CoordinatorNotAvailableError = GroupCoordinatorNotAvailableError
+NotCoordinatorError = NotCoordinatorForGroupError
+
+__all__ = [
+    "AuthenticationFailedError",
+    "AuthenticationMethodNotSupported",
+    "BrokerIdNotRegistered",
+    "BrokerNotAvailableError",
+    "BrokerResponseError",
+    "Cancelled",
+    "ClusterAuthorizationFailedError",
+    "CommitFailedError",
+    "ConcurrentTransactions",
+    "ConsumerStoppedError",
+    "CoordinatorLoadInProgressError",
+    "CoordinatorNotAvailableError",
+    "CorrelationIdError",
+    "CorruptRecordError",
+    "CorruptRecordException",
+    "DelegationTokenAuthDisabled",
+    "DelegationTokenAuthorizationFailed",
+    "DelegationTokenExpired",
+    "DelegationTokenNotFound",
+    "DelegationTokenOwnerMismatch",
+    "DelegationTokenRequestNotAllowed",
+    "DuplicateBrokerRegistration",
+    "DuplicateResource",
+    "DuplicateSequenceNumber",
+    "DuplicateVoter",
+    "ElectionNotNeeded",
+    "EligibleLeadersNotAvailable",
+    "FeatureUpdateFailed",
+    "FencedInstanceId",
+    "FencedLeaderEpoch",
+    "FencedMemberEpoch",
+    "FencedStateEpoch",
+    "FetchSessionIdNotFound",
+    "FetchSessionTopicIdError",
+    "GroupAuthorizationFailedError",
+    "GroupCoordinatorNotAvailableError",
+    "GroupIdNotFound",
+    "GroupLoadInProgressError",
+    "GroupMaxSizeReached",
+    "GroupSubscribedToTopic",
+    "IllegalArgumentError",
+    "IllegalGenerationError",
+    "IllegalOperation",
+    "IllegalSaslStateError",
+    "IllegalStateError",
+    "IncompatibleBrokerVersion",
+    "InconsistentClusterId",
+    "InconsistentGroupProtocolError",
+    "InconsistentTopicId",
+    "InconsistentVoterSet",
+    "IneligibleReplica",
+    "InvalidCommitOffsetSizeError",
+    "InvalidConfigurationError",
+    "InvalidFetchRequestError",
+    "InvalidFetchSessionEpoch",
+    "InvalidGroupIdError",
+    "InvalidMessageError",
+    "InvalidPartitionsError",
+    "InvalidPrincipalType",
+    "InvalidProducerEpoch",
+    "InvalidProducerIdMapping",
+    "InvalidRecord",
+    "InvalidRecordState",
+    "InvalidRegistration",
+    "InvalidRegularExpression",
+    "InvalidReplicationAssignmentError",
+    "InvalidReplicationFactorError",
+    "InvalidRequestError",
+    "InvalidRequiredAcksError",
+    "InvalidSessionTimeoutError",
+    "InvalidShareSessionEpoch",
+    "InvalidTimestampError",
+    "InvalidTopicError",
+    "InvalidTransactionTimeout",
+    "InvalidTxnState",
+    "InvalidUpdateVersion",
+    "InvalidVoterKey",
+    "KafkaConfigurationError",
+    "KafkaConnectionError",
+    "KafkaError",
+    "KafkaProtocolError",
+    "KafkaStorageError",
+    "KafkaTimeoutError",
+    "KafkaUnavailableError",
+    "LeaderNotAvailableError",
+    "ListenerNotFound",
+    "LogDirNotFound",
+    "LogTruncationError",
+    "MemberIdRequired",
+    "MessageSizeTooLargeError",
+    "MetadataEmptyBrokerList",
+    "MismatchedEndpointType",
+    "NetworkError",
+    "NewLeaderElected",
+    "NoBrokersAvailable",
+    "NoError",
+    "NoOffsetForPartitionError",
+    "NoReassignmentInProgress",
+    "NodeNotReadyError",
+    "NonEmptyGroup",
+    "NotControllerError",
+    "NotCoordinatorError",
+    "NotCoordinatorForGroupError",
+    "NotEnoughReplicasAfterAppendError",
+    "NotEnoughReplicasError",
+    "NotLeaderForPartitionError",
+    "NotLeaderOrFollowerError",
+    "OffsetMetadataTooLargeError",
+    "OffsetMovedToTieredStorage",
+    "OffsetNotAvailable",
+    "OffsetOutOfRangeError",
+    "OperationNotAttempted",
+    "OutOfOrderSequenceNumber",
+    "PolicyViolationError",
+    "PositionOutOfRange",
+    "PreferredLeaderNotAvailable",
+    "PrincipalDeserializationFailure",
+    "ProducerClosed",
+    "ProducerFenced",
+    "QuotaViolationError",
+    "ReassignmentInProgress",
+    "RebalanceInProgressError",
+    "RebootstrapRequired",
+    "RecordDeserializationError",
+    "RecordListTooLargeError",
+    "RecordTooLargeError",
+    "ReplicaNotAvailableError",
+    "RequestTimedOutError",
+    "ResourceNotFound",
+    "SaslAuthenticationFailed",
+    "SecurityDisabled",
+    "ShareSessionLimitReached",
+    "ShareSessionNotFound",
+    "SnapshotNotFound",
+    "StaleBrokerEpoch",
+    "StaleControllerEpochError",
+    "StaleLeaderEpochCodeError",
+    "StaleMemberEpoch",
+    "StaleMetadata",
+    "StreamsInvalidTopology",
+    "StreamsInvalidTopologyEpoch",
+    "StreamsTopologyFenced",
+    "TelemetryTooLarge",
+    "ThrottlingQuotaExceeded",
+    "TooManyInFlightRequests",
+    "TopicAlreadyExistsError",
+    "TopicAuthorizationFailedError",
+    "TopicDeletionDisabled",
+    "TransactionAbortable",
+    "TransactionCoordinatorFenced",
+    "TransactionStateError",
+    "TransactionalIdAuthorizationFailed",
+    "TransactionalIdNotFound",
+    "UnacceptableCredential",
+    "UnknownControllerId",
+    "UnknownError",
+    "UnknownLeaderEpoch",
+    "UnknownMemberIdError",
+    "UnknownProducerId",
+    "UnknownSubscriptionId",
+    "UnknownTopicId",
+    "UnknownTopicOrPartitionError",
+    "UnrecognizedBrokerVersion",
+    "UnreleasedInstanceId",
+    "UnstableOffsetCommit",
+    "UnsupportedAssignor",
+    "UnsupportedCodecError",
+    "UnsupportedCompressionType",
+    "UnsupportedEndpointType",
+    "UnsupportedForMessageFormatError",
+    "UnsupportedSaslMechanismError",
+    "UnsupportedVersionError",
+    "VoterNotFound",
+    "for_code",
+    "kafka_errors",
+]
