@@ -1,0 +1,1 @@
+"""Starts real Apache Kafka brokers for tests and benchmarks: ``python -m tests.kafka --help``."""
