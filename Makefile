@@ -1,0 +1,125 @@
+# Everything is set up by what needs it: `make demo` or `make test` in a fresh clone is enough.
+# PYTHON chooses the interpreter, VENV the environment, PYTEST_ARGS goes to pytest.
+# AIOKAFKA_NO_EXTENSIONS=1 runs any target in pure Python.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+PYTEST := $(BIN)/python -m pytest
+PYTEST_ARGS ?=
+VERSIONS ?= 3.10 3.11 3.12 3.13
+BOOTSTRAP ?=
+export PIP_NO_WARN_SCRIPT_LOCATION = 1
+
+# What the extensions are built from: any of it newer than the stamp means to install again.
+SOURCES := pyproject.toml $(wildcard setup.py) \
+	$(foreach pxd,$(shell find aiokafka -name '*.pxd'),$(pxd) $(wildcard $(pxd:.pxd=.py)))
+
+WHICH_MODE = import aiokafka.record.batch as b; \
+	print("aiokafka runs", "in pure Python." if b.__file__.endswith(".py") else "compiled.")
+
+.PHONY: help demo test test-unit test-all test-long fuzz lint format docs bench broker dist clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make demo       install the library, count the words of text files through Kafka"
+	@echo "make test       install everything, run every test (test-unit: those without a broker)"
+	@echo "make test-all   the same on Python $(VERSIONS), and in pure Python"
+	@echo "make test-long  the long forms: a million records a codec, every broker version, kills"
+	@echo "make fuzz       mutate record batches for a while"
+	@echo "make lint docs  ruff and mypy; the manual, warnings are errors"
+	@echo "make bench      compare with the other clients (ROWS=... ROUNDS=...)"
+	@echo "make broker     a real Kafka in the foreground (ARGS='--version 2.8.2 --nodes 1')"
+	@echo "make dist       sdist and wheel, each tried in a clean environment"
+	@echo "make clean      remove what the others made"
+
+# -- environments
+
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+		{ echo "aiokafka needs Python 3.10 or later: make PYTHON=/path/to/python3 ..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install -q --upgrade pip
+	@touch $@
+
+$(VENV)/.library: $(VENV)/.python $(SOURCES)
+	$(PIP) install -q -e .
+	@touch $@
+
+$(VENV)/.tests: $(VENV)/.library
+	$(PIP) install -q --group test -e '.[all]' || $(PIP) install -q --group test
+	@touch $@
+
+$(VENV)/.lint: $(VENV)/.python pyproject.toml
+	$(PIP) install -q --group lint
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.library
+	$(PIP) install -q --group docs
+	@touch $@
+
+$(VENV)/.dist: $(VENV)/.python pyproject.toml
+	$(PIP) install -q --group dist
+	@touch $@
+
+# -- to use
+
+demo: $(VENV)/.library
+	@$(BIN)/python -c '$(WHICH_MODE)'
+	@BOOTSTRAP='$(BOOTSTRAP)' $(BIN)/python examples/demo.py $(ARGS)
+
+broker: $(VENV)/.python
+	@$(BIN)/python -m tests.kafka $(ARGS)
+
+# -- to check
+
+test: $(VENV)/.tests
+	@$(BIN)/python -c '$(WHICH_MODE)'
+	$(PYTEST) $(PYTEST_ARGS)
+
+test-unit: $(VENV)/.tests
+	@$(BIN)/python -c '$(WHICH_MODE)'
+	$(PYTEST) -m "not integration" $(PYTEST_ARGS)
+
+test-all:
+	@set -e; for version in $(VERSIONS); do \
+		python=$$(sh tests/find_python.sh $$version); \
+		echo "== Python $$version, compiled"; \
+		$(MAKE) --no-print-directory test PYTHON=$$python VENV=.venv-$$version; \
+		echo "== Python $$version, pure"; \
+		AIOKAFKA_NO_EXTENSIONS=1 $(MAKE) --no-print-directory test-unit PYTHON=$$python VENV=.venv-$$version; \
+	done
+
+test-long: $(VENV)/.tests
+	AIOKAFKA_LONG=1 $(PYTEST) -m long $(PYTEST_ARGS)
+
+fuzz: $(VENV)/.tests
+	AIOKAFKA_LONG=1 $(PYTEST) -m fuzz $(PYTEST_ARGS)
+
+lint: $(VENV)/.lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.lint
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+bench: $(VENV)/.library
+	$(BIN)/python -m benchmarks $(if $(ROWS),--rows "$(ROWS)") $(if $(ROUNDS),--rounds $(ROUNDS)) $(ARGS)
+
+dist: $(VENV)/.dist
+	rm -rf build dist
+	$(BIN)/python -m build -o dist .
+	$(BIN)/python tests/try_dist.py dist
+
+clean:
+	rm -rf .venv .venv-* build dist docs/_build benchmarks/.work .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	find aiokafka \( -name '*.so' -o -name '*.c' \) -delete

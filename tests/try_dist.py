@@ -1,0 +1,38 @@
+"""Installs each built package into a clean environment and tries it: ``try_dist.py FOLDER``."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+
+SMOKE = Path(__file__).with_name("smoke.py").resolve()
+
+
+def try_package(package: Path) -> None:
+    """Run the smoke test away from the source tree, so that only the package can be imported."""
+    with tempfile.TemporaryDirectory(prefix="aiokafka-dist-") as folder:
+        venv.create(folder, with_pip=True)
+        python = str(next(Path(folder).glob("[bS]*/python*")))
+        run([python, "-m", "pip", "install", "-q", str(package.resolve())], folder)
+        run([python, "-I", str(SMOKE)], folder)
+    print(f"{package.name}: ok", flush=True)
+
+
+def run(command: list[str], folder: str) -> None:
+    subprocess.run(command, cwd=folder, check=True, stdin=subprocess.DEVNULL)
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    packages = sorted([*folder.glob("*.whl"), *folder.glob("*.tar.gz")])
+    if {package.suffix for package in packages} != {".whl", ".gz"}:
+        sys.exit(f"{folder} must hold an sdist and a wheel, but holds {packages}")
+    for package in packages:
+        try_package(package)
+
+
+if __name__ == "__main__":
+    main()
