@@ -1,0 +1,638 @@
+"""The configuration of clients: checked once, in seconds inside.
+
+Public constructors take Kafka's keywords, with times in milliseconds. They pass them to
+`from_options` of these classes and hand one frozen object down. A wrong value raises at once, with
+the name of the keyword and what is accepted.
+"""
+
+# ruff: noqa: RUF009  (option() only describes a field; its defaults are immutable)
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from aiokafka._options import (
+    MISSING,
+    Choice,
+    Flag,
+    Function,
+    Having,
+    Milliseconds,
+    Number,
+    Options,
+    Text,
+    option,
+)
+
+if TYPE_CHECKING:
+    import ssl
+
+    from typing_extensions import Self
+
+    from aiokafka.abc import AbstractTokenProvider
+
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SASL_MECHANISMS = ("PLAIN", "GSSAPI", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+COMPRESSION_TYPES = (None, "none", "gzip", "snappy", "lz4", "zstd")
+DEFAULT_PORT = 9092
+
+_MEBIBYTE = 1024 * 1024
+
+
+# ---------------------------------------------------------------- keywords without effect
+
+_IGNORED = {
+    "loop": "the running event loop is used",
+    "api_version": "versions are negotiated with every broker",
+    "send_backoff_ms": "see linger_ms and retry_backoff_ms",
+    "crlfile": "load the list into the SSL context yourself",
+}
+
+
+def warn_ignored(stacklevel: int = 3, **given: object) -> None:
+    """Warn about keywords of older versions that are accepted and have no effect.
+
+    None is never worth a warning, and neither is `api_version="auto"`.
+    """
+    for keyword, value in given.items():
+        if value is None or (keyword == "api_version" and value == "auto"):
+            continue
+        warnings.warn(
+            f"the argument {keyword} has no effect: {_IGNORED[keyword]}",
+            DeprecationWarning,
+            stacklevel=stacklevel,
+        )
+
+
+# ---------------------------------------------------------------- addresses
+
+
+class Addresses:
+    """Addresses to find the cluster: a comma separated string or a list of host:port."""
+
+    accepts = '"host:port", several of them separated by commas, or a list of such strings'
+
+    def convert(self, value: Any) -> tuple[tuple[str, int], ...]:
+        """Return (host, port) pairs in the order given, each once."""
+        if isinstance(value, str):
+            value = value.split(",")
+        elif not isinstance(value, (list, tuple, set, frozenset)):
+            raise TypeError
+        found: dict[tuple[str, int], None] = {}
+        for part in value:
+            if not isinstance(part, str):
+                raise TypeError
+            if part.strip():
+                found[parse_address(part.strip())] = None
+        if not found:
+            raise ValueError
+        return tuple(found)
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Split `host:port`, `host`, `[ipv6]:port` or a bare IPv6 address; the port defaults to 9092.
+
+    A listener name in front (`SASL_SSL://host:port`) is dropped, as it is in Java's client.
+    """
+    rest = text.rpartition("://")[2]
+    host, port = rest, ""
+    if rest.startswith("["):
+        host, closed, port = rest[1:].partition("]")
+        if not closed or (port and not port.startswith(":")):
+            raise ValueError(f"{text!r} has no closing bracket before the port")
+        port = port[1:]
+    elif rest.count(":") == 1:
+        host, port = rest.split(":")
+    if not host or any(c.isspace() or c == "/" for c in host):
+        raise ValueError(f"{text!r} has no valid host")
+    if not port and rest.endswith(":"):
+        raise ValueError(f"{text!r} has no port after the colon")
+    if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise ValueError(f"{text!r} has no port from 1 to 65535")
+    return host, int(port) if port else DEFAULT_PORT
+
+
+# ---------------------------------------------------------------- security
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecurityConfig(Options):
+    """How connections are encrypted and authenticated."""
+
+    protocol: str = option(
+        Choice(SECURITY_PROTOCOLS),
+        "security_protocol",
+        "PLAINTEXT",
+        "Protocol of the listener: with or without TLS, with or without SASL.",
+    )
+    ssl_context: ssl.SSLContext | None = option(
+        Having("wrap_bio", "an ssl.SSLContext (see aiokafka.helpers.create_ssl_context) or None"),
+        "ssl_context",
+        None,
+        "TLS settings; needed for SSL and SASL_SSL.",
+    )
+    sasl_mechanism: str = option(
+        Choice(SASL_MECHANISMS), "sasl_mechanism", "PLAIN", "How SASL authenticates."
+    )
+    sasl_plain_username: str | None = option(
+        Text(optional=True), "sasl_plain_username", None, "User name for PLAIN and SCRAM."
+    )
+    sasl_plain_password: str | None = option(
+        Text(optional=True, secret=True),
+        "sasl_plain_password",
+        None,
+        "Password for PLAIN and SCRAM.",
+        repr=False,
+    )
+    sasl_kerberos_service_name: str = option(
+        Text(), "sasl_kerberos_service_name", "kafka", "Service name of the brokers for GSSAPI."
+    )
+    sasl_kerberos_domain_name: str | None = option(
+        Text(optional=True),
+        "sasl_kerberos_domain_name",
+        None,
+        "Kerberos domain for GSSAPI; by default the host name of the broker.",
+    )
+    sasl_oauth_token_provider: AbstractTokenProvider | None = option(
+        Having("token", "an instance of aiokafka.abc.AbstractTokenProvider or None"),
+        "sasl_oauth_token_provider",
+        None,
+        "Source of tokens for OAUTHBEARER.",
+    )
+
+    def __post_init__(self) -> None:
+        if self.uses_tls and self.ssl_context is None:
+            raise ValueError(
+                f"security_protocol={self.protocol!r} needs ssl_context; "
+                "aiokafka.helpers.create_ssl_context() makes one"
+            )
+        if not self.uses_sasl:
+            return
+        if self.sasl_mechanism == "OAUTHBEARER":
+            if self.sasl_oauth_token_provider is None:
+                raise ValueError("sasl_mechanism='OAUTHBEARER' needs sasl_oauth_token_provider")
+        elif self.sasl_mechanism != "GSSAPI" and (
+            self.sasl_plain_username is None or self.sasl_plain_password is None
+        ):
+            raise ValueError(
+                f"sasl_mechanism={self.sasl_mechanism!r} needs "
+                "sasl_plain_username and sasl_plain_password"
+            )
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self.protocol.endswith("SSL")
+
+    @property
+    def uses_sasl(self) -> bool:
+        """Whether connections are authenticated by SASL."""
+        return self.protocol.startswith("SASL")
+
+
+# ---------------------------------------------------------------- client
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientConfig(Options):
+    """What every client needs to reach a cluster."""
+
+    bootstrap_servers: tuple[tuple[str, int], ...] = option(
+        Addresses(),
+        "bootstrap_servers",
+        "localhost",
+        "Brokers to ask for the rest of the cluster. A few of them suffice; the port is 9092 "
+        "where none is given.",
+    )
+    client_id: str = option(
+        Text(), "client_id", "aiokafka-0.14.100", "Name of the client in the broker's logs."
+    )
+    request_timeout: float = option(
+        Milliseconds(1),
+        "request_timeout_ms",
+        40_000,
+        "How long to wait for the answer to a request.",
+    )
+    retry_backoff: float = option(
+        Milliseconds(0),
+        "retry_backoff_ms",
+        100,
+        "Pause before a failed request is sent again; doubles with every further failure.",
+    )
+    retry_backoff_max: float = option(
+        Milliseconds(0), "retry_backoff_max_ms", 1_000, "Longest pause between retries."
+    )
+    reconnect_backoff: float = option(
+        Milliseconds(0),
+        "reconnect_backoff_ms",
+        50,
+        "Pause before a broken connection is made again; doubles with every further failure.",
+    )
+    reconnect_backoff_max: float = option(
+        Milliseconds(0),
+        "reconnect_backoff_max_ms",
+        1_000,
+        "Longest pause between attempts to connect.",
+    )
+    connection_setup_timeout: float = option(
+        Milliseconds(1),
+        "socket_connection_setup_timeout_ms",
+        10_000,
+        "How long a connection may take to be made; doubles with every further failure.",
+    )
+    connection_setup_timeout_max: float = option(
+        Milliseconds(1),
+        "socket_connection_setup_timeout_max_ms",
+        30_000,
+        "Longest time that a connection may take to be made.",
+    )
+    connections_max_idle: float | None = option(
+        Milliseconds(0, optional=True),
+        "connections_max_idle_ms",
+        540_000,
+        "Close a connection that was not used for this long; None for never.",
+    )
+    metadata_max_age: float = option(
+        Milliseconds(1),
+        "metadata_max_age_ms",
+        300_000,
+        "Ask for the state of the cluster at least this often.",
+    )
+    rebootstrap_trigger: float | None = option(
+        Milliseconds(0, optional=True),
+        "metadata_recovery_rebootstrap_trigger_ms",
+        300_000,
+        "Start again from bootstrap_servers when no broker has given metadata for this long; "
+        "None for never.",
+    )
+    max_response_bytes: int = option(
+        Number(1024),
+        "receive_message_max_bytes",
+        256 * _MEBIBYTE,
+        "Refuse a response larger than this many bytes.",
+    )
+    allow_auto_create_topics: bool = option(
+        Flag(),
+        "allow_auto_create_topics",
+        True,
+        "Let a broker that is configured so create a missing topic when it is asked for it.",
+    )
+    client_rack: str | None = option(
+        Text(optional=True),
+        "client_rack",
+        None,
+        "Rack of the client, to read from a replica near by (KIP-392).",
+    )
+    security: SecurityConfig = field(default_factory=SecurityConfig)
+
+    def __post_init__(self) -> None:
+        _at_least(self, "retry_backoff_max", "retry_backoff")
+        _at_least(self, "reconnect_backoff_max", "reconnect_backoff")
+        _at_least(self, "connection_setup_timeout_max", "connection_setup_timeout")
+
+    @classmethod
+    def from_options(cls, **options: Any) -> Self:
+        """Make the configuration from public keywords, those of `SecurityConfig` included."""
+        keywords = SecurityConfig.keywords()
+        security = {name: options.pop(name) for name in keywords & options.keys()}
+        if security:
+            options["security"] = SecurityConfig.from_options(**security)
+        return super().from_options(**options)
+
+
+def _at_least(config: Any, larger: str, smaller: str) -> None:
+    # A maximum below its start value, often a default, is raised to it instead of refused: the
+    # caller asked for the start value.
+    if getattr(config, larger) < getattr(config, smaller):
+        object.__setattr__(config, larger, getattr(config, smaller))
+
+
+# ---------------------------------------------------------------- producer
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProducerConfig(Options):
+    """What a producer needs besides `ClientConfig`."""
+
+    client: ClientConfig = field(default_factory=ClientConfig)
+    acks: int = option(
+        Choice((0, 1, -1, "all")),
+        "acks",
+        MISSING,
+        """Which brokers have written a record before it counts as sent: 0 none, 1 the leader,
+        "all" (or -1) every replica in sync. By default "all".""",
+    )
+    enable_idempotence: bool = option(
+        Flag(),
+        "enable_idempotence",
+        MISSING,
+        """Let the broker drop what a retry would write twice. By default on, unless acks is set
+        to 0 or 1; always on with a transactional_id.""",
+    )
+    transactional_id: str | None = option(
+        Text(optional=True, empty=False),
+        "transactional_id",
+        None,
+        "Name of the producer across restarts; turns transactions on.",
+    )
+    transaction_timeout: float = option(
+        Milliseconds(1),
+        "transaction_timeout_ms",
+        60_000,
+        "The broker aborts a transaction that lasts longer.",
+    )
+    key_serializer: Callable[[Any], bytes | None] | None = option(
+        Function(), "key_serializer", None, "Turns the key given to send into bytes."
+    )
+    value_serializer: Callable[[Any], bytes | None] | None = option(
+        Function(), "value_serializer", None, "Turns the value given to send into bytes."
+    )
+    partitioner: Callable[..., int] | None = option(
+        Function(),
+        "partitioner",
+        None,
+        "Chooses a partition: partitioner(key bytes, all partitions, available partitions).",
+    )
+    compression_type: str | None = option(
+        Choice(COMPRESSION_TYPES), "compression_type", None, "How batches are compressed."
+    )
+    compression_level: int | None = option(
+        Number(-(2**17), 22, optional=True),
+        "compression_level",
+        None,
+        "Level of the codec, where it has levels; None for its default.",
+    )
+    max_batch_size: int = option(
+        Number(0), "max_batch_size", 16_384, "Size in bytes at which a batch is full."
+    )
+    max_request_size: int = option(
+        Number(1), "max_request_size", _MEBIBYTE, "Largest size of a request in bytes."
+    )
+    linger: float = option(
+        Milliseconds(0),
+        "linger_ms",
+        0,
+        "How long a batch that is not full waits for more records.",
+    )
+    buffer_memory: int = option(
+        Number(1, 2**63 - 1),
+        "buffer_memory",
+        32 * _MEBIBYTE,
+        "Bytes of records that may wait to be sent; beyond it send waits.",
+    )
+    max_block: float = option(
+        Milliseconds(0),
+        "max_block_ms",
+        60_000,
+        "How long send waits for metadata and for memory.",
+    )
+    delivery_timeout: float = option(
+        Milliseconds(1),
+        "delivery_timeout_ms",
+        MISSING,
+        """Time within which a record is delivered or fails, retries included. By default 120000,
+        or linger_ms + request_timeout_ms when that is more.""",
+    )
+    max_in_flight_requests: int = option(
+        Number(1, 1000),
+        "max_in_flight_requests_per_connection",
+        5,
+        "Requests that may wait for an answer per broker; at most 5 with idempotence.",
+    )
+
+    def __post_init__(self) -> None:
+        self._settle_acks()
+        self._settle_delivery_timeout()
+        if self.compression_type == "none":
+            object.__setattr__(self, "compression_type", None)
+
+    def _settle_acks(self) -> None:
+        acks = -1 if self.acks in ("all", MISSING) else self.acks
+        idempotent = self.enable_idempotence
+        if self.transactional_id is not None:
+            idempotent = True
+        elif idempotent is MISSING:
+            idempotent = acks == -1 and self.max_in_flight_requests <= 5
+        if idempotent and acks != -1:
+            reason = "enable_idempotence" if self.transactional_id is None else "transactional_id"
+            raise ValueError(f"acks={acks!r}: must be 'all' (or -1) together with {reason}")
+        if idempotent and self.max_in_flight_requests > 5:
+            raise ValueError(
+                f"max_in_flight_requests_per_connection={self.max_in_flight_requests}: "
+                "must be at most 5 with idempotence, or the broker cannot keep the order"
+            )
+        object.__setattr__(self, "acks", acks)
+        object.__setattr__(self, "enable_idempotence", idempotent)
+
+    def _settle_delivery_timeout(self) -> None:
+        least = self.linger + self.client.request_timeout
+        if self.delivery_timeout is MISSING:
+            object.__setattr__(self, "delivery_timeout", max(120.0, least))
+        elif self.delivery_timeout < least:
+            raise ValueError(
+                f"delivery_timeout_ms={self.delivery_timeout * 1000:g}: must be at least "
+                f"linger_ms + request_timeout_ms, that is {least * 1000:g}"
+            )
+
+
+# ---------------------------------------------------------------- consumer
+
+
+class _OffsetReset:
+    """A policy for a partition without a valid position."""
+
+    accepts = "'earliest', 'latest', 'none', or 'by_duration:' and an ISO 8601 duration as PT1H"
+
+    def convert(self, value: Any) -> str:
+        if not isinstance(value, str):
+            raise TypeError
+        name, _, rest = value.partition(":")
+        name = name.lower()
+        if name == "by_duration":
+            parse_duration(rest)
+            return f"{name}:{rest}"
+        if rest or name not in ("earliest", "latest", "none"):
+            raise ValueError
+        return name
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds of an ISO 8601 duration such as `P1DT2H30M0.5S`; never negative."""
+    import re
+
+    found = re.fullmatch(
+        r"P(?=\d|T\d)(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?",
+        text,
+        re.IGNORECASE | re.ASCII,
+    )
+    if found is None:
+        raise ValueError(f"{text!r} is not an ISO 8601 duration of days, hours, minutes, seconds")
+    units = (86_400, 3_600, 60, 1)
+    return sum(float(n) * unit for n, unit in zip(found.groups(), units, strict=True) if n)
+
+
+class _PollLimit:
+    """A positive integer or None; any other value is a ValueError."""
+
+    accepts = "an integer of at least 1, or None"
+
+    def convert(self, value: Any) -> int | None:
+        if value is None:
+            return None
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ValueError
+        return value
+
+
+class _Assignors:
+    """Assignment strategies in the order of preference."""
+
+    accepts = "a list or tuple of at least one partition assignor"
+
+    def convert(self, value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, (list, tuple)):
+            raise TypeError
+        for assignor in value:
+            if not hasattr(assignor, "name") or not hasattr(assignor, "assign"):
+                raise TypeError(f"{assignor!r} has no name or no assign method")
+        return tuple(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumerConfig(Options):
+    """What a consumer needs besides `ClientConfig`."""
+
+    client: ClientConfig = field(default_factory=ClientConfig)
+    group_id: str | None = option(
+        Text(optional=True),
+        "group_id",
+        None,
+        "Group to join and to commit offsets for; None for neither.",
+    )
+    group_instance_id: str | None = option(
+        Text(optional=True, empty=False),
+        "group_instance_id",
+        None,
+        "Name of a static member, which keeps its partitions over a restart (KIP-345).",
+    )
+    key_deserializer: Callable[[bytes], Any] | None = option(
+        Function(), "key_deserializer", None, "Turns the bytes of a key into what a record holds."
+    )
+    value_deserializer: Callable[[bytes], Any] | None = option(
+        Function(),
+        "value_deserializer",
+        None,
+        "Turns the bytes of a value into what a record holds.",
+    )
+    fetch_max_wait: float = option(
+        Milliseconds(0),
+        "fetch_max_wait_ms",
+        500,
+        "How long a broker waits until it has fetch_min_bytes.",
+    )
+    fetch_min_bytes: int = option(
+        Number(0), "fetch_min_bytes", 1, "Bytes that a broker tries to collect before it answers."
+    )
+    fetch_max_bytes: int = option(
+        Number(0), "fetch_max_bytes", 50 * _MEBIBYTE, "Most bytes in one answer of a broker."
+    )
+    max_partition_fetch_bytes: int = option(
+        Number(0),
+        "max_partition_fetch_bytes",
+        _MEBIBYTE,
+        "Most bytes of one partition in one answer; one larger batch is sent all the same.",
+    )
+    fetch_buffer_memory: int = option(
+        Number(1, 2**63 - 1),
+        "fetch_buffer_memory",
+        64 * _MEBIBYTE,
+        "Bytes fetched ahead of the application, over all brokers.",
+    )
+    max_decompressed_bytes: int = option(
+        Number(1, 2**63 - 1),
+        "max_decompressed_bytes",
+        256 * _MEBIBYTE,
+        "Refuse a batch that would decompress to more bytes than this.",
+    )
+    max_poll_records: int | None = option(
+        _PollLimit(), "max_poll_records", None, "Most records that getmany returns; None: no limit."
+    )
+    consumer_timeout: float = option(
+        Milliseconds(0),
+        "consumer_timeout_ms",
+        200,
+        "Accepted for compatibility; the consumer waits for data without polling.",
+    )
+    auto_offset_reset: str = option(
+        _OffsetReset(),
+        "auto_offset_reset",
+        "latest",
+        """Where to start without a valid position: the oldest record, the newest, or, with none,
+        raise an error. With by_duration: the first record not older than that (KIP-1106).""",
+    )
+    enable_auto_commit: bool = option(
+        Flag(), "enable_auto_commit", True, "Commit in the background what has been processed."
+    )
+    auto_commit_interval: float = option(
+        Milliseconds(0), "auto_commit_interval_ms", 5_000, "Time between such commits."
+    )
+    check_crcs: bool = option(
+        Flag(), "check_crcs", True, "Check the checksum of every batch that is read."
+    )
+    isolation_level: str = option(
+        Choice(("read_uncommitted", "read_committed")),
+        "isolation_level",
+        "read_uncommitted",
+        "Whether records of open and aborted transactions are read.",
+    )
+    exclude_internal_topics: bool = option(
+        Flag(),
+        "exclude_internal_topics",
+        True,
+        "Leave internal topics out when topics are listed or matched by a pattern.",
+    )
+    partition_assignment_strategy: tuple[Any, ...] = option(
+        _Assignors(),
+        "partition_assignment_strategy",
+        (),
+        "Ways to share out partitions in a group, in the order of preference.",
+    )
+    session_timeout: float = option(
+        Milliseconds(1),
+        "session_timeout_ms",
+        10_000,
+        "The group removes a member that has sent no heartbeat for this long.",
+    )
+    heartbeat_interval: float = option(
+        Milliseconds(1), "heartbeat_interval_ms", 3_000, "Time between heartbeats."
+    )
+    max_poll_interval: float = option(
+        Milliseconds(1),
+        "max_poll_interval_ms",
+        300_000,
+        "A member that has not asked for records for this long leaves the group.",
+    )
+    rebalance_timeout: float | None = option(
+        Milliseconds(1, optional=True),
+        "rebalance_timeout_ms",
+        None,
+        "How long the members may take to join again; None: session_timeout_ms.",
+    )
+
+    def __post_init__(self) -> None:
+        if self.rebalance_timeout is None:
+            object.__setattr__(self, "rebalance_timeout", self.session_timeout)
+
+    @property
+    def read_committed(self) -> bool:
+        """Whether only records of committed transactions, or of none, are read."""
+        return self.isolation_level == "read_committed"
+
+    @property
+    def reset_duration(self) -> float | None:
+        """Seconds of `auto_offset_reset="by_duration:..."`, else None."""
+        name, _, rest = self.auto_offset_reset.partition(":")
+        return parse_duration(rest) if name == "by_duration" else None

@@ -1,0 +1,239 @@
+"""How one option is described, checked and converted.
+
+A configuration class declares each option once, with `option(...)`: its public keyword, what is
+accepted, the default in public units, and a help text. `Options.from_options` turns keywords into
+a checked, frozen object; `describe` gives the table to documents and tools.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Kind(Protocol):
+    """What an option accepts."""
+
+    @property
+    def accepts(self) -> str:
+        """Complete the sentence "must be ..."."""
+
+    def convert(self, value: Any) -> Any:
+        """Return the value in internal units, or raise TypeError or ValueError."""
+
+
+class Option(NamedTuple):
+    """One option as a user sees it."""
+
+    keyword: str
+    accepts: str
+    default: Any
+    help: str
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "<not given>"
+
+
+MISSING: Any = _Missing()
+"""Default of an option whose absence means something else than any value."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Number:
+    """An integer within bounds."""
+
+    minimum: int = 0
+    maximum: int = 2**31 - 1
+    optional: bool = False
+
+    @property
+    def accepts(self) -> str:
+        text = f"an integer from {self.minimum} to {self.maximum}"
+        return f"{text}, or None" if self.optional else text
+
+    def convert(self, value: Any) -> int | None:
+        if value is None and self.optional:
+            return None
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise TypeError
+        if not self.minimum <= value <= self.maximum:
+            raise ValueError
+        return value
+
+
+@dataclasses.dataclass(frozen=True)
+class Milliseconds:
+    """A time in milliseconds; converted to seconds."""
+
+    minimum: float = 0
+    optional: bool = False
+
+    @property
+    def accepts(self) -> str:
+        text = f"a number of milliseconds, at least {self.minimum:g}"
+        return f"{text}, or None" if self.optional else text
+
+    def convert(self, value: Any) -> float | None:
+        if value is None and self.optional:
+            return None
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            raise TypeError
+        if not self.minimum <= value < float("inf"):
+            raise ValueError
+        return value / 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """One of a few values."""
+
+    values: tuple[Any, ...]
+
+    @property
+    def accepts(self) -> str:
+        return "one of " + ", ".join(repr(value) for value in self.values)
+
+    def convert(self, value: Any) -> Any:
+        if isinstance(value, bool) or value not in self.values:
+            raise ValueError
+        return value
+
+
+@dataclasses.dataclass(frozen=True)
+class Text:
+    """A string."""
+
+    optional: bool = False
+    secret: bool = False
+    empty: bool = True
+
+    @property
+    def accepts(self) -> str:
+        text = "a string" if self.empty else "a string that is not empty"
+        return f"{text}, or None" if self.optional else text
+
+    def convert(self, value: Any) -> str | None:
+        if value is None and self.optional:
+            return None
+        if not isinstance(value, str):
+            raise TypeError
+        if not value and not self.empty:
+            raise ValueError
+        return value
+
+
+class Flag:
+    """True or False."""
+
+    accepts = "True or False"
+
+    def convert(self, value: Any) -> bool:
+        if value not in (True, False):
+            raise TypeError
+        return bool(value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Function:
+    """Something that can be called."""
+
+    optional: bool = True
+
+    @property
+    def accepts(self) -> str:
+        return "a function or None" if self.optional else "a function"
+
+    def convert(self, value: Any) -> Callable[..., Any] | None:
+        if value is None and self.optional:
+            return None
+        if not callable(value):
+            raise TypeError
+        return value  # type: ignore[no-any-return]
+
+
+@dataclasses.dataclass(frozen=True)
+class Having:
+    """Any object with a certain method, or None."""
+
+    method: str
+    accepts: str
+
+    def convert(self, value: Any) -> Any:
+        if value is not None and not callable(getattr(value, self.method, None)):
+            raise TypeError
+        return value
+
+
+def option(kind: Kind, keyword: str, default: Any, help: str, *, repr: bool = True) -> Any:
+    """Declare an option as the default of a dataclass field.
+
+    `default` is in public units. It is converted once, when the class is made.
+    """
+    described = Option(keyword, kind.accepts, default, " ".join(help.split()))
+    internal = default if default is MISSING else kind.convert(default)
+    return dataclasses.field(
+        default=internal, repr=repr, metadata={"option": described, "kind": kind}
+    )
+
+
+class Options:
+    """Base of the frozen configuration classes."""
+
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+
+    @classmethod
+    def from_options(cls, **options: Any) -> Self:
+        """Make the configuration from public keywords.
+
+        Raises TypeError for an unknown keyword or a value of the wrong type, ValueError for a value
+        that is not accepted; the message names the keyword, the value and what is accepted.
+        """
+        values: dict[str, Any] = {}
+        for name, described, kind in _declared(cls):
+            if described.keyword in options:
+                given = options.pop(described.keyword)
+                if given is not MISSING:
+                    values[name] = check(kind, described.keyword, given)
+        for field in dataclasses.fields(cls):
+            if field.name in options and not field.metadata:
+                values[field.name] = options.pop(field.name)
+        if options:
+            raise TypeError(f"unknown option {', '.join(sorted(options))}")
+        return cls(**values)
+
+    @classmethod
+    def describe(cls) -> list[Option]:
+        """Return the options of this class in the order of their declaration."""
+        return [described for _, described, _ in _declared(cls)]
+
+    @classmethod
+    def keywords(cls) -> frozenset[str]:
+        """Return the public keywords that `from_options` takes."""
+        return frozenset(described.keyword for described in cls.describe())
+
+
+def _declared(cls: type[Options]) -> Iterator[tuple[str, Option, Kind]]:
+    for field in cls.__dataclass_fields__.values():
+        if "option" in field.metadata:
+            yield field.name, field.metadata["option"], field.metadata["kind"]
+
+
+def check(kind: Kind, keyword: str, value: Any) -> Any:
+    """Return the converted value, or raise an error that names the keyword."""
+    try:
+        return kind.convert(value)
+    except (TypeError, ValueError) as error:
+        reason = f" ({error})" if str(error) else ""
+        shown = "" if getattr(kind, "secret", False) else f"={value!r}"
+        raise type(error)(f"{keyword}{shown}: must be {kind.accepts}{reason}") from None
+
+
+def join(names: Iterable[str]) -> str:
+    """Join names for a message."""
+    return ", ".join(sorted(names))
