@@ -48,7 +48,7 @@ $(VENV)/.library: $(VENV)/.python $(SOURCES)
 	@touch $@
 
 $(VENV)/.tests: $(VENV)/.library
-	$(PIP) install -q --group test -e '.[all]' || $(PIP) install -q --group test
+	$(PIP) install -q --group test
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.python pyproject.toml

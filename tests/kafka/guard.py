@@ -1,7 +1,8 @@
 """Ends the brokers of a test run that was itself ended without a chance to clean up.
 
 `Guard` starts this file as a small process of its own and tells it which processes to watch. When
-the pipe between them closes, for whatever reason, the watcher kills what is still listed.
+the pipe between them closes, for whatever reason, the watcher kills what is still listed, and
+removes the folders.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class Guard:
@@ -28,6 +31,10 @@ class Guard:
     def remove(self, pid: int) -> None:
         """The process has ended and its id may be used by others from now on."""
         self._tell(f"-{pid}")
+
+    def add_folder(self, folder: Path) -> None:
+        """Remove this folder when the test run ends."""
+        self._tell(f"/{folder}")
 
     def _tell(self, line: str) -> None:
         if self._watcher is None:
@@ -53,15 +60,20 @@ guard = Guard()
 def watch(lines: Iterable[str]) -> None:
     """Follow the list until it ends, then kill what is on it."""
     alive: set[int] = set()
+    folders: list[str] = []
     for line in lines:
-        pid = int(line[1:])
-        if line[0] == "+":
-            alive.add(pid)
+        kind, rest = line[0], line[1:].rstrip("\n")
+        if kind == "+":
+            alive.add(int(rest))
+        elif kind == "-":
+            alive.discard(int(rest))
         else:
-            alive.discard(pid)
+            folders.append(rest)
     for pid in alive:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

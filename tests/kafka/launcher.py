@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.kafka import jars, probe, settings
+from tests.kafka.guard import guard
 from tests.kafka.processes import JavaProcess, free_port
 from tests.kafka.settings import HOST, PLAINTEXT, Extras, Jvm, Ports
 from tests.kafka.versions import NEWEST, VERSIONS
@@ -79,6 +80,7 @@ class KafkaCluster:
         """
         jars.fetch_broker_jars(self.version.number)
         self._folder = Path(tempfile.mkdtemp(prefix=f"kafka-{self.version.number}-"))
+        guard.add_folder(self._folder)
         try:
             self._prepare()
             if self.mode == "kraft":
@@ -172,7 +174,9 @@ class KafkaCluster:
         for name, content in {log_file: log_text, **self._extras.files}.items():
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content if isinstance(content, bytes) else self._fill(content).encode())
+            path.write_bytes(
+                content if isinstance(content, bytes) else self._fill(content).encode()
+            )
         for node in self.nodes:
             folder = self._node_folder(node)
             folder.mkdir()

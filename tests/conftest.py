@@ -1,0 +1,137 @@
+"""What every test stands on: the broker that was chosen, and that nothing goes wrong unseen."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kafka.fixtures import kafka, kafka3, make_topic, scale, topic
+from tests.kafka.jars import missing_tools
+
+__all__ = ["kafka", "kafka3", "make_topic", "scale", "topic"]
+
+_INTEGRATION = Path(__file__).parent / "integration"
+_LOST = ("never retrieved", "was destroyed but it is pending", "Exception in callback")
+_LONG_TIMEOUT = 3600
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--kafka",
+        default="maven",
+        metavar="maven|docker|HOST:PORT",
+        help="where the real Kafka comes from: Apache's jars (default), a docker image, or running",
+    )
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"aiokafka: {build_mode()}; Kafka: {config.getoption('--kafka')}"
+
+
+def build_mode() -> str:
+    """Which form of the code the tests run on."""
+    try:
+        from aiokafka.record import batch
+    except ImportError as error:
+        return f"cannot be imported ({error})"
+    return "pure Python" if str(batch.__file__).endswith(".py") else "compiled"
+
+
+# -- tests that need a broker
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(_INTEGRATION):
+            item.add_marker(pytest.mark.integration)
+        if item.get_closest_marker("long") and os.environ.get("AIOKAFKA_LONG"):
+            item.add_marker(pytest.mark.timeout(_LONG_TIMEOUT))
+    missing = why_no_broker(config)
+    if not missing:
+        return
+    without = [item for item in items if needs_tools(item)]
+    if without and os.environ.get("CI") == "true":
+        raise pytest.UsageError(f"CI must run the tests on a real Kafka: {missing}")
+    for item in without:
+        item.add_marker(pytest.mark.skip(reason=missing))
+    config.stash[_SKIPPED] = len(without)
+
+
+_SKIPPED = pytest.StashKey[int]()
+
+
+def why_no_broker(config: pytest.Config) -> str:
+    return missing_tools() if config.getoption("--kafka") == "maven" else ""
+
+
+def needs_tools(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(name) for name in ("integration", "conformance"))
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    skipped = config.stash.get(_SKIPPED, 0)
+    if skipped:
+        terminalreporter.write_line(
+            f"{skipped} tests on a real Kafka were skipped: {why_no_broker(config)}.", yellow=True
+        )
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Show what the brokers wrote when a test on them fails."""
+    outcome = yield
+    report = outcome.get_result()  # type: ignore[attr-defined]
+    if not report.failed:
+        return
+    for name in ("kafka", "kafka3"):
+        broker = getattr(item, "funcargs", {}).get(name)
+        if broker is not None:
+            report.sections.append((f"Logs of {name}", broker.logs()))
+
+
+# -- errors that asyncio can only log
+
+
+class _AsyncioErrors(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message = self.format(record)
+        if any(sign in message for sign in _LOST):
+            self.messages.append(message)
+
+    def fail_if_any(self) -> None:
+        messages, self.messages = self.messages, []
+        if messages:
+            pytest.fail("asyncio logged: " + "\n".join(messages), pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def _asyncio_log() -> Iterator[_AsyncioErrors]:
+    handler = _AsyncioErrors()
+    logging.getLogger("asyncio").addHandler(handler)
+    yield handler
+    logging.getLogger("asyncio").removeHandler(handler)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_lost(_asyncio_log: _AsyncioErrors) -> Iterator[None]:
+    """A task or future that nobody looked at fails the test in which that came out."""
+    yield
+    _asyncio_log.fail_if_any()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _nothing_lost_in_cycles(_asyncio_log: _AsyncioErrors) -> Iterator[None]:
+    yield
+    gc.collect()
+    _asyncio_log.fail_if_any()
