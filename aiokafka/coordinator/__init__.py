@@ -1,0 +1,1 @@
+"""What the members of a consumer group tell each other, and how partitions are shared out."""

@@ -1,0 +1,1 @@
+"""Ways to share out the partitions of a group among its members."""

@@ -1,0 +1,47 @@
+"""What an assignor is."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from aiokafka.coordinator.protocol import (
+    ConsumerProtocolMemberAssignment,
+    ConsumerProtocolMemberMetadata,
+)
+
+if TYPE_CHECKING:
+    from aiokafka.cluster import ClusterMetadata
+
+__all__ = ["AbstractPartitionAssignor"]
+
+
+class AbstractPartitionAssignor(abc.ABC):
+    """Shares out partitions. The members of a group agree on one that all of them support.
+
+    A consumer is given assignors as classes or as instances. It makes one instance of a class for
+    itself, so an assignor may keep state on `self`; class methods work as well.
+    """
+
+    @property
+    @abc.abstractmethod
+    def name(self) -> str:
+        """Name by which the members agree on this assignor; usually a class attribute."""
+
+    @classmethod
+    @abc.abstractmethod
+    def assign(
+        cls, cluster: ClusterMetadata, members: Mapping[str, ConsumerProtocolMemberMetadata]
+    ) -> dict[str, ConsumerProtocolMemberAssignment]:
+        """Return what each member gets, by member id. Called on the leader of the group only."""
+
+    @classmethod
+    @abc.abstractmethod
+    def metadata(cls, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
+        """Return what this member tells the leader when it joins."""
+
+    @classmethod
+    @abc.abstractmethod
+    def on_assignment(cls, assignment: ConsumerProtocolMemberAssignment) -> None:
+        """Take note of what this member got; called on every member after a rebalance."""

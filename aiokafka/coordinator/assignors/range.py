@@ -1,0 +1,60 @@
+"""Neighbouring partitions to each member, topic by topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from aiokafka.coordinator.assignors._common import (
+    Members,
+    build,
+    partitions_by_topic,
+    subscribers_by_topic,
+)
+from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+from aiokafka.coordinator.protocol import (
+    ConsumerProtocolMemberAssignment,
+    ConsumerProtocolMemberMetadata,
+)
+from aiokafka.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka.cluster import ClusterMetadata
+
+__all__ = ["RangePartitionAssignor"]
+
+
+class RangePartitionAssignor(AbstractPartitionAssignor):
+    """Gives each member of a topic a range of its partitions; the first members get one more.
+
+    Partitions of the same number in topics with the same subscribers and the same number of
+    partitions go to the same member, so such topics can be joined. With many small topics the
+    first members carry most of the load.
+    """
+
+    name = "range"
+    version = 0
+
+    @classmethod
+    def assign(
+        cls, cluster: ClusterMetadata, members: Members
+    ) -> dict[str, ConsumerProtocolMemberAssignment]:
+        shares: dict[str, list[TopicPartition]] = {member: [] for member in members}
+        subscribers = subscribers_by_topic(members)
+        for topic, numbers in partitions_by_topic(cluster, subscribers).items():
+            takers = subscribers[topic]
+            size, extra = divmod(len(numbers), len(takers))
+            start = 0
+            for index, member in enumerate(takers):
+                end = start + size + (index < extra)
+                shares[member] += [TopicPartition(topic, n) for n in numbers[start:end]]
+                start = end
+        return build(cls.version, shares)
+
+    @classmethod
+    def metadata(cls, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
+        return ConsumerProtocolMemberMetadata(cls.version, topics, b"")
+
+    @classmethod
+    def on_assignment(cls, assignment: ConsumerProtocolMemberAssignment) -> None:
+        pass

@@ -1,0 +1,60 @@
+"""One partition after the other to the next member in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from aiokafka.coordinator.assignors._common import (
+    Members,
+    build,
+    partitions_by_topic,
+    subscribers_by_topic,
+)
+from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+from aiokafka.coordinator.protocol import (
+    ConsumerProtocolMemberAssignment,
+    ConsumerProtocolMemberMetadata,
+)
+from aiokafka.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka.cluster import ClusterMetadata
+
+__all__ = ["RoundRobinPartitionAssignor"]
+
+
+class RoundRobinPartitionAssignor(AbstractPartitionAssignor):
+    """Deals the partitions of all topics out to the members like cards.
+
+    With equal subscriptions the members differ by one partition at most. A member that does not
+    want the topic of a partition is passed over.
+    """
+
+    name = "roundrobin"
+    version = 0
+
+    @classmethod
+    def assign(
+        cls, cluster: ClusterMetadata, members: Members
+    ) -> dict[str, ConsumerProtocolMemberAssignment]:
+        order = sorted(members)
+        shares: dict[str, list[TopicPartition]] = {member: [] for member in order}
+        subscribers = subscribers_by_topic(members)
+        turn = 0
+        for topic, numbers in partitions_by_topic(cluster, subscribers).items():
+            takers = set(subscribers[topic])
+            for number in numbers:
+                while order[turn] not in takers:
+                    turn = (turn + 1) % len(order)
+                shares[order[turn]].append(TopicPartition(topic, number))
+                turn = (turn + 1) % len(order)
+        return build(cls.version, shares)
+
+    @classmethod
+    def metadata(cls, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
+        return ConsumerProtocolMemberMetadata(cls.version, topics, b"")
+
+    @classmethod
+    def on_assignment(cls, assignment: ConsumerProtocolMemberAssignment) -> None:
+        pass
