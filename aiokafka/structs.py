@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from aiokafka._consumer_record import KT, VT, ConsumerRecord
 
 if TYPE_CHECKING:
-    from aiokafka._consumer_record import KT, VT, ConsumerRecord
     from aiokafka.errors import KafkaError
 
 __all__ = [
@@ -81,13 +82,3 @@ class RecordMetadata(NamedTuple):
     timestamp: int | None
     timestamp_type: int | None
     log_start_offset: int | None
-
-
-def __getattr__(name: str) -> Any:
-    # The record class has a module of its own, because it is compiled.
-    if name in ("ConsumerRecord", "KT", "VT"):
-        from aiokafka import _consumer_record
-
-        globals()[name] = value = getattr(_consumer_record, name)
-        return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
