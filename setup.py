@@ -1,0 +1,107 @@
+"""Build the extensions: every module of the package that has a `.pxd` beside its `.py`.
+
+The same `.py` runs without being compiled, so a machine without a C compiler gets the plain
+package and one line that says so. Environment variables:
+
+    REQUIRE_EXTENSIONS=1        a build without extensions is an error (wheels, CI)
+    AIOKAFKA_NO_EXTENSIONS=1    do not try to compile
+    AIOKAFKA_SANITIZE=NAMES     compile with gcc's or clang's -fsanitize=NAMES, for example
+                                `address,undefined`; the sanitizer's runtime has to be preloaded
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+ROOT = Path(__file__).resolve().parent
+PACKAGE = "aiokafka"
+REQUIRED = os.environ.get("REQUIRE_EXTENSIONS", "") not in ("", "0")
+REFUSED = os.environ.get("AIOKAFKA_NO_EXTENSIONS", "") not in ("", "0") and not REQUIRED
+SANITIZERS = os.environ.get("AIOKAFKA_SANITIZE", "")
+
+# Types come from the .pxd alone: in the .py an annotation says what callers may pass (`bytes`
+# includes its subclasses), not what C needs.
+DIRECTIVES = {"language_level": 3, "annotation_typing": False, "embedsignature": False}
+
+
+def compile_flags() -> list[str]:
+    if sys.platform == "win32":
+        return ["/O2"]
+    if SANITIZERS:
+        return ["-O1", "-g", "-fno-omit-frame-pointer", f"-fsanitize={SANITIZERS}"]
+    return ["-O3"]
+
+
+def find_extensions() -> list[Extension]:
+    link_flags = [f"-fsanitize={SANITIZERS}"] if SANITIZERS else []
+    sources = [path.with_suffix(".py") for path in sorted((ROOT / PACKAGE).rglob("*.pxd"))]
+    return [
+        Extension(
+            ".".join(source.relative_to(ROOT).with_suffix("").parts),
+            [source.relative_to(ROOT).as_posix()],
+            extra_compile_args=compile_flags(),
+            extra_link_args=link_flags,
+        )
+        for source in sources
+        if source.exists()
+    ]
+
+
+def say(message: str) -> None:
+    print(f"{PACKAGE}: {message}", file=sys.stderr, flush=True)
+
+
+class OptionalBuildExt(build_ext):
+    """Build all extensions or none: they share C types, so some without the others are useless."""
+
+    def finalize_options(self) -> None:
+        try:
+            from Cython.Build import cythonize
+
+            self.distribution.ext_modules = cythonize(
+                self.distribution.ext_modules,
+                compiler_directives=DIRECTIVES,
+                build_dir=os.path.join("build", "cython"),
+            )
+        except Exception as error:  # no Cython, or sources that it does not take
+            self._give_up(error)
+            self.distribution.ext_modules = []
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count()
+
+    def run(self) -> None:
+        if not self.extensions:
+            return
+        try:
+            super().run()
+        except Exception as error:  # no compiler, no headers, a compiler that fails
+            self._give_up(error)
+            self._remove_outputs()
+            self.extensions = []
+        else:
+            say(f"built {len(self.extensions)} extensions")
+
+    def _give_up(self, error: Exception) -> None:
+        if REQUIRED:
+            raise error
+        say(f"the extensions were not built, the package will be pure Python ({error})")
+
+    def _remove_outputs(self) -> None:
+        for extension in self.extensions:
+            for path in (
+                self.get_ext_fullpath(extension.name),
+                os.path.join(self.build_lib, self.get_ext_filename(extension.name)),
+            ):
+                if os.path.exists(path):
+                    os.unlink(path)
+
+
+setup(
+    ext_modules=[] if REFUSED else find_extensions(),
+    cmdclass={"build_ext": OptionalBuildExt},
+)
