@@ -1,0 +1,202 @@
+"""The workloads for aiokafka: the same script runs this project and the peer of that name."""
+
+import asyncio
+import time
+
+from common import CHECK_EVERY, PER_CALL, WORKERS, Clock, check, cpu_seconds, main, percentiles
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+
+async def start_consumer(work, **options):
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=work.servers,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        **options,
+    )
+    consumer.assign([TopicPartition(work.topic, number) for number in range(work.partitions)])
+    await consumer.start()
+    return consumer
+
+
+async def start_producer(work, **options):
+    producer = AIOKafkaProducer(
+        bootstrap_servers=work.servers, acks="all", compression_type=work.compression, **options
+    )
+    await producer.start()
+    return producer
+
+
+async def getmany(work):
+    clock, done, size = Clock(), 0, 0
+    consumer = await start_consumer(work)
+    while done < work.records:
+        for records in (await consumer.getmany(timeout_ms=1000, max_records=PER_CALL)).values():
+            for record in records:
+                size += len(record.value)
+            done += len(records)
+    check(size, work.records * work.size)
+    result = clock.rate(done)
+    await consumer.stop()
+    return result
+
+
+async def iterate(work):
+    clock, done = Clock(), 0
+    consumer = await start_consumer(work)
+    async for record in consumer:
+        check(len(record.value), work.size)
+        done += 1
+        if done == work.records:
+            break
+    result = clock.rate(done)
+    await consumer.stop()
+    return result
+
+
+async def send(work):
+    values, keys = work.values(), work.keys()
+    clock, waiting, done = Clock(), [], 0
+    producer = await start_producer(work)
+    for number in range(work.records):
+        future = await producer.send(
+            work.topic, values[number % 1000], key=keys[number % len(keys)]
+        )
+        waiting.append(future)
+        if len(waiting) == CHECK_EVERY:
+            done += await acknowledged(waiting)
+    done += await acknowledged(waiting)
+    check(done, work.records)
+    result = clock.rate(done)
+    await producer.stop()
+    return result
+
+
+async def acknowledged(futures):
+    done = 0
+    for future in futures:
+        if (await future).offset >= 0:
+            done += 1
+    futures.clear()
+    return done
+
+
+async def send_batches(work):
+    values, clock, waiting, sent = work.values(), Clock(), [], 0
+    producer = await start_producer(work)
+    while sent < work.records:
+        batch = producer.create_batch()
+        while sent < work.records and batch.append(
+            key=None, value=values[sent % 1000], timestamp=None
+        ):
+            sent += 1
+        partition = len(waiting) % work.partitions
+        waiting.append(await producer.send_batch(batch, work.topic, partition=partition))
+    for future in waiting:
+        check((await future).offset >= 0, True)
+    result = clock.rate(sent)
+    await producer.stop()
+    return result
+
+
+async def send_in_tasks(work):
+    values, clock = work.values(), Clock()
+    producer = await start_producer(work)
+
+    async def worker(count):
+        for number in range(count):
+            await producer.send_and_wait(work.topic, values[number % 1000])
+
+    count = work.records // WORKERS
+    await asyncio.gather(*(worker(count) for _ in range(WORKERS)))
+    result = clock.rate(count * WORKERS)
+    await producer.stop()
+    return result
+
+
+async def lone_send(work):
+    value, times = work.values()[0], []
+    producer = await start_producer(work)
+    for _ in range(200):
+        await producer.send_and_wait(work.topic, value)
+    for _ in range(work.records):
+        begin = time.perf_counter()
+        await producer.send_and_wait(work.topic, value)
+        times.append(time.perf_counter() - begin)
+    await producer.stop()
+    return percentiles(times)
+
+
+async def end_to_end(work):
+    """One record a millisecond; each carries the time at which it was given to ``send``."""
+    producer, consumer = await start_producer(work), await start_consumer(work)
+    filler, times = b"." * (work.size - 24), []
+    total = work.records
+
+    async def produce():
+        loop = asyncio.get_running_loop()
+        begin = loop.time()
+        for number in range(total):
+            await asyncio.sleep(max(0, begin + number / 1000 - loop.time()))
+            await producer.send(work.topic, b"%24.9f" % time.perf_counter() + filler)
+
+    task = asyncio.create_task(produce())
+    while len(times) < total:
+        record = await consumer.getone()
+        times.append(time.perf_counter() - float(record.value[:24]))
+    await task
+    await producer.stop()
+    await consumer.stop()
+    return percentiles(times[total // 10 :])
+
+
+async def first_record(work):
+    times = []
+    for _ in range(work.records):
+        begin = time.perf_counter()
+        consumer = await start_consumer(work)
+        await consumer.getone()
+        times.append(time.perf_counter() - begin)
+        await consumer.stop()
+    return percentiles(times)
+
+
+async def idle(work):
+    consumer = await start_consumer(work)
+    reading = asyncio.create_task(consumer.getone())
+    await asyncio.sleep(3)
+    begin = cpu_seconds()
+    await asyncio.sleep(work.seconds)
+    used = cpu_seconds() - begin
+    reading.cancel()
+    await consumer.stop()
+    return {"records": 0, "cpu_a_minute": used * 60 / work.seconds}
+
+
+async def slow_reader(work):
+    consumer = await start_consumer(work)
+    done, deadline = 0, time.perf_counter() + work.seconds
+    while time.perf_counter() < deadline:
+        for records in (await consumer.getmany(timeout_ms=1000, max_records=10)).values():
+            done += len(records)
+        await asyncio.sleep(0.01)
+    await consumer.stop()
+    return {"records": done}
+
+
+WORKLOADS = {
+    "getmany": getmany,
+    "iterate": iterate,
+    "send": send,
+    "send_batches": send_batches,
+    "send_in_tasks": send_in_tasks,
+    "lone_send": lone_send,
+    "end_to_end": end_to_end,
+    "first_record": first_record,
+    "idle": idle,
+    "slow_reader": slow_reader,
+}
+
+if __name__ == "__main__":
+    main({name: lambda work, f=f: asyncio.run(f(work)) for name, f in WORKLOADS.items()})

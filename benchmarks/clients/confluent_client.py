@@ -1,0 +1,204 @@
+"""The workloads for confluent-kafka's synchronous clients."""
+
+import threading
+import time
+
+from common import PER_CALL, WORKERS, Clock, check, cpu_seconds, main, percentiles
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+
+
+def start_consumer(work):
+    consumer = Consumer(
+        {
+            "bootstrap.servers": work.servers,
+            "group.id": "benchmark",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.assign(
+        [TopicPartition(work.topic, number, OFFSET_BEGINNING) for number in range(work.partitions)]
+    )
+    return consumer
+
+
+def start_producer(work, **options):
+    settings = {"bootstrap.servers": work.servers, "acks": "all"}
+    return Producer(settings | options | {"compression.type": work.compression or "none"})
+
+
+def length(message):
+    if message.error():
+        raise RuntimeError(message.error())
+    return len(message.value())
+
+
+def getmany(work):
+    clock, done, size = Clock(), 0, 0
+    consumer = start_consumer(work)
+    while done < work.records:
+        messages = consumer.consume(PER_CALL, timeout=1)
+        for message in messages:
+            size += length(message)
+        done += len(messages)
+    check(size, work.records * work.size)
+    result = clock.rate(done)
+    consumer.close()
+    return result
+
+
+def iterate(work):
+    clock, done = Clock(), 0
+    consumer = start_consumer(work)
+    while done < work.records:
+        message = consumer.poll(1)
+        if message is not None:
+            check(length(message), work.size)
+            done += 1
+    result = clock.rate(done)
+    consumer.close()
+    return result
+
+
+class Deliveries:
+    """Counts what the broker acknowledged."""
+
+    def __init__(self):
+        self.done = 0
+
+    def __call__(self, error, message):
+        if error is None and message.offset() >= 0:
+            self.done += 1
+
+
+def send(work):
+    values, keys = work.values(), work.keys()
+    clock, delivered = Clock(), Deliveries()
+    producer = start_producer(work)
+    for number in range(work.records):
+        value, key = values[number % 1000], keys[number % len(keys)]
+        while True:
+            try:
+                producer.produce(work.topic, value, key, on_delivery=delivered)
+                break
+            except BufferError:
+                producer.poll(0.01)
+        if number % 100 == 0:
+            producer.poll(0)
+    producer.flush()
+    check(delivered.done, work.records)
+    return clock.rate(delivered.done)
+
+
+def send_in_tasks(work):
+    """Threads that wait for each record, and one that serves the delivery reports."""
+    values, clock = work.values(), Clock()
+    producer = start_producer(work, **{"linger.ms": 0})
+    finished = threading.Event()
+
+    def worker(count):
+        for number in range(count):
+            delivered = threading.Event()
+            producer.produce(
+                work.topic, values[number % 1000], on_delivery=lambda *_, d=delivered: d.set()
+            )
+            delivered.wait()
+
+    def serve():
+        while not finished.is_set():
+            producer.poll(0.1)
+
+    count = work.records // WORKERS
+    threads = [threading.Thread(target=worker, args=(count,)) for _ in range(WORKERS)]
+    server = threading.Thread(target=serve)
+    for thread in (server, *threads):
+        thread.start()
+    for thread in threads:
+        thread.join()
+    result = clock.rate(count * WORKERS)
+    finished.set()
+    server.join()
+    return result
+
+
+def lone_send(work):
+    value, times = work.values()[0], []
+    producer = start_producer(work, **{"linger.ms": 0})
+    for number in range(work.records + 200):
+        begin = time.perf_counter()
+        producer.produce(work.topic, value)
+        producer.flush()
+        if number >= 200:
+            times.append(time.perf_counter() - begin)
+    return percentiles(times)
+
+
+def end_to_end(work):
+    producer, consumer = start_producer(work, **{"linger.ms": 0}), start_consumer(work)
+    filler, times = b"." * (work.size - 24), []
+
+    def produce():
+        begin = time.perf_counter()
+        for number in range(work.records):
+            time.sleep(max(0, begin + number / 1000 - time.perf_counter()))
+            producer.produce(work.topic, b"%24.9f" % time.perf_counter() + filler)
+            producer.poll(0)
+        producer.flush()
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    while len(times) < work.records:
+        message = consumer.poll(1)
+        if message is not None and length(message):
+            times.append(time.perf_counter() - float(message.value()[:24]))
+    thread.join()
+    consumer.close()
+    return percentiles(times[work.records // 10 :])
+
+
+def first_record(work):
+    times = []
+    for _ in range(work.records):
+        begin = time.perf_counter()
+        consumer = start_consumer(work)
+        while consumer.poll(1) is None:
+            pass
+        times.append(time.perf_counter() - begin)
+        consumer.close()
+    return percentiles(times)
+
+
+def idle(work):
+    consumer = start_consumer(work)
+    consumer.poll(3)
+    begin = cpu_seconds()
+    consumer.poll(work.seconds)
+    used = cpu_seconds() - begin
+    consumer.close()
+    return {"records": 0, "cpu_a_minute": used * 60 / work.seconds}
+
+
+def slow_reader(work):
+    consumer, done = start_consumer(work), 0
+    deadline = time.perf_counter() + work.seconds
+    while time.perf_counter() < deadline:
+        done += len(consumer.consume(10, timeout=1))
+        time.sleep(0.01)
+    consumer.close()
+    return {"records": done}
+
+
+if __name__ == "__main__":
+    main(
+        {
+            "getmany": getmany,
+            "iterate": iterate,
+            "send": send,
+            "send_in_tasks": send_in_tasks,
+            "lone_send": lone_send,
+            "end_to_end": end_to_end,
+            "first_record": first_record,
+            "idle": idle,
+            "slow_reader": slow_reader,
+        }
+    )

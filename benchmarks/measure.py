@@ -1,0 +1,80 @@
+"""Runs the rows: clients in turn, several rounds, each in a process of its own."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import uuid
+from collections.abc import Iterable
+
+from benchmarks.environments import python_of, run_client, run_script
+from benchmarks.rows import CONFLUENT, OURS, Row
+
+Sample = dict[str, float]
+Result = dict[str, dict[str, float]]
+
+
+def measure(row: Row, servers: str, rounds: int, clients: Iterable[str]) -> Result:
+    """The medians of each client, and the medians of its ratios to ours within a round."""
+    chosen = [client for client in row.clients if client in set(clients)]
+    samples: dict[str, list[Sample]] = {client: [] for client in chosen}
+    work = _work(row, servers)
+    _topic("fill" if row.filled else "create", work | {"records": row.stored})
+    try:
+        for number in range(rounds):
+            # Each client goes first once: the order must not favour any.
+            turn = chosen[number % len(chosen) :] + chosen[: number % len(chosen)]
+            for client in turn:
+                sample = _sample(row, client, work)
+                samples[client].append(sample)
+                _tell(row, client, sample)
+    finally:
+        _topic("remove", work)
+    return {client: _summary(row, samples[client], samples.get(OURS)) for client in chosen}
+
+
+def _work(row: Row, servers: str) -> dict[str, object]:
+    return {
+        "servers": servers,
+        "topic": f"bench-{row.name}-{uuid.uuid4().hex[:6]}",
+        "partitions": row.partitions,
+        "records": row.records,
+        "size": row.size,
+        "keyed": row.keyed,
+        "compression": row.compression,
+        "seconds": row.seconds,
+    }
+
+
+def _topic(action: str, work: dict[str, object]) -> None:
+    run_script(python_of(CONFLUENT), "topics.py", action, work)
+
+
+def _sample(row: Row, client: str, work: dict[str, object]) -> Sample:
+    own = work | {"records": row.count_for(client)}
+    if row.workload == "end_to_end":
+        # A reader from the beginning must find nothing of those before it.
+        own["topic"] = f"{work['topic']}-{uuid.uuid4().hex[:6]}"
+        _topic("create", own)
+    result, usage = run_client(client, row.workload, own)
+    if own["topic"] != work["topic"]:
+        _topic("remove", own)
+    sample: Sample = {"cpu_seconds": usage.cpu_seconds, "rss_mib": usage.rss_mib}
+    records = result.pop("records")
+    if "seconds" in result:
+        sample["rate"] = records / result.pop("seconds")
+        sample["cpu"] = usage.cpu_seconds * 1e6 / records
+    return sample | result
+
+
+def _summary(row: Row, samples: list[Sample], ours: list[Sample] | None) -> dict[str, float]:
+    summary = {name: statistics.median(s[name] for s in samples) for name in samples[0]}
+    if ours:
+        pairs = zip(samples, ours, strict=True)
+        summary["ratio"] = statistics.median(s[row.metric] / o[row.metric] for s, o in pairs)
+    return summary
+
+
+def _tell(row: Row, client: str, sample: Sample) -> None:
+    shown = "  ".join(f"{name} {value:.4g}" for name, value in sample.items())
+    print(f"{row.name:18} {client:18} {shown}", file=sys.stderr, flush=True)
