@@ -1,0 +1,16 @@
+"""Ask about a cluster, and change it: topics, configurations, groups, records."""
+
+from aiokafka.admin.client import AIOKafkaAdminClient
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.admin.new_partitions import NewPartitions
+from aiokafka.admin.new_topic import NewTopic
+from aiokafka.admin.records_to_delete import RecordsToDelete
+
+__all__ = [
+    "AIOKafkaAdminClient",
+    "ConfigResource",
+    "ConfigResourceType",
+    "NewPartitions",
+    "NewTopic",
+    "RecordsToDelete",
+]

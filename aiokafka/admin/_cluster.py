@@ -1,0 +1,79 @@
+"""Questions about brokers, topics and partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from aiokafka.admin._routing import Call, Router
+from aiokafka.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+
+
+async def fetch_metadata(
+    router: Router, topics: Sequence[str] | None, deadline: float
+) -> MetadataResponse:
+    """Ask any broker about certain topics, or all of them with None. Creates none."""
+
+    def build(version: int) -> MetadataRequest:
+        wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        if version == 0 and wanted is None:
+            wanted = []  # In version 0 an empty list asks for all topics.
+        # Before version 4 a broker may create topics that it is asked about.
+        return MetadataRequest(topics=wanted, allow_auto_topic_creation=version < 4)
+
+    return await router.to_any(Call(MetadataRequest, build), deadline)
+
+
+async def list_topics(router: Router, deadline: float) -> list[str]:
+    """Return the names of all topics, internal ones included."""
+    response = await fetch_metadata(router, None, deadline)
+    return [str(topic.name) for topic in response.topics]
+
+
+async def describe_topics(
+    router: Router, topics: Iterable[str] | None, deadline: float
+) -> list[dict[str, Any]]:
+    """Return one dict per topic; a topic that does not exist has an error code."""
+    wanted = None if topics is None else list(topics)
+    if wanted is not None and not wanted:
+        return []
+    response = await fetch_metadata(router, wanted, deadline)
+    return [_topic(topic) for topic in response.topics]
+
+
+def _topic(topic: MetadataResponseTopic) -> dict[str, Any]:
+    return {
+        "error_code": topic.error_code,
+        "topic": topic.name,
+        "is_internal": topic.is_internal,
+        "partitions": [
+            {
+                "error_code": partition.error_code,
+                "partition": partition.partition_index,
+                "leader": partition.leader_id,
+                "replicas": list(partition.replica_nodes),
+                "isr": list(partition.isr_nodes),
+                "offline_replicas": list(partition.offline_replicas),
+            }
+            for partition in topic.partitions
+        ],
+    }
+
+
+async def describe_cluster(router: Router, deadline: float) -> dict[str, Any]:
+    """Return the brokers, the id of the cluster and the controller."""
+    response = await fetch_metadata(router, [], deadline)
+    return {
+        "throttle_time_ms": response.throttle_time_ms,
+        "brokers": [
+            {"node_id": b.node_id, "host": b.host, "port": b.port, "rack": b.rack}
+            for b in response.brokers
+        ],
+        "cluster_id": response.cluster_id,
+        "controller_id": response.controller_id,
+    }

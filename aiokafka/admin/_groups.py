@@ -1,0 +1,185 @@
+"""Questions about consumer groups and their offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aiokafka.admin._cluster import fetch_metadata
+from aiokafka.admin._routing import Call, R, Router, raise_for
+from aiokafka.admin.results import DescribedGroup, DescribedMember, DescribeGroupsResult
+from aiokafka.protocol.messages import groups as wire
+from aiokafka.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from aiokafka.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
+
+
+async def list_groups(
+    router: Router, broker_ids: Iterable[int] | None, deadline: float
+) -> list[tuple[str, str]]:
+    """Return (group, protocol type) of the groups that the brokers coordinate."""
+    if broker_ids is None:
+        metadata = await fetch_metadata(router, [], deadline)
+        broker_ids = [broker.node_id for broker in metadata.brokers]
+
+    def build(version: int) -> wire.ListGroupsRequest:
+        return wire.ListGroupsRequest()
+
+    found: dict[tuple[str, str], None] = {}
+    for node_id in broker_ids:
+        call = Call(wire.ListGroupsRequest, build, lambda answer: [answer.error_code])
+        response = await router.to_node(node_id, call, deadline)
+        raise_for(response.error_code, None, f"node {node_id}")
+        for group in response.groups:
+            found[group.group_id, group.protocol_type] = None
+    return list(found)
+
+
+async def describe_groups(
+    router: Router,
+    group_ids: Iterable[str],
+    coordinator_id: int | None,
+    include_authorized_operations: bool,
+    deadline: float,
+) -> list[DescribeGroupsResult]:
+    """Return one answer per group."""
+    results = []
+    for group_id in group_ids:
+
+        def build(version: int, group_id: str = group_id) -> wire.DescribeGroupsRequest:
+            return wire.DescribeGroupsRequest(
+                groups=[group_id], include_authorized_operations=include_authorized_operations
+            )
+
+        call = Call(
+            wire.DescribeGroupsRequest, build, lambda answer: [g.error_code for g in answer.groups]
+        )
+        response = await _ask(router, group_id, coordinator_id, call, deadline)
+        described = [_group(group) for group in response.groups]
+        results.append(DescribeGroupsResult(response.throttle_time_ms, described))
+    return results
+
+
+def _group(group: wire.DescribedGroup) -> DescribedGroup:
+    members = [
+        DescribedMember(
+            m.member_id,
+            m.client_id,
+            m.client_host,
+            m.member_metadata,
+            m.member_assignment,
+            m.group_instance_id,
+        )
+        for m in group.members
+    ]
+    return DescribedGroup(
+        group.error_code,
+        group.group_id,
+        group.group_state,
+        group.protocol_type,
+        group.protocol_data,
+        members,
+        group.authorized_operations,
+    )
+
+
+async def find_coordinator(router: Router, key: str, key_type: int, deadline: float) -> int:
+    """Return the id of the broker that coordinates a group (0) or a transactional id (1)."""
+
+    def build(version: int) -> FindCoordinatorRequest:
+        if version >= 4:
+            return FindCoordinatorRequest(coordinator_keys=[key], key_type=key_type)
+        return FindCoordinatorRequest(key=key, key_type=key_type)
+
+    async def attempt() -> int:
+        call = Call(FindCoordinatorRequest, build)
+        code, message, node_id = _coordinator(await router.to_any(call, deadline))
+        raise_for(code, message, key)
+        return node_id
+
+    return await router.retry(attempt, deadline)
+
+
+def _coordinator(response: FindCoordinatorResponse) -> tuple[int, str | None, int]:
+    for found in response.coordinators:
+        return found.error_code, found.error_message, found.node_id
+    return response.error_code, response.error_message, response.node_id
+
+
+async def list_offsets(
+    router: Router,
+    group_id: str,
+    coordinator_id: int | None,
+    partitions: Iterable[TopicPartition] | None,
+    deadline: float,
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return what a group has committed; -1 for a partition asked for that has no offset."""
+    topics = None if partitions is None else _by_topic(partitions)
+
+    def build(version: int) -> OffsetFetchRequest:
+        return _offset_fetch(version, group_id, topics)
+
+    # From version 10 on topics go by id, which this call does not know.
+    call = Call(OffsetFetchRequest, build, _offset_codes, max_version=9)
+    response = await _ask(router, group_id, coordinator_id, call, deadline)
+    found = {}
+    for topic, partition, offset, metadata, code in _offsets(response):
+        raise_for(code, None, f"{topic}-{partition}")
+        found[TopicPartition(topic, partition)] = OffsetAndMetadata(offset, metadata or "")
+    return found
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, []).append(partition)
+    return topics
+
+
+def _offset_fetch(
+    version: int, group_id: str, topics: dict[str, list[int]] | None
+) -> OffsetFetchRequest:
+    if version < 8:
+        old = [
+            OffsetFetchRequestTopic(name=name, partition_indexes=numbers)
+            for name, numbers in (topics or {}).items()
+        ]
+        return OffsetFetchRequest(group_id=group_id, topics=None if topics is None else old)
+    new = [
+        OffsetFetchRequestTopics(name=name, partition_indexes=numbers)
+        for name, numbers in (topics or {}).items()
+    ]
+    group = OffsetFetchRequestGroup(group_id=group_id, topics=None if topics is None else new)
+    return OffsetFetchRequest(groups=[group])
+
+
+def _offset_codes(response: OffsetFetchResponse) -> list[int]:
+    return [response.error_code, *(group.error_code for group in response.groups)]
+
+
+def _offsets(response: OffsetFetchResponse) -> Iterable[tuple[str, int, int, str | None, int]]:
+    for code in _offset_codes(response):
+        raise_for(code, None, "offsets")
+    for topic in response.topics:
+        for p in topic.partitions:
+            yield topic.name, p.partition_index, p.committed_offset, p.metadata, p.error_code
+    for group in response.groups:
+        for found in group.topics:
+            for q in found.partitions:
+                yield found.name, q.partition_index, q.committed_offset, q.metadata, q.error_code
+
+
+async def _ask(
+    router: Router, group_id: str, coordinator_id: int | None, call: Call[R], deadline: float
+) -> R:
+    if coordinator_id is None:
+        return await router.to_coordinator(group_id, call, deadline)
+    return await router.to_node(coordinator_id, call, deadline)

@@ -1,0 +1,151 @@
+"""Get an admin request to the broker that can answer it, until a deadline."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+from aiokafka._backoff import Backoff
+from aiokafka._compat import timeout_at
+from aiokafka.client import CoordinationType
+from aiokafka.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    NoBrokersAvailable,
+    NodeNotReadyError,
+    NotControllerError,
+    for_code,
+)
+
+if TYPE_CHECKING:
+    from aiokafka._config import ClientConfig
+    from aiokafka.client import AIOKafkaClient
+    from aiokafka.protocol.schema import Request, Response
+
+R = TypeVar("R", bound="Response")
+T = TypeVar("T")
+
+_COORDINATOR_ERRORS = frozenset((14, 15, 16))  # loading, not available, not this one
+
+
+class Call(NamedTuple, Generic[R]):
+    """A request that can be built for whatever version its broker speaks."""
+
+    request: type[Request[R]]
+    """The class, to choose the version by."""
+
+    build: Callable[[int], Request[R]]
+    """Makes the request for a version."""
+
+    codes: Callable[[R], Iterable[int]] = lambda response: ()
+    """The error codes in an answer that may ask for another broker or another try."""
+
+    max_version: int | None = None
+    """The newest version that `build` knows how to make, if that is not the newest of all."""
+
+
+class Router:
+    """Sends calls to any broker, to a certain one, to the controller and to coordinators.
+
+    Every method works until its deadline (loop time): it pauses between attempts as
+    `retry_backoff_ms` says and raises KafkaTimeoutError, caused by the last failure, at the end.
+    A change may have been made although its answer was lost; it is sent again then, and may be
+    answered with "exists already".
+    """
+
+    def __init__(self, client: AIOKafkaClient, config: ClientConfig) -> None:
+        self._client = client
+        self._config = config
+
+    def deadline(self, timeout_ms: float | None) -> float:
+        """Return the loop time that is `timeout_ms` (default: the request timeout) away."""
+        seconds = self._config.request_timeout if timeout_ms is None else timeout_ms / 1000
+        return asyncio.get_running_loop().time() + seconds
+
+    async def to_any(self, call: Call[R], deadline: float) -> R:
+        """Ask any broker."""
+        return await self.retry(lambda: self.send(self._any_node(), call, deadline), deadline)
+
+    async def to_node(self, node_id: int, call: Call[R], deadline: float) -> R:
+        """Ask a certain broker."""
+        return await self.retry(lambda: self.send(node_id, call, deadline), deadline)
+
+    async def to_controller(self, call: Call[R], deadline: float) -> R:
+        """Ask the controller; where the cluster hides it (KRaft) any broker passes the call on."""
+
+        async def attempt() -> R:
+            controller = self._client.cluster.controller
+            node_id = self._any_node() if controller is None else controller.nodeId
+            response = await self.send(node_id, call, deadline)
+            if NotControllerError.errno in call.codes(response):
+                self._client.request_metadata(f"node {node_id} is not the controller")
+                raise NotControllerError(f"node {node_id}")
+            return response
+
+        return await self.retry(attempt, deadline)
+
+    async def to_coordinator(self, group_id: str, call: Call[R], deadline: float) -> R:
+        """Ask the coordinator of a group."""
+        kind = CoordinationType.GROUP
+
+        async def attempt() -> R:
+            node_id = await self._client.coordinator(kind, group_id, deadline)
+            response = await self.send(node_id, call, deadline)
+            for code in call.codes(response):
+                if code in _COORDINATOR_ERRORS:
+                    self._client.forget_coordinator(kind, group_id, f"node {node_id}: code {code}")
+                    raise for_code(code)(f"group {group_id!r}, node {node_id}")
+            return response
+
+        return await self.retry(attempt, deadline)
+
+    def _any_node(self) -> int:
+        node_id = self._client.get_random_node()
+        if node_id is None:
+            raise NoBrokersAvailable("no broker is known")
+        return node_id
+
+    async def send(self, node_id: int, call: Call[R], deadline: float) -> R:
+        """Send once, in the version that the broker speaks."""
+        if not await self._client.ready(node_id):
+            raise NodeNotReadyError(f"there is no connection to node {node_id}")
+        versions = self._client.versions(node_id)
+        if versions is None:
+            raise NodeNotReadyError(f"the connection to node {node_id} broke")
+        version = versions.pick(call.request, call.max_version)
+        left = deadline - asyncio.get_running_loop().time()
+        timeout = max(0.0, min(left, self._config.request_timeout))
+        return await self._client.send(
+            node_id, call.build(version), max_version=version, timeout=timeout
+        )
+
+    async def retry(self, attempt: Callable[[], Awaitable[T]], deadline: float) -> T:
+        """Repeat `attempt` while it fails with a retriable error, at most until the deadline."""
+        backoff = Backoff(self._config.retry_backoff, self._config.retry_backoff_max)
+        last: KafkaError | None = None
+        try:
+            async with timeout_at(deadline):
+                while True:
+                    try:
+                        return await attempt()
+                    except KafkaError as error:
+                        if not error.retriable:
+                            raise
+                        last = error
+                    await asyncio.sleep(backoff.next())
+        except asyncio.TimeoutError:
+            reason = f"the last try: {last}" if last else "no broker has answered"
+            raise KafkaTimeoutError(f"not done in time; {reason}") from last
+
+
+def remaining_ms(deadline: float) -> int:
+    """Return the milliseconds until the deadline, at least 1, for a request's own timeout."""
+    left = deadline - asyncio.get_running_loop().time()
+    return max(1, min(int(left * 1000), 2**31 - 1))
+
+
+def raise_for(code: int, message: str | None, what: Any) -> None:
+    """Raise the error of a code, if it is one."""
+    if code:
+        raise for_code(code)(f"{what}: {message}" if message else str(what))

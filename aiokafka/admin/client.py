@@ -1,0 +1,266 @@
+"""The admin client: public methods, each a call of the module that does the work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from aiokafka._config import ClientConfig, warn_ignored
+from aiokafka.admin import _cluster, _configs, _groups, _records, _topics
+from aiokafka.admin._routing import Router
+from aiokafka.admin.config_resource import ConfigResource
+from aiokafka.admin.new_partitions import NewPartitions
+from aiokafka.admin.new_topic import NewTopic
+from aiokafka.admin.records_to_delete import RecordsToDelete
+from aiokafka.admin.results import (
+    AlterConfigsResult,
+    DescribeConfigsResult,
+    DescribeGroupsResult,
+    TopicResults,
+)
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import IllegalStateError
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    import ssl
+
+    from typing_extensions import Self
+
+    from aiokafka.abc import AbstractTokenProvider
+
+__all__ = ["AIOKafkaAdminClient", "NewPartitions", "NewTopic", "RecordsToDelete"]
+
+
+class AIOKafkaAdminClient:
+    """Asks about a cluster, and changes it.
+
+    Use it with `async with`, or call `start` and `close`. A call ends within `timeout_ms` where it
+    takes one, else within `request_timeout_ms`, with KafkaTimeoutError: until then it is repeated
+    when a broker is away or another one has to be asked. A call whose answer was lost is sent
+    again, so a change may be reported as made already. Cancelling a call does not take back what
+    has been sent.
+
+    Times are in milliseconds. `loop` and `api_version` have no effect.
+    """
+
+    def __init__(
+        self,
+        *,
+        loop: asyncio.AbstractEventLoop | None = None,
+        bootstrap_servers: str | Iterable[str] = "localhost",
+        client_id: str = "aiokafka-0.14.100",
+        request_timeout_ms: int = 40_000,
+        connections_max_idle_ms: int | None = 540_000,
+        retry_backoff_ms: int = 100,
+        metadata_max_age_ms: int = 300_000,
+        security_protocol: str = "PLAINTEXT",
+        ssl_context: ssl.SSLContext | None = None,
+        api_version: str | None = None,
+        sasl_mechanism: str = "PLAIN",
+        sasl_plain_username: str | None = None,
+        sasl_plain_password: str | None = None,
+        sasl_kerberos_service_name: str = "kafka",
+        sasl_kerberos_domain_name: str | None = None,
+        sasl_oauth_token_provider: AbstractTokenProvider | None = None,
+    ) -> None:
+        asyncio.get_running_loop()
+        warn_ignored(loop=loop, api_version=api_version)
+        self._config = ClientConfig.from_options(
+            bootstrap_servers=bootstrap_servers,
+            client_id=client_id,
+            request_timeout_ms=request_timeout_ms,
+            connections_max_idle_ms=connections_max_idle_ms,
+            retry_backoff_ms=retry_backoff_ms,
+            metadata_max_age_ms=metadata_max_age_ms,
+            security_protocol=security_protocol,
+            ssl_context=ssl_context,
+            sasl_mechanism=sasl_mechanism,
+            sasl_plain_username=sasl_plain_username,
+            sasl_plain_password=sasl_plain_password,
+            sasl_kerberos_service_name=sasl_kerberos_service_name,
+            sasl_kerberos_domain_name=sasl_kerberos_domain_name,
+            sasl_oauth_token_provider=sasl_oauth_token_provider,
+        )
+        self._client = AIOKafkaClient(self._config)
+        self._router = Router(self._client, self._config)
+        self._started = False
+        self._closed = False
+
+    async def start(self) -> None:
+        """Connect to the cluster.
+
+        Raises KafkaConnectionError when no broker answers within `request_timeout_ms`, and
+        AuthenticationFailedError when the credentials are refused.
+        """
+        if self._started:
+            return
+        if self._closed:
+            raise IllegalStateError("the admin client is closed")
+        await self._client.bootstrap()
+        self._started = True
+
+    async def close(self) -> None:
+        """Close the connections. May be called again, and before `start`."""
+        if self._closed:
+            return
+        await self._client.close()
+        self._started = False
+        self._closed = True
+
+    async def stop(self) -> None:
+        """Do the same as `close`."""
+        await self.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def _deadline(self, timeout_ms: float | None = None) -> float:
+        if not self._started:
+            state = "closed" if self._closed else "not started"
+            raise IllegalStateError(f"the admin client is {state}")
+        return self._router.deadline(timeout_ms)
+
+    # -- topics
+
+    async def create_topics(
+        self,
+        new_topics: Iterable[NewTopic],
+        timeout_ms: int | None = None,
+        validate_only: bool = False,
+    ) -> TopicResults:
+        """Create topics, or only check whether they could be created.
+
+        Errors of single topics are not raised: see `topic_errors`, a list of
+        (topic, error code, message). The controller answers when it has decided; a broker may
+        learn of the topic a moment later.
+        """
+        deadline = self._deadline(timeout_ms)
+        return await _topics.create_topics(self._router, new_topics, validate_only, deadline)
+
+    async def delete_topics(
+        self, topics: Iterable[str], timeout_ms: int | None = None
+    ) -> TopicResults:
+        """Delete topics with all their records.
+
+        Errors of single topics are not raised: see `topic_errors` and `topic_error_codes`.
+        """
+        return await _topics.delete_topics(self._router, topics, self._deadline(timeout_ms))
+
+    async def create_partitions(
+        self,
+        topic_partitions: Mapping[str, NewPartitions | int],
+        timeout_ms: int | None = None,
+        validate_only: bool = False,
+    ) -> TopicResults:
+        """Raise the number of partitions of topics.
+
+        Raises the first error of a topic, such as InvalidPartitionsError; other topics of the call
+        may have been changed.
+        """
+        deadline = self._deadline(timeout_ms)
+        return await _topics.create_partitions(
+            self._router, topic_partitions, validate_only, deadline
+        )
+
+    async def list_topics(self) -> list[str]:
+        """Return the names of all topics, internal ones included."""
+        return await _cluster.list_topics(self._router, self._deadline())
+
+    async def describe_topics(self, topics: Iterable[str] | None = None) -> list[dict[str, Any]]:
+        """Return a dict per topic (default: all) with its partitions, their leaders and replicas.
+
+        A topic that does not exist is returned with its `error_code`, and is not created.
+        """
+        return await _cluster.describe_topics(self._router, topics, self._deadline())
+
+    async def delete_records(
+        self,
+        records_to_delete: Mapping[TopicPartition, RecordsToDelete],
+        timeout_ms: int | None = None,
+    ) -> dict[TopicPartition, int]:
+        """Delete the records before an offset; return the first offset left in each partition.
+
+        Raises the first error of a partition, such as OffsetOutOfRangeError.
+        """
+        deadline = self._deadline(timeout_ms)
+        return await _records.delete_records(self._router, records_to_delete, deadline)
+
+    # -- cluster and configurations
+
+    async def describe_cluster(self) -> dict[str, Any]:
+        """Return a dict with the brokers, the id of the cluster and the controller's id."""
+        return await _cluster.describe_cluster(self._router, self._deadline())
+
+    async def describe_configs(
+        self, config_resources: Iterable[ConfigResource], include_synonyms: bool = False
+    ) -> list[DescribeConfigsResult]:
+        """Return the settings of topics, brokers and groups, in one answer per broker asked."""
+        return await _configs.describe_configs(
+            self._router, config_resources, include_synonyms, self._deadline()
+        )
+
+    async def alter_configs(
+        self, config_resources: Iterable[ConfigResource]
+    ) -> list[AlterConfigsResult]:
+        """Replace the settings of resources: what is not given falls back to its default.
+
+        Errors of single resources are not raised: see `resources`.
+        """
+        return await _configs.alter_configs(self._router, config_resources, self._deadline())
+
+    # -- groups
+
+    async def describe_consumer_groups(
+        self,
+        group_ids: Iterable[str],
+        group_coordinator_id: int | None = None,
+        include_authorized_operations: bool = False,
+    ) -> list[DescribeGroupsResult]:
+        """Return state and members of groups, in one answer per group.
+
+        group_coordinator_id: the broker to ask, when it is known already.
+        """
+        return await _groups.describe_groups(
+            self._router,
+            group_ids,
+            group_coordinator_id,
+            include_authorized_operations,
+            self._deadline(),
+        )
+
+    async def list_consumer_groups(
+        self, broker_ids: Iterable[int] | None = None
+    ) -> list[tuple[str, str]]:
+        """Return (group, protocol type) of the groups that these brokers (default: all) manage."""
+        return await _groups.list_groups(self._router, broker_ids, self._deadline())
+
+    async def find_coordinator(self, group_id: str, coordinator_type: int = 0) -> int:
+        """Return the id of the broker that coordinates a group, or with 1 a transactional id."""
+        deadline = self._deadline()
+        return await _groups.find_coordinator(self._router, group_id, coordinator_type, deadline)
+
+    async def list_consumer_group_offsets(
+        self,
+        group_id: str,
+        group_coordinator_id: int | None = None,
+        partitions: Iterable[TopicPartition] | None = None,
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what a group has committed, for certain partitions or for all it has offsets of.
+
+        A partition asked for that has no offset gives -1.
+        """
+        return await _groups.list_offsets(
+            self._router, group_id, group_coordinator_id, partitions, self._deadline()
+        )

@@ -1,0 +1,49 @@
+"""Something in the cluster that has a configuration."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+
+__all__ = ["ConfigResource", "ConfigResourceType"]
+
+
+class ConfigResourceType(enum.IntEnum):
+    """What sort of thing a configuration belongs to."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class ConfigResource:
+    """A thing with a configuration.
+
+    resource_type: a `ConfigResourceType` or its name in any case, such as "topic".
+    name: name of the topic or group, id of the broker as a string.
+    configs: to describe, the names wanted (default all); to alter, values by name.
+
+    Raises ValueError for a type that does not exist.
+    """
+
+    def __init__(
+        self,
+        resource_type: ConfigResourceType | str,
+        name: str,
+        configs: Mapping[str, str | None] | Iterable[str] | None = None,
+    ) -> None:
+        if not isinstance(resource_type, ConfigResourceType):
+            types = ConfigResourceType.__members__
+            if str(resource_type).upper() not in types:
+                raise ValueError(
+                    f"resource_type={resource_type!r}: must be one of {', '.join(types)}"
+                )
+            resource_type = types[str(resource_type).upper()]
+        self.resource_type = resource_type
+        self.name = name
+        self.configs = configs
+
+    def __repr__(self) -> str:
+        return f"ConfigResource({self.resource_type.name}, {self.name!r}, {self.configs})"

@@ -1,0 +1,47 @@
+"""A topic to create."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from aiokafka.errors import IllegalArgumentError
+
+__all__ = ["NewTopic"]
+
+
+class NewTopic:
+    """A topic to create, by numbers or by an assignment of its replicas.
+
+    num_partitions and replication_factor: both -1 when `replica_assignments` is given. None takes
+    the broker's default (KIP-464, Kafka 2.4).
+    replica_assignments: broker ids of the replicas by partition; the first id leads.
+    topic_configs: settings of the topic, such as `{"retention.ms": "3600000"}`.
+
+    Raises IllegalArgumentError unless either the numbers or the assignment is given.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        num_partitions: int | None,
+        replication_factor: int | None,
+        replica_assignments: Mapping[int, Sequence[int]] | None = None,
+        topic_configs: Mapping[str, str | None] | None = None,
+    ) -> None:
+        if (num_partitions == -1 or replication_factor == -1) == (replica_assignments is None):
+            raise IllegalArgumentError(
+                f"NewTopic({name!r}): give num_partitions and replication_factor, or both as -1 "
+                "together with replica_assignments"
+            )
+        self.name = name
+        self.num_partitions = -1 if num_partitions is None else num_partitions
+        self.replication_factor = -1 if replication_factor is None else replication_factor
+        self.replica_assignments = dict(replica_assignments or {})
+        self.topic_configs = dict(topic_configs or {})
+
+    def __repr__(self) -> str:
+        return (
+            f"NewTopic(name={self.name!r}, num_partitions={self.num_partitions}, "
+            f"replication_factor={self.replication_factor}, "
+            f"replica_assignments={self.replica_assignments}, topic_configs={self.topic_configs})"
+        )

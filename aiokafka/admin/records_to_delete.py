@@ -1,0 +1,15 @@
+"""Records to delete from the start of a partition."""
+
+from __future__ import annotations
+
+__all__ = ["RecordsToDelete"]
+
+
+class RecordsToDelete:
+    """Every record before an offset; -1 stands for the high watermark, that is, for all records."""
+
+    def __init__(self, before_offset: int) -> None:
+        self.before_offset = before_offset
+
+    def __repr__(self) -> str:
+        return f"RecordsToDelete({self.before_offset})"
