@@ -1,0 +1,1 @@
+"""Kafka's wire protocol: bytes in, objects out. Nothing here does I/O."""

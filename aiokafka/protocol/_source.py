@@ -1,0 +1,93 @@
+"""What the writers of encoders and decoders share: growing source text and its constants."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from struct import calcsize
+from typing import TYPE_CHECKING, Any
+
+from aiokafka.protocol.schema import fields
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from aiokafka.protocol.schema import Field, Struct, Type
+
+# Lengths and counts: struct codes before flexible versions.
+LENGTH_CODES = {"string": "h", "bytes": "i", "records": "i", "array": "i"}
+
+INTEGERS = {"int8": "b", "int16": "h", "int32": "i", "int64": "q", "uint16": "H", "uint32": "I"}
+
+
+class Source:
+    """Python source in the making, with the names it refers to."""
+
+    def __init__(self, scope: dict[str, Any]) -> None:
+        self.scope = scope
+        self._lines: list[str] = []
+        self._depth = 0
+
+    def line(self, text: str) -> None:
+        self._lines.append(f"{'    ' * self._depth}{text}\n")
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        self.line(head)
+        self._depth += 1
+        yield
+        self._depth -= 1
+
+    def fresh(self, prefix: str) -> str:
+        """A name not used before in this scope."""
+        self.scope["__names__"] += 1
+        return f"{prefix}{self.scope['__names__']}"
+
+    def constant(self, prefix: str, value: object) -> str:
+        name = self.fresh(prefix)
+        self.scope[name] = value
+        return name
+
+    def text(self) -> str:
+        return "".join(self._lines)
+
+    def define(self, filename: str, name: str) -> Callable[..., Any]:
+        """Compile the text and return the function `name` it defines."""
+        exec(compile(self.text(), filename, "exec"), self.scope)
+        function: Callable[..., Any] = self.scope[name]
+        return function
+
+
+def new_scope(**names: object) -> dict[str, Any]:
+    return {"__names__": 0, **names}
+
+
+def min_size(wire: Type, nullable: bool, version: int, flexible: bool) -> int:
+    """The fewest bytes that a value of this type takes."""
+    if wire.code:
+        return calcsize(">" + wire.code)
+    if wire.kind == "struct":
+        return 1 if nullable else min_struct_size(_struct(wire), version, flexible)
+    return 1 if flexible else calcsize(">" + LENGTH_CODES[wire.kind])
+
+
+def min_struct_size(cls: type[Struct], version: int, flexible: bool) -> int:
+    plain, _ = split_fields(cls, version, flexible)
+    sizes = (min_size(f.type, f.nullable.has(version), version, flexible) for f in plain)
+    return sum(sizes) + flexible
+
+
+def split_fields(
+    cls: type[Struct], version: int, flexible: bool
+) -> tuple[list[Field], list[Field]]:
+    """The fields that a version has: those in order, and those with a tag."""
+    present = [f for f in fields(cls) if f.versions.has(version)]
+    plain = [f for f in present if f.tag is None]
+    tagged = sorted((f for f in present if f.tag is not None), key=lambda f: f.tag or 0)
+    if tagged and not flexible:
+        raise TypeError(f"{cls.__name__} has tagged fields in version {version}, not flexible")
+    return plain, tagged
+
+
+def _struct(wire: Type) -> type[Struct]:
+    assert wire.struct is not None
+    return wire.struct

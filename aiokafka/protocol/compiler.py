@@ -1,0 +1,118 @@
+"""From a message class and a version to functions that encode and decode it.
+
+The functions are written on first use, a fraction of a millisecond for most messages, and kept.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from aiokafka.errors import KafkaProtocolError, UnsupportedVersionError
+from aiokafka.protocol._decoder import make_decoder
+from aiokafka.protocol._encoder import make_encoder
+from aiokafka.protocol._explain import explain
+from aiokafka.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+M = TypeVar("M", bound=Message)
+
+_MALFORMED = (struct.error, IndexError, UnicodeDecodeError)
+_UNENCODABLE = (struct.error, TypeError, AttributeError, KeyError, ValueError, OverflowError)
+
+
+class Codec(Generic[M]):
+    """Encodes and decodes one version of a message. Get it from `codec`."""
+
+    def __init__(self, cls: type[M], version: int, flexible: bool) -> None:
+        self.cls = cls
+        self.version = version
+        self.flexible = flexible
+        self._encode: Callable[[M, bytearray], list[bytes | bytearray | memoryview]] | None = None
+        self._decode: Callable[[bytes | bytearray, int], tuple[M, int]] | None = None
+
+    def encode(
+        self, message: M, out: bytearray | None = None
+    ) -> list[bytes | bytearray | memoryview]:
+        """The bytes of a message, as buffers: long record sets stay buffers of their own.
+
+        out: what comes before the message; the first buffer of the result is this object, grown.
+
+        Raises TypeError or ValueError, naming the field, if a value does not fit its type, and
+        UnsupportedVersionError if a field is set that this version does not have.
+        """
+        encode = self._encode
+        if encode is None:
+            encode = self._encode = make_encoder(self.cls, self.version, self.flexible)
+        try:
+            return encode(message, bytearray() if out is None else out)
+        except _UNENCODABLE as error:
+            raise explain(message, self.cls, self.version, error) from error
+
+    def encode_bytes(self, message: M) -> bytes:
+        """The bytes of a message in one piece. Raises what `encode` raises."""
+        return b"".join(self.encode(message))
+
+    def decode(self, data: bytes | bytearray | memoryview, offset: int = 0) -> M:
+        """The message that fills `data` from `offset` to the end.
+
+        Record sets are memoryviews of `data`, not copies (a memoryview is copied once, as a
+        whole). Unknown tagged fields are dropped. Raises KafkaProtocolError, and nothing else,
+        for whatever is not exactly one message.
+        """
+        message, end = self.decode_prefix(data, offset)
+        if end != len(data):
+            raise KafkaProtocolError(
+                f"{self}: {len(data) - end} bytes are left over behind the message"
+            )
+        return message
+
+    def decode_prefix(self, data: bytes | bytearray | memoryview, offset: int = 0) -> tuple[M, int]:
+        """The message that starts at `offset`, and the position after it.
+
+        For data that a newer version may have extended. Raises KafkaProtocolError.
+        """
+        if isinstance(data, memoryview):
+            data = bytes(data)
+        decode = self._decode
+        if decode is None:
+            decode = self._decode = make_decoder(self.cls, self.version, self.flexible)
+        try:
+            return decode(data, offset)
+        except KafkaProtocolError as error:
+            raise KafkaProtocolError(f"{self}: {error.args[0]}") from None
+        except _MALFORMED as error:
+            raise KafkaProtocolError(f"{self}: {_describe(error, len(data))}") from error
+
+    def __repr__(self) -> str:
+        return f"{self.cls.__name__} v{self.version}"
+
+
+def _describe(error: Exception, size: int) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return f"a string is not UTF-8 ({error.reason})"
+    if isinstance(error, IndexError) and "tuple" in str(error):
+        return "a boolean is neither 0 nor 1"
+    return f"truncated: the message goes on beyond its {size} bytes"
+
+
+_codecs: dict[tuple[type[Message], int], Codec[Message]] = {}
+
+
+def codec(cls: type[M], version: int) -> Codec[M]:
+    """The codec of a message class at a version.
+
+    Raises UnsupportedVersionError if the class does not have the version.
+    """
+    known = _codecs.get((cls, version))
+    if known is None:
+        first, last = cls.VERSIONS
+        if not first <= version <= last:
+            raise UnsupportedVersionError(
+                f"{cls.__name__} has versions {first} to {last}, not {version}"
+            )
+        flexible = cls.FLEXIBLE is not None and version >= cls.FLEXIBLE
+        known = _codecs[cls, version] = Codec(cls, version, flexible)
+    return known  # type: ignore[return-value]

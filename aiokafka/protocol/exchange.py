@@ -1,0 +1,189 @@
+"""Matches the answers on one connection to its requests. No I/O and no clock: callers have both.
+
+A broker answers the requests of a connection in their order, so the requests in flight are a
+queue, and an answer that does not belong to its head is an error of the stream.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from aiokafka.errors import CorrelationIdError, KafkaProtocolError
+from aiokafka.protocol.compiler import codec
+from aiokafka.protocol.headers import (
+    API_VERSIONS_KEY,
+    encode_request_header,
+    has_response_tags,
+)
+from aiokafka.protocol.primitives import skip_tags
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aiokafka.protocol.compiler import Codec
+    from aiokafka.protocol.schema import Request
+
+T = TypeVar("T")
+
+Buffers = list[bytes | bytearray | memoryview]
+
+_UNSUPPORTED_VERSION = 35
+_CORRELATION_ID = struct.Struct(">i")
+_CORRELATION_AT = 8  # in a request frame: behind size, API key and version
+_ERROR_CODE = struct.Struct(">h")
+
+
+class _Plan:
+    """What is the same for all requests of a class and version."""
+
+    __slots__ = ("codec", "decode", "head", "name", "tags")
+
+    def __init__(self, request: type[Request[Any]], version: int, client_id: str | None) -> None:
+        self.name = f"{request.__name__} v{version}"
+        self.head = bytes(4) + encode_request_header(request, version, 0, client_id)
+        self.codec: Codec[Any] = codec(request, version)
+        self.tags = has_response_tags(request, version)
+        self.decode: Callable[[bytes | bytearray, int], Any] = codec(
+            request.RESPONSE, version
+        ).decode
+        if request.API_KEY == API_VERSIONS_KEY:
+            self.decode = _api_versions_decoder(request, version)
+
+
+def _api_versions_decoder(
+    request: type[Request[Any]], version: int
+) -> Callable[[bytes | bytearray, int], Any]:
+    """A broker that lacks the version says so in version 0 (KIP-511)."""
+    newest, oldest = codec(request.RESPONSE, version), codec(request.RESPONSE, 0)
+
+    def decode(frame: bytes | bytearray, offset: int) -> Any:
+        if frame[offset : offset + 2] == _ERROR_CODE.pack(_UNSUPPORTED_VERSION):
+            return oldest.decode(frame, offset)
+        return newest.decode(frame, offset)
+
+    return decode
+
+
+class _Slot(Generic[T]):
+    """The place of an unanswered request. Without a plan, the answer is a frame without header."""
+
+    __slots__ = ("correlation_id", "deadline", "is_cancelled", "plan", "token")
+
+    def __init__(self, correlation_id: int, plan: _Plan | None, deadline: float, token: T) -> None:
+        self.correlation_id = correlation_id
+        self.plan = plan
+        self.deadline = deadline
+        self.token = token
+        self.is_cancelled = False
+
+
+class Exchange(Generic[T]):
+    """Sole owner of correlation ids and of the queue of requests in flight on one connection.
+
+    client_id: sent with every request.
+
+    A token is whatever the caller wants back with the answer. Deadlines are absolute times of the
+    caller's clock.
+    """
+
+    def __init__(self, client_id: str | None) -> None:
+        self._client_id = client_id
+        self._slots: deque[_Slot[T]] = deque()
+        self._plans: dict[tuple[type[Request[Any]], int], _Plan] = {}
+        self._last_id = 0
+
+    def __len__(self) -> int:
+        """How many requests wait for their answers, cancelled ones included."""
+        return len(self._slots)
+
+    def send(self, request: Request[Any], version: int, deadline: float, token: T) -> Buffers:
+        """The buffers to write for a request, which is in flight from now on.
+
+        A request that expects no answer (see `Request.expects_answer`) takes no place in the
+        queue. Raises what `Codec.encode` raises; then nothing has changed.
+        """
+        cls = type(request)
+        plan = self._plans.get((cls, version))
+        if plan is None:
+            plan = self._plans[cls, version] = _Plan(cls, version, self._client_id)
+        out = bytearray(plan.head)
+        buffers = plan.codec.encode(request, out)
+        size = len(out) if len(buffers) == 1 else sum(map(len, buffers))
+        self._last_id = correlation_id = (self._last_id + 1) & 0x7FFFFFFF
+        _CORRELATION_ID.pack_into(out, 0, size - 4)
+        _CORRELATION_ID.pack_into(out, _CORRELATION_AT, correlation_id)
+        if request.expects_answer():
+            self._slots.append(_Slot(correlation_id, plan, deadline, token))
+        return buffers
+
+    def send_raw(self, payload: bytes, deadline: float, token: T) -> Buffers:
+        """The same for bytes without header, answered alike: SASL tokens after SaslHandshake v0."""
+        self._slots.append(_Slot(-1, None, deadline, token))
+        return [_CORRELATION_ID.pack(len(payload)) + payload]
+
+    def receive(self, frame: bytes | bytearray) -> tuple[T, Any] | None:
+        """The token of the request that this frame answers, and the response (raw: the bytes).
+
+        None if the request has been cancelled. Raises CorrelationIdError if the answer is not
+        that of the oldest request, and KafkaProtocolError if it is malformed: either way the
+        connection is of no more use.
+        """
+        slots = self._slots
+        if not slots:
+            raise CorrelationIdError(f"an answer of {len(frame)} bytes came unasked")
+        plan = slots[0].plan
+        if plan is None:
+            slot = slots.popleft()
+            return None if slot.is_cancelled else (slot.token, bytes(frame))
+        offset = self._check_header(frame, plan)
+        slot = slots.popleft()
+        if slot.is_cancelled:
+            return None
+        return slot.token, plan.decode(frame, offset)
+
+    def _check_header(self, frame: bytes | bytearray, plan: _Plan) -> int:
+        if len(frame) < 4 + plan.tags:
+            raise KafkaProtocolError(f"{plan.name}: an answer of {len(frame)} bytes has no header")
+        (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
+        if correlation_id != self._slots[0].correlation_id:
+            raise CorrelationIdError(
+                f"the next answer should be to request {self._slots[0].correlation_id} "
+                f"({plan.name}), this one is to request {correlation_id}"
+            )
+        if not plan.tags:
+            return 4
+        if frame[4] == 0:
+            return 5
+        try:
+            return skip_tags(frame, 4, len(frame))
+        except IndexError:
+            raise KafkaProtocolError(f"{plan.name}: truncated header of an answer") from None
+
+    def cancel(self, token: T) -> None:
+        """Drop the answer to a request when it comes. The request keeps its place in the queue."""
+        for slot in self._slots:
+            if slot.token is token:
+                slot.is_cancelled = True
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When the first of the requests in flight will be overdue; None without any.
+
+        A cancelled request counts: its answer is owed all the same.
+        """
+        return min((slot.deadline for slot in self._slots), default=None)
+
+    def overdue(self, now: float) -> str | None:
+        """Which request in flight is past its deadline, by name; None if none is."""
+        for slot in self._slots:
+            if slot.deadline <= now:
+                return "SASL token" if slot.plan is None else slot.plan.name
+        return None
+
+    def drain(self) -> list[T]:
+        """The tokens of all requests in flight that are not cancelled; none is in flight then."""
+        tokens = [slot.token for slot in self._slots if not slot.is_cancelled]
+        self._slots.clear()
+        return tokens

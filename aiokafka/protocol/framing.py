@@ -1,0 +1,112 @@
+"""Cuts a stream of bytes into Kafka's frames: four bytes of length, then as many of content.
+
+Made for `asyncio.BufferedProtocol`: the kernel writes into the buffer this module offers. Small
+frames pass through one scratch buffer; a large frame gets a buffer of exactly its size, after its
+length has been checked, so that it is not copied again.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from aiokafka.errors import KafkaProtocolError
+
+SCRATCH_BYTES = 65536
+
+# An unfinished frame longer than this gets its own buffer.
+_LARGE = 8192
+
+_LENGTH = struct.Struct(">i")
+
+# What other protocols start with, read as the length of a frame: all are above 300 MB.
+_FOREIGN = {
+    b"\x15\x03": "it looks like a TLS alert: the port speaks TLS, use security_protocol SSL",
+    b"\x16\x03": "it looks like a TLS handshake: the peer speaks TLS, this side does not",
+    b"HTTP": "it looks like HTTP: is this the port of a web server?",
+    b"GET ": "it looks like an HTTP request",
+    b"POST": "it looks like an HTTP request",
+    b"SSH-": "it looks like SSH: is this the right port?",
+}
+_FOREIGN_FROM = 0x15030000
+
+
+class FrameReader:
+    """Call `get_buffer`, fill some of it, tell `advance` how much: it returns the whole frames.
+
+    max_frame_bytes: a longer frame is refused with KafkaProtocolError, before its memory is taken.
+    After an error the stream cannot be read any further.
+    """
+
+    def __init__(self, max_frame_bytes: int) -> None:
+        self._max_frame_bytes = max_frame_bytes
+        self._scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self._pending = 0  # bytes in scratch: the beginning of a frame
+        self._frame: bytearray | None = None  # the large frame being read
+        self._target = self._scratch
+        self._filled = 0
+
+    def get_buffer(self, sizehint: int = -1) -> memoryview:
+        """Where the next bytes go; never empty. `sizehint` is ignored."""
+        if self._frame is None:
+            return self._scratch[self._pending :]
+        return self._target[self._filled :]
+
+    def advance(self, count: int) -> list[bytes | bytearray]:
+        """Take note of `count` bytes written to the buffer; returns the frames now complete.
+
+        The frames are without their lengths and stay as they are. Raises KafkaProtocolError for
+        a length that is negative or over the limit; the message names the likely cause.
+        """
+        if self._frame is not None:
+            return self._advance_large(count)
+        frames: list[bytes | bytearray] = []
+        scratch = self._scratch
+        end = self._pending + count
+        position = 0
+        while end - position >= 4:
+            (size,) = _LENGTH.unpack_from(scratch, position)
+            start = position + 4
+            if start + size <= end and 0 <= size <= self._max_frame_bytes:
+                position = start + size
+                frames.append(bytes(scratch[start:position]))
+                continue
+            self._check(size, position)
+            if size > _LARGE:
+                self._begin_large(size, scratch[start:end])
+                position = end
+            break
+        if position:
+            scratch[: end - position] = scratch[position:end]
+        self._pending = end - position
+        return frames
+
+    def _begin_large(self, size: int, beginning: memoryview) -> None:
+        self._frame = bytearray(size)
+        self._target = memoryview(self._frame)
+        self._filled = len(beginning)
+        self._target[: self._filled] = beginning
+
+    def _advance_large(self, count: int) -> list[bytes | bytearray]:
+        self._filled += count
+        frame = self._frame
+        assert frame is not None
+        if self._filled < len(frame):
+            return []
+        self._frame = None
+        self._target = self._scratch
+        return [frame]
+
+    def _check(self, size: int, position: int) -> None:
+        if 0 <= size <= self._max_frame_bytes and size < _FOREIGN_FROM:
+            return
+        first = bytes(self._scratch[position : position + 4])
+        cause = _FOREIGN.get(first) or _FOREIGN.get(first[:2])
+        if cause is not None:
+            raise KafkaProtocolError(f"the peer does not speak Kafka: {cause}")
+        if size < 0:
+            raise KafkaProtocolError(f"a frame has a negative length ({first.hex(' ')})")
+        if size > self._max_frame_bytes:
+            raise KafkaProtocolError(
+                f"a frame of {size} bytes exceeds the limit of {self._max_frame_bytes} "
+                f"(it starts with {first.hex(' ')})"
+            )

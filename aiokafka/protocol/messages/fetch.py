@@ -1,0 +1,117 @@
+"""Reading record batches."""
+
+from aiokafka.protocol.schema import (
+    I8,
+    I16,
+    I32,
+    I64,
+    ZERO_UUID,
+    NStr,
+    Records,
+    Request,
+    Response,
+    Str,
+    Struct,
+    Uuid,
+    field,
+)
+
+
+class EpochEndOffset(Struct):
+    epoch: I32 = -1
+    end_offset: I64 = -1
+
+
+class LeaderIdAndEpoch(Struct):
+    leader_id: I32 = -1
+    leader_epoch: I32 = -1
+
+
+class SnapshotId(Struct):
+    end_offset: I64 = -1
+    epoch: I32 = -1
+
+
+class AbortedTransaction(Struct):
+    producer_id: I64
+    first_offset: I64
+
+
+class PartitionData(Struct):
+    partition_index: I32
+    error_code: I16 = 0
+    high_watermark: I64
+    last_stable_offset: I64 = field("4+", default=-1, ignorable=True)
+    log_start_offset: I64 = field("5+", default=-1, ignorable=True)
+    diverging_epoch: EpochEndOffset = field("12+", default=EpochEndOffset(), tag=0)
+    current_leader: LeaderIdAndEpoch = field("12+", default=LeaderIdAndEpoch(), tag=1)
+    snapshot_id: SnapshotId = field("12+", default=SnapshotId(), tag=2)
+    aborted_transactions: list[AbortedTransaction] | None = field("4+", default=[], ignorable=True)
+    preferred_read_replica: I32 = field("11+", default=-1)
+    records: Records = None
+
+
+class FetchableTopicResponse(Struct):
+    topic: Str = field("0-12", default="", ignorable=True)
+    topic_id: Uuid = field("13+", default=ZERO_UUID, ignorable=True)
+    partitions: list[PartitionData]
+
+
+class NodeEndpoint(Struct):
+    node_id: I32
+    host: Str
+    port: I32
+    rack: NStr = None
+
+
+class FetchResponse(Response):
+    throttle_time_ms: I32 = field("1+", default=0, ignorable=True)
+    error_code: I16 = field("7+", default=0, ignorable=True)
+    session_id: I32 = field("7+", default=0)
+    responses: list[FetchableTopicResponse]
+    node_endpoints: list[NodeEndpoint] = field("16+", default=[], tag=0)
+
+
+class ReplicaState(Struct):
+    replica_id: I32 = -1
+    replica_epoch: I64 = -1
+
+
+class FetchPartition(Struct):
+    partition: I32
+    current_leader_epoch: I32 = field("9+", default=-1, ignorable=True)
+    fetch_offset: I64
+    last_fetched_epoch: I32 = field("12+", default=-1)
+    log_start_offset: I64 = field("5+", default=-1, ignorable=True)
+    partition_max_bytes: I32
+    replica_directory_id: Uuid = field("17+", default=ZERO_UUID, tag=0, ignorable=True)
+    high_watermark: I64 = field("18+", default=2**63 - 1, tag=1, ignorable=True)
+
+
+class FetchTopic(Struct):
+    topic: Str = field("0-12", default="", ignorable=True)
+    topic_id: Uuid = field("13+", default=ZERO_UUID, ignorable=True)
+    partitions: list[FetchPartition]
+
+
+class ForgottenTopic(Struct):
+    topic: Str = field("7-12", default="", ignorable=True)
+    topic_id: Uuid = field("13+", default=ZERO_UUID, ignorable=True)
+    partitions: list[I32]
+
+
+class FetchRequest(Request[FetchResponse], api_key=1, versions="0-18", flexible="12+"):
+    """Read from partitions, waiting for data; sessions send only what changed (KIP-227)."""
+
+    cluster_id: NStr = field("12+", default=None, tag=0, ignorable=True)
+    replica_id: I32 = field("0-14", default=-1)
+    replica_state: ReplicaState = field("15+", default=ReplicaState(), tag=1)
+    max_wait_ms: I32
+    min_bytes: I32
+    max_bytes: I32 = field("3+", default=0x7FFFFFFF, ignorable=True)
+    isolation_level: I8 = field("4+", default=0, ignorable=True)
+    session_id: I32 = field("7+", default=0, ignorable=True)
+    session_epoch: I32 = field("7+", default=-1, ignorable=True)
+    topics: list[FetchTopic]
+    forgotten_topics_data: list[ForgottenTopic] = field("7+", default=[])
+    rack_id: Str = field("11+", default="", ignorable=True)

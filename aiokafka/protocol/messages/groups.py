@@ -1,0 +1,84 @@
+"""Listing, describing and deleting groups."""
+
+from aiokafka.protocol.schema import (
+    I16,
+    I32,
+    Bool,
+    Bytes,
+    NStr,
+    Request,
+    Response,
+    Str,
+    Struct,
+    field,
+)
+
+
+class ListedGroup(Struct):
+    group_id: Str
+    protocol_type: Str
+    group_state: Str = field("4+", default="", ignorable=True)
+    group_type: Str = field("5+", default="", ignorable=True)
+
+
+class ListGroupsResponse(Response):
+    throttle_time_ms: I32 = field("1+", default=0, ignorable=True)
+    error_code: I16 = 0
+    groups: list[ListedGroup]
+
+
+class ListGroupsRequest(Request[ListGroupsResponse], api_key=16, versions="0-5", flexible="3+"):
+    """List the groups that a broker coordinates."""
+
+    states_filter: list[Str] = field("4+", default=[])
+    types_filter: list[Str] = field("5+", default=[])
+
+
+class DescribedGroupMember(Struct):
+    member_id: Str
+    group_instance_id: NStr = field("4+", default=None, ignorable=True)
+    client_id: Str
+    client_host: Str
+    member_metadata: Bytes
+    member_assignment: Bytes
+
+
+class DescribedGroup(Struct):
+    error_code: I16 = 0
+    error_message: NStr = field("6+", default=None)
+    group_id: Str
+    group_state: Str
+    protocol_type: Str
+    protocol_data: Str
+    members: list[DescribedGroupMember]
+    authorized_operations: I32 = field("3+", default=-2147483648)
+
+
+class DescribeGroupsResponse(Response):
+    throttle_time_ms: I32 = field("1+", default=0, ignorable=True)
+    groups: list[DescribedGroup]
+
+
+class DescribeGroupsRequest(
+    Request[DescribeGroupsResponse], api_key=15, versions="0-6", flexible="5+"
+):
+    """Describe groups of the classic protocol."""
+
+    groups: list[Str]
+    include_authorized_operations: Bool = field("3+", default=False)
+
+
+class DeletableGroupResult(Struct):
+    group_id: Str
+    error_code: I16 = 0
+
+
+class DeleteGroupsResponse(Response):
+    throttle_time_ms: I32 = 0
+    results: list[DeletableGroupResult]
+
+
+class DeleteGroupsRequest(Request[DeleteGroupsResponse], api_key=42, versions="0-2", flexible="2+"):
+    """Delete empty groups."""
+
+    groups_names: list[Str]

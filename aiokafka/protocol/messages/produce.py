@@ -1,0 +1,79 @@
+"""Appending record batches."""
+
+from aiokafka.protocol.schema import (
+    I16,
+    I32,
+    I64,
+    ZERO_UUID,
+    NStr,
+    Records,
+    Request,
+    Response,
+    Str,
+    Struct,
+    Uuid,
+    field,
+)
+
+
+class BatchIndexAndErrorMessage(Struct):
+    batch_index: I32
+    batch_index_error_message: NStr = None
+
+
+class LeaderIdAndEpoch(Struct):
+    leader_id: I32 = -1
+    leader_epoch: I32 = -1
+
+
+class PartitionProduceResponse(Struct):
+    index: I32
+    error_code: I16 = 0
+    base_offset: I64
+    log_append_time_ms: I64 = field("2+", default=-1, ignorable=True)
+    log_start_offset: I64 = field("5+", default=-1, ignorable=True)
+    record_errors: list[BatchIndexAndErrorMessage] = field("8+", default=[], ignorable=True)
+    error_message: NStr = field("8+", default=None, ignorable=True)
+    current_leader: LeaderIdAndEpoch = field("10+", default=LeaderIdAndEpoch(), tag=0)
+
+
+class TopicProduceResponse(Struct):
+    name: Str = field("0-12", default="", ignorable=True)
+    topic_id: Uuid = field("13+", default=ZERO_UUID, ignorable=True)
+    partition_responses: list[PartitionProduceResponse]
+
+
+class NodeEndpoint(Struct):
+    node_id: I32
+    host: Str
+    port: I32
+    rack: NStr = None
+
+
+class ProduceResponse(Response):
+    responses: list[TopicProduceResponse]
+    throttle_time_ms: I32 = field("1+", default=0, ignorable=True)
+    node_endpoints: list[NodeEndpoint] = field("10+", default=[], tag=0)
+
+
+class PartitionProduceData(Struct):
+    index: I32
+    records: Records = None
+
+
+class TopicProduceData(Struct):
+    name: Str = field("0-12", default="", ignorable=True)
+    topic_id: Uuid = field("13+", default=ZERO_UUID, ignorable=True)
+    partition_data: list[PartitionProduceData]
+
+
+class ProduceRequest(Request[ProduceResponse], api_key=0, versions="0-13", flexible="9+"):
+    """Append record batches to partitions; with acks=0 there is no answer."""
+
+    transactional_id: NStr = field("3+", default=None)
+    acks: I16
+    timeout_ms: I32
+    topic_data: list[TopicProduceData]
+
+    def expects_answer(self) -> bool:
+        return self.acks != 0

@@ -1,0 +1,29 @@
+"""Authentication."""
+
+from aiokafka.protocol.schema import I16, I64, Bytes, NStr, Request, Response, Str, field
+
+
+class SaslHandshakeResponse(Response):
+    error_code: I16 = 0
+    mechanisms: list[Str]
+
+
+class SaslHandshakeRequest(Request[SaslHandshakeResponse], api_key=17, versions="0-1"):
+    """Choose the SASL mechanism; after version 0, tokens are sent without Kafka headers."""
+
+    mechanism: Str
+
+
+class SaslAuthenticateResponse(Response):
+    error_code: I16 = 0
+    error_message: NStr
+    auth_bytes: Bytes = field(secret=True)
+    session_lifetime_ms: I64 = field("1+", default=0, ignorable=True)
+
+
+class SaslAuthenticateRequest(
+    Request[SaslAuthenticateResponse], api_key=36, versions="0-2", flexible="2+"
+):
+    """Exchange one SASL token."""
+
+    auth_bytes: Bytes = field(secret=True)

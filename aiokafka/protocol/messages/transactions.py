@@ -1,0 +1,135 @@
+"""What a transactional producer says to coordinators."""
+
+from aiokafka.protocol.schema import (
+    I16,
+    I32,
+    I64,
+    Bool,
+    NStr,
+    Request,
+    Response,
+    Str,
+    Struct,
+    field,
+)
+
+
+class AddPartitionsToTxnPartitionResult(Struct):
+    partition_index: I32
+    partition_error_code: I16
+
+
+class AddPartitionsToTxnTopicResult(Struct):
+    name: Str
+    results_by_partition: list[AddPartitionsToTxnPartitionResult]
+
+
+class AddPartitionsToTxnResult(Struct):
+    transactional_id: Str
+    topic_results: list[AddPartitionsToTxnTopicResult]
+
+
+class AddPartitionsToTxnResponse(Response):
+    throttle_time_ms: I32 = 0
+    error_code: I16 = field("4+", default=0, ignorable=True)
+    results_by_transaction: list[AddPartitionsToTxnResult] = field("4+", default=[])
+    results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = field("0-3", default=[])
+
+
+class AddPartitionsToTxnTopic(Struct):
+    name: Str
+    partitions: list[I32]
+
+
+class AddPartitionsToTxnTransaction(Struct):
+    transactional_id: Str
+    producer_id: I64
+    producer_epoch: I16
+    verify_only: Bool = False
+    topics: list[AddPartitionsToTxnTopic]
+
+
+class AddPartitionsToTxnRequest(
+    Request[AddPartitionsToTxnResponse], api_key=24, versions="0-5", flexible="3+"
+):
+    """Enter partitions into the transaction; from version 4 on brokers do it for clients."""
+
+    transactions: list[AddPartitionsToTxnTransaction] = field("4+", default=[])
+    v3_and_below_transactional_id: Str = field("0-3", default="")
+    v3_and_below_producer_id: I64 = field("0-3", default=0)
+    v3_and_below_producer_epoch: I16 = field("0-3", default=0)
+    v3_and_below_topics: list[AddPartitionsToTxnTopic] = field("0-3", default=[])
+
+
+class AddOffsetsToTxnResponse(Response):
+    throttle_time_ms: I32 = 0
+    error_code: I16 = 0
+
+
+class AddOffsetsToTxnRequest(
+    Request[AddOffsetsToTxnResponse], api_key=25, versions="0-4", flexible="3+"
+):
+    """Enter the offsets of a group into the transaction."""
+
+    transactional_id: Str
+    producer_id: I64
+    producer_epoch: I16
+    group_id: Str
+
+
+class EndTxnResponse(Response):
+    throttle_time_ms: I32 = 0
+    error_code: I16 = 0
+    producer_id: I64 = field("5+", default=-1, ignorable=True)
+    producer_epoch: I16 = field("5+", default=-1, ignorable=True)
+
+
+class EndTxnRequest(Request[EndTxnResponse], api_key=26, versions="0-5", flexible="3+"):
+    """Commit or abort the transaction."""
+
+    transactional_id: Str
+    producer_id: I64
+    producer_epoch: I16
+    committed: Bool
+
+
+class TxnOffsetCommitResponsePartition(Struct):
+    partition_index: I32
+    error_code: I16 = 0
+
+
+class TxnOffsetCommitResponseTopic(Struct):
+    name: Str
+    partitions: list[TxnOffsetCommitResponsePartition]
+
+
+class TxnOffsetCommitResponse(Response):
+    throttle_time_ms: I32 = 0
+    topics: list[TxnOffsetCommitResponseTopic]
+
+
+class TxnOffsetCommitRequestPartition(Struct):
+    partition_index: I32
+    committed_offset: I64
+    committed_leader_epoch: I32 = field("2+", default=-1, ignorable=True)
+    committed_metadata: NStr
+
+
+class TxnOffsetCommitRequestTopic(Struct):
+    name: Str
+    partitions: list[TxnOffsetCommitRequestPartition]
+
+
+class TxnOffsetCommitRequest(
+    Request[TxnOffsetCommitResponse], api_key=28, versions="0-5", flexible="3+"
+):
+    """Store positions of a group, valid once the transaction commits."""
+
+    transactional_id: Str
+    group_id: Str
+    producer_id: I64
+    producer_epoch: I16
+    generation_id: I32 = field("3+", default=-1)
+    member_id: Str = field("3+", default="")
+    group_instance_id: NStr = field("3+", default=None)
+    topics: list[TxnOffsetCommitRequestTopic]

@@ -1,0 +1,65 @@
+"""Variable-length integers, tagged fields and integer arrays: what `struct` cannot do.
+
+Written once: compiled where there is a C compiler (see the ``.pxd``), and run as it stands
+otherwise. Nothing here reads past the end of the buffer, whatever a length field claims.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from aiokafka.errors import KafkaProtocolError
+
+
+def get_uvarint(buffer: bytes | bytearray, position: int) -> tuple[int, int]:
+    """Read an unsigned varint of at most 32 bits; returns the value and the position after it.
+
+    Raises KafkaProtocolError where it is too long, IndexError where the buffer ends.
+    """
+    value = 0
+    shift = 0
+    while shift < 35:
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value > 0xFFFFFFFF:
+                break
+            return value, position
+        shift += 7
+    raise KafkaProtocolError(f"the varint that ends at byte {position} has more than 32 bits")
+
+
+def put_uvarint(out: bytearray, value: int) -> None:
+    """Append an unsigned varint."""
+    while value > 0x7F:
+        out.append((value & 0x7F) | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def skip_tags(buffer: bytes | bytearray, position: int, end: int) -> int:
+    """Skip a section of tagged fields; returns the position after it."""
+    count, position = get_uvarint(buffer, position)
+    if count > end - position:
+        raise KafkaProtocolError(f"{count} tagged fields do not fit in {end - position} bytes")
+    while count > 0:
+        count -= 1
+        position = get_uvarint(buffer, position)[1]
+        size, position = get_uvarint(buffer, position)
+        if size > end - position:
+            raise KafkaProtocolError(
+                f"a tagged field of {size} bytes exceeds {end - position} left"
+            )
+        position += size
+    return position
+
+
+def get_integers(code: str, buffer: bytes | bytearray, position: int, count: int) -> list[int]:
+    """Read `count` fixed-width numbers of a `struct` code; the caller has checked the bounds."""
+    return list(struct.unpack_from(f">{count}{code}", buffer, position))
+
+
+def put_integers(code: str, out: bytearray, values: list[int]) -> None:
+    """Append fixed-width numbers of a `struct` code; raises struct.error for a bad value."""
+    out += struct.pack(f">{len(values)}{code}", *values)

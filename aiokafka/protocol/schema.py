@@ -1,0 +1,373 @@
+"""The language in which Kafka's messages are declared.
+
+A message is a class, a field is an annotation, and one class covers every version::
+
+    class TopicProduceData(Struct):
+        name: Str = field("0-12", default="")
+        topic_id: Uuid = field("13+", default=ZERO_UUID)
+        partition_data: list[PartitionProduceData]
+
+    class ProduceRequest(Request[ProduceResponse], api_key=0, versions="0-13", flexible="9+"):
+        transactional_id: NStr = field("3+", default=None)
+        acks: I16
+        timeout_ms: I32
+        topic_data: list[TopicProduceData]
+
+Type checkers see ``acks: int``; `aiokafka.protocol.compiler` sees the wire type and writes the
+code that encodes and decodes each version. The class attribute is the default, so a field that a
+version lacks is still there to read. Modules with declarations must not postpone annotations.
+"""
+
+import types
+from inspect import get_annotations
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    Generic,
+    NamedTuple,
+    NoReturn,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    overload,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+else:
+
+    def dataclass_transform(**_options):
+        return lambda cls: cls
+
+
+_T = TypeVar("_T")
+
+ZERO_UUID: Final = bytes(16)
+"""What stands for "no id": Kafka has no null uuid."""
+
+
+class Wire(NamedTuple):
+    """How a value travels: Kafka's name of the type and, if its width is fixed, `struct`'s code."""
+
+    kind: str
+    code: str = ""
+
+
+I8 = Annotated[int, Wire("int8", "b")]
+I16 = Annotated[int, Wire("int16", "h")]
+I32 = Annotated[int, Wire("int32", "i")]
+I64 = Annotated[int, Wire("int64", "q")]
+U16 = Annotated[int, Wire("uint16", "H")]
+U32 = Annotated[int, Wire("uint32", "I")]
+F64 = Annotated[float, Wire("float64", "d")]
+Bool = Annotated[bool, Wire("bool", "B")]
+Uuid = Annotated[bytes, Wire("uuid", "16s")]
+Str = Annotated[str, Wire("string")]
+NStr = Annotated[str | None, Wire("string")]
+Bytes = Annotated[bytes, Wire("bytes")]
+NBytes = Annotated[bytes | None, Wire("bytes")]
+Records = Annotated[bytes | bytearray | memoryview | None, Wire("records")]
+
+
+class Versions(NamedTuple):
+    """An inclusive range of versions; empty if `first` is greater than `last`."""
+
+    first: int
+    last: int
+
+    def has(self, version: int) -> bool:
+        return self.first <= version <= self.last
+
+
+OPEN_END: Final = 32767
+NEVER: Final = Versions(1, 0)
+ALWAYS: Final = Versions(0, OPEN_END)
+
+
+def parse_versions(text: str) -> Versions:
+    """Read Kafka's notation: ``"3"``, ``"3-12"``, ``"3+"`` or ``"none"``."""
+    if text == "none":
+        return NEVER
+    if text.endswith("+"):
+        return Versions(int(text[:-1]), OPEN_END)
+    first, _, last = text.partition("-")
+    return Versions(int(first), int(last or first))
+
+
+class _EmptyList(list[Any]):
+    """The default of list fields. It is shared by all messages, so it must stay empty."""
+
+    def _refuse(self, *_args: object) -> NoReturn:
+        raise TypeError("this list is the default shared by all messages: assign a list instead")
+
+    append = extend = insert = __iadd__ = __imul__ = __setitem__ = _refuse
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (list, ())
+
+
+EMPTY: Final = _EmptyList()
+
+
+class _Missing:
+    """No default: the field has to be given."""
+
+
+class FieldSpec(NamedTuple):
+    """What `field` was told, before the annotation is looked at."""
+
+    versions: str = "0+"
+    default: Any = _Missing
+    nullable: str | None = None
+    tag: int | None = None
+    ignorable: bool = False
+    secret: bool = False
+
+
+@overload
+def field(
+    versions: str = ...,
+    *,
+    default: _T,
+    nullable: str | None = ...,
+    tag: int | None = ...,
+    ignorable: bool = ...,
+    secret: bool = ...,
+) -> _T: ...
+
+
+@overload
+def field(
+    versions: str = ...,
+    *,
+    nullable: str | None = ...,
+    ignorable: bool = ...,
+    secret: bool = ...,
+) -> Any: ...
+
+
+def field(
+    versions: str = "0+",
+    *,
+    default: Any = _Missing,
+    nullable: str | None = None,
+    tag: int | None = None,
+    ignorable: bool = False,
+    secret: bool = False,
+) -> Any:
+    """Describe a field beyond its type.
+
+    versions: the message versions that have it.
+    default: its value where it is not given or not in the version. Without one it must be given.
+    nullable: the versions in which it may be None; by default all, if its type allows None.
+    tag: makes it a tagged field (KIP-482), sent only if it differs from its default.
+    ignorable: a value is dropped silently by versions without the field, instead of refused.
+    secret: its value is left out of the ``repr``.
+    """
+    return FieldSpec(versions, default, nullable, tag, ignorable, secret)
+
+
+class Type(NamedTuple):
+    """A resolved wire type. Arrays have an `element`, structs have a class."""
+
+    kind: str
+    code: str = ""
+    struct: "type[Struct] | None" = None
+    element: "Type | None" = None
+
+
+class Field(NamedTuple):
+    """A resolved field."""
+
+    name: str
+    type: Type
+    versions: Versions
+    nullable: Versions
+    tag: int | None
+    ignorable: bool
+    secret: bool
+    default: Any
+    required: bool
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
+class Struct:
+    """A message, or a part of one: keyword-only constructor, compared by value.
+
+    Values are not checked until the message is encoded. Unknown or missing keywords raise
+    TypeError. Defaults that are lists or structs are shared: assign, do not mutate.
+    """
+
+    _specs: ClassVar[dict[str, FieldSpec]] = {}
+    _init: ClassVar[Any]
+    _fields: ClassVar[tuple[Field, ...]]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        specs = {name: v for name, v in vars(cls).items() if type(v) is FieldSpec}
+        cls._specs = specs
+        for name, spec in specs.items():
+            if spec.default is _Missing:
+                delattr(cls, name)
+            else:
+                setattr(cls, name, EMPTY if spec.default == [] else spec.default)
+
+    def __init__(self, **values: Any) -> None:
+        # The first call makes a constructor for the class, and puts it in this one's place.
+        cls = type(self)
+        init = vars(cls).get("_init")
+        if init is None:
+            init = cls._init = _make_init(cls)
+            if cls.__init__ is Struct.__init__:
+                cls.__init__ = init  # type: ignore[method-assign]
+        init(self, **values)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(getattr(self, f.name) == getattr(other, f.name) for f in fields(type(self)))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        shown = (
+            f"{f.name}={'***' if f.secret else _abbreviate(getattr(self, f.name))}"
+            for f in fields(type(self))
+            if f.required or getattr(self, f.name) != f.default
+        )
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+class Message(Struct):
+    """A struct that is sent on its own, so it has versions.
+
+    `FLEXIBLE` is the first version with compact lengths and tagged fields (KIP-482).
+    """
+
+    VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
+    FLEXIBLE: ClassVar[int | None] = None
+
+    def __init_subclass__(
+        cls, versions: str | None = None, flexible: str | None = None, **options: Any
+    ) -> None:
+        super().__init_subclass__(**options)
+        if versions is not None:
+            cls.VERSIONS = tuple(parse_versions(versions))  # type: ignore[assignment]
+            cls.FLEXIBLE = parse_versions(flexible).first if flexible else None
+
+
+class Response(Message):
+    """The answer to a request; its versions are those of its request."""
+
+    API_KEY: ClassVar[int]
+
+
+R = TypeVar("R", bound=Response)
+
+
+class Request(Message, Generic[R]):
+    """A question to a broker; the parameter is the class of the answer."""
+
+    API_KEY: ClassVar[int]
+    RESPONSE: ClassVar[type[Response]]
+
+    def __init_subclass__(cls, api_key: int | None = None, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if api_key is None:
+            return
+        cls.API_KEY = api_key
+        bases: tuple[Any, ...] = cls.__orig_bases__  # type: ignore[attr-defined]
+        response = next(get_args(base)[0] for base in bases if get_origin(base) is Request)
+        cls.RESPONSE = response
+        response.API_KEY = api_key
+        response.VERSIONS = cls.VERSIONS
+        response.FLEXIBLE = cls.FLEXIBLE
+
+    def expects_answer(self) -> bool:
+        """Whether the broker will answer; only a Produce request with acks=0 is not answered."""
+        return True
+
+
+def fields(cls: type[Struct]) -> tuple[Field, ...]:
+    """The resolved fields of a class, in wire order."""
+    if "_fields" not in vars(cls):
+        cls._fields = tuple(_resolve_fields(cls))
+    return cls._fields
+
+
+def _resolve_fields(cls: type[Struct]) -> "list[Field]":
+    found: dict[str, Field] = {}
+    for owner in reversed(cls.__mro__):
+        if not issubclass(owner, Struct):
+            continue
+        for name, annotation in get_annotations(owner).items():
+            origin: Any = get_origin(annotation)
+            if origin is ClassVar:
+                continue
+            found[name] = _resolve_field(cls, name, annotation, vars(owner)["_specs"].get(name))
+    return list(found.values())
+
+
+def _resolve_field(cls: type[Struct], name: str, annotation: Any, spec: FieldSpec | None) -> Field:
+    spec = spec or FieldSpec()
+    wire, may_be_null = _resolve_type(annotation)
+    default = getattr(cls, name, _Missing)
+    versions = parse_versions(spec.versions)
+    if not may_be_null:
+        nullable = NEVER
+    else:
+        nullable = versions if spec.nullable is None else parse_versions(spec.nullable)
+    return Field(
+        name,
+        wire,
+        versions,
+        nullable,
+        spec.tag,
+        spec.ignorable,
+        spec.secret,
+        default,
+        default is _Missing,
+    )
+
+
+def _resolve_type(annotation: Any) -> tuple[Type, bool]:
+    """The wire type of an annotation, and whether it admits None."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        base, wire = get_args(annotation)
+        return Type(wire.kind, wire.code), type(None) in get_args(base)
+    if origin is list:
+        return Type("array", element=_resolve_type(get_args(annotation)[0])[0]), False
+    if origin in (Union, types.UnionType):
+        (inner,) = (a for a in get_args(annotation) if a is not type(None))
+        return _resolve_type(inner)[0], True
+    return Type("struct", struct=annotation), False
+
+
+def _make_init(cls: type[Struct]) -> Any:
+    """A constructor with one keyword per field, as a dataclass has."""
+    scope: dict[str, Any] = {}
+    parameters, body = [], []
+    for f in fields(cls):
+        value = f.name
+        parameters.append(f.name if f.required else f"{f.name}=_{f.name}")
+        if f.default is EMPTY:
+            # A list of its own, so that callers may append to what they constructed.
+            value = f"[] if {f.name} is _{f.name} else {f.name}"
+        scope[f"_{f.name}"] = f.default
+        body.append(f"    self.{f.name} = {value}\n")
+    signature = f"self, *, {', '.join(parameters)}" if parameters else "self"
+    exec(f"def __init__({signature}):\n{''.join(body) or '    pass'}", scope)
+    init = scope["__init__"]
+    init.__qualname__ = f"{cls.__qualname__}.__init__"
+    return init
+
+
+def _abbreviate(value: object) -> str:
+    if isinstance(value, bytes | bytearray | memoryview) and len(value) > 32:
+        return f"<{len(value)} bytes>"
+    return repr(value)

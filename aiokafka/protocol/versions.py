@@ -1,0 +1,96 @@
+"""Which version of a request to use with a broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aiokafka.errors import UnsupportedVersionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aiokafka.protocol.schema import Request
+
+# Kafka 0.9 does not answer ApiVersions; its own request versions are all it speaks.
+_KAFKA_0_9 = {
+    0: (0, 1),  # Produce
+    1: (0, 1),  # Fetch
+    2: (0, 0),  # ListOffsets
+    3: (0, 0),  # Metadata
+    8: (0, 2),  # OffsetCommit
+    9: (0, 1),  # OffsetFetch
+    10: (0, 0),  # FindCoordinator
+    11: (0, 0),  # JoinGroup
+    12: (0, 0),  # Heartbeat
+    13: (0, 0),  # LeaveGroup
+    14: (0, 0),  # SyncGroup
+    15: (0, 0),  # DescribeGroups
+    16: (0, 0),  # ListGroups
+}
+
+
+class BrokerVersions:
+    """The versions a broker supports, from its ApiVersions answer. Immutable.
+
+    api_versions: lowest and highest version by API key.
+    finalized_features: level in force by feature, such as ``transaction.version`` (KIP-584).
+    """
+
+    def __init__(
+        self,
+        api_versions: Mapping[int, tuple[int, int]],
+        finalized_features: Mapping[str, int] | None = None,
+    ) -> None:
+        self.api_versions = dict(api_versions)
+        self.finalized_features = dict(finalized_features or {})
+        self._picked: dict[type[Request[Any]], int] = {}
+
+    @classmethod
+    def assumed_0_9(cls) -> BrokerVersions:
+        """What to assume of a broker that drops the connection when asked."""
+        return cls(_KAFKA_0_9)
+
+    def pick(self, request: type[Request[Any]], max_version: int | None = None) -> int:
+        """The newest version that both sides know, at most `max_version`.
+
+        Raises UnsupportedVersionError, naming both ranges, if there is none.
+        """
+        if max_version is None:
+            version = self._picked.get(request)
+            if version is not None:
+                return version
+        version = self._newest_common(request, max_version)
+        if version is None:
+            raise UnsupportedVersionError(self._describe_gap(request, max_version))
+        if max_version is None:
+            self._picked[request] = version
+        return version
+
+    def has(self, request: type[Request[Any]]) -> bool:
+        """Whether there is a version of this request that both sides know."""
+        return self._newest_common(request, None) is not None
+
+    def _newest_common(self, request: type[Request[Any]], max_version: int | None) -> int | None:
+        theirs = self.api_versions.get(request.API_KEY)
+        if theirs is None:
+            return None
+        first, last = request.VERSIONS
+        newest = min(last, theirs[1])
+        if max_version is not None:
+            newest = min(newest, max_version)
+        return newest if newest >= max(first, theirs[0]) else None
+
+    def _describe_gap(self, request: type[Request[Any]], max_version: int | None) -> str:
+        name = request.__name__
+        theirs = self.api_versions.get(request.API_KEY)
+        if theirs is None:
+            return f"the broker does not support {name} (API key {request.API_KEY})"
+        first, last = request.VERSIONS
+        limit = "" if max_version is None else f", limited to {max_version}"
+        return (
+            f"no common version of {name}: the broker has {theirs[0]} to {theirs[1]}, "
+            f"this client {first} to {last}{limit}"
+        )
+
+    def __repr__(self) -> str:
+        return f"BrokerVersions({self.api_versions}, {self.finalized_features})"
