@@ -17,8 +17,8 @@ STORE = Path(__file__).with_name("results.json")
 _INTRODUCTION = """\
 # Results
 
-Written by `make bench`. Every client does the same work on the same broker, in turn, in a process of
-its own; the figures are medians over the rounds. CPU is that of the whole process, imports and
+Written by `make bench`. Every client does the same work on the same broker, in turn, in a process
+of its own; the figures are medians over the rounds. CPU is that of the whole process, imports and
 shutdown included, user and system. "To ours" is the median over the rounds of the client's figure
 divided by ours in the same round: above 1 we are better. Machines are noisy; compare within a row.
 """
