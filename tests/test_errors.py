@@ -1,0 +1,191 @@
+"""The error classes: codes, attributes, texts, and that they survive copies and pickles."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+
+import aiokafka
+from aiokafka import errors
+from aiokafka.structs import ConsumerRecord, TopicPartition
+
+NEWEST_CODE = 133  # Kafka 4.3
+
+# Name, retriable, invalid_metadata of codes where users or clients rely on them.
+KNOWN = [
+    (-1, "UnknownError", False, False),
+    (1, "OffsetOutOfRangeError", False, False),
+    (2, "CorruptRecordException", True, False),
+    (3, "UnknownTopicOrPartitionError", True, True),
+    (5, "LeaderNotAvailableError", True, True),
+    (6, "NotLeaderForPartitionError", True, True),
+    (7, "RequestTimedOutError", True, False),
+    (10, "MessageSizeTooLargeError", False, False),
+    (14, "GroupLoadInProgressError", True, False),
+    (15, "GroupCoordinatorNotAvailableError", True, False),
+    (16, "NotCoordinatorForGroupError", True, False),
+    (19, "NotEnoughReplicasError", True, False),
+    (22, "IllegalGenerationError", False, False),
+    (29, "TopicAuthorizationFailedError", False, False),
+    (36, "TopicAlreadyExistsError", False, False),
+    (41, "NotControllerError", True, False),
+    (45, "OutOfOrderSequenceNumber", False, False),
+    (51, "ConcurrentTransactions", True, False),
+    (56, "KafkaStorageError", True, True),
+    (70, "FetchSessionIdNotFound", True, False),
+    (74, "FencedLeaderEpoch", True, True),
+    (75, "UnknownLeaderEpoch", True, False),
+    (78, "OffsetNotAvailable", True, False),
+    (79, "MemberIdRequired", False, False),
+    (88, "UnstableOffsetCommit", True, False),
+    (89, "ThrottlingQuotaExceeded", True, False),
+    (90, "ProducerFenced", False, False),
+    (100, "UnknownTopicId", True, True),
+    (120, "TransactionAbortable", False, False),
+    (129, "RebootstrapRequired", False, False),
+]
+
+
+@pytest.mark.parametrize(("code", "name", "retriable", "invalid_metadata"), KNOWN)
+def test_code_has_its_class(code: int, name: str, retriable: bool, invalid_metadata: bool) -> None:
+    found = errors.for_code(code)
+    assert found is getattr(errors, name)
+    assert found.__name__ == name
+    assert found.errno == code
+    assert found.retriable is retriable
+    assert found.invalid_metadata is invalid_metadata
+    assert errors.kafka_errors[code] is found
+
+
+def test_every_code_up_to_the_newest_has_a_class() -> None:
+    assert sorted(errors.kafka_errors) == list(range(-1, NEWEST_CODE + 1))
+    for code, found in errors.kafka_errors.items():
+        assert issubclass(found, errors.BrokerResponseError)
+        assert found.errno == code
+        assert found.description.endswith((".", ")"))
+        assert found.message == found.message.upper()
+        assert found.__name__ in errors.__all__
+
+
+def test_zero_is_no_error() -> None:
+    assert errors.for_code(0) is errors.NoError
+
+
+def test_unknown_code_keeps_its_number() -> None:
+    found = errors.for_code(4711)
+    assert issubclass(found, errors.UnknownError)
+    assert found.errno == 4711
+    assert found is errors.for_code(4711)
+    assert not found.retriable
+    assert str(found("from the broker")) == "[Error 4711] UnknownError: from the broker"
+    restored = pickle.loads(pickle.dumps(found("from the broker")))
+    assert type(restored) is found
+    assert restored.args == ("from the broker",)
+
+
+def test_texts() -> None:
+    assert str(errors.KafkaError("x")) == "KafkaError: x"
+    assert str(errors.KafkaError()) == "KafkaError"
+    assert str(errors.RequestTimedOutError()) == "[Error 7] RequestTimedOutError"
+    assert str(errors.RequestTimedOutError("x")) == "[Error 7] RequestTimedOutError: x"
+    assert str(errors.CommitFailedError()).startswith("CommitFailedError: The group has rebalanced")
+    assert "transactional_id" in str(errors.ProducerFenced())
+
+
+def test_aliases_are_the_same_classes() -> None:
+    assert errors.InvalidMessageError is errors.CorruptRecordException
+    assert errors.CorruptRecordError is errors.CorruptRecordException
+    assert errors.CoordinatorLoadInProgressError is errors.GroupLoadInProgressError
+    assert errors.CoordinatorNotAvailableError is errors.GroupCoordinatorNotAvailableError
+    assert errors.NotCoordinatorError is errors.NotCoordinatorForGroupError
+
+
+def test_bases() -> None:
+    assert issubclass(errors.KafkaError, RuntimeError)
+    assert not issubclass(errors.ConsumerStoppedError, errors.KafkaError)
+    assert not issubclass(errors.IllegalOperation, errors.KafkaError)
+    for name in errors.__all__:
+        found = getattr(errors, name)
+        if isinstance(found, type) and found not in (
+            errors.ConsumerStoppedError,
+            errors.IllegalOperation,
+        ):
+            assert issubclass(found, errors.KafkaError), name
+
+
+@pytest.mark.parametrize(
+    "caught", [errors.IllegalOperation, errors.KafkaError, AssertionError, RuntimeError]
+)
+def test_wrong_transaction_state_is_caught_in_every_way(caught: type[Exception]) -> None:
+    with pytest.raises(caught):
+        raise errors.TransactionStateError("no transaction is open")
+
+
+def test_connection_errors_are_retriable() -> None:
+    for found in (errors.KafkaConnectionError, errors.NodeNotReadyError, errors.NoBrokersAvailable):
+        assert found.retriable
+    assert errors.KafkaConnectionError.invalid_metadata
+    assert not errors.AuthenticationFailedError.retriable
+    assert errors.AuthenticationFailedError.is_fatal
+
+
+def test_remedy_of_a_producer() -> None:
+    assert errors.TransactionAbortable.requires_abort
+    assert not errors.TransactionAbortable.is_fatal
+    assert errors.ProducerFenced.is_fatal
+    assert errors.InvalidProducerEpoch.is_fatal
+    assert not errors.NotLeaderForPartitionError.is_fatal
+
+
+def make_record() -> ConsumerRecord[bytes, bytes]:
+    return ConsumerRecord("t", 1, 42, 1000, 0, b"k", b"not json", None, 1, 8, ())
+
+
+def test_deserialization_error_carries_the_raw_record() -> None:
+    tp = TopicPartition("t", 1)
+    cause = ValueError("not json")
+    error = errors.RecordDeserializationError(tp, 42, make_record(), cause, "value")
+    assert (error.topic_partition, error.offset, error.part) == (tp, 42, "value")
+    assert error.record.value == b"not json"
+    assert error.cause is cause
+    assert error.__cause__ is cause
+    assert "seek to 43" in str(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.KafkaError("x"),
+        errors.RequestTimedOutError("x"),
+        errors.CommitFailedError("x"),
+        errors.ProducerFenced(),
+        errors.LogTruncationError(TopicPartition("t", 0), 10, 7),
+        errors.RecordDeserializationError(
+            TopicPartition("t", 1), 42, make_record(), ValueError("x")
+        ),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_survive_pickle_and_copy(error: errors.KafkaError) -> None:
+    for restored in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(restored) is type(error)
+        assert str(restored) == str(error)
+        assert vars(restored).keys() == vars(error).keys()
+
+
+def test_a_code_cannot_be_taken_twice() -> None:
+    with pytest.raises(TypeError, match="error code 7 is already RequestTimedOutError"):
+        type("Other", (errors.BrokerResponseError,), {}, errno=7)
+
+
+def test_truncation_is_caught_as_offset_out_of_range() -> None:
+    error = errors.LogTruncationError(TopicPartition("t", 0), 10, None)
+    assert isinstance(error, errors.OffsetOutOfRangeError)
+    assert error.divergent_offset is None
+
+
+def test_errors_are_reached_through_the_package() -> None:
+    assert aiokafka.errors is errors
+    assert aiokafka.ConsumerStoppedError is errors.ConsumerStoppedError
