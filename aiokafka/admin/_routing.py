@@ -13,7 +13,6 @@ from aiokafka.errors import (
     KafkaError,
     KafkaTimeoutError,
     NoBrokersAvailable,
-    NodeNotReadyError,
     NotControllerError,
     for_code,
 )
@@ -108,17 +107,11 @@ class Router:
 
     async def send(self, node_id: int, call: Call[R], deadline: float) -> R:
         """Send once, in the version that the broker speaks."""
-        if not await self._client.ready(node_id):
-            raise NodeNotReadyError(f"there is no connection to node {node_id}")
-        versions = self._client.versions(node_id)
-        if versions is None:
-            raise NodeNotReadyError(f"the connection to node {node_id} broke")
-        version = versions.pick(call.request, call.max_version)
         left = deadline - asyncio.get_running_loop().time()
         timeout = max(0.0, min(left, self._config.request_timeout))
-        return await self._client.send(
-            node_id, call.build(version), max_version=version, timeout=timeout
-        )
+        connection = await self._client.connection(node_id, timeout=timeout)
+        version = connection.pick(call.request, call.max_version)
+        return await connection.request(call.build(version), version=version, timeout=timeout)
 
     async def retry(self, attempt: Callable[[], Awaitable[T]], deadline: float) -> T:
         """Repeat `attempt` while it fails with a retriable error, at most until the deadline."""

@@ -1,0 +1,131 @@
+"""Rules of the house that a machine can check."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parent.parent
+PACKAGE = REPOSITORY / "aiokafka"
+
+LONGEST_FUNCTION = 60
+LONGEST_FILE = 500
+LONGEST_PUBLIC_FILE = 700
+# Public classes, whose docstrings are the manual.
+PUBLIC_FILES = {
+    "admin/client.py",
+    "client.py",
+    "consumer/consumer.py",
+    "producer/producer.py",
+    "testing/cluster.py",
+}
+# Declarations, one after the other.
+TABLES = {"_config.py", "errors.py"}
+# The owner of all tasks, and an old name that other packages import.
+MAY_START_TASKS = {"_tasks.py", "util.py"}
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def package_files() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def tracked_files() -> list[Path]:
+    """The text files of the repository, those not committed yet included."""
+    try:
+        listed = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=REPOSITORY,
+            capture_output=True,
+            check=True,
+        ).stdout.decode()
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("not a git work tree")
+    paths = [REPOSITORY / name for name in listed.split("\0") if name]
+    return [path for path in paths if path.is_file()]
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def functions(path: Path) -> Iterator[Function]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def length(function: Function) -> int:
+    """Lines from the signature to the end, without the docstring."""
+    end = function.end_lineno or function.lineno
+    total = end - function.lineno + 1
+    first = function.body[0]
+    if ast.get_docstring(function) is not None and first.end_lineno is not None:
+        total -= first.end_lineno - first.lineno + 1
+    return total
+
+
+@pytest.mark.parametrize("path", package_files(), ids=relative)
+def test_functions_fit_on_a_screen(path: Path) -> None:
+    too_long = {f.name: length(f) for f in functions(path) if length(f) > LONGEST_FUNCTION}
+    if relative(path) in PUBLIC_FILES:
+        # It lists its keywords one a line, and passes them on.
+        too_long.pop("__init__", None)
+    assert not too_long
+
+
+@pytest.mark.parametrize("path", package_files(), ids=relative)
+def test_files_are_short(path: Path) -> None:
+    name = relative(path)
+    if name in TABLES or name.startswith("protocol/messages/"):
+        return
+    limit = LONGEST_PUBLIC_FILE if name in PUBLIC_FILES else LONGEST_FILE
+    assert len(path.read_text().splitlines()) <= limit
+
+
+@pytest.mark.parametrize("path", package_files(), ids=relative)
+def test_tasks_have_an_owner(path: Path) -> None:
+    if relative(path) in MAY_START_TASKS or relative(path).startswith("testing/"):
+        return
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func).rpartition(".")[2]
+            assert called not in ("create_task", "ensure_future"), (
+                f"line {node.lineno}: start tasks through TaskOwner"
+            )
+
+
+@pytest.mark.parametrize("path", package_files(), ids=relative)
+def test_modules_say_what_they_are_for(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text())), "the module has no docstring"
+
+
+TEXT = {".py", ".pxd", ".rst", ".md", ".toml", ".yml", ".yaml", ".xml", ".txt", ".cfg", ".sh", ""}
+HOME = re.compile(r"(?<![\w.])/(?:home|root|Users|work|mnt)/\w+")
+
+
+def test_no_paths_of_one_machine() -> None:
+    me = Path(__file__).resolve()
+    found = []
+    for path in tracked_files():
+        if path.suffix not in TEXT or path.resolve() == me:
+            continue
+        try:
+            text = path.read_text()
+        except UnicodeDecodeError:
+            continue
+        if HOME.search(text):
+            found.append(str(path.relative_to(REPOSITORY)))
+    assert not found
+
+
+def test_nothing_large_or_built_is_committed() -> None:
+    for path in tracked_files():
+        assert path.stat().st_size <= 1024 * 1024, path
+        assert path.suffix not in {".so", ".pyd", ".c", ".jar", ".pyc"}, path

@@ -1,0 +1,146 @@
+"""Imports point down: six layers without cycles, and no input or output in the lower two."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent / "aiokafka"
+
+LAYERS = {
+    # 0, vocabulary
+    "_backoff": 0,
+    "_compat": 0,
+    "_config": 0,
+    "_consumer_record": 0,
+    "_names": 0,
+    "_options": 0,
+    "_pure": 0,
+    "abc": 0,
+    "errors": 0,
+    "partitioner": 0,
+    "structs": 0,
+    # 1, wire
+    "coordinator": 1,
+    "protocol": 1,
+    "record": 1,
+    # 2, net
+    "helpers": 2,
+    "net": 2,
+    # 3, cluster
+    "_metadata": 3,
+    "_tasks": 3,
+    "client": 3,
+    "cluster": 3,
+    # 4, roles
+    "admin": 4,
+    "consumer": 4,
+    "producer": 4,
+    # 5, edges
+    "__main__": 5,
+    "cli": 5,
+    "codec": 5,
+    "conn": 5,
+    "spark": 5,
+    "testing": 5,
+    "util": 5,
+}
+ROLES = {"admin", "consumer", "producer"}
+PURE = {"asyncio", "socket", "ssl", "time", "logging"}
+# The fake broker shares no code with the client above the codec.
+TESTING_MAY_IMPORT = {name for name, layer in LAYERS.items() if layer <= 1} | {"testing"}
+# Only what stands for something else under an old name, and what waits for a timeout.
+MAY_IMPORT_ASYNCIO = {"_compat"}
+
+
+def sources() -> list[Path]:
+    return sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
+
+
+def home(path: Path) -> str:
+    """The module or package right below `aiokafka` that a file belongs to."""
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> Iterator[str]:
+    """The absolute names that a file imports at run time, inside functions as well."""
+    pending: list[ast.AST] = [ast.parse(path.read_text())]
+    package = ("aiokafka", *path.relative_to(ROOT).parts[:-1])
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            pending.extend(node.orelse)
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            start = package[: len(package) - node.level + 1] if node.level else ()
+            base = ".".join((*start, *([node.module] if node.module else [])))
+            yield base
+            if base == "aiokafka":
+                yield from (f"{base}.{alias.name}" for alias in node.names)
+        pending.extend(ast.iter_child_nodes(node))
+
+
+def own_imports(path: Path) -> set[str]:
+    parts = (name.split(".") for name in imports(path))
+    return {part[1] for part in parts if part[0] == "aiokafka" and len(part) > 1}
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def test_every_module_has_a_layer() -> None:
+    assert {home(path) for path in sources()} <= LAYERS.keys()
+
+
+@pytest.mark.parametrize("path", sources(), ids=relative)
+def test_imports_point_down(path: Path) -> None:
+    me = home(path)
+    for other in own_imports(path) - {me}:
+        if other not in LAYERS:
+            continue  # A public name of the package, such as `from aiokafka import __version__`.
+        assert LAYERS[other] <= LAYERS[me], f"{me} (layer {LAYERS[me]}) imports {other}"
+        if me in ROLES:
+            assert other not in ROLES, f"the role {me} imports the role {other}"
+        if me == "testing":
+            assert other in TESTING_MAY_IMPORT, f"testing imports {other}"
+
+
+def test_there_are_no_cycles() -> None:
+    graph: dict[str, set[str]] = {}
+    for path in sources():
+        me = home(path)
+        graph.setdefault(me, set()).update(own_imports(path) - {me})
+    done: set[str] = set()
+
+    def visit(name: str, above: tuple[str, ...]) -> None:
+        assert name not in above, f"cycle: {' -> '.join((*above, name))}"
+        if name in done:
+            return
+        for other in sorted(graph.get(name, ())):
+            visit(other, (*above, name))
+        done.add(name)
+
+    for name in sorted(graph):
+        visit(name, ())
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in sources() if LAYERS[home(path)] <= 1], ids=relative
+)
+def test_lower_layers_do_no_input_or_output(path: Path) -> None:
+    if home(path) in MAY_IMPORT_ASYNCIO:
+        return
+    top = {name.split(".")[0] for name in imports(path)}
+    assert not top & PURE, f"{relative(path)} imports {', '.join(sorted(top & PURE))}"
+
+
+def test_spark_is_the_only_one_to_import_pyspark() -> None:
+    for path in sources():
+        if home(path) != "spark":
+            assert not any(name.startswith("pyspark") for name in imports(path)), relative(path)
