@@ -91,8 +91,10 @@ async def send_in_tasks(work):
             await (await producer.produce(work.topic, values[number % 1000]))
 
     count = work.records // WORKERS
+    serving = asyncio.create_task(serve(producer))
     await asyncio.gather(*(worker(count) for _ in range(WORKERS)))
     result = clock.rate(count * WORKERS)
+    serving.cancel()
     await producer.close()
     return result
 
@@ -100,13 +102,21 @@ async def send_in_tasks(work):
 async def lone_send(work):
     value, times = work.values()[0], []
     producer = start_producer(work, batch_size=1)
+    serving = asyncio.create_task(serve(producer))
     for number in range(work.records + 50):
         begin = time.perf_counter()
         await (await producer.produce(work.topic, value))
         if number >= 50:
             times.append(time.perf_counter() - begin)
+    serving.cancel()
     await producer.close()
     return percentiles(times)
+
+
+async def serve(producer):
+    """Delivery reports come when somebody polls; without this, once a second."""
+    while True:
+        await producer.poll(0.1)
 
 
 WORKLOADS = {

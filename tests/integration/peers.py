@@ -58,7 +58,9 @@ def write_with_confluent(servers: str, topic: str, count: int, codec: str) -> No
         if error is not None:
             failures.append(error)
 
-    producer = Producer({"bootstrap.servers": servers, "compression.type": codec, "linger.ms": 5})
+    settings = {"bootstrap.servers": servers, "compression.type": codec, "linger.ms": 5}
+    # Without idempotence a retried batch may land behind its successor.
+    producer = Producer(settings | {"enable.idempotence": True})
     for number in range(count):
         record = message(number)
         while True:

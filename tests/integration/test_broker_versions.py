@@ -33,7 +33,7 @@ def broker(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
 
 def codecs_of(broker: KafkaCluster) -> list[str | None]:
     codecs: list[str | None] = [None, "gzip", "snappy", "lz4"]
-    return codecs + ["zstd"] if broker.version.key >= (2, 1) else codecs
+    return [*codecs, "zstd"] if broker.version.key >= (2, 1) else codecs
 
 
 async def test_a_round_with_each_codec(broker: KafkaCluster) -> None:
