@@ -182,6 +182,10 @@ class Exchange(Generic[T]):
                 return "SASL token" if slot.plan is None else slot.plan.name
         return None
 
+    def overdue_tokens(self, now: float) -> list[T]:
+        """The tokens of the requests in flight that are past their deadline and not cancelled."""
+        return [slot.token for slot in self._slots if slot.deadline <= now and not slot.is_cancelled]
+
     def drain(self) -> list[T]:
         """The tokens of all requests in flight that are not cancelled; none is in flight then."""
         tokens = [slot.token for slot in self._slots if not slot.is_cancelled]
