@@ -261,6 +261,12 @@ class ClientConfig(Options):
         300_000,
         "Ask for the state of the cluster at least this often.",
     )
+    metadata_max_idle: float = option(
+        Milliseconds(1000),
+        "metadata_max_idle_ms",
+        300_000,
+        "Forget a topic that was not used for this long (KIP-526).",
+    )
     rebootstrap_trigger: float | None = option(
         Milliseconds(0, optional=True),
         "metadata_recovery_rebootstrap_trigger_ms",

@@ -1,0 +1,495 @@
+"""The one task that keeps the picture of the cluster up to date."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterable, Mapping, Set
+from typing import TYPE_CHECKING, Any
+
+from aiokafka._backoff import Backoff
+from aiokafka._compat import timeout, timeout_at
+from aiokafka.cluster import ClusterMetadata
+from aiokafka.errors import (
+    AuthenticationFailedError,
+    AuthenticationMethodNotSupported,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    MetadataEmptyBrokerList,
+    RebootstrapRequired,
+    RequestTimedOutError,
+    UnsupportedVersionError,
+    for_code,
+)
+from aiokafka.net.address import format_address
+from aiokafka.net.failures import renewed
+from aiokafka.net.pool import ConnectionPool, Endpoint, Purpose
+from aiokafka.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from aiokafka.structs import BrokerMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka._config import ClientConfig
+    from aiokafka.net.connection import BrokerConnection
+
+__all__ = ["MetadataLoop", "TopicsInUse"]
+
+log = logging.getLogger("aiokafka.cluster")
+
+# One silent broker must not use up the time of those who wait: after this long the next one is
+# asked. The request itself goes on, and closes its connection at request_timeout.
+_LONGEST_ASK = 10.0
+
+# Bootstrap servers are tried in turn, but the next one starts when the one before has not answered
+# for this long.
+_STAGGER = 0.5
+
+_FATAL = (AuthenticationFailedError, AuthenticationMethodNotSupported, UnsupportedVersionError)
+
+
+class TopicsInUse:
+    """Which topics to ask for: those set by a consumer, and those a producer touched lately
+    (KIP-526)."""
+
+    def __init__(self, max_idle: float) -> None:
+        self._max_idle = max_idle
+        self._pinned: frozenset[str] = frozenset()
+        self._touched: dict[str, float] = {}
+        self.want_all = False
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._touched or topic in self._pinned
+
+    def names(self) -> frozenset[str]:
+        """Every topic in use."""
+        return self._pinned.union(self._touched)
+
+    def pin(self, topics: Iterable[str]) -> None:
+        """Replace the topics that stay until they are replaced."""
+        self._pinned = frozenset(topics)
+
+    def touch(self, topic: str, now: float) -> None:
+        """Keep `topic` until it was not touched for `max_idle` seconds."""
+        self._touched[topic] = now
+
+    def evict(self, now: float) -> None:
+        """Drop what was not touched lately."""
+        limit = now - self._max_idle
+        for topic in [topic for topic, used in self._touched.items() if used < limit]:
+            del self._touched[topic]
+
+
+class MetadataLoop:
+    """Owns `cluster`, the current snapshot, which only this object replaces.
+
+    Asks when somebody requested it (with a reason), when a topic is new, and when the snapshot is
+    too old. A bad answer or a dead broker never ends the task: those who wait for something get an
+    error at their own deadline.
+    """
+
+    def __init__(self, config: ClientConfig) -> None:
+        self.cluster = ClusterMetadata()
+        self.topics = TopicsInUse(config.metadata_max_idle)
+        self.error: KafkaError | None = None
+        """Why the last refresh failed; None after a good one."""
+        self._config = config
+        self._loop = asyncio.get_running_loop()
+        self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
+        self._new_topics: set[str] = set()
+        self._reason = ""
+        self._last_success = self._loop.time()
+        self._not_before = 0.0
+        self._wake = asyncio.Event()
+        self._waiters: list[asyncio.Future[None]] = []
+        self._refreshes: list[tuple[asyncio.Future[bool], tuple[str, ...]]] = []
+        self._origin = ""
+        self._dead: BaseException | None = None
+
+    # -- asked by others
+
+    def request_update(self, why: str) -> None:
+        """Refresh soon, once for any number of requests, and not more often than the back-off
+        allows."""
+        if not self._reason:
+            log.debug("metadata update requested: %s", why)
+            self._reason = why
+            self._wake.set()
+
+    def add_topic(self, topic: str) -> bool:
+        """Use `topic`, at least for a while.
+
+        Returns whether it is known already; if not, it is asked for at once.
+        """
+        is_new = topic not in self.topics
+        self.topics.touch(topic, self._loop.time())
+        if self.cluster.partitions_for_topic(topic) is not None:
+            return True
+        if is_new:
+            self._new_topics.add(topic)
+            self._wake.set()
+        return False
+
+    def set_topics(self, topics: Iterable[str]) -> bool:
+        """Use exactly `topics`, besides those of `add_topic`.
+
+        Returns whether all are known already.
+        """
+        wanted = frozenset(topics)
+        missing = {name for name in wanted if self.cluster.partitions_for_topic(name) is None}
+        self._new_topics |= {name for name in missing if name not in self.topics}
+        self.topics.pin(wanted)
+        self.topics.want_all = False
+        if self._new_topics:
+            self._wake.set()
+        return not missing
+
+    def want_all_topics(self) -> None:
+        """Ask for every topic of the cluster from now on, until the next `set_topics`."""
+        if not self.topics.want_all:
+            self.topics.want_all = True
+            self.request_update("all topics are wanted")
+
+    def update_leaders(
+        self,
+        leaders: Mapping[TopicPartition, tuple[int, int]],
+        endpoints: Iterable[BrokerMetadata] = (),
+    ) -> None:
+        """Take newer (leader id, epoch) from an error answer (KIP-951)."""
+        self._replace(self.cluster.with_leaders(leaders, endpoints))
+
+    def changed(self) -> asyncio.Future[None]:
+        """A future that ends with the next snapshot or failed refresh."""
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        self._waiters.append(waiter)
+        return waiter
+
+    def next_refresh(self, topics: Iterable[str] = ()) -> asyncio.Future[bool]:
+        """A future that ends with the next refresh: whether it succeeded and `topics` are known
+        then."""
+        waiter: asyncio.Future[bool] = self._loop.create_future()
+        self._refreshes.append((waiter, tuple(topics)))
+        return waiter
+
+    async def wait_for(
+        self, predicate: Callable[[ClusterMetadata], Any], deadline: float, why: str
+    ) -> ClusterMetadata:
+        """The first snapshot for which `predicate` is true; the current one if it is. Asks for
+        updates meanwhile.
+
+        Raises KafkaTimeoutError at `deadline` (loop time), with the last failed refresh as its
+        cause, and authentication errors at once.
+        """
+        try:
+            async with timeout_at(deadline):
+                while not predicate(self.cluster):
+                    if self._dead is not None:
+                        raise renewed(self._dead)
+                    if isinstance(self.error, _FATAL):
+                        raise renewed(self.error)
+                    self.request_update(why)
+                    await self.changed()
+        except asyncio.TimeoutError:
+            cause = f"; the last attempt failed: {self.error}" if self.error else ""
+            raise KafkaTimeoutError(f"metadata: {why}: not in time{cause}") from self.error
+        return self.cluster
+
+    def endpoint_of(self, node_id: int) -> Endpoint | None:
+        """Where a broker, or a bootstrap server (negative id), is reached."""
+        if node_id < 0:
+            servers = self._config.bootstrap_servers
+            if -node_id > len(servers):
+                return None
+            return Endpoint(*servers[-node_id - 1], "bootstrap server")
+        broker = self.cluster.broker_metadata(node_id)
+        if broker is None:
+            return None
+        return Endpoint(broker.host, broker.port, f"node {node_id}", self._origin)
+
+    def fail(self, error: BaseException) -> None:
+        """The task is dead: nobody may wait for it any more."""
+        self._dead = error
+        self._end_refresh()
+
+    # -- the task
+
+    async def run(self, pool: ConnectionPool) -> None:
+        """Refresh whenever it is due, for ever."""
+        while True:
+            await self._wait_until_due()
+            await self.refresh(pool)
+
+    async def _wait_until_due(self) -> None:
+        while True:
+            self._wake.clear()
+            delay = self._due() - self._loop.time()
+            if delay <= 0:
+                return
+            try:
+                async with timeout(delay):
+                    await self._wake.wait()
+            except asyncio.TimeoutError:
+                pass
+
+    def _due(self) -> float:
+        if self._new_topics and self.error is None:
+            return 0.0
+        if self._reason or self._new_topics:
+            return self._not_before
+        return max(self._last_success + self._config.metadata_max_age, self._not_before)
+
+    async def refresh(self, pool: ConnectionPool) -> None:
+        """Ask one broker after the other until one answers, in the end the bootstrap servers.
+
+        Raises nothing.
+        """
+        started = self._loop.time()
+        only_new = not self._reason and started < self._last_success + self._config.metadata_max_age
+        wanted = self._take_wanted(only_new)
+        log.debug(
+            "refreshing metadata of %s", "all topics" if wanted is None else f"{len(wanted)} topics"
+        )
+        try:
+            response = await self._ask_anybody(pool, wanted)
+            self._accept(response, wanted, is_full=not only_new)
+            self.error = None
+            self._last_success = self._loop.time()
+        except KafkaError as error:
+            self._on_failure(error)
+        except Exception as error:
+            log.exception("unexpected error while refreshing metadata")
+            self._on_failure(KafkaConnectionError(f"unexpected {error!r} in a metadata answer"))
+        if started > self._not_before + 2 * self._config.retry_backoff_max:
+            self._backoff.reset()
+        self._not_before = self._loop.time() + self._backoff.next()
+        self._end_refresh()
+
+    def _take_wanted(self, only_new: bool) -> Set[str] | None:
+        """The topics to ask for; None for all."""
+        new, self._new_topics = self._new_topics, set()
+        self._reason = ""
+        if self.topics.want_all:
+            return None
+        if only_new:
+            return new
+        self.topics.evict(self._loop.time())
+        return self.topics.names()
+
+    def _end_refresh(self) -> None:
+        """Tell the outcome to those who wait for it."""
+        refreshes, self._refreshes = self._refreshes, []
+        for waiter, topics in refreshes:
+            if not waiter.done():
+                known = all(
+                    self.cluster.partitions_for_topic(topic) is not None for topic in topics
+                )
+                waiter.set_result(self.error is None and self._dead is None and known)
+        self._wake_waiters()
+
+    def _on_failure(self, error: KafkaError) -> None:
+        log.warning("Metadata refresh failed: %s", error)
+        self.error = error
+        self._reason = "the last refresh failed"
+
+    async def _ask_anybody(self, pool: ConnectionPool, wanted: Set[str] | None) -> MetadataResponse:
+        failure: KafkaError | None = None
+        for node_id in self._candidates(pool):
+            try:
+                async with timeout(_LONGEST_ASK):
+                    return await self._ask(await pool.get(node_id), wanted)
+            except asyncio.TimeoutError:
+                failure = RequestTimedOutError(f"node {node_id}: no metadata in {_LONGEST_ASK:g} s")
+            except RebootstrapRequired as error:
+                failure = error
+                break
+            except KafkaError as error:
+                failure = error
+            log.debug("no metadata from node %d: %s", node_id, failure)
+        if failure is not None and self._config.rebootstrap_trigger is None:
+            raise failure
+        # KIP-899, KIP-1102: no known broker helps, perhaps all have moved. Since each of them was
+        # just tried, there is nothing to wait for.
+        log.info("No known broker gives metadata: asking the bootstrap servers again")
+        deadline = self._loop.time() + self._config.request_timeout
+        return await self._ask_bootstrap_servers(pool, wanted, deadline)
+
+    def _candidates(self, pool: ConnectionPool) -> list[int]:
+        """Every known broker: connected ones with little to do first, those in back-off last."""
+        connected = {
+            node_id: connection
+            for node_id in self.cluster.node_ids
+            if (connection := pool.find(node_id))
+        }
+        others = [node_id for node_id in self.cluster.node_ids if node_id not in connected]
+        random.shuffle(others)
+        others.sort(key=pool.retry_delay)
+        return sorted(connected, key=lambda node_id: connected[node_id].in_flight) + others
+
+    async def _ask(self, connection: BrokerConnection, wanted: Set[str] | None) -> MetadataResponse:
+        version = connection.pick(MetadataRequest)
+        topics = None
+        if wanted is not None:
+            topics = [MetadataRequestTopic(name=name) for name in sorted(wanted)]
+        elif version == 0:
+            # Before version 1 no topics meant all of them.
+            topics = []
+        request = MetadataRequest(topics=topics)
+        if version >= 4:
+            request.allow_auto_topic_creation = self._config.allow_auto_create_topics
+        response = await connection.request(request, version=version)
+        if response.error_code:
+            raise for_code(response.error_code)(f"{connection.peer}: refused Metadata")
+        if not any(_is_reachable(broker) for broker in response.brokers):
+            raise MetadataEmptyBrokerList(f"{connection.peer}: knows no brokers")
+        return response
+
+    async def fetch_all(self, connection: BrokerConnection) -> ClusterMetadata:
+        """A snapshot of all topics, which does not become the current one."""
+        return ClusterMetadata().updated(await self._ask(connection, None))
+
+    # -- bootstrap
+
+    async def bootstrap(self, pool: ConnectionPool, deadline: float) -> None:
+        """The first snapshot, from whichever bootstrap server answers first, at the latest at
+        `deadline` (loop time).
+
+        Raises ONE KafkaConnectionError with the reason of every server, authentication errors as
+        themselves.
+        """
+        wanted = self._take_wanted(only_new=False)
+        response = await self._ask_bootstrap_servers(pool, wanted, deadline)
+        self._accept(response, wanted, is_full=True)
+        self._last_success = self._loop.time()
+        self._end_refresh()
+
+    async def _ask_bootstrap_servers(
+        self, pool: ConnectionPool, wanted: Set[str] | None, deadline: float
+    ) -> MetadataResponse:
+        """Ask the servers in turn, the next one also when those before it are slow."""
+        waiting = list(range(-1, -len(self._config.bootstrap_servers) - 1, -1))
+        connecting: dict[asyncio.Future[BrokerConnection], int] = {}
+        failures: dict[int, KafkaError] = {}
+        try:
+            while (waiting or connecting) and self._loop.time() < deadline:
+                if waiting:
+                    node_id = waiting.pop(0)
+                    connecting[pool.connect(node_id)] = node_id
+                left = deadline - self._loop.time()
+                done, _ = await asyncio.wait(
+                    connecting,
+                    timeout=min(left, _STAGGER) if waiting else left,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                for future in done:
+                    node_id = connecting.pop(future)
+                    try:
+                        return await self._ask_bootstrap_server(
+                            future.result(), node_id, pool, wanted, deadline
+                        )
+                    except _FATAL:
+                        raise
+                    except KafkaError as error:
+                        failures[node_id] = error
+        finally:
+            for future in connecting:
+                future.cancel()
+        raise self._bootstrap_error(failures)
+
+    async def _ask_bootstrap_server(
+        self,
+        connection: BrokerConnection,
+        node_id: int,
+        pool: ConnectionPool,
+        wanted: Set[str] | None,
+        deadline: float,
+    ) -> MetadataResponse:
+        try:
+            async with timeout_at(min(deadline, self._loop.time() + _LONGEST_ASK)):
+                response = await self._ask(connection, wanted)
+        except asyncio.TimeoutError:
+            pool.drop(node_id, Purpose.GENERAL, "no answer to Metadata")
+            raise KafkaConnectionError(
+                f"{connection.peer}: no answer to Metadata in time"
+            ) from None
+        except BaseException:
+            pool.drop(node_id, Purpose.GENERAL, "gave no metadata")
+            raise
+        self._origin = (
+            f"this address was told by bootstrap server {connection.peer}; "
+            "if it cannot be reached from here, check the brokers' advertised.listeners"
+        )
+        self._adopt(pool, connection, node_id, response)
+        return response
+
+    def _adopt(
+        self,
+        pool: ConnectionPool,
+        connection: BrokerConnection,
+        node_id: int,
+        response: MetadataResponse,
+    ) -> None:
+        """Keep the connection if it leads to one of the brokers; a second one to the same place
+        is of no use."""
+        same = {self._config.bootstrap_servers[-node_id - 1]}
+        if connection.remote is not None and not self._config.security.uses_tls:
+            same.add(connection.remote)
+        for broker in response.brokers:
+            if (broker.host, broker.port) in same:
+                pool.adopt(
+                    node_id,
+                    broker.node_id,
+                    Endpoint(broker.host, broker.port, f"node {broker.node_id}"),
+                )
+                return
+        pool.drop(node_id, Purpose.GENERAL, "not a broker's advertised address")
+
+    def _bootstrap_error(self, failures: Mapping[int, KafkaError]) -> KafkaConnectionError:
+        reasons = []
+        for index, server in enumerate(self._config.bootstrap_servers):
+            failure = failures.get(-index - 1)
+            if failure is None:
+                reasons.append(f"{format_address(*server)}: no answer in time")
+            elif isinstance(failure, KafkaConnectionError) and failure.args:
+                reasons.append(str(failure.args[0]))
+            else:
+                reasons.append(f"{format_address(*server)}: {failure}")
+        error = KafkaConnectionError(f"Unable to bootstrap: {'; '.join(reasons)}")
+        error.__cause__ = next(iter(failures.values()), None)
+        return error
+
+    # -- the snapshot
+
+    def _accept(
+        self, response: MetadataResponse, wanted: Set[str] | None, *, is_full: bool
+    ) -> None:
+        response.brokers = [broker for broker in response.brokers if _is_reachable(broker)]
+        before = self.cluster
+        keep = self._new_topics
+        after = before.updated(response, is_full=is_full or wanted is None, keep=keep)
+        if before.cluster_id and after.cluster_id != before.cluster_id:
+            log.warning("The cluster id changed from %s to %s", before.cluster_id, after.cluster_id)
+        self._replace(after)
+        if after.lacks_leaders(self.topics.names()):
+            self.request_update("some partitions have no leader")
+
+    def _replace(self, cluster: ClusterMetadata) -> None:
+        if cluster is self.cluster:
+            return
+        self.cluster = cluster
+        self._wake_waiters()
+        cluster.notify_listeners()
+
+    def _wake_waiters(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+def _is_reachable(broker: Any) -> bool:
+    """A broker that is shutting down may be told with an empty address."""
+    return bool(broker.host) and 0 < broker.port < 65536 and broker.node_id >= 0

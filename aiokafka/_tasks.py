@@ -1,0 +1,115 @@
+"""Own the background tasks of one client object.
+
+The guarantees of a TaskGroup for an object whose `start()` and `stop()` are called from different
+tasks: a TaskGroup opened in `start()` would cancel the *caller's* task when a child fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from aiokafka.errors import IllegalStateError, KafkaError
+from aiokafka.net.failures import renewed
+
+__all__ = ["TaskOwner"]
+
+log = logging.getLogger("aiokafka")
+
+T = TypeVar("T")
+
+
+class TaskOwner:
+    """Starts tasks, notices the first that fails, ends them all.
+
+    Owns: the set of running tasks and `failure`, the first exception one of them raised. A child
+    that fails cancels its siblings, then `on_failure(exception)` is called once so that nobody
+    waits for the dead. A child cancelled from outside counts as failed: nobody will do its work any
+    more.
+    """
+
+    def __init__(
+        self, name: str, on_failure: Callable[[BaseException], None] | None = None
+    ) -> None:
+        self.name = name
+        self.failure: BaseException | None = None
+        self._on_failure = on_failure
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._stopping = False
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether `stop()` was called or a child failed: nothing new can be started."""
+        return self._stopping
+
+    def start(self, coro: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
+        """Run `coro` as a task named `<owner>:<name>`.
+
+        Raises the failure of an earlier child, or IllegalStateError after `stop()`; `coro` is
+        closed then.
+        """
+        if self._stopping:
+            coro.close()
+            self.check()
+            raise IllegalStateError(f"{self.name} is stopped: cannot start {name!r}")
+        task = asyncio.get_running_loop().create_task(coro, name=f"{self.name}:{name}")
+        self._tasks.add(task)
+        # A wrapper coroutine would leave `coro` un-awaited when cancelled before its first step.
+        task.add_done_callback(self._on_done)
+        return task
+
+    def check(self) -> None:
+        """Raise a new copy of the failure, if a child has failed."""
+        if self.failure is not None:
+            raise renewed(self.failure) from self.failure
+
+    async def stop(self, deadline: float | None = None) -> None:
+        """Cancel every task and wait until all have ended, at most until `deadline` (loop time;
+        None = no limit).
+
+        May be called from a child (which is then left running), again after it ended, and again
+        after it was cancelled: it then goes on waiting. Tasks still alive at the deadline are
+        logged by name.
+        """
+        self._stopping = True
+        pending = self._cancel_others()
+        if not pending:
+            return
+        limit = None
+        if deadline is not None:
+            limit = max(0.0, deadline - asyncio.get_running_loop().time())
+        _, late = await asyncio.wait(pending, timeout=limit)
+        if late:
+            names = ", ".join(sorted(task.get_name() for task in late))
+            log.warning("%s: still running at the deadline of stop(): %s", self.name, names)
+
+    def _cancel_others(self) -> set[asyncio.Task[Any]]:
+        """Cancel every child but the calling one; return those that have yet to end."""
+        others = self._tasks - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        return others
+
+    def _on_done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        error = self._error_of(task)
+        if error is None or self.failure is not None:
+            return
+        self.failure = error
+        log.error("%s failed: %s", task.get_name(), error, exc_info=error)
+        if self._stopping:
+            return
+        self._stopping = True
+        for sibling in self._tasks:
+            sibling.cancel()
+        if self._on_failure is not None:
+            self._on_failure(error)
+
+    def _error_of(self, task: asyncio.Task[Any]) -> BaseException | None:
+        if not task.cancelled():
+            return task.exception()
+        if self._stopping:
+            return None
+        return KafkaError(f"background task {task.get_name()!r} was cancelled from outside")

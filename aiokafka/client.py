@@ -1,0 +1,504 @@
+"""Send a request to the right broker: bootstrap, metadata, coordinators, connections."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+import random
+import socket
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aiokafka._backoff import Backoff
+from aiokafka._compat import timeout_at
+from aiokafka._config import ClientConfig, warn_ignored
+from aiokafka._metadata import MetadataLoop
+from aiokafka._tasks import TaskOwner
+from aiokafka.cluster import ClusterMetadata
+from aiokafka.errors import (
+    GroupCoordinatorNotAvailableError,
+    InvalidTopicError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    NodeNotReadyError,
+    TopicAuthorizationFailedError,
+    for_code,
+)
+from aiokafka.net.address import format_address
+from aiokafka.net.connection import BrokerConnection
+from aiokafka.net.pool import ConnectionPool
+from aiokafka.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from aiokafka.protocol.schema import Request, Response
+from aiokafka.structs import BrokerMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka.protocol.versions import BrokerVersions
+
+__all__ = ["AIOKafkaClient", "ConnectionGroup", "CoordinationType"]
+
+log = logging.getLogger("aiokafka")
+
+R = TypeVar("R", bound=Response)
+
+# How long close() waits for tasks and for TLS good-byes.
+_CLOSE_TIMEOUT = 2.0
+
+
+class ConnectionGroup(enum.IntEnum):
+    """Which connection to a broker carries a request: those that the broker answers late have
+    their own."""
+
+    DEFAULT = 0
+    COORDINATION = 1
+    FETCH = 2
+
+
+class CoordinationType(enum.IntEnum):
+    """What a coordinator coordinates."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+class AIOKafkaClient:
+    """One client of one cluster: its connections and its picture of the cluster.
+
+    Producers, consumers and admin clients stand on it. It is made in a running event loop and used
+    in that loop only. Owns: the metadata task, the connection pool, the cache of coordinators.
+    """
+
+    def __init__(
+        self, config: ClientConfig | None = None, *, loop: Any = None, **options: Any
+    ) -> None:
+        """From a ready configuration, or from keywords as `bootstrap_servers`, `client_id`,
+        `request_timeout_ms`.
+
+        Raises ValueError or TypeError naming a wrong keyword, RuntimeError without a running event
+        loop.
+        """
+        self._loop = asyncio.get_running_loop()
+        warn_ignored(loop=loop, api_version=options.pop("api_version", None))
+        self._config = ClientConfig.from_options(**options) if config is None else config
+        self._owner = TaskOwner(self._config.client_id, self._on_task_failed)
+        self._metadata = MetadataLoop(self._config)
+        self._metadata.cluster._request_update = self.force_metadata_update
+        self._pool = ConnectionPool(self._config, self._metadata.endpoint_of, self._spawn)
+        self._coordinators: dict[tuple[int, str], int] = {}
+        self._is_started = False
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        return f"<AIOKafkaClient client_id={self._client_id}>"
+
+    def __del__(self) -> None:
+        if getattr(self, "_is_started", False) and not self._is_closed:
+            warnings.warn(f"Unclosed {self!r}", ResourceWarning, source=self, stacklevel=1)
+
+    # -- life
+
+    async def bootstrap(self) -> None:
+        """Find the cluster: ask the bootstrap servers for metadata, then keep it up to date.
+
+        Raises one KafkaConnectionError that names every server and why it did not serve, at the
+        latest after `request_timeout_ms`; AuthenticationFailedError and UnsupportedVersionError as
+        themselves. After a failure or a cancellation everything is closed; the client may bootstrap
+        again.
+        """
+        if self._is_started:
+            return
+        self._owner.check()
+        self._is_started = True
+        try:
+            deadline = self._loop.time() + self._config.request_timeout
+            await self._metadata.bootstrap(self._pool, deadline)
+        except BaseException:
+            self._is_started = False
+            await self._stop()
+            self._reopen()
+            raise
+        self._owner.start(self._metadata.run(self._pool), name="metadata")
+
+    async def close(self) -> None:
+        """Stop the background task, close every connection; requests in flight fail. Takes a few
+        seconds at most.
+
+        May be called any number of times, also after it was cancelled.
+        """
+        self._is_closed = True
+        await self._stop()
+
+    async def __aenter__(self) -> AIOKafkaClient:
+        await self.bootstrap()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+    async def _stop(self) -> None:
+        deadline = self._loop.time() + _CLOSE_TIMEOUT
+        await self._owner.stop(deadline)
+        await self._pool.close(deadline)
+
+    def _reopen(self) -> None:
+        self._owner = TaskOwner(self._config.client_id, self._on_task_failed)
+        self._pool = ConnectionPool(self._config, self._metadata.endpoint_of, self._spawn)
+
+    def _spawn(self, coro: Any, name: str) -> None:
+        self._owner.start(coro, name=name)
+
+    def _on_task_failed(self, error: BaseException) -> None:
+        """A bug, since neither the metadata task nor a connect may raise: let nobody wait for
+        it."""
+        self._metadata.fail(error)
+
+    # -- requests
+
+    async def send(
+        self,
+        node_id: int,
+        request: Request[R],
+        *,
+        group: int = ConnectionGroup.DEFAULT,
+        max_version: int | None = None,
+        timeout: float | None = None,
+    ) -> R:
+        """Send `request` to a broker and return its response, in the newest version both know.
+
+        Connects if need be (one attempt), waits while the connection is throttled. `timeout` in
+        seconds for each of connecting and answering, default `request_timeout_ms`. An error code
+        inside the response is the caller's to read. Raises KafkaConnectionError, NodeNotReadyError,
+        RequestTimedOutError (all retriable), UnsupportedVersionError. A cancelled call drops the
+        answer; the broker may have acted on the request.
+        """
+        connection = self._pool.find(node_id, group)
+        if connection is None:
+            connection = await self.connection(node_id, group=group, timeout=timeout)
+        version = connection.pick(type(request), max_version)
+        return await connection.request(request, version=version, timeout=timeout)
+
+    def send_nowait(
+        self,
+        node_id: int,
+        request: Request[R],
+        *,
+        group: int = ConnectionGroup.DEFAULT,
+        max_version: int | None = None,
+        timeout: float | None = None,
+    ) -> asyncio.Future[R]:
+        """As `send`, over a connection that is open already, as a future.
+
+        Raises NodeNotReadyError when there is none: call `await ready(node_id)` first.
+        """
+        connection = self._pool.find(node_id, group)
+        if connection is None:
+            raise NodeNotReadyError(f"node {node_id}: not connected")
+        version = connection.pick(type(request), max_version)
+        return connection.send_nowait(request, version, timeout)
+
+    async def connection(
+        self,
+        node_id: int,
+        group: int = ConnectionGroup.DEFAULT,
+        *,
+        timeout: float | None = None,
+    ) -> BrokerConnection:
+        """The open connection to a broker, after one attempt to make it if need be.
+
+        Raises as `send`. `timeout` in seconds, default `request_timeout_ms`.
+        """
+        self._owner.check()
+        limit = self._config.request_timeout if timeout is None else timeout
+        try:
+            async with timeout_at(self._loop.time() + limit):
+                return await self._pool.get(node_id, group)
+        except asyncio.TimeoutError:
+            raise NodeNotReadyError(f"node {node_id}: no connection in {limit:g} s") from None
+        except KafkaConnectionError:
+            self.request_metadata(f"cannot connect to node {node_id}")
+            raise
+
+    async def ready(self, node_id: int, *, group: int = ConnectionGroup.DEFAULT) -> bool:
+        """Whether there is an open connection to the broker, after one attempt to make it.
+
+        Does not raise errors of the network.
+        """
+        try:
+            await self.connection(node_id, group)
+        except KafkaError as error:
+            log.debug("node %s is not ready: %s", node_id, error)
+            return False
+        return True
+
+    def versions(self, node_id: int) -> BrokerVersions | None:
+        """What a broker told about its API versions and features, None if it was never connected
+        to."""
+        return self._pool.versions(node_id)
+
+    def get_random_node(self) -> int | None:
+        """The id of some broker, None if none is known. Brokers in back-off are avoided."""
+        nodes = self.cluster.node_ids
+        usable = [node for node in nodes if not self._pool.retry_delay(node)]
+        return random.choice(usable or nodes) if nodes else None
+
+    def controller(self) -> int | None:
+        """The id of the broker to send cluster-wide changes to, None if unknown."""
+        controller = self.cluster.controller
+        return None if controller is None else controller.nodeId
+
+    # -- metadata
+
+    @property
+    def cluster(self) -> ClusterMetadata:
+        """The current snapshot of the cluster; a new object after every refresh."""
+        return self._metadata.cluster
+
+    @property
+    def config(self) -> ClientConfig:
+        """What the client was made with."""
+        return self._config
+
+    @property
+    def hosts(self) -> list[tuple[str, int, int]]:
+        """The bootstrap servers as (host, port, address family)."""
+        return [
+            (host, port, int(socket.AF_UNSPEC)) for host, port in self._config.bootstrap_servers
+        ]
+
+    def request_metadata(self, why: str) -> None:
+        """Refresh the metadata soon; any number of requests make one refresh.
+
+        `why` is logged at debug level.
+        """
+        self._metadata.request_update(why)
+
+    async def wait_for_metadata(
+        self,
+        predicate: Callable[[ClusterMetadata], Any],
+        deadline: float,
+        why: str = "waiting for a change",
+    ) -> ClusterMetadata:
+        """The first snapshot for which `predicate` is true, asking for updates meanwhile.
+
+        Raises KafkaTimeoutError at `deadline` (loop time) with the last failure as its cause,
+        authentication errors at once.
+        """
+        return await self._metadata.wait_for(predicate, deadline, why)
+
+    async def wait_for_topic(self, topic: str, deadline: float) -> frozenset[int]:
+        """The partitions of `topic`, which is in use from now on.
+
+        Raises UnknownTopicOrPartitionError at `deadline` (loop time) if the brokers say that there
+        is no such topic, TopicAuthorizationFailedError and InvalidTopicError at once,
+        KafkaTimeoutError if nobody answers.
+        """
+        if self._metadata.add_topic(topic):
+            return self.cluster.partitions_for_topic(topic) or frozenset()
+        why = f"partitions of topic {topic!r}"
+        try:
+            cluster = await self._metadata.wait_for(
+                _TopicIsSettled(topic, self.cluster.epoch), deadline, why
+            )
+        except KafkaTimeoutError as timed_out:
+            code = self.cluster.topic_error(topic)
+            if not code:
+                raise
+            raise for_code(code)(f"topic {topic!r}: no partitions in time") from timed_out
+        if code := cluster.topic_error(topic):
+            raise for_code(code)(f"topic {topic!r}")
+        return cluster.partitions_for_topic(topic) or frozenset()
+
+    async def _wait_on_metadata(self, topic: str) -> frozenset[int]:
+        """The name under which instrumentation knows `wait_for_topic`."""
+        return await self.wait_for_topic(topic, self._loop.time() + self._config.request_timeout)
+
+    def add_topic(self, topic: str) -> asyncio.Future[bool]:
+        """Use `topic`: ask for it at once if it is new, and forget it when it was not added for a
+        while (KIP-526).
+
+        The future gives whether the topic's partitions are known after the next answer.
+        """
+        return self._known_soon((topic,), self._metadata.add_topic(topic))
+
+    def touch_topic(self, topic: str) -> None:
+        """As `add_topic`, without a future: for callers that use a topic all the time."""
+        self._metadata.add_topic(topic)
+
+    def set_topics(self, topics: Iterable[str]) -> asyncio.Future[bool]:
+        """Use exactly `topics`, besides those added singly, until the next call; new ones are asked
+        for at once.
+
+        The future gives whether the partitions of all are known after the next answer. Raises
+        ValueError for an empty name, TypeError for anything but names.
+        """
+        names = tuple(topics)
+        for name in names:
+            if not isinstance(name, str):
+                raise TypeError(f"topics: expected names, not {name!r}")
+            if not name:
+                raise ValueError("topics: a topic name must not be empty")
+        return self._known_soon(names, self._metadata.set_topics(names))
+
+    def watch_all_topics(self) -> None:
+        """Keep every topic of the cluster in the snapshot, for pattern subscriptions, until the
+        next `set_topics`."""
+        self._metadata.want_all_topics()
+
+    def force_metadata_update(self) -> asyncio.Future[bool]:
+        """Refresh the metadata; the future gives whether the next refresh succeeded."""
+        self._metadata.request_update("forced by the application")
+        return self._metadata.next_refresh()
+
+    def _known_soon(self, topics: Iterable[str], are_known: bool) -> asyncio.Future[bool]:
+        if not are_known:
+            return self._metadata.next_refresh(topics)
+        known: asyncio.Future[bool] = self._loop.create_future()
+        known.set_result(True)
+        return known
+
+    async def fetch_all_metadata(self) -> ClusterMetadata:
+        """A snapshot of every topic of the cluster, beside the client's own.
+
+        Asks one broker. Raises as `send`, and KafkaConnectionError when no broker is known.
+        """
+        node_id = self.get_random_node()
+        if node_id is None:
+            raise KafkaConnectionError("no broker is known: bootstrap() first")
+        connection = await self.connection(node_id)
+        return await self._metadata.fetch_all(connection)
+
+    def update_leader(
+        self,
+        partition: TopicPartition,
+        leader_id: int,
+        epoch: int,
+        endpoint: BrokerMetadata | None = None,
+    ) -> None:
+        """Take a new leader from an error answer (KIP-951); ignored unless `epoch` is newer than
+        the known one."""
+        self.update_leaders(
+            {partition: (leader_id, epoch)}, () if endpoint is None else (endpoint,)
+        )
+
+    def update_leaders(
+        self,
+        leaders: Mapping[TopicPartition, tuple[int, int]],
+        endpoints: Iterable[BrokerMetadata] = (),
+    ) -> None:
+        """As `update_leader`, for all partitions of an answer at once."""
+        self._metadata.update_leaders(leaders, endpoints)
+
+    # -- coordinators
+
+    async def coordinator(self, kind: int, key: str, deadline: float) -> int:
+        """The id of the broker that coordinates the group or transactional id `key`; remembered
+        until forgotten.
+
+        `kind` is a CoordinationType. Retries what passes by itself. Raises KafkaTimeoutError at
+        `deadline` (loop time) with the last failure as its cause; errors that do not pass
+        (authorization) at once.
+        """
+        known = self._coordinators.get((kind, key))
+        if known is not None and self.cluster.broker_metadata(known) is not None:
+            return known
+        backoff = Backoff(self._config.retry_backoff, self._config.retry_backoff_max)
+        failure: KafkaError | None = None
+        try:
+            async with timeout_at(deadline):
+                while True:
+                    try:
+                        return await self._find_coordinator(kind, key)
+                    except KafkaError as error:
+                        if not error.retriable:
+                            raise
+                        failure = error
+                        log.debug("no coordinator for %r: %s", key, error)
+                    await asyncio.sleep(backoff.next())
+        except asyncio.TimeoutError:
+            reason = f": {failure}" if failure is not None else ""
+            raise KafkaTimeoutError(f"no coordinator for {key!r} in time{reason}") from failure
+
+    def forget_coordinator(self, kind: int, key: str, why: str) -> None:
+        """Look the coordinator up again next time."""
+        if self._coordinators.pop((kind, key), None) is not None:
+            log.debug("coordinator of %r forgotten: %s", key, why)
+
+    async def coordinator_lookup(self, coordinator_type: int, coordinator_key: str) -> int:
+        """The id of the coordinating broker, asked anew, within `request_timeout_ms`."""
+        self.forget_coordinator(coordinator_type, coordinator_key, "asked for by the application")
+        deadline = self._loop.time() + self._config.request_timeout
+        return await self.coordinator(coordinator_type, coordinator_key, deadline)
+
+    async def _find_coordinator(self, kind: int, key: str) -> int:
+        node_id = self.get_random_node()
+        if node_id is None:
+            raise KafkaConnectionError("no broker is known: bootstrap() first")
+        connection = self._pool.find(node_id) or await self.connection(node_id)
+        version = connection.pick(FindCoordinatorRequest)
+        request = FindCoordinatorRequest(key_type=kind) if version else FindCoordinatorRequest()
+        if version < 4:
+            request.key = key
+        else:
+            request.coordinator_keys = [key]
+        response = await connection.request(request, version=version)
+        found = _coordinator_in(response, key)
+        if found.error_code:
+            raise for_code(found.error_code)(found.error_message or f"coordinator of {key!r}")
+        self._metadata.update_leaders({}, (BrokerMetadata(found.node_id, found.host, found.port),))
+        self._coordinators[kind, key] = found.node_id
+        return found.node_id
+
+    # -- names that others read
+
+    @property
+    def _bootstrap_servers(self) -> str:
+        return ",".join(format_address(host, port) for host, port in self._config.bootstrap_servers)
+
+    @property
+    def _client_id(self) -> str:
+        return self._config.client_id
+
+    @property
+    def _topics(self) -> frozenset[str]:
+        return self._metadata.topics.names()
+
+
+class _TopicIsSettled:
+    """Whether the answer about a topic is final: it has partitions, or an error that does not
+    pass."""
+
+    def __init__(self, topic: str, epoch: int) -> None:
+        self._topic = topic
+        self._old_epoch = epoch
+
+    def __call__(self, cluster: ClusterMetadata) -> bool:
+        if cluster.partitions_for_topic(self._topic) is not None:
+            return True
+        # An error from an earlier answer may be over.
+        final = (TopicAuthorizationFailedError.errno, InvalidTopicError.errno)
+        return cluster.epoch > self._old_epoch and cluster.topic_error(self._topic) in final
+
+
+def _coordinator_in(response: FindCoordinatorResponse, key: str) -> Coordinator:
+    """The answer for `key`, in the form of version 4 whatever the version was."""
+    for coordinator in response.coordinators:
+        if coordinator.key == key:
+            return coordinator
+    if response.coordinators:
+        raise GroupCoordinatorNotAvailableError(
+            f"the answer does not name the coordinator of {key!r}"
+        )
+    return Coordinator(
+        key=key,
+        node_id=response.node_id,
+        host=response.host,
+        port=response.port,
+        error_code=response.error_code,
+        error_message=response.error_message,
+    )

@@ -1,0 +1,409 @@
+"""What the client knows about the cluster: an immutable snapshot with query methods."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aiokafka.errors import (
+    InvalidTopicError,
+    LeaderNotAvailableError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
+from aiokafka.structs import BrokerMetadata, PartitionMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka.protocol.messages.metadata import (
+        MetadataResponse,
+        MetadataResponsePartition,
+        MetadataResponseTopic,
+    )
+
+__all__ = ["BrokerMetadata", "ClusterMetadata", "PartitionInfo", "PartitionMetadata", "TopicInfo"]
+
+log = logging.getLogger("aiokafka.cluster")
+
+_NO_TOPIC_ID = bytes(16)
+_EMPTY: frozenset[TopicPartition] = frozenset()
+
+# How many answers in a row may say "no such topic" about a topic we have seen before it is dropped:
+# a broker that has just started says so until it has loaded its own metadata.
+_PATIENCE_WITH_UNKNOWN = 3
+
+
+class PartitionInfo(NamedTuple):
+    """One partition: who leads it and who has copies.
+
+    `leader` is -1 when there is none, `epoch` -1 when unknown.
+    """
+
+    leader: int
+    epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline: tuple[int, ...]
+    error: int
+
+
+class TopicInfo(NamedTuple):
+    """One topic: its id (16 zero bytes before Kafka 2.8) and its partitions by number.
+
+    `error` is the code of the last answer; `misses` counts the answers in a row that had one while
+    older partitions were kept.
+    """
+
+    topic_id: bytes
+    is_internal: bool
+    partitions: Mapping[int, PartitionInfo]
+    error: int = 0
+    misses: int = 0
+
+
+class ClusterMetadata:
+    """A snapshot of the cluster. Never changes: the client replaces the whole object and raises
+    `epoch`.
+
+    `client.cluster` is the current one; read it again rather than keep it across an `await`. Sets
+    and tuples that the methods return are shared and cached: do not change them.
+
+    A cluster made by hand (`ClusterMetadata()`, for the test of an assignor or partitioner) starts
+    empty and takes `update_metadata(response)`.
+    """
+
+    _by_leader: dict[int, frozenset[TopicPartition]] | None
+
+    def __init__(self, **configs: Any) -> None:
+        self.config: dict[str, Any] = configs
+        self.epoch = 0
+        self.cluster_id: str | None = None
+        self.need_all_topic_metadata = False
+        self._brokers: dict[int, BrokerMetadata] = {}
+        self._controller_id = -1
+        self._topics: dict[str, TopicInfo] = {}
+        self._listeners: list[Callable[[ClusterMetadata], Any]] = []
+        self._request_update: Callable[[], Any] | None = None
+        self._index()
+
+    def __repr__(self) -> str:
+        return (
+            f"<ClusterMetadata {self.cluster_id} epoch={self.epoch} "
+            f"brokers={len(self._brokers)} topics={len(self._topics)}>"
+        )
+
+    # -- brokers
+
+    def brokers(self) -> set[BrokerMetadata]:
+        """Every known broker."""
+        return set(self._brokers.values())
+
+    def broker_metadata(self, broker_id: int) -> BrokerMetadata | None:
+        """The broker with this node id, None if unknown."""
+        return self._brokers.get(broker_id)
+
+    @property
+    def node_ids(self) -> tuple[int, ...]:
+        """Node ids of every known broker."""
+        return self._node_ids
+
+    @property
+    def controller(self) -> BrokerMetadata | None:
+        """The broker to send cluster-wide changes to, None if unknown (Kafka 0.9 does not tell)."""
+        return self._brokers.get(self._controller_id)
+
+    def is_bootstrap(self, node_id: int) -> bool:
+        """Whether `node_id` stands for an address of `bootstrap_servers` and not for a broker."""
+        return node_id < 0
+
+    # -- topics and partitions
+
+    def topics(self, exclude_internal_topics: bool = True) -> set[str]:
+        """Names of the known topics, without Kafka's internal ones unless asked for."""
+        names = {name for name, topic in self._topics.items() if topic.partitions}
+        return names - self.internal_topics if exclude_internal_topics else names
+
+    def partitions_for_topic(self, topic: str) -> frozenset[int] | None:
+        """Numbers of all partitions of `topic`, None if the topic is unknown."""
+        return self._partition_sets.get(topic)
+
+    def partition_ids(self, topic: str) -> tuple[int, ...]:
+        """Numbers of all partitions of `topic` in ascending order, () if the topic is unknown."""
+        return self._partition_tuples.get(topic, ())
+
+    def available_partitions_for_topic(self, topic: str) -> frozenset[int] | None:
+        """Numbers of the partitions of `topic` that have a leader, None if the topic is unknown."""
+        return self._available_sets.get(topic)
+
+    def available_partition_ids(self, topic: str) -> tuple[int, ...]:
+        """Numbers of the partitions of `topic` that have a leader, in ascending order, () if
+        unknown."""
+        return self._available_tuples.get(topic, ())
+
+    def leader_for_partition(self, partition: TopicPartition) -> int | None:
+        """Node id of the leader; -1 if there is none at the moment, None if the partition is
+        unknown."""
+        return self._leaders.get(partition)
+
+    def leader_epoch(self, partition: TopicPartition) -> int:
+        """The leader's epoch (KIP-320), -1 if unknown."""
+        info = self.partition(partition)
+        return -1 if info is None else info.epoch
+
+    def partition(self, partition: TopicPartition) -> PartitionInfo | None:
+        """Leader, epoch and replicas of a partition, None if unknown."""
+        topic = self._topics.get(partition[0])
+        return None if topic is None else topic.partitions.get(partition[1])
+
+    def partitions_for_broker(self, broker_id: int) -> frozenset[TopicPartition] | None:
+        """The partitions that this broker leads, None if it leads none."""
+        if self._by_leader is None:
+            by_leader: dict[int, set[TopicPartition]] = {}
+            for tp, leader in self._leaders.items():
+                by_leader.setdefault(leader, set()).add(tp)
+            self._by_leader = {leader: frozenset(tps) for leader, tps in by_leader.items()}
+        return self._by_leader.get(broker_id)
+
+    def topic_id(self, topic: str) -> bytes | None:
+        """The topic's id (KIP-516): 16 bytes, None if unknown or if the brokers are too old to
+        have one."""
+        info = self._topics.get(topic)
+        return None if info is None or info.topic_id == _NO_TOPIC_ID else info.topic_id
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """The name of the topic with this id, None if unknown."""
+        return self._names_by_id.get(topic_id)
+
+    def topic_error(self, topic: str) -> int:
+        """The error code of the last answer about `topic`; 0 if there was none, or no answer
+        yet."""
+        info = self._topics.get(topic)
+        return 0 if info is None else info.error
+
+    def topic_errors(self) -> dict[str, int]:
+        """Error code by topic, for each topic whose last answer had one."""
+        return {name: topic.error for name, topic in self._topics.items() if topic.error}
+
+    def lacks_leaders(self, topics: Iterable[str]) -> bool:
+        """Whether one of `topics` has partitions without a leader, or an error that passes by
+        itself."""
+        for name in topics:
+            topic = self._topics.get(name)
+            if topic is None or not topic.partitions:
+                continue
+            if topic.error or len(self._available_tuples.get(name, ())) < len(topic.partitions):
+                return True
+        return False
+
+    # -- successors
+
+    def updated(
+        self, response: MetadataResponse, *, is_full: bool = True, keep: Iterable[str] = ()
+    ) -> ClusterMetadata:
+        """The snapshot after `response`.
+
+        `is_full`: the response lists every topic that matters, so others are forgotten, except
+        those in `keep`. A topic with a passing error keeps its old partitions; a leader with an
+        older epoch than the known one is ignored unless the topic was made anew (KIP-320, KIP-516).
+        """
+        twin = self._twin()
+        twin._brokers = {
+            broker.node_id: BrokerMetadata(broker.node_id, broker.host, broker.port, broker.rack)
+            for broker in response.brokers
+        } or dict(self._brokers)
+        twin.cluster_id = response.cluster_id or self.cluster_id
+        twin._controller_id = response.controller_id
+        answered = {topic.name: topic for topic in response.topics if topic.name is not None}
+        kept = self._topics.keys() & set(keep) if is_full else self._topics.keys()
+        topics = {name: self._topics[name] for name in kept if name not in answered}
+        for name, topic in answered.items():
+            topics[name] = _merge_topic(self._topics.get(name), topic)
+        twin._topics = topics
+        twin._index()
+        return twin
+
+    def with_leaders(
+        self,
+        leaders: Mapping[TopicPartition, tuple[int, int]],
+        endpoints: Iterable[BrokerMetadata] = (),
+    ) -> ClusterMetadata:
+        """The snapshot with newer (leader id, epoch) by partition, as error answers tell them
+        (KIP-951).
+
+        Returns self when nothing is newer than what is known.
+        """
+        changed: dict[str, dict[int, PartitionInfo]] = {}
+        for (name, number), (leader, epoch) in leaders.items():
+            topic = self._topics.get(name)
+            info = None if topic is None else topic.partitions.get(number)
+            if topic is None or info is None or leader < 0 or epoch <= info.epoch:
+                continue
+            changed.setdefault(name, dict(topic.partitions))[number] = info._replace(
+                leader=leader, epoch=epoch
+            )
+        brokers = {
+            broker.nodeId: broker
+            for broker in endpoints
+            if self._brokers.get(broker.nodeId) != broker
+        }
+        if not changed and not brokers:
+            return self
+        twin = self._twin()
+        twin._brokers = {**self._brokers, **brokers}
+        twin._topics = dict(self._topics)
+        for name, partitions in changed.items():
+            twin._topics[name] = self._topics[name]._replace(partitions=partitions)
+        twin._index()
+        return twin
+
+    def with_partitions(self, partitions_to_add: Iterable[PartitionMetadata]) -> ClusterMetadata:
+        """A copy that knows some more partitions."""
+        twin = self._twin()
+        twin._topics = dict(self._topics)
+        for added in partitions_to_add:
+            topic = twin._topics.get(added.topic) or TopicInfo(_NO_TOPIC_ID, False, {})
+            info = PartitionInfo(added.leader, -1, tuple(added.replicas), tuple(added.isr), (), 0)
+            twin._topics[added.topic] = topic._replace(
+                partitions={**topic.partitions, added.partition: info}
+            )
+        twin._index()
+        return twin
+
+    def _twin(self) -> ClusterMetadata:
+        twin = ClusterMetadata.__new__(ClusterMetadata)
+        twin.config = self.config
+        twin.epoch = self.epoch + 1
+        twin.cluster_id = self.cluster_id
+        twin._brokers = self._brokers
+        twin._controller_id = self._controller_id
+        twin._topics = self._topics
+        twin.need_all_topic_metadata = self.need_all_topic_metadata
+        twin._listeners = self._listeners
+        twin._request_update = self._request_update
+        return twin
+
+    def _index(self) -> None:
+        """Precompute what is asked per record: a look-up then costs one dict access."""
+        self._node_ids = tuple(self._brokers)
+        self._by_leader = None
+        self._leaders: dict[TopicPartition, int] = {}
+        self._names_by_id: dict[bytes, str] = {}
+        self._partition_tuples: dict[str, tuple[int, ...]] = {}
+        self._available_tuples: dict[str, tuple[int, ...]] = {}
+        self.internal_topics: set[str] = set()
+        self.unauthorized_topics: set[str] = set()
+        for name, topic in self._topics.items():
+            self._index_topic(name, topic)
+        self._partition_sets = {
+            name: frozenset(ids) for name, ids in self._partition_tuples.items()
+        }
+        self._available_sets = {
+            name: frozenset(ids) for name, ids in self._available_tuples.items()
+        }
+
+    def _index_topic(self, name: str, topic: TopicInfo) -> None:
+        if topic.is_internal:
+            self.internal_topics.add(name)
+        if topic.error == TopicAuthorizationFailedError.errno:
+            self.unauthorized_topics.add(name)
+        if not topic.partitions:
+            return
+        numbers = sorted(topic.partitions)
+        self._partition_tuples[name] = tuple(numbers)
+        self._available_tuples[name] = tuple(
+            [n for n in numbers if topic.partitions[n].leader >= 0]
+        )
+        self._names_by_id[topic.topic_id] = name
+        self._names_by_id.pop(_NO_TOPIC_ID, None)
+        for number in numbers:
+            self._leaders[TopicPartition(name, number)] = topic.partitions[number].leader
+
+    # -- names of the old, changeable class
+
+    def add_listener(self, listener: Callable[[ClusterMetadata], Any]) -> None:
+        """Call `listener(cluster)` with every new snapshot.
+
+        It is shared by all snapshots of a client.
+        """
+        self._listeners.append(listener)
+
+    def remove_listener(self, listener: Callable[[ClusterMetadata], Any]) -> None:
+        """Stop calling `listener`; unknown ones are ignored."""
+        if listener in self._listeners:
+            self._listeners.remove(listener)
+
+    def notify_listeners(self) -> None:
+        """Call every listener with this snapshot; what they raise is logged."""
+        for listener in tuple(self._listeners):
+            try:
+                listener(self)
+            except Exception:
+                log.exception("Metadata listener %r failed", listener)
+
+    def request_update(self) -> Any:
+        """Ask the client to refresh soon; returns its future (None for a cluster without a
+        client)."""
+        return None if self._request_update is None else self._request_update()
+
+    def update_metadata(self, metadata: MetadataResponse) -> None:
+        """Take `metadata` in place.
+
+        Only for a cluster made by hand: a client's snapshots are never changed.
+        """
+        self.__dict__.update(self.updated(metadata).__dict__)
+        self.notify_listeners()
+
+    def failed_update(self, exception: BaseException) -> None:
+        """Kept for callers of the old class; a failed refresh leaves the snapshot as it is."""
+        log.debug("Metadata update failed: %s", exception)
+
+
+def _merge_topic(old: TopicInfo | None, topic: MetadataResponseTopic) -> TopicInfo:
+    """What to believe of a topic after an answer about it."""
+    if topic.error_code == 0:
+        # A topic that was deleted and made again starts its epochs anew.
+        is_same = old is not None and (
+            old.topic_id == topic.topic_id or _NO_TOPIC_ID in (old.topic_id, topic.topic_id)
+        )
+        known = old.partitions if old is not None and is_same else {}
+        partitions = {
+            p.partition_index: _merge_partition(known.get(p.partition_index), p)
+            for p in topic.partitions
+        }
+        topic_id = topic.topic_id
+        if topic_id == _NO_TOPIC_ID and old is not None and is_same:
+            topic_id = old.topic_id
+        return TopicInfo(topic_id, topic.is_internal, partitions)
+    if old is None or not old.partitions or _is_final(topic.error_code, old.misses):
+        return TopicInfo(_NO_TOPIC_ID, topic.is_internal, {}, topic.error_code)
+    return old._replace(error=topic.error_code, misses=old.misses + 1)
+
+
+def _is_final(error_code: int, misses: int) -> bool:
+    """Whether an error of a topic we knew means that it is gone for us, after `misses` earlier
+    errors in a row."""
+    if error_code in (TopicAuthorizationFailedError.errno, InvalidTopicError.errno):
+        return True
+    if error_code == UnknownTopicOrPartitionError.errno:
+        return misses + 1 >= _PATIENCE_WITH_UNKNOWN
+    return not for_code(error_code).retriable
+
+
+def _merge_partition(old: PartitionInfo | None, new: MetadataResponsePartition) -> PartitionInfo:
+    """A partition as the answer tells it, unless the answer is older than what we know
+    (KIP-320)."""
+    epoch = new.leader_epoch
+    if old is not None and 0 <= epoch < old.epoch:
+        return old
+    if old is not None and epoch < 0 <= old.epoch and new.leader_id == old.leader:
+        epoch = old.epoch
+    leader = -1 if new.error_code == LeaderNotAvailableError.errno else new.leader_id
+    return PartitionInfo(
+        leader,
+        epoch,
+        tuple(new.replica_nodes),
+        tuple(new.isr_nodes),
+        tuple(new.offline_replicas),
+        new.error_code,
+    )

@@ -1,0 +1,13 @@
+"""Names that used to live here."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from aiokafka.abc import AbstractTokenProvider
+from aiokafka.net.connection import BrokerConnection as AIOKafkaConnection
+
+__all__ = ["AIOKafkaConnection", "AbstractTokenProvider", "asyncio", "log"]
+
+log = logging.getLogger("aiokafka.conn")

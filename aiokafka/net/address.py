@@ -1,0 +1,35 @@
+"""Addresses as texts and as the sockets take them."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+__all__ = ["format_address", "resolve"]
+
+
+def format_address(host: str, port: int) -> str:
+    """`host:port`, with IPv6 hosts in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+async def resolve(host: str, port: int) -> list[str]:
+    """Every address of `host` (KIP-302), in the resolver's order, each once.
+
+    Raises OSError (socket.gaierror) when the name is unknown.
+    """
+    if _is_ip_address(host):
+        return [host]
+    infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(info[4][0]) for info in infos))
+
+
+def _is_ip_address(host: str) -> bool:
+    """Whether `host` needs no resolver (which costs a thread)."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, host)
+        except OSError:
+            continue
+        return True
+    return False

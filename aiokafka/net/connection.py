@@ -1,0 +1,304 @@
+"""One stream to one broker: an asyncio transport on one side, `Exchange` and `FrameReader` on
+the other."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Sequence
+from typing import Any, TypeVar, cast
+
+from aiokafka.errors import KafkaConnectionError, KafkaError, RequestTimedOutError
+from aiokafka.net.failures import renewed
+from aiokafka.net.gate import DeadlineTimer, SendGate
+from aiokafka.protocol.exchange import Exchange
+from aiokafka.protocol.framing import FrameReader
+from aiokafka.protocol.schema import Request, Response
+from aiokafka.protocol.versions import BrokerVersions
+
+__all__ = ["BrokerConnection", "Chunk"]
+
+log = logging.getLogger("aiokafka.conn")
+
+Chunk = bytes | bytearray | memoryview
+R = TypeVar("R", bound=Response)
+
+# Smaller chunks are joined: copying them costs less than one more system call (or TLS record).
+_JOIN_BELOW = 65536
+
+_API_VERSIONS = 18
+
+# CPython 3.12 made writelines() a vectored send; before, it joins everything it is given.
+_HAS_VECTORED_WRITE = sys.version_info >= (3, 12)
+
+
+class BrokerConnection(asyncio.BufferedProtocol):
+    """Requests out, responses in, in the order of the requests.
+
+    Owns: its `Exchange` (correlation, deadlines), its transport and its `SendGate`. Every future it
+    hands out ends: with the response, with RequestTimedOutError at its deadline, or with
+    KafkaConnectionError when the stream ends. A request that runs out of time closes the
+    connection, since its stream cannot be trusted any more; a *cancelled* one only drops its
+    answer, so its neighbours go on.
+    """
+
+    def __init__(
+        self,
+        peer: str,
+        *,
+        client_id: str,
+        request_timeout: float,
+        max_response_bytes: int,
+        hint: str = "",
+    ) -> None:
+        """`peer` names the broker in messages; `hint` explains a close before the first answer."""
+        self._loop = loop = asyncio.get_running_loop()
+        self.peer = peer
+        self.versions: BrokerVersions | None = None
+        self.session_lifetime = 0.0
+        """Seconds until the broker wants authentication anew (KIP-368); 0 = never."""
+        self.last_used = loop.time()
+        self.closed_at = 0.0
+        self.error: KafkaError | None = None
+        """Why the connection ended; None while it is open."""
+        self.is_open = False
+        self.gate = SendGate(loop)
+        self._exchange: Exchange[asyncio.Future[Any]] = Exchange(client_id)
+        self._reader = FrameReader(max_response_bytes)
+        self._timer = DeadlineTimer(loop, self._on_deadline)
+        self._transport: asyncio.Transport | None = None
+        self.closed: asyncio.Future[None] = loop.create_future()
+        """Done when the transport is gone."""
+        self._request_timeout = request_timeout
+        self._hint = hint
+
+    def __repr__(self) -> str:
+        state = "open" if self.is_open else "closed"
+        return f"<BrokerConnection {self.peer} {state} in_flight={self.in_flight}>"
+
+    # -- for the callers
+
+    @property
+    def in_flight(self) -> int:
+        """Requests sent whose answer has not come yet, cancelled ones included."""
+        return len(self._exchange)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a request may be sent now: open, greeted, write buffer not full, not
+        throttled."""
+        return self.is_open and self.versions is not None and self.gate.is_open
+
+    def pick(self, request: type[Request[Any]], max_version: int | None = None) -> int:
+        """The version to send `request` in.
+
+        Raises UnsupportedVersionError when there is none in common.
+        """
+        if self.versions is None:
+            raise KafkaConnectionError(f"{self.peer}: the handshake has not finished")
+        return self.versions.pick(request, max_version)
+
+    def send_nowait(
+        self, request: Request[R], version: int | None = None, timeout: float | None = None
+    ) -> asyncio.Future[R]:
+        """Write `request`; the future gives the response, or None at once for a request without an
+        answer.
+
+        Takes it even while `is_ready` is False (the bytes then wait in the write buffer). `timeout`
+        in seconds, default `request_timeout`. Raises KafkaConnectionError when closed,
+        UnsupportedVersionError, ValueError when the request cannot be encoded in this version;
+        nothing is sent then.
+        """
+        if not self.is_open:
+            raise self.closed_error()
+        if version is None:
+            version = self.pick(type(request))
+        loop = self._loop
+        self.last_used = now = loop.time()
+        deadline = now + (self._request_timeout if timeout is None else timeout)
+        future: asyncio.Future[Any] = loop.create_future()
+        chunks = self._exchange.send(request, version, deadline, future)
+        self._write(chunks)
+        if not request.expects_answer():
+            future.set_result(None)
+        elif deadline < self._timer.at:
+            self._timer.arm(deadline)
+        return future
+
+    async def request(
+        self, request: Request[R], *, version: int | None = None, timeout: float | None = None
+    ) -> R:
+        """Send `request` once the connection may send, and return its response (None if it has
+        none).
+
+        Being cancelled drops the answer and leaves the connection as it is. Raises as
+        `send_nowait`, and RequestTimedOutError after `timeout` seconds; time spent throttled is
+        granted on top.
+        """
+        if not self.gate.is_open:
+            limit = self._request_timeout if timeout is None else timeout
+            now = self._loop.time()
+            await self.gate.wait(max(now, self.gate.throttled_until) + limit)
+        return await self.send_nowait(request, version, timeout)
+
+    def send_raw(self, token: bytes, timeout: float) -> asyncio.Future[bytes]:
+        """Write a length-prefixed token outside Kafka's protocol; the future gives the broker's
+        (SaslHandshake v0)."""
+        if not self.is_open:
+            raise self.closed_error()
+        future: asyncio.Future[Any] = self._loop.create_future()
+        deadline = self._loop.time() + timeout
+        self._write(self._exchange.send_raw(token, deadline, future))
+        self._timer.arm(deadline)
+        return future
+
+    def closed_error(self) -> KafkaError:
+        """A new error that tells why nothing can be sent."""
+        if self.error is None:
+            return KafkaConnectionError(f"{self.peer}: connection is closed")
+        twin = renewed(self.error)
+        return twin if isinstance(twin, KafkaError) else KafkaConnectionError(str(twin))
+
+    def close(self, error: KafkaError | None = None) -> None:
+        """End the connection: requests in flight fail at once, bytes already taken are still
+        written if they can."""
+        self._end(error or KafkaConnectionError(f"{self.peer}: connection closed by this client"))
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self, error: KafkaError | None = None) -> None:
+        """As `close()`, without writing what waits in the write buffer."""
+        self._end(error or KafkaConnectionError(f"{self.peer}: connection closed by this client"))
+        if self._transport is not None:
+            self._transport.abort()
+
+    @property
+    def remote(self) -> tuple[str, int] | None:
+        """IP address and port of the other side, None when not connected."""
+        name = None if self._transport is None else self._transport.get_extra_info("peername")
+        return None if name is None else (str(name[0]), int(name[1]))
+
+    # -- called by asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self.is_open = True
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._reader.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if not self.is_open:
+            return
+        try:
+            for frame in self._reader.advance(nbytes):
+                self._on_frame(frame)
+        except KafkaError as error:
+            self.abort(KafkaConnectionError(f"{self.peer}: {error}"))
+        except Exception as error:
+            # asyncio would only log it, and the waiters would never hear of it.
+            log.exception("%s: unexpected error while reading", self.peer)
+            self.abort(KafkaConnectionError(f"{self.peer}: unexpected {error!r} while reading"))
+
+    def pause_writing(self) -> None:
+        self.gate.pause()
+
+    def resume_writing(self) -> None:
+        self.gate.resume()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end(self._lost_error(exc))
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    # -- inside
+
+    def _write(self, chunks: Sequence[Chunk]) -> None:
+        transport = self._transport
+        assert transport is not None
+        if len(chunks) == 1:
+            transport.write(chunks[0])
+        elif _HAS_VECTORED_WRITE:
+            transport.writelines(chunks)
+        else:
+            small: list[Chunk] = []
+            for chunk in chunks:
+                if len(chunk) < _JOIN_BELOW:
+                    small.append(chunk)
+                    continue
+                if small:
+                    transport.write(b"".join(small))
+                    small.clear()
+                transport.write(chunk)
+            if small:
+                transport.write(b"".join(small))
+
+    def _on_frame(self, frame: bytes | bytearray) -> None:
+        received = self._exchange.receive(frame)
+        if received is None:
+            return
+        future, response = received
+        throttle = getattr(response, "throttle_time_ms", 0)
+        if throttle > 0:
+            self._on_throttle(throttle)
+        if not future.done():
+            future.set_result(response)
+
+    def _on_throttle(self, throttle_time_ms: int) -> None:
+        # KIP-219: since Kafka 2.0 (ApiVersions v2) the broker answers first and then reads nothing
+        # for that long; older ones have waited before they answered.
+        if (
+            self.versions is not None
+            and self.versions.api_versions.get(_API_VERSIONS, (0, 0))[1] >= 2
+        ):
+            log.debug("%s: throttled for %d ms", self.peer, throttle_time_ms)
+            self.gate.throttle(throttle_time_ms / 1000)
+
+    def _on_deadline(self) -> None:
+        due = self._exchange.next_deadline
+        if due is None or not self.is_open:
+            return
+        throttled_until = self.gate.throttled_until
+        if throttled_until:
+            # The broker read nothing meanwhile; a request sent before the throttling starts its
+            # time anew.
+            due = max(due, min(throttled_until + self._request_timeout, due + 60.0))
+        now = self._loop.time()
+        if due > now:
+            self._timer.arm(due)
+            return
+        self._expire(now)
+
+    def _expire(self, now: float) -> None:
+        name = self._exchange.overdue(now)
+        for future in self._exchange.overdue_tokens(now):
+            if not future.done():
+                future.set_exception(
+                    RequestTimedOutError(f"{self.peer}: {name} got no answer in time")
+                )
+        self.abort(
+            KafkaConnectionError(f"{self.peer}: closed because {name} got no answer in time")
+        )
+
+    def _lost_error(self, exc: Exception | None) -> KafkaConnectionError:
+        if exc is None:
+            text = "connection closed by the broker"
+        else:
+            text = f"connection lost: {str(exc) or type(exc).__name__}"
+        if self.versions is None and self._hint:
+            text += f" before it answered; {self._hint}"
+        return KafkaConnectionError(f"{self.peer}: {text}")
+
+    def _end(self, error: KafkaError) -> None:
+        """Refuse new requests and fail those in flight, each with an exception of its own."""
+        if self.error is not None:
+            return
+        self.error = error
+        self.is_open = False
+        self.closed_at = self._loop.time()
+        self._timer.cancel()
+        for future in self._exchange.drain():
+            if not future.done():
+                future.set_exception(self.closed_error())
+        self.gate.resume()

@@ -1,0 +1,195 @@
+"""Open one connection: resolve, connect, TLS, ApiVersions, SASL."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import TYPE_CHECKING, Any
+
+from aiokafka._compat import timeout_at
+from aiokafka.errors import KafkaConnectionError, RequestTimedOutError
+from aiokafka.net.address import format_address, resolve
+from aiokafka.net.connection import BrokerConnection
+from aiokafka.net.failures import connect_failure, early_close_hint
+from aiokafka.net.handshake import Greeting, ask_versions, authenticate, negotiate
+from aiokafka.protocol.versions import BrokerVersions
+
+if TYPE_CHECKING:
+    from aiokafka._config import ClientConfig
+
+__all__ = ["Connector"]
+
+log = logging.getLogger("aiokafka.conn")
+
+# How long ApiVersions may stay unanswered before we ask, on a second connection, whether this is
+# Kafka 0.9. The first question stays open meanwhile, so a slow broker is not mistaken for an old
+# one.
+_PATIENCE = 1.0
+
+
+class Connector:
+    """Opens connections to one address.
+
+    Owns what was learnt about it: its greeting, which of its IPs to try first.
+    """
+
+    def __init__(self, config: ClientConfig, host: str, port: int, label: str) -> None:
+        """`label` says which broker this is, for messages."""
+        self.host = host
+        self.port = port
+        self.peer = self.rename(label)
+        self._config = config
+        self._greeting = Greeting()
+        self._first_address = 0
+
+    def rename(self, label: str) -> str:
+        """Call the broker `label` from now on; returns the name with its address."""
+        address = format_address(self.host, self.port)
+        self.peer = f"{address} ({label})" if label else address
+        return self.peer
+
+    async def open(self, deadline: float) -> BrokerConnection:
+        """A greeted and authenticated connection; every resolved address is tried (KIP-302).
+
+        `deadline` (loop time) covers everything; each address gets its share of what is left.
+        Raises KafkaConnectionError with the likely cause, AuthenticationFailedError,
+        AuthenticationMethodNotSupported, UnsupportedVersionError.
+        """
+        addresses = await self._resolve(deadline)
+        first = self._first_address % len(addresses)
+        failures: list[KafkaConnectionError] = []
+        loop = asyncio.get_running_loop()
+        for index, address in enumerate(addresses[first:] + addresses[:first]):
+            left = deadline - loop.time()
+            share = loop.time() + left / (len(addresses) - index)
+            try:
+                connection = await self._open_address(address, share)
+            except KafkaConnectionError as error:
+                failures.append(error)
+                continue
+            self._first_address = (first + index) % len(addresses)
+            return connection
+        if len(failures) == 1:
+            raise failures[0]
+        raise KafkaConnectionError(
+            "; ".join(str(failure.args[0]) for failure in failures)
+        ) from failures[0]
+
+    async def _resolve(self, deadline: float) -> list[str]:
+        try:
+            async with timeout_at(deadline):
+                return await resolve(self.host, self.port)
+        except asyncio.TimeoutError:
+            text = f"{self.peer}: the host name could not be resolved in time"
+            raise KafkaConnectionError(text) from None
+        except OSError as error:
+            raise connect_failure(error, self.peer, uses_tls=False) from error
+
+    async def _open_address(self, address: str, deadline: float) -> BrokerConnection:
+        connection = await self._connect(address, deadline)
+        try:
+            async with timeout_at(deadline):
+                return await self._greet(connection, address, deadline)
+        except asyncio.TimeoutError:
+            error = KafkaConnectionError(
+                f"{connection.peer}: connected, but the broker did not finish the handshake in time"
+            )
+            connection.abort(error)
+            raise error from None
+        except RequestTimedOutError as timed_out:
+            connection.abort()
+            raise KafkaConnectionError(
+                f"{connection.peer}: no answer during the handshake"
+            ) from timed_out
+        except BaseException:
+            connection.abort()
+            raise
+
+    async def _connect(self, address: str, deadline: float) -> BrokerConnection:
+        """TCP and TLS."""
+        security = self._config.security
+        loop = asyncio.get_running_loop()
+        peer = self.peer if address == self.host else f"{self.peer} at {address}"
+        try:
+            async with timeout_at(deadline):
+                transport, connection = await loop.create_connection(
+                    lambda: self._new_connection(peer),
+                    address,
+                    self.port,
+                    ssl=security.ssl_context if security.uses_tls else None,
+                    server_hostname=self.host if security.uses_tls else None,
+                )
+        except asyncio.TimeoutError:
+            text = f"{peer}: no connection in time: host down, packets dropped"
+            if security.uses_tls:
+                text += (
+                    ", or the listener does not answer the TLS handshake (it may expect plaintext)"
+                )
+            raise KafkaConnectionError(text) from None
+        except OSError as error:
+            raise connect_failure(error, peer, uses_tls=security.uses_tls) from error
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        return connection
+
+    def _new_connection(self, peer: str) -> BrokerConnection:
+        config = self._config
+        return BrokerConnection(
+            peer,
+            client_id=config.client_id,
+            request_timeout=config.request_timeout,
+            max_response_bytes=config.max_response_bytes,
+            hint=early_close_hint(
+                uses_tls=config.security.uses_tls, uses_sasl=config.security.uses_sasl
+            ),
+        )
+
+    async def _greet(
+        self, connection: BrokerConnection, address: str, deadline: float
+    ) -> BrokerConnection:
+        if self._greeting.is_kafka_0_9:
+            connection.versions = BrokerVersions.assumed_0_9()
+            return connection
+        left = deadline - asyncio.get_running_loop().time()
+        answer = ask_versions(connection, self._greeting, left)
+        try:
+            if self._greeting.is_untested and not self._config.security.uses_sasl:
+                await asyncio.wait((answer,), timeout=min(_PATIENCE, left / 2))
+                if not answer.done():
+                    old = await self._probe(address, answer, deadline)
+                    if old is not None:
+                        connection.abort()
+                        return old
+            connection.versions = await negotiate(connection, self._greeting, answer, left)
+        finally:
+            answer.cancel()
+        if self._config.security.uses_sasl:
+            await authenticate(connection, self._config.security, left)
+        return connection
+
+    async def _probe(
+        self, address: str, unanswered: asyncio.Future[Any], deadline: float
+    ) -> BrokerConnection | None:
+        """A second connection, if the broker answers there but not to ApiVersions: that is Kafka
+        0.9."""
+        from aiokafka.protocol.messages import ListGroupsRequest
+
+        connection = await self._connect(address, deadline)
+        left = deadline - asyncio.get_running_loop().time()
+        answer = connection.send_nowait(ListGroupsRequest(), version=0, timeout=left)
+        try:
+            await asyncio.wait((answer, unanswered), return_when=asyncio.FIRST_COMPLETED)
+            if unanswered.done() or answer.exception() is not None:
+                connection.abort()
+                return None
+        except BaseException:
+            connection.abort()
+            raise
+        finally:
+            answer.cancel()
+        log.info("%s: leaves ApiVersions unanswered, taken for Kafka 0.9", self.peer)
+        self._greeting.is_kafka_0_9 = True
+        connection.versions = BrokerVersions.assumed_0_9()
+        return connection

@@ -1,0 +1,114 @@
+"""When a connection may send: not while its write buffer is full, not while the broker asked for
+silence."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+
+from aiokafka._compat import timeout_at
+from aiokafka.errors import RequestTimedOutError
+
+__all__ = ["DeadlineTimer", "SendGate"]
+
+# A broker that claims to throttle for longer is not believed (the field holds up to 24 days).
+_LONGEST_THROTTLE = 60.0
+
+
+class SendGate:
+    """Owns the two reasons to hold back, and the futures of those who wait for the write buffer
+    to drain."""
+
+    __slots__ = ("_is_paused", "_loop", "_waiters", "throttled_until")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._is_paused = False
+        self._waiters: list[asyncio.Future[None]] = []
+        self.throttled_until = 0.0
+        """Loop time until which the broker reads nothing from this connection (KIP-219)."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a request may be sent now."""
+        return not self._is_paused and (
+            not self.throttled_until or self._loop.time() >= self.throttled_until
+        )
+
+    def pause(self) -> None:
+        """The write buffer is full."""
+        self._is_paused = True
+
+    def resume(self) -> None:
+        """The write buffer has room, or nothing will ever be written again: wake who waits."""
+        self._is_paused = False
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def throttle(self, seconds: float) -> None:
+        """The broker asked for `seconds` of silence."""
+        until = self._loop.time() + min(seconds, _LONGEST_THROTTLE)
+        self.throttled_until = max(self.throttled_until, until)
+
+    async def wait(self, deadline: float) -> None:
+        """Return once a request may be sent.
+
+        Raises RequestTimedOutError at `deadline` (loop time).
+        """
+        try:
+            async with timeout_at(deadline):
+                while not self.is_open:
+                    await self._wait_once()
+        except asyncio.TimeoutError:
+            cause = (
+                "its write buffer is full"
+                if self._is_paused
+                else "the broker throttles this client"
+            )
+            raise RequestTimedOutError(f"request not sent in time: {cause}") from None
+
+    async def _wait_once(self) -> None:
+        if self._is_paused:
+            waiter = self._loop.create_future()
+            self._waiters.append(waiter)
+            await waiter
+        else:
+            await asyncio.sleep(self.throttled_until - self._loop.time())
+
+
+class DeadlineTimer:
+    """One timer for the earliest of many deadlines: arming it again for a later one costs a
+    comparison."""
+
+    __slots__ = ("_handle", "_loop", "_on_due", "at")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_due: Callable[[], None]) -> None:
+        self._loop = loop
+        self._on_due = on_due
+        self._handle: asyncio.TimerHandle | None = None
+        self.at = math.inf
+        """Loop time of the next call of `on_due`; infinity when none is due."""
+
+    def arm(self, deadline: float) -> None:
+        """Call `on_due` at `deadline`, or earlier if that is already planned."""
+        if deadline >= self.at:
+            return
+        if self._handle is not None:
+            self._handle.cancel()
+        self.at = deadline
+        self._handle = self._loop.call_at(deadline, self._fire)
+
+    def cancel(self) -> None:
+        """Plan nothing any more."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        self.at = math.inf
+
+    def _fire(self) -> None:
+        self._handle = None
+        self.at = math.inf
+        self._on_due()

@@ -1,0 +1,189 @@
+"""What is said before the first request: ApiVersions, then SASL."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aiokafka.errors import (
+    AuthenticationFailedError,
+    AuthenticationMethodNotSupported,
+    IllegalSaslStateError,
+    KafkaConnectionError,
+    NoError,
+    UnsupportedSaslMechanismError,
+    UnsupportedVersionError,
+    for_code,
+)
+from aiokafka.net.sasl import Mechanism, create_mechanism
+from aiokafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from aiokafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from aiokafka.protocol.versions import BrokerVersions
+
+if TYPE_CHECKING:
+    from aiokafka._config import SecurityConfig
+    from aiokafka.net.connection import BrokerConnection
+
+__all__ = ["Greeting", "ask_versions", "authenticate", "negotiate"]
+
+log = logging.getLogger("aiokafka.conn")
+
+CLIENT_NAME = "aiokafka"
+
+# No mechanism takes more: a broker that goes on asking would hold us in the handshake until its
+# deadline.
+_MAX_SASL_STEPS = 16
+
+
+@dataclass
+class Greeting:
+    """What one connection to a broker teaches the next one to the same address."""
+
+    api_versions_version: int = ApiVersionsRequest.VERSIONS[1]
+    """The version of ApiVersionsRequest that this broker understands."""
+
+    is_untested: bool = True
+    """Whether no ApiVersions request has ever been answered from this address."""
+
+    is_kafka_0_9: bool = False
+    """The broker leaves ApiVersions unanswered but answers others: do not ask again."""
+
+
+def ask_versions(
+    connection: BrokerConnection, greeting: Greeting, timeout: float
+) -> asyncio.Future[ApiVersionsResponse]:
+    """Send ApiVersions, with the client's name and version (KIP-511)."""
+    request = ApiVersionsRequest(
+        client_software_name=CLIENT_NAME, client_software_version=_software_version()
+    )
+    return connection.send_nowait(request, greeting.api_versions_version, timeout)
+
+
+async def negotiate(
+    connection: BrokerConnection,
+    greeting: Greeting,
+    answer: asyncio.Future[ApiVersionsResponse],
+    timeout: float,
+) -> BrokerVersions:
+    """The broker's versions from its answer to `ask_versions`; asks again in an older form if it
+    has to.
+
+    A broker that does not know our version says so in version 0, with its own range or, before
+    Kafka 2.4, with none. Raises RequestTimedOutError when there is no answer, KafkaConnectionError.
+    """
+    while True:
+        response = await answer
+        greeting.is_untested = False
+        if response.error_code == NoError.errno:
+            return _versions(response)
+        asked = greeting.api_versions_version
+        if response.error_code != UnsupportedVersionError.errno or asked == 0:
+            raise for_code(response.error_code)(f"{connection.peer}: refused ApiVersions")
+        greeting.api_versions_version = min(_known_version(response), asked - 1)
+        answer = ask_versions(connection, greeting, timeout)
+
+
+def _software_version() -> str:
+    from aiokafka import __version__
+
+    # The broker accepts [a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])? only, and closes the connection
+    # otherwise.
+    return __version__.replace("+", "-")
+
+
+def _known_version(response: ApiVersionsResponse) -> int:
+    for api in response.api_keys:
+        if api.api_key == ApiVersionsRequest.API_KEY:
+            return max(0, api.max_version)
+    return 0
+
+
+def _versions(response: ApiVersionsResponse) -> BrokerVersions:
+    ranges = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+    features = {}
+    if response.finalized_features_epoch >= 0:
+        features = {
+            feature.name: feature.max_version_level for feature in response.finalized_features
+        }
+    return BrokerVersions(ranges, features)
+
+
+async def authenticate(
+    connection: BrokerConnection, security: SecurityConfig, timeout: float
+) -> None:
+    """Authenticate by SASL; sets `connection.session_lifetime`. Each question may take `timeout`
+    seconds.
+
+    Raises AuthenticationMethodNotSupported when the broker does not offer the mechanism,
+    AuthenticationFailedError when it refuses the credentials, KafkaConnectionError,
+    RequestTimedOutError.
+    """
+    mechanism = create_mechanism(security)
+    await mechanism.prepare()
+    version = connection.pick(SaslHandshakeRequest)
+    answer = await connection.request(
+        SaslHandshakeRequest(mechanism=mechanism.name), version=version, timeout=timeout
+    )
+    if answer.error_code == UnsupportedSaslMechanismError.errno:
+        offered = ", ".join(answer.mechanisms) or "none"
+        raise AuthenticationMethodNotSupported(
+            f"{connection.peer}: the broker does not offer SASL mechanism {mechanism.name}; "
+            f"it offers: {offered}"
+        )
+    if answer.error_code == IllegalSaslStateError.errno:
+        raise AuthenticationFailedError(f"{connection.peer}: the listener does not use SASL")
+    if answer.error_code:
+        raise for_code(answer.error_code)(f"{connection.peer}: refused SaslHandshake")
+    if version == 0:
+        await _exchange_raw_tokens(connection, mechanism, timeout)
+    else:
+        await _exchange_tokens(connection, mechanism, timeout)
+    log.debug("%s: authenticated by %s", connection.peer, mechanism.name)
+
+
+async def _exchange_tokens(
+    connection: BrokerConnection, mechanism: Mechanism, timeout: float
+) -> None:
+    token: bytes | None = mechanism.start()
+    for _ in range(_MAX_SASL_STEPS):
+        if token is None:
+            return
+        answer = await connection.request(
+            SaslAuthenticateRequest(auth_bytes=token), timeout=timeout
+        )
+        if answer.error_code:
+            reason = answer.error_message or for_code(answer.error_code).description
+            raise AuthenticationFailedError(f"{connection.peer}: {mechanism.name}: {reason}")
+        connection.session_lifetime = answer.session_lifetime_ms / 1000
+        token = mechanism.step(answer.auth_bytes)
+        if token is None and not mechanism.done:
+            raise AuthenticationFailedError(
+                f"{connection.peer}: {mechanism.name}: the broker ended the exchange early"
+            )
+    raise AuthenticationFailedError(
+        f"{connection.peer}: {mechanism.name}: the broker does not end the exchange"
+    )
+
+
+async def _exchange_raw_tokens(
+    connection: BrokerConnection, mechanism: Mechanism, timeout: float
+) -> None:
+    """Before Kafka 1.0 tokens travel without a header; a refusal is told by closing the
+    connection."""
+    token: bytes | None = mechanism.start()
+    for _ in range(_MAX_SASL_STEPS):
+        if token is None:
+            return
+        try:
+            challenge = await connection.send_raw(token, timeout)
+        except KafkaConnectionError as error:
+            raise AuthenticationFailedError(
+                f"{connection.peer}: {mechanism.name}: the broker closed the connection, "
+                "which is how it refuses credentials before Kafka 1.0"
+            ) from error
+        token = mechanism.step(challenge)
+    raise AuthenticationFailedError(
+        f"{connection.peer}: {mechanism.name}: the broker does not end the exchange"
+    )

@@ -1,0 +1,316 @@
+"""(node, purpose) -> connection: single-flight connect, back-off, idle close."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aiokafka._backoff import Backoff
+from aiokafka.errors import IllegalStateError, KafkaConnectionError, KafkaError
+from aiokafka.net.connection import BrokerConnection
+from aiokafka.net.connector import Connector
+from aiokafka.net.failures import renewed
+
+if TYPE_CHECKING:
+    from aiokafka._config import ClientConfig
+    from aiokafka.protocol.versions import BrokerVersions
+
+__all__ = ["ConnectionPool", "Endpoint", "Purpose"]
+
+log = logging.getLogger("aiokafka.conn")
+
+
+class Purpose(enum.IntEnum):
+    """What a connection is for: a request that the broker answers late must not hold up others."""
+
+    GENERAL = 0
+    GROUP = 1
+    FETCH = 2
+
+
+class Endpoint(NamedTuple):
+    """Where a node is reached, and how to call it in messages."""
+
+    host: str
+    port: int
+    label: str = ""
+    origin: str = ""
+    """Where the address comes from, for the message when it was never reached."""
+
+
+class _Node:
+    """One address of one broker: how to connect to it and when to try again.
+
+    Shared by all purposes.
+    """
+
+    __slots__ = ("backoff", "connector", "endpoint", "retry_at", "setup", "versions")
+
+    def __init__(self, config: ClientConfig, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.connector = Connector(config, endpoint.host, endpoint.port, endpoint.label)
+        self.backoff = Backoff(config.reconnect_backoff, config.reconnect_backoff_max)
+        # KIP-601: the time to connect grows with each failure, so that a slow network is given a
+        # chance.
+        self.setup = Backoff(config.connection_setup_timeout, config.connection_setup_timeout_max)
+        self.retry_at = 0.0
+        self.versions: BrokerVersions | None = None
+
+    def succeed(self, connection: BrokerConnection) -> None:
+        self.backoff.reset()
+        self.setup.reset()
+        self.versions = connection.versions
+
+    def fail(self, now: float) -> None:
+        self.retry_at = now + self.backoff.next()
+        self.setup.next()
+
+
+class _Attempt:
+    """One connect in progress and the futures of those who wait for it."""
+
+    __slots__ = ("waiters",)
+
+    def __init__(self) -> None:
+        self.waiters: list[asyncio.Future[BrokerConnection]] = []
+
+    @property
+    def is_wanted(self) -> bool:
+        return not all(waiter.done() for waiter in self.waiters)
+
+    def succeed(self, connection: BrokerConnection) -> None:
+        for waiter in self.waiters:
+            if not waiter.done():
+                waiter.set_result(connection)
+
+    def fail(self, error: BaseException) -> None:
+        for waiter in self.waiters:
+            if not waiter.done():
+                waiter.set_exception(renewed(error))
+
+
+class ConnectionPool:
+    """Owns every connection of a client, and the back-off of each broker.
+
+    `endpoint_of(node_id)` tells where a node is now (None if unknown); `spawn(coroutine, name)`
+    starts a background task that somebody else owns and will cancel before `close()`.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        endpoint_of: Callable[[int], Endpoint | None],
+        spawn: Callable[[Coroutine[Any, Any, None], str], Any],
+    ) -> None:
+        self._config = config
+        self._endpoint_of = endpoint_of
+        self._spawn = spawn
+        self._loop = asyncio.get_running_loop()
+        self._open: dict[tuple[int, int], BrokerConnection] = {}
+        self._attempts: dict[tuple[int, int], _Attempt] = {}
+        self._nodes: dict[int, _Node] = {}
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
+
+    def find(self, node_id: int, purpose: int = Purpose.GENERAL) -> BrokerConnection | None:
+        """The open connection, None if there is none at the moment."""
+        connection = self._open.get((node_id, purpose))
+        return connection if connection is not None and connection.is_open else None
+
+    def connections(self) -> list[BrokerConnection]:
+        """Every open connection."""
+        return [connection for connection in self._open.values() if connection.is_open]
+
+    def is_connecting(self, node_id: int) -> bool:
+        """Whether a connect to this node is in progress."""
+        return any(key[0] == node_id for key in self._attempts)
+
+    def versions(self, node_id: int) -> BrokerVersions | None:
+        """What the node said when it was last connected to; None before."""
+        node = self._nodes.get(node_id)
+        return None if node is None else node.versions
+
+    def retry_delay(self, node_id: int) -> float:
+        """Seconds until the node may be connected to again; 0 if now."""
+        node = self._nodes.get(node_id)
+        return 0.0 if node is None else max(0.0, node.retry_at - self._loop.time())
+
+    async def get(self, node_id: int, purpose: int = Purpose.GENERAL) -> BrokerConnection:
+        """The open connection, after one attempt to make it if need be.
+
+        Callers for the same node and purpose share the attempt; one that is cancelled leaves it to
+        the others. It starts after the node's back-off and ends within the connection set-up
+        timeout. Raises what `Connector.open` raises, each waiter an exception of its own;
+        IllegalStateError after `close()`.
+        """
+        connection = self._open.get((node_id, purpose))
+        if connection is not None and connection.is_open:
+            if not self._has_moved(node_id) or connection.in_flight:
+                return connection
+            self.drop(node_id, purpose, f"node {node_id} has a new address")
+        return await self.connect(node_id, purpose)
+
+    def drop(self, node_id: int, purpose: int, why: str) -> None:
+        """Close one connection if it is there."""
+        connection = self._open.pop((node_id, purpose), None)
+        if connection is not None and connection.is_open:
+            log.debug("%s: closing: %s", connection.peer, why)
+            connection.close(KafkaConnectionError(f"{connection.peer}: closed: {why}"))
+
+    def forget(self, node_ids: Iterable[int], why: str) -> None:
+        """Close every connection to these nodes, and forget their back-off."""
+        gone = set(node_ids)
+        for node_id, purpose in list(self._open):
+            if node_id in gone:
+                self.drop(node_id, purpose, why)
+        for node_id in gone:
+            self._nodes.pop(node_id, None)
+
+    def adopt(self, bootstrap_id: int, node_id: int, endpoint: Endpoint) -> None:
+        """Use the connection to a bootstrap server for the broker that turned out to be there."""
+        connection = self._open.pop((bootstrap_id, Purpose.GENERAL), None)
+        node = self._nodes.pop(bootstrap_id, None)
+        if connection is None or node is None:
+            return
+        key = (node_id, int(Purpose.GENERAL))
+        if self.find(node_id) is not None or not connection.is_open:
+            connection.close()
+            return
+        node.endpoint = endpoint
+        connection.peer = node.connector.rename(endpoint.label)
+        self._open[key] = connection
+        self._nodes[node_id] = node
+
+    async def close(self, deadline: float) -> None:
+        """Close every connection; those that have not ended by `deadline` (loop time) are cut."""
+        self._is_closed = True
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
+        for attempt in self._attempts.values():
+            attempt.fail(IllegalStateError("the client is closed"))
+        closing = list(self._open.values())
+        for connection in closing:
+            connection.close()
+        waits = {connection.closed for connection in closing if not connection.closed.done()}
+        if waits:
+            await asyncio.wait(waits, timeout=max(0.0, deadline - self._loop.time()))
+        for connection in closing:
+            connection.abort()
+        # One more turn of the loop for the transports that were cut.
+        await asyncio.sleep(0)
+        self._open.clear()
+
+    def connect(
+        self, node_id: int, purpose: int = Purpose.GENERAL
+    ) -> asyncio.Future[BrokerConnection]:
+        """As `get()` for a node without a connection, as a future that may be cancelled."""
+        if self._is_closed:
+            raise IllegalStateError("the client is closed")
+        key = (node_id, int(purpose))
+        waiter: asyncio.Future[BrokerConnection] = self._loop.create_future()
+        attempt = self._attempts.get(key)
+        if attempt is None:
+            node = self._node(key[0])
+            self._note_loss(key, node)
+            attempt = _Attempt()
+            self._spawn(self._connect(key, node, attempt), f"connect {key[0]}")
+            self._attempts[key] = attempt
+        attempt.waiters.append(waiter)
+        return waiter
+
+    # -- connecting
+
+    def _node(self, node_id: int) -> _Node:
+        endpoint = self._endpoint_of(node_id)
+        if endpoint is None:
+            raise KafkaConnectionError(f"node {node_id}: its address is unknown")
+        node = self._nodes.get(node_id)
+        if node is None or node.endpoint[:2] != endpoint[:2]:
+            node = self._nodes[node_id] = _Node(self._config, endpoint)
+        return node
+
+    def _has_moved(self, node_id: int) -> bool:
+        node = self._nodes.get(node_id)
+        endpoint = self._endpoint_of(node_id)
+        return node is not None and endpoint is not None and node.endpoint[:2] != endpoint[:2]
+
+    def _note_loss(self, key: tuple[int, int], node: _Node) -> None:
+        """A connection that broke counts for the back-off: a broker that accepts and closes must
+        not be hammered."""
+        lost = self._open.pop(key, None)
+        if lost is not None:
+            node.retry_at = max(node.retry_at, lost.closed_at + node.backoff.peek())
+
+    async def _connect(self, key: tuple[int, int], node: _Node, attempt: _Attempt) -> None:
+        """The task of one attempt: ends with a result or an exception in every waiter, never
+        with its own."""
+        connection: BrokerConnection | None = None
+        error: BaseException = IllegalStateError("the client is closed")
+        try:
+            delay = node.retry_at - self._loop.time()
+            if delay > 0:
+                await asyncio.sleep(delay)
+            connection = await node.connector.open(self._loop.time() + node.setup.peek())
+        except Exception as failure:
+            error = self._note_failure(key[0], node, failure)
+        finally:
+            self._attempts.pop(key, None)
+            if connection is None:
+                attempt.fail(error)
+        if connection is not None:
+            self._note_success(key, node, attempt, connection)
+
+    def _note_success(
+        self, key: tuple[int, int], node: _Node, attempt: _Attempt, connection: BrokerConnection
+    ) -> None:
+        if self._is_closed or (key[0] < 0 and not attempt.is_wanted):
+            connection.abort()
+            return
+        node.succeed(connection)
+        self._open[key] = connection
+        self._arm_idle_timer()
+        log.debug("%s: connected", connection.peer)
+        attempt.succeed(connection)
+
+    def _note_failure(self, node_id: int, node: _Node, error: Exception) -> KafkaError:
+        node.fail(self._loop.time())
+        if not isinstance(error, KafkaError):
+            log.error("node %d: unexpected error while connecting", node_id, exc_info=error)
+            error = KafkaConnectionError(f"node {node_id}: unexpected {error!r} while connecting")
+        if (
+            isinstance(error, KafkaConnectionError)
+            and node.versions is None
+            and node.endpoint.origin
+        ):
+            error = KafkaConnectionError(f"{error.args[0]} ({node.endpoint.origin})")
+        log.debug("node %d: cannot connect: %s", node_id, error)
+        return error
+
+    # -- idle connections
+
+    def _arm_idle_timer(self) -> None:
+        if self._config.connections_max_idle and self._idle_timer is None:
+            delay = self._config.connections_max_idle
+            self._idle_timer = self._loop.call_later(delay, self._close_idle)
+
+    def _close_idle(self) -> None:
+        limit = self._config.connections_max_idle
+        self._idle_timer = None
+        if limit is None or self._is_closed:
+            return
+        oldest = now = self._loop.time()
+        for (node_id, purpose), connection in list(self._open.items()):
+            if connection.in_flight:
+                continue
+            if connection.last_used + limit <= now:
+                self.drop(node_id, purpose, f"not used for {limit:g} s")
+            else:
+                oldest = min(oldest, connection.last_used)
+        if self._open:
+            self._idle_timer = self._loop.call_at(
+                max(oldest + limit, now + limit / 10), self._close_idle
+            )

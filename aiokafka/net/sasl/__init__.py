@@ -1,0 +1,50 @@
+"""SASL mechanisms: bytes in, bytes out; who carries the bytes is not their concern."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from aiokafka._config import SecurityConfig
+from aiokafka.errors import AuthenticationMethodNotSupported
+from aiokafka.net.sasl.plain import Plain
+
+__all__ = ["Mechanism", "create_mechanism"]
+
+
+class Mechanism(Protocol):
+    """The client's side of one authentication.
+
+    A new object for each connection and each re-authentication.
+    """
+
+    name: str
+    """As in SaslHandshake, e.g. "SCRAM-SHA-256"."""
+
+    done: bool
+    """Whether the client has nothing more to say; a challenge that comes after that is still
+    given to `step`."""
+
+    async def prepare(self) -> None:
+        """Fetch what takes time (a token, a ticket). Called once, before `start`."""
+
+    def start(self) -> bytes:
+        """The first token to send."""
+
+    def step(self, challenge: bytes) -> bytes | None:
+        """The answer to a token of the broker, None if there is none to give.
+
+        Raises AuthenticationFailedError when the broker refused, or failed to prove itself.
+        """
+
+
+def create_mechanism(security: SecurityConfig) -> Mechanism:
+    """The mechanism that the configuration names.
+
+    Raises AuthenticationMethodNotSupported for an unknown one.
+    """
+    if security.sasl_mechanism == "PLAIN":
+        return Plain(security.sasl_plain_username or "", security.sasl_plain_password or "")
+    raise AuthenticationMethodNotSupported(
+        f"sasl_mechanism {security.sasl_mechanism!r} is not available in this version; "
+        "available: 'PLAIN'"
+    )

@@ -1,0 +1,33 @@
+"""Names that used to live here; nothing in the package uses them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+__all__ = ["create_future", "create_task", "get_running_loop", "parse_kafka_version"]
+
+get_running_loop = asyncio.get_running_loop
+
+
+def create_task(coro: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    """A task of the running loop."""
+    return asyncio.get_running_loop().create_task(coro)
+
+
+def create_future(loop: asyncio.AbstractEventLoop | None = None) -> asyncio.Future[Any]:
+    """A future of `loop`, by default the running one."""
+    return (loop or asyncio.get_running_loop()).create_future()
+
+
+def parse_kafka_version(api_version: str) -> tuple[int, int, int]:
+    """(major, minor, patch) of a text like "2.8.1".
+
+    Raises ValueError unless it has two to four numbers.
+    """
+    parts = tuple(map(int, api_version.split(".")))
+    if not 2 <= len(parts) <= 4:
+        raise ValueError(f"{api_version!r} is not a Kafka version like '2.8.1'")
+    major, minor, patch = (*parts, 0)[:3]
+    return major, minor, patch
