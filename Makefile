@@ -16,6 +16,10 @@ export PIP_NO_WARN_SCRIPT_LOCATION = 1
 SOURCES := pyproject.toml $(wildcard setup.py) \
 	$(foreach pxd,$(shell find aiokafka -name '*.pxd'),$(pxd) $(wildcard $(pxd:.pxd=.py)))
 
+# The stamp is of one form: going from pure to compiled builds the extensions.
+FORM := $(if $(AIOKAFKA_NO_EXTENSIONS),pure,compiled)
+LIBRARY := $(VENV)/.library-$(FORM)
+
 WHICH_MODE = import aiokafka.record.batch as b; \
 	print("aiokafka runs", "in pure Python." if b.__file__.endswith(".py") else "compiled.")
 
@@ -43,11 +47,11 @@ $(VENV)/.python:
 	$(PIP) install -q --upgrade pip
 	@touch $@
 
-$(VENV)/.library: $(VENV)/.python $(SOURCES)
+$(LIBRARY): $(VENV)/.python $(SOURCES)
 	$(PIP) install -q -e .
 	@touch $@
 
-$(VENV)/.tests: $(VENV)/.library
+$(VENV)/.tests: $(VENV)/.python pyproject.toml
 	$(PIP) install -q --group test
 	@touch $@
 
@@ -55,7 +59,7 @@ $(VENV)/.lint: $(VENV)/.python pyproject.toml
 	$(PIP) install -q --group lint
 	@touch $@
 
-$(VENV)/.docs: $(VENV)/.library
+$(VENV)/.docs: $(VENV)/.python pyproject.toml
 	$(PIP) install -q --group docs
 	@touch $@
 
@@ -65,7 +69,7 @@ $(VENV)/.dist: $(VENV)/.python pyproject.toml
 
 # -- to use
 
-demo: $(VENV)/.library
+demo: $(LIBRARY)
 	@$(BIN)/python -c '$(WHICH_MODE)'
 	@BOOTSTRAP='$(BOOTSTRAP)' $(BIN)/python examples/demo.py $(ARGS)
 
@@ -74,11 +78,11 @@ broker: $(VENV)/.python
 
 # -- to check
 
-test: $(VENV)/.tests
+test: $(LIBRARY) $(VENV)/.tests
 	@$(BIN)/python -c '$(WHICH_MODE)'
 	$(PYTEST) $(PYTEST_ARGS)
 
-test-unit: $(VENV)/.tests
+test-unit: $(LIBRARY) $(VENV)/.tests
 	@$(BIN)/python -c '$(WHICH_MODE)'
 	$(PYTEST) -m "not integration" $(PYTEST_ARGS)
 
@@ -91,10 +95,10 @@ test-all:
 		AIOKAFKA_NO_EXTENSIONS=1 $(MAKE) --no-print-directory test-unit PYTHON=$$python VENV=.venv-$$version; \
 	done
 
-test-long: $(VENV)/.tests
+test-long: $(LIBRARY) $(VENV)/.tests
 	AIOKAFKA_LONG=1 $(PYTEST) -m long $(PYTEST_ARGS)
 
-fuzz: $(VENV)/.tests
+fuzz: $(LIBRARY) $(VENV)/.tests
 	AIOKAFKA_LONG=1 $(PYTEST) -m fuzz $(PYTEST_ARGS)
 
 lint: $(VENV)/.lint
@@ -106,11 +110,11 @@ format: $(VENV)/.lint
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(VENV)/.docs
+docs: $(LIBRARY) $(VENV)/.docs
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
-bench: $(VENV)/.library
+bench: $(LIBRARY)
 	$(BIN)/python -m benchmarks $(if $(ROWS),--rows "$(ROWS)") $(if $(ROUNDS),--rounds $(ROUNDS)) $(ARGS)
 
 dist: $(VENV)/.dist
