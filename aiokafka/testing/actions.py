@@ -1,0 +1,107 @@
+"""What an interception may answer instead of the broker's own answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Union
+
+from aiokafka.errors import BrokerResponseError
+from aiokafka.protocol.schema import Response
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True)
+class Fail:
+    """Answer with an error code, in the shape that the API has for it; the request has no effect.
+
+    Args:
+        error: A number, or an error class of :mod:`aiokafka.errors`.
+
+    Example::
+
+        cluster.intercept(ProduceRequest, Fail(NotLeaderForPartitionError), times=2)
+    """
+
+    error: int | type[BrokerResponseError]
+
+    @property
+    def errno(self) -> int:
+        """The number that goes over the wire."""
+        return self.error if isinstance(self.error, int) else self.error.errno
+
+
+@dataclass(frozen=True)
+class Delay:
+    """Wait, then go on with `then`.
+
+    Args:
+        seconds: How long the broker sits on the request.
+        then: What follows; None (the default) handles the request as usual.
+    """
+
+    seconds: float
+    then: Answer = None
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Wait until the test sets `event`, then go on with `then` (None: handle the request as usual).
+
+    The request has no effect before. The broker's other connections go on.
+    """
+
+    event: asyncio.Event
+    then: Answer = None
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Close the connection without an answer.
+
+    Args:
+        handled: False (the default): the request has no effect. True: it is handled first, only its
+            answer is lost, which is the case that makes producers write twice.
+    """
+
+    handled: bool = False
+
+
+@dataclass(frozen=True)
+class Silence:
+    """Never answer, but keep the connection open and serve what comes after: the client's request
+    time-out must end the wait.
+
+    Args:
+        handled: Whether the request has its effect.
+    """
+
+    handled: bool = False
+
+
+@dataclass(frozen=True)
+class RawBytes:
+    """Write these bytes to the connection instead of an answer; the request has no effect.
+
+    They go out as they are: a well-formed answer begins with its own int32 length.
+    """
+
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Handle the request, then let `change` alter the response object or return another.
+
+    Args:
+        change: Called with the response; what it returns is sent, or the (mutated) same if None.
+    """
+
+    change: Callable[[Any], Response | None]
+
+
+Action = Union[Fail, Delay, Hold, Cut, Silence, RawBytes, Edit]
+Answer = Union[Action, Response, None]
+"""An action, a response object to send, or None to let the broker handle the request."""

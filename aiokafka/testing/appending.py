@@ -1,0 +1,108 @@
+"""What a broker checks before it appends produced records."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from aiokafka.testing import codes, records
+from aiokafka.testing.batches import Batch, BatchRefusedError, Buffer, check_from_client, parse
+from aiokafka.testing.script import RequestContext
+from aiokafka.testing.state import Partition, Topic
+
+_ZSTD = 4
+_FIRST_BATCH_V2 = 3  # Produce versions: below come message sets of magic 0 and 1
+_FIRST_ZSTD = 7
+
+
+@dataclass(frozen=True)
+class Appended:
+    """Where records went."""
+
+    base_offset: int
+    append_time: int
+    """Milliseconds with ``LogAppendTime``, else -1."""
+
+
+def append(
+    context: RequestContext,
+    topic: Topic,
+    partition: Partition,
+    data: Buffer,
+    transactional_id: str | None,
+) -> Appended:
+    """Check what a Produce request brought for one partition, and append it.
+
+    A repetition of one of the producer's last five batches is not written again.
+
+    Raises:
+        BatchRefusedError: nothing was written.
+    """
+    batches = _batches(context, data)
+    append_time = None
+    if topic.setting("message.timestamp.type") == "LogAppendTime":
+        append_time = int(time.time() * 1000)
+    for batch in batches:
+        _check(context, topic, batch)
+    first = batches[0]
+    if first.producer_id >= 0:
+        known = partition.log.producers.duplicate(first)
+        if known is not None:
+            return Appended(known.base_offset, -1)
+        partition.log.producers.check(
+            first, unknown_producer_is_error=context.state.profile.release < (2, 5)
+        )
+        context.services.check_transaction(context, partition, first, transactional_id)
+    base_offset = partition.log.end_offset
+    for batch in batches:
+        partition.log.add(batch, append_time=append_time)
+    return Appended(base_offset, -1 if append_time is None else append_time)
+
+
+def _batches(context: RequestContext, data: Buffer) -> list[Batch]:
+    if context.api_version < _FIRST_BATCH_V2:
+        data = records.from_message_set(data)
+    batches = parse(data)
+    if context.api_version >= _FIRST_BATCH_V2 and len(batches) != 1:
+        raise BatchRefusedError(
+            codes.INVALID_RECORD, f"{len(batches)} record batches came, exactly one is required"
+        )
+    return batches
+
+
+def _check(context: RequestContext, topic: Topic, batch: Batch) -> None:
+    check_from_client(batch)
+    if batch.size > int(topic.setting("max.message.bytes")):
+        raise BatchRefusedError(
+            codes.MESSAGE_TOO_LARGE,
+            f"The record batch size in the append to {topic.name} is {batch.size} bytes which "
+            f"exceeds the maximum configured value of {topic.setting('max.message.bytes')}.",
+        )
+    if batch.codec == _ZSTD and _FIRST_BATCH_V2 <= context.api_version < _FIRST_ZSTD:
+        raise BatchRefusedError(
+            codes.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or higher"
+        )
+    _check_timestamp(topic, batch)
+    if "compact" in topic.setting("cleanup.policy"):
+        _check_keys(topic, batch)
+
+
+def _check_timestamp(topic: Topic, batch: Batch) -> None:
+    if topic.setting("message.timestamp.type") != "CreateTime" or batch.max_timestamp < 0:
+        return
+    now = int(time.time() * 1000)
+    after = int(topic.setting("message.timestamp.after.max.ms"))
+    before = int(topic.setting("message.timestamp.before.max.ms"))
+    if batch.max_timestamp - now > after or now - batch.max_timestamp > before:
+        raise BatchRefusedError(
+            codes.INVALID_TIMESTAMP, f"timestamp {batch.max_timestamp} is out of range"
+        )
+
+
+def _check_keys(topic: Topic, batch: Batch) -> None:
+    for record in records.decode(batch.data, topic.name, 0, batch.base_offset):
+        if record.key is None:
+            raise BatchRefusedError(
+                codes.INVALID_RECORD,
+                f"Compacted topic cannot accept message without key in topic {topic.name}.",
+            )

@@ -1,0 +1,214 @@
+"""Record batches as a broker sees them: a header to read and patch, and a body to keep."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Union
+
+from aiokafka.record.crc32c import crc32c
+
+Buffer = Union[bytes, bytearray, memoryview]
+
+HEADER_SIZE = 61
+_LOG_OVERHEAD = 12  # base offset and length, which the length field does not count
+_MAGIC_OFFSET = 16
+_CRC_OFFSET = 17
+_ATTRIBUTES_OFFSET = 21
+_MAX_TIMESTAMP_OFFSET = 35
+
+# base offset, length, leader epoch, magic, crc, attributes, last offset delta, first timestamp,
+# max timestamp, producer id, producer epoch, base sequence, record count
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+
+
+class BatchRefusedError(Exception):
+    """The broker does not take this batch; `errno` says why."""
+
+    def __init__(self, errno: int, message: str) -> None:
+        super().__init__(message)
+        self.errno = errno
+        self.message = message
+
+
+CORRUPT_MESSAGE = 2
+MESSAGE_TOO_LARGE = 10
+INVALID_RECORD = 87
+
+
+@dataclass(slots=True)
+class Batch:
+    """One record batch of magic 2; `data` is the whole of it, header included."""
+
+    data: Buffer
+    base_offset: int
+    leader_epoch: int
+    attributes: int
+    last_offset_delta: int
+    first_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes in the log."""
+        return len(self.data)
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence number of the last record; wraps to 0 after 2^31 - 1."""
+        if self.base_sequence < 0:
+            return -1
+        return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
+
+    @property
+    def codec(self) -> int:
+        """Compression type: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+        return self.attributes & CODEC_MASK
+
+    @property
+    def is_transactional(self) -> bool:
+        """Part of a transaction."""
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        """A commit or abort marker."""
+        return bool(self.attributes & CONTROL)
+
+
+def magic_of(buffer: Buffer) -> int:
+    """The format version of the first batch or message in `buffer`; -1 if there is none."""
+    return buffer[_MAGIC_OFFSET] if len(buffer) > _MAGIC_OFFSET else -1
+
+
+def parse(buffer: Buffer) -> list[Batch]:
+    """All batches in a produced record set, with lengths, magic and checksums verified.
+
+    Raises:
+        BatchRefusedError: as a broker would refuse the record set.
+    """
+    view = memoryview(buffer)
+    batches: list[Batch] = []
+    position = 0
+    while position < len(view):
+        if len(view) - position < HEADER_SIZE:
+            raise BatchRefusedError(CORRUPT_MESSAGE, "record batch is shorter than its header")
+        batch = _parse_one(view[position:])
+        batches.append(batch)
+        position += batch.size
+    return batches
+
+
+def _parse_one(view: memoryview) -> Batch:
+    (
+        base_offset,
+        length,
+        leader_epoch,
+        magic,
+        crc,
+        attributes,
+        last_offset_delta,
+        first_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
+    ) = _HEADER.unpack_from(view)
+    if magic != 2:
+        raise BatchRefusedError(INVALID_RECORD, f"record batch has magic {magic}, 2 is required")
+    size = length + _LOG_OVERHEAD
+    if not HEADER_SIZE <= size <= len(view):
+        raise BatchRefusedError(CORRUPT_MESSAGE, f"record batch length {length} is impossible")
+    data = view[:size]
+    if crc32c(data[_ATTRIBUTES_OFFSET:]) != crc:
+        raise BatchRefusedError(CORRUPT_MESSAGE, "record batch checksum does not match")
+    return Batch(
+        data,
+        base_offset,
+        leader_epoch,
+        attributes,
+        last_offset_delta,
+        first_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
+    )
+
+
+def check_from_client(batch: Batch) -> None:
+    """The rules for batches that arrive in a Produce request (Kafka's LogValidator).
+
+    Raises:
+        BatchRefusedError: the batch breaks one of them.
+    """
+    if batch.is_control:
+        raise BatchRefusedError(INVALID_RECORD, "clients may not write control batches")
+    if batch.record_count <= 0 or batch.last_offset_delta != batch.record_count - 1:
+        raise BatchRefusedError(INVALID_RECORD, "record count and last offset delta disagree")
+    if batch.is_transactional and batch.producer_id < 0:
+        raise BatchRefusedError(INVALID_RECORD, "transactional batch without a producer id")
+    if batch.producer_id >= 0 and batch.base_sequence < 0:
+        raise BatchRefusedError(INVALID_RECORD, "idempotent batch without a sequence number")
+
+
+def place(batch: Batch, base_offset: int, leader_epoch: int, append_time: int | None) -> Batch:
+    """A copy of `batch` for the log, with its offset and epoch written into the bytes.
+
+    Args:
+        append_time: Milliseconds, for topics with ``message.timestamp.type=LogAppendTime``; else None.
+    """
+    data = bytearray(batch.data)
+    struct.pack_into(">q", data, 0, base_offset)
+    struct.pack_into(">i", data, 12, leader_epoch)
+    attributes, max_timestamp = batch.attributes, batch.max_timestamp
+    if append_time is not None:
+        attributes |= LOG_APPEND_TIME
+        max_timestamp = append_time
+        struct.pack_into(">h", data, _ATTRIBUTES_OFFSET, attributes)
+        struct.pack_into(">q", data, _MAX_TIMESTAMP_OFFSET, max_timestamp)
+        struct.pack_into(">I", data, _CRC_OFFSET, crc32c(data[_ATTRIBUTES_OFFSET:]))
+    return Batch(
+        data,
+        base_offset,
+        leader_epoch,
+        attributes,
+        batch.last_offset_delta,
+        batch.first_timestamp,
+        max_timestamp,
+        batch.producer_id,
+        batch.producer_epoch,
+        batch.base_sequence,
+        batch.record_count,
+    )
+
+
+def control_batch(producer_id: int, producer_epoch: int, *, commit: bool, timestamp: int) -> Batch:
+    """A transaction marker (Kafka's EndTransactionMarker, coordinator epoch 0)."""
+    key = struct.pack(">hh", 0, int(commit))
+    value = struct.pack(">hi", 0, 0)
+    # attributes, timestamp delta, offset delta, key, value, no headers; every varint fits one byte
+    body = b"\x00\x00\x00" + bytes([len(key) * 2]) + key + bytes([len(value) * 2]) + value + b"\x00"
+    record = bytes([len(body) * 2]) + body
+    data = bytearray(HEADER_SIZE) + record
+    attributes = TRANSACTIONAL | CONTROL
+    fields = (attributes, 0, timestamp, timestamp, producer_id, producer_epoch, -1, 1)
+    _HEADER.pack_into(data, 0, 0, len(data) - _LOG_OVERHEAD, 0, 2, 0, *fields)
+    struct.pack_into(">I", data, _CRC_OFFSET, crc32c(data[_ATTRIBUTES_OFFSET:]))
+    return Batch(data, 0, 0, *fields)

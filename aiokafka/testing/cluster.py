@@ -1,0 +1,372 @@
+"""A Kafka cluster inside the test process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from aiokafka.structs import TopicPartition
+from aiokafka.testing.actions import Answer
+from aiokafka.testing.broker import FakeBroker
+from aiokafka.testing.log import PartitionLog
+from aiokafka.testing.proxy import FaultProxy
+from aiokafka.testing.script import Handler, Interception, Script, SeenRequest
+from aiokafka.testing.services import Services
+from aiokafka.testing.settings import BROKER_DEFAULTS
+from aiokafka.testing.state import ClusterState, Node, Partition
+from aiokafka.testing.versions import profile
+
+if TYPE_CHECKING:
+    import ssl
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from aiokafka.protocol.schema import Request
+
+
+class FakeCluster:
+    """A small Kafka cluster on real sockets, in the caller's event loop, with faults on demand.
+
+    Any client can talk to it, of any language: it speaks Kafka's protocol byte for byte. Records
+    live in memory. It starts in milliseconds, and a test can look inside (:meth:`log`,
+    :meth:`requests`), break things (:meth:`stop_broker`, :meth:`move_leader`) and decide what single
+    requests are answered (:meth:`intercept`).
+
+    Replicas share one log, so replication takes no time, and a leader is never behind.
+
+    Args:
+        brokers: How many; their ids are 0, 1, 2 ...
+        as_version: The Kafka release to behave like: one of ``"0.9"``, ``"0.10.2"``, ``"0.11"``,
+            ``"1.1"``, ``"2.1"``, ``"2.8"``, ``"3.9"``, ``"4.0"``, ``"4.3"`` (the default). It selects
+            API versions, features and rules that changed.
+        config: Broker settings by Kafka's names, such as ``{"message.max.bytes": "1000"}``; those
+            that the fake knows are in :data:`aiokafka.testing.settings.BROKER_DEFAULTS`.
+        racks: Rack name of each broker (KIP-392); None (the default) for no racks.
+        host: Address to listen on and to advertise.
+        ssl_context: A server-side context makes every listener a TLS one.
+        proxied: Put a :class:`FaultProxy` before each broker, see :attr:`proxies`; clients then know
+            only the proxies' addresses.
+
+    Raises:
+        ValueError: unknown `as_version` or setting.
+
+    Example::
+
+        async with FakeCluster(brokers=3) as cluster:
+            await cluster.create_topic("orders", partitions=6, replication_factor=3)
+            async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+                await producer.send_and_wait("orders", b"one", partition=0)
+            assert [r.value for r in cluster.log("orders", 0).records()] == [b"one"]
+    """
+
+    def __init__(
+        self,
+        brokers: int = 1,
+        *,
+        as_version: str = "4.3",
+        config: Mapping[str, object] | None = None,
+        racks: Sequence[str | None] | None = None,
+        host: str = "127.0.0.1",
+        ssl_context: ssl.SSLContext | None = None,
+        proxied: bool = False,
+    ) -> None:
+        if brokers < 1:
+            raise ValueError("brokers must be at least 1")
+        if racks is not None and len(racks) != brokers:
+            raise ValueError("racks must name one rack for each broker")
+        nodes = [Node(i, host, 0, racks[i] if racks else None) for i in range(brokers)]
+        self._state = ClusterState(profile(as_version), nodes)
+        self._state.config.update(_checked(config or {}))
+        self._services = Services(self._state)
+        self._script = Script()
+        self._brokers = {
+            i: FakeBroker(i, self._services, self._script, host=host, ssl_context=ssl_context)
+            for i in range(brokers)
+        }
+        #: One proxy per broker id, if the cluster was made with ``proxied=True``; else empty.
+        self.proxies: dict[int, FaultProxy] = {}
+        if proxied:
+            self.proxies = {i: FaultProxy(host=host) for i in range(brokers)}
+
+    # -- life ---------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start all brokers. ``async with`` does it."""
+        for node_id in self._brokers:
+            await self.start_broker(node_id)
+
+    async def stop(self) -> None:
+        """Stop everything; no task, timer or socket is left. Records are kept. Safe to call twice."""
+        self._services.close()
+        for proxy in self.proxies.values():
+            await proxy.stop()
+        for node_id in self._brokers:
+            await self.stop_broker(node_id)
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    # -- facts --------------------------------------------------------------------------------------
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``"host:port"`` of every broker, stopped ones included, with commas between."""
+        nodes = self._state.nodes.values()
+        return ",".join(f"{node.host}:{node.port}" for node in nodes)
+
+    @property
+    def state(self) -> ClusterState:
+        """Nodes, topics and settings, to look at."""
+        return self._state
+
+    @property
+    def services(self) -> Services:
+        """The coordinators, to look at."""
+        return self._services
+
+    @property
+    def connections(self) -> int:
+        """Number of client connections that are open, over all brokers."""
+        return sum(broker.connections for broker in self._brokers.values())
+
+    @property
+    def failures(self) -> list[BaseException]:
+        """Requests that could not be decoded and errors inside the fake; empty in a good test."""
+        return [exc for broker in self._brokers.values() for exc in broker.failures]
+
+    def address(self, broker_id: int) -> str:
+        """``"host:port"`` that a broker advertises."""
+        node = self._state.nodes[broker_id]
+        return f"{node.host}:{node.port}"
+
+    def broker(self, broker_id: int) -> FakeBroker:
+        """One broker, running or not."""
+        return self._brokers[broker_id]
+
+    def partition(self, topic: str, partition: int = 0) -> Partition:
+        """Leader, epoch, replicas and log of a partition.
+
+        Raises:
+            KeyError: there is no such partition.
+        """
+        found = self._state.partition(topic, partition)
+        if found is None:
+            raise KeyError(f"no partition {topic}-{partition}")
+        return found
+
+    def log(self, topic: str, partition: int = 0) -> PartitionLog:
+        """The records of a partition, to read and write without a client.
+
+        Raises:
+            KeyError: there is no such partition.
+        """
+        return self.partition(topic, partition).log
+
+    # -- topics and leaders -------------------------------------------------------------------------
+
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int = 1,
+        *,
+        config: Mapping[str, object] | None = None,
+        assignment: Mapping[int, Sequence[int]] | None = None,
+    ) -> None:
+        """Create a topic at once on all brokers.
+
+        Args:
+            name: Letters, digits, ``.``, ``_`` and ``-``.
+            partitions: How many.
+            replication_factor: Replicas of each, on different brokers.
+            config: Topic settings by Kafka's names.
+            assignment: Partition to broker ids, the first of which leads; instead of the numbers.
+
+        Raises:
+            TopicRefusedError: Kafka would refuse it; `errno` holds the code.
+        """
+        settings = {key: str(value) for key, value in (config or {}).items()}
+        self._state.create_topic(
+            name, partitions, replication_factor, config=settings, assignment=assignment
+        )
+        self._script.wake()
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic and its records at once.
+
+        Raises:
+            KeyError: there is no such topic.
+        """
+        self._state.delete_topic(self._state.topics[name])
+        self._script.wake()
+
+    def move_leader(self, tp: TopicPartition | tuple[str, int], broker_id: int) -> int:
+        """Let another broker lead a partition, under the next leader epoch. It becomes a replica if
+        it was none. The old leader answers NOT_LEADER_OR_FOLLOWER from now on.
+
+        Returns:
+            The new leader epoch.
+
+        Raises:
+            KeyError: no such partition or broker.
+        """
+        partition = self.partition(*tp)
+        if broker_id not in self._state.nodes:
+            raise KeyError(f"no broker {broker_id}")
+        if broker_id not in partition.replicas:
+            partition.replicas.append(broker_id)
+        self._state.set_leader(partition, broker_id)
+        self._script.wake()
+        return partition.leader_epoch
+
+    # -- brokers ------------------------------------------------------------------------------------
+
+    async def stop_broker(self, broker_id: int) -> None:
+        """Break all connections of a broker and listen no more, as ``kill -9`` does.
+
+        Partitions that it led go to another live replica, or have no leader until it is back.
+        """
+        self._state.node_down(broker_id)
+        self._services.node_stopped(broker_id)
+        await self._brokers[broker_id].stop()
+        self._script.wake()
+
+    async def start_broker(self, broker_id: int) -> None:
+        """Start a stopped broker again, on its old port."""
+        broker = self._brokers[broker_id]
+        if self._state.nodes[broker_id].alive:
+            return
+        await broker.start()
+        node = self._state.nodes[broker_id]
+        proxy = self.proxies.get(broker_id)
+        if proxy is None:
+            if node.port == 0:
+                node.port = broker.port
+        else:
+            proxy.target = f"{broker.host}:{broker.port}"
+            await proxy.start()
+            node.port = proxy.port
+        self._state.node_up(broker_id)
+        self._script.wake()
+
+    def drop_connections(self, broker_id: int | None = None) -> None:
+        """Break all client connections of one broker, or of all; they may connect again."""
+        for node_id, broker in self._brokers.items():
+            if broker_id is None or broker_id == node_id:
+                broker.drop_connections()
+
+    def advertise(self, broker_id: int, host: str, port: int) -> None:
+        """Tell clients another address for a broker, for example a proxy's or a wrong one."""
+        node = self._state.nodes[broker_id]
+        node.host, node.port = host, port
+
+    def move_coordinator(self, kind: str, key: str, broker_id: int) -> None:
+        """Let another broker coordinate a group or transactional id; the old one answers
+        NOT_COORDINATOR from now on.
+
+        Args:
+            kind: ``"group"`` or ``"transaction"``.
+            key: The group id or transactional id.
+            broker_id: The new coordinator.
+        """
+        kinds = {"group": 0, "transaction": 1}
+        self._state.placed_coordinators[kinds[kind], key] = broker_id
+
+    def throttle(self, milliseconds: int, broker_id: int | None = None) -> None:
+        """Put `milliseconds` into ``throttle_time_ms`` of every answer, and read nothing from the
+        connection for as long (KIP-219). 0 ends it.
+
+        Args:
+            broker_id: One broker only; None (the default) means all.
+        """
+        for node_id, broker in self._brokers.items():
+            if broker_id is None or broker_id == node_id:
+                broker.throttle_ms = milliseconds
+
+    # -- scripts ------------------------------------------------------------------------------------
+
+    def intercept(
+        self,
+        api: type[Request[Any]] | int | None,
+        handler: Handler | Answer,
+        *,
+        times: int | None = None,
+        broker: int | None = None,
+    ) -> Interception:
+        """Decide what requests of an API are answered.
+
+        Interceptions are asked in the order in which they were made; the first answer that is not
+        None counts.
+
+        Args:
+            api: A request class of :mod:`aiokafka.protocol.messages`, its API key, or None for all.
+            handler: An answer, or a (plain or ``async``) callable ``handler(request, context)`` that
+                returns one: None to let the broker handle the request, a response object, or one of
+                :class:`Fail`, :class:`Delay`, :class:`Hold`, :class:`Cut`, :class:`Silence`,
+                :class:`RawBytes`, :class:`Edit`.
+            times: End after this many requests; None (the default) means until removed.
+            broker: Only requests to this broker id.
+
+        Returns:
+            The interception, which is also a context manager that removes it.
+
+        Example::
+
+            # The first produce request is written, but its answer is lost.
+            cluster.intercept(ProduceRequest, Cut(handled=True), times=1)
+        """
+        return self._script.add(api, handler, times, broker)
+
+    def requests(self, api: type[Request[Any]] | int | None = None) -> list[SeenRequest]:
+        """The requests seen so far, oldest first: at most the last 10,000 or 32 MiB of them.
+
+        Args:
+            api: A request class or API key; None (the default) for all.
+        """
+        return self._script.seen(api)
+
+    def count(self, api: type[Request[Any]] | int) -> int:
+        """How many requests of an API were seen since the start (or :meth:`forget_requests`)."""
+        key = api if isinstance(api, int) else api.API_KEY
+        return self._script.counts.get(key, 0)
+
+    def forget_requests(self) -> None:
+        """Forget the requests seen so far."""
+        self._script.forget()
+
+    async def wait_for(self, condition: Callable[[], object], timeout_s: float = 10.0) -> None:
+        """Wait until `condition()` is true; it is asked after every request and change.
+
+        Raises:
+            TimeoutError: it was not, within `timeout_s` seconds.
+
+        Example::
+
+            await cluster.wait_for(lambda: cluster.count(FetchRequest) >= 3)
+        """
+        await self._script.wait_for(lambda: bool(condition()), timeout_s)
+
+
+def _checked(config: Mapping[str, object]) -> dict[str, str]:
+    unknown = set(config) - set(BROKER_DEFAULTS)
+    if unknown:
+        known = ", ".join(sorted(BROKER_DEFAULTS))
+        raise ValueError(f"unknown broker settings {sorted(unknown)}; known are {known}")
+    return {
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in config.items()
+    }

@@ -1,0 +1,127 @@
+"""Incremental fetch sessions as a broker keeps them (KIP-227)."""
+
+from __future__ import annotations
+
+import random
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from aiokafka.testing import codes
+
+_FULL = 0
+_NO_SESSION = -1
+_MAX_EPOCH = 2**31 - 1
+
+
+@dataclass(slots=True)
+class FetchPosition:
+    """One partition as a fetch asks for it, and what the client was last told of it."""
+
+    topic: str | bytes
+    """Name, or topic id from Fetch v13 on."""
+    partition: int
+    offset: int
+    leader_epoch: int
+    last_fetched_epoch: int
+    max_bytes: int
+    told: tuple[int, ...] = ()
+    """(high watermark, last stable offset, log start offset) of the last answer."""
+
+
+@dataclass(slots=True)
+class FetchSession:
+    """The partitions that a client fetches from one broker, in the order to serve them."""
+
+    session_id: int
+    epoch: int = 1
+    """The epoch that the next request must have."""
+    positions: OrderedDict[tuple[str | bytes, int], FetchPosition] = field(
+        default_factory=OrderedDict
+    )
+
+    def served(self, position: FetchPosition) -> None:
+        """Records were sent for this partition: others come first next time."""
+        self.positions.move_to_end((position.topic, position.partition))
+
+
+class FetchSessionError(Exception):
+    """The client's idea of its session is wrong; `errno` says how."""
+
+    def __init__(self, errno: int) -> None:
+        super().__init__(errno)
+        self.errno = errno
+
+
+class FetchSessions:
+    """The sessions of one broker; when there is no slot left the oldest session goes."""
+
+    def __init__(self, slots: int) -> None:
+        self._slots = slots
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(
+        self,
+        session_id: int,
+        epoch: int,
+        updates: Iterable[FetchPosition],
+        forgotten: Iterable[tuple[str | bytes, int]],
+    ) -> tuple[FetchSession, bool]:
+        """Apply the session part of a request.
+
+        Returns:
+            The session, and whether the answer is incremental (only changes are told). A session
+            id of 0 means that the client wants none, or that there is no room.
+
+        Raises:
+            FetchSessionError: unknown session, or not the epoch that follows.
+        """
+        if epoch in (_FULL, _NO_SESSION):
+            self._sessions.pop(session_id, None)
+            positions = OrderedDict(((p.topic, p.partition), p) for p in updates)
+            session = FetchSession(0, positions=positions)
+            if epoch == _FULL and positions:
+                self._keep(session)
+            return session, False
+        known = self._sessions.get(session_id)
+        if known is None:
+            raise FetchSessionError(codes.FETCH_SESSION_ID_NOT_FOUND)
+        if known.epoch != epoch:
+            raise FetchSessionError(codes.INVALID_FETCH_SESSION_EPOCH)
+        known.epoch = 1 if epoch == _MAX_EPOCH else epoch + 1
+        _update(known, updates, forgotten)
+        self._sessions.move_to_end(session_id)
+        if not known.positions:
+            del self._sessions[session_id]
+            known.session_id = 0
+        return known, True
+
+    def forget_all(self) -> None:
+        """Drop every session, as when the cache is too small for all clients."""
+        self._sessions.clear()
+
+    def _keep(self, session: FetchSession) -> None:
+        if self._slots <= 0:
+            return
+        while len(self._sessions) >= self._slots:
+            self._sessions.popitem(last=False)
+        session.session_id = random.randrange(1, 2**31)
+        self._sessions[session.session_id] = session
+
+
+def _update(
+    session: FetchSession,
+    updates: Iterable[FetchPosition],
+    forgotten: Iterable[tuple[str | bytes, int]],
+) -> None:
+    for position in updates:
+        key = (position.topic, position.partition)
+        known = session.positions.get(key)
+        if known is not None:
+            position.told = known.told
+        session.positions[key] = position
+    for key in forgotten:
+        session.positions.pop(key, None)

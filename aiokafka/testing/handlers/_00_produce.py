@@ -1,0 +1,154 @@
+"""Produce: append record batches."""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiokafka._compat import timeout
+from aiokafka.protocol.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from aiokafka.testing import codes
+from aiokafka.testing.appending import append
+from aiokafka.testing.batches import BatchRefusedError
+from aiokafka.testing.handlers import CloseConnectionError
+from aiokafka.testing.handlers._common import check_leader, find_topic
+from aiokafka.testing.script import RequestContext
+from aiokafka.testing.state import Partition, Topic
+
+REQUEST = ProduceRequest
+_ALL = -1
+_FIRST_WITH_LEADER = 10  # KIP-951
+
+
+async def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
+    """Append what can be appended; with acks=all wait for the replicas."""
+    if request.acks not in (0, 1, _ALL):
+        return refuse(context, request, codes.INVALID_REQUIRED_ACKS)
+    response = ProduceResponse(responses=[])
+    for data in request.topic_data:
+        topic = find_topic(context, data.name, data.topic_id)
+        answers = [_append(context, request, topic, part) for part in data.partition_data]
+        if topic is None and context.api_version >= 13:
+            for answer in answers:
+                answer.error_code = codes.UNKNOWN_TOPIC_ID
+        response.responses.append(
+            TopicProduceResponse(
+                name=data.name, topic_id=data.topic_id, partition_responses=answers
+            )
+        )
+    if request.acks == 0:
+        if any(answer.error_code for t in response.responses for answer in t.partition_responses):
+            raise CloseConnectionError  # the only way to tell a client that wants no answer
+        return None
+    if request.acks == _ALL:
+        await _await_replicas(context, request, response)
+    _add_endpoints(context, response)
+    return response
+
+
+def refuse(context: RequestContext, request: ProduceRequest, errno: int) -> ProduceResponse:
+    """Say no to every partition."""
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=data.name,
+                topic_id=data.topic_id,
+                partition_responses=[_refused(part.index, errno) for part in data.partition_data],
+            )
+            for data in request.topic_data
+        ]
+    )
+
+
+def _refused(index: int, errno: int, message: str | None = None) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index, error_code=errno, base_offset=-1, error_message=message
+    )
+
+
+def _append(
+    context: RequestContext,
+    request: ProduceRequest,
+    topic: Topic | None,
+    data: PartitionProduceData,
+) -> PartitionProduceResponse:
+    partition = None if topic is None else context.state.partition(topic.name, data.index)
+    errno = check_leader(context, partition)
+    if errno or topic is None or partition is None:
+        return _not_leader(context, data.index, errno, partition)
+    in_sync = len(context.state.isr(partition))
+    if request.acks == _ALL and in_sync < int(topic.setting("min.insync.replicas")):
+        return _refused(data.index, codes.NOT_ENOUGH_REPLICAS)
+    try:
+        appended = append(context, topic, partition, data.records or b"", request.transactional_id)
+    except BatchRefusedError as exc:
+        return _refused(data.index, exc.errno, exc.message)
+    return PartitionProduceResponse(
+        index=data.index,
+        base_offset=appended.base_offset,
+        log_append_time_ms=appended.append_time,
+        log_start_offset=partition.log.start_offset,
+    )
+
+
+def _not_leader(
+    context: RequestContext, index: int, errno: int, partition: Partition | None
+) -> PartitionProduceResponse:
+    response = _refused(index, errno)
+    if partition is not None and context.api_version >= _FIRST_WITH_LEADER:
+        response.current_leader = LeaderIdAndEpoch(
+            leader_id=partition.leader, leader_epoch=partition.leader_epoch
+        )
+    return response
+
+
+def _add_endpoints(context: RequestContext, response: ProduceResponse) -> None:
+    """Tell where the leaders are that were named (KIP-951)."""
+    if context.api_version < _FIRST_WITH_LEADER:
+        return
+    leaders = {p.current_leader.leader_id for t in response.responses for p in t.partition_responses}
+    response.node_endpoints = [
+        NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
+        for node in context.state.nodes.values()
+        if node.node_id in leaders
+    ]
+
+
+async def _await_replicas(
+    context: RequestContext, request: ProduceRequest, response: ProduceResponse
+) -> None:
+    """Wait until the high watermark has passed what was written, or answer REQUEST_TIMED_OUT."""
+    for data, topic in zip(request.topic_data, response.responses, strict=True):
+        found = find_topic(context, data.name, data.topic_id)
+        for answer in topic.partition_responses:
+            if answer.error_code or found is None:
+                continue
+            partition = found.partitions[answer.index]
+            if not await _replicated(partition, answer.base_offset, request.timeout_ms / 1000):
+                answer.error_code = codes.REQUEST_TIMED_OUT
+                answer.base_offset = -1
+
+
+async def _replicated(partition: Partition, offset: int, timeout_s: float) -> bool:
+    log = partition.log
+    if log.high_watermark > offset:
+        return True
+    changed = asyncio.Event()
+    log.subscribe(changed.set)
+    try:
+        async with timeout(timeout_s):
+            while log.high_watermark <= offset:
+                changed.clear()
+                await changed.wait()
+        return True
+    except TimeoutError:
+        return False
+    finally:
+        log.unsubscribe(changed.set)

@@ -1,0 +1,100 @@
+"""ListOffsets: offsets by timestamp, and the special places."""
+
+from __future__ import annotations
+
+from aiokafka.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from aiokafka.testing import codes
+from aiokafka.testing.handlers._common import check_leader
+from aiokafka.testing.log import PartitionLog
+from aiokafka.testing.script import RequestContext
+
+REQUEST = ListOffsetsRequest
+_LATEST, _EARLIEST, _MAX_TIMESTAMP = -1, -2, -3
+_EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING_UPLOAD = -4, -5, -6
+_FIRST_VERSION = {_MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9}
+_FIRST_VERSION[_EARLIEST_PENDING_UPLOAD] = 11
+_READ_COMMITTED = 1
+
+
+def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """Look all partitions up."""
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[_find(context, request, topic.name, p) for p in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def refuse(context: RequestContext, request: ListOffsetsRequest, errno: int) -> ListOffsetsResponse:
+    """Say no to every partition."""
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name, partitions=[_refused(p, errno) for p in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _refused(asked: ListOffsetsPartition, errno: int) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=errno)
+
+
+def _find(
+    context: RequestContext, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
+    partition = context.state.partition(topic, asked.partition_index)
+    errno = check_leader(context, partition, asked.current_leader_epoch)
+    if errno or partition is None:
+        return _refused(asked, errno)
+    log = partition.log
+    committed = request.isolation_level == _READ_COMMITTED
+    limit = log.last_stable_offset if committed else log.high_watermark
+    if context.api_version == 0:
+        return _old_style(log, asked, limit)
+    if context.api_version < _FIRST_VERSION.get(asked.timestamp, 0):
+        return _refused(asked, codes.UNSUPPORTED_VERSION)
+    timestamp, offset, epoch = _look_up(log, asked.timestamp, limit)
+    response = ListOffsetsPartitionResponse(
+        partition_index=partition.index, timestamp=timestamp, offset=offset
+    )
+    if context.api_version >= 4:
+        response.leader_epoch = epoch
+    return response
+
+
+def _look_up(log: PartitionLog, timestamp: int, limit: int) -> tuple[int, int, int]:
+    """(timestamp, offset, leader epoch), each -1 if there is none."""
+    if timestamp == _LATEST:
+        return -1, limit, log.leader_epoch
+    if timestamp in (_EARLIEST, _EARLIEST_LOCAL, _EARLIEST_PENDING_UPLOAD):
+        return -1, log.start_offset, log.epoch_of(log.start_offset)
+    if timestamp == _LATEST_TIERED:
+        return -1, -1, -1
+    if timestamp == _MAX_TIMESTAMP:
+        return log.offset_of_max_timestamp() or (-1, -1, -1)
+    return log.offset_for_time(timestamp, limit) or (-1, -1, -1)
+
+
+def _old_style(
+    log: PartitionLog, asked: ListOffsetsPartition, limit: int
+) -> ListOffsetsPartitionResponse:
+    """Before KIP-79: starts of segments not newer than the timestamp, newest first. The fake's log
+    is one segment."""
+    offsets = [limit, log.start_offset] if asked.timestamp == _LATEST else [log.start_offset]
+    if len(offsets) == 2 and offsets[0] == offsets[1]:
+        offsets.pop()
+    return ListOffsetsPartitionResponse(
+        partition_index=asked.partition_index, old_style_offsets=offsets[: asked.max_num_offsets]
+    )

@@ -1,0 +1,121 @@
+"""Metadata: brokers, topics, partitions and their leaders."""
+
+from __future__ import annotations
+
+from aiokafka.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from aiokafka.protocol.schema import ZERO_UUID
+from aiokafka.testing import codes
+from aiokafka.testing.handlers._common import (
+    CLUSTER_OPERATIONS,
+    FIRST_KRAFT,
+    TOPIC_OPERATIONS,
+    authorized_operations,
+)
+from aiokafka.testing.script import RequestContext
+from aiokafka.testing.state import ClusterState, Partition, Topic, TopicRefusedError
+
+REQUEST = MetadataRequest
+
+
+def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    """Describe the live brokers and the topics asked for, which may be created by that."""
+    state = context.state
+    return MetadataResponse(
+        brokers=_brokers(state),
+        cluster_id=state.cluster_id,
+        controller_id=state.controller,
+        topics=_topics(context, request),
+        cluster_authorized_operations=authorized_operations(
+            request.include_cluster_authorized_operations, CLUSTER_OPERATIONS
+        ),
+    )
+
+
+def refuse(context: RequestContext, request: MetadataRequest, errno: int) -> MetadataResponse:
+    """Say no to each topic asked for; a request for all topics gets none."""
+    state = context.state
+    return MetadataResponse(
+        brokers=_brokers(state),
+        cluster_id=state.cluster_id,
+        controller_id=state.controller,
+        topics=[_missing(topic.name, topic.topic_id, errno) for topic in request.topics or []],
+        error_code=errno if not request.topics else codes.NONE,
+    )
+
+
+def _brokers(state: ClusterState) -> list[MetadataResponseBroker]:
+    return [
+        MetadataResponseBroker(node_id=n.node_id, host=n.host, port=n.port, rack=n.rack)
+        for n in state.nodes.values()
+        if n.alive
+    ]
+
+
+def _topics(context: RequestContext, request: MetadataRequest) -> list[MetadataResponseTopic]:
+    all_wanted = request.topics is None or (context.api_version == 0 and not request.topics)
+    if all_wanted:
+        return [_describe(context, request, t) for t in context.state.topics.values()]
+    return [_one(context, request, wanted) for wanted in request.topics or []]
+
+
+def _one(
+    context: RequestContext, request: MetadataRequest, wanted: MetadataRequestTopic
+) -> MetadataResponseTopic:
+    state = context.state
+    if wanted.topic_id != ZERO_UUID:
+        found = state.topics_by_id.get(wanted.topic_id)
+        if found is None:
+            return _missing(None, wanted.topic_id, codes.UNKNOWN_TOPIC_ID)
+        return _describe(context, request, found)
+    name = wanted.name or ""
+    if name in state.topics:
+        return _describe(context, request, state.topics[name])
+    try:
+        state.check_new_topic(name, -1, -1, {}, None)
+    except TopicRefusedError as exc:
+        return _missing(name, ZERO_UUID, exc.errno)
+    if not request.allow_auto_topic_creation or not state.auto_create:
+        return _missing(name, ZERO_UUID, codes.UNKNOWN_TOPIC_OR_PARTITION)
+    state.create_topic(name)
+    # A broker answers before the new topic has a leader: the client has to ask again.
+    kraft = state.profile.release >= FIRST_KRAFT
+    errno = codes.UNKNOWN_TOPIC_OR_PARTITION if kraft else codes.LEADER_NOT_AVAILABLE
+    return _missing(name, ZERO_UUID, errno)
+
+
+def _missing(name: str | None, topic_id: bytes, errno: int) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=errno, name=name, topic_id=topic_id, partitions=[])
+
+
+def _describe(
+    context: RequestContext, request: MetadataRequest, topic: Topic
+) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[_partition(context.state, partition) for partition in topic.partitions],
+        topic_authorized_operations=authorized_operations(
+            request.include_topic_authorized_operations, TOPIC_OPERATIONS
+        ),
+    )
+
+
+def _partition(state: ClusterState, partition: Partition) -> MetadataResponsePartition:
+    isr = state.isr(partition)
+    return MetadataResponsePartition(
+        error_code=codes.LEADER_NOT_AVAILABLE if partition.leader == -1 else codes.NONE,
+        partition_index=partition.index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=isr or partition.replicas[-1:],  # the last in sync stays on the list
+        offline_replicas=[node for node in partition.replicas if node not in isr],
+    )

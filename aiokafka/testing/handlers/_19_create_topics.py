@@ -1,0 +1,100 @@
+"""CreateTopics."""
+
+from __future__ import annotations
+
+from aiokafka.protocol.messages.topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from aiokafka.testing import codes
+from aiokafka.testing.handlers._common import check_controller
+from aiokafka.testing.script import RequestContext
+from aiokafka.testing.settings import TOPIC_DEFAULTS
+from aiokafka.testing.state import Topic, TopicRefusedError
+
+REQUEST = CreateTopicsRequest
+_FROM_TOPIC, _FROM_DEFAULT = 1, 5
+
+
+def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    """Create each topic, or only check."""
+    errno = check_controller(context)
+    if errno:
+        return refuse(context, request, errno)
+    names = [topic.name for topic in request.topics]
+    return CreateTopicsResponse(
+        topics=[
+            _twice(topic) if names.count(topic.name) > 1 else _create(context, request, topic)
+            for topic in request.topics
+        ]
+    )
+
+
+def refuse(context: RequestContext, request: CreateTopicsRequest, errno: int) -> CreateTopicsResponse:
+    """Say no to every topic."""
+    return CreateTopicsResponse(
+        topics=[
+            CreatableTopicResult(name=topic.name, error_code=errno, error_message=None)
+            for topic in request.topics
+        ]
+    )
+
+
+def _twice(topic: CreatableTopic) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=topic.name,
+        error_code=codes.INVALID_REQUEST,
+        error_message="Duplicate topic name.",
+    )
+
+
+def _create(
+    context: RequestContext, request: CreateTopicsRequest, topic: CreatableTopic
+) -> CreatableTopicResult:
+    config = {entry.name: entry.value or "" for entry in topic.configs}
+    assignment = {a.partition_index: a.broker_ids for a in topic.assignments}
+    numbers = topic.num_partitions, topic.replication_factor
+    state = context.state
+    try:
+        if assignment and numbers != (-1, -1):
+            raise TopicRefusedError(
+                codes.INVALID_REQUEST,
+                "Both the numbers and the manual assignment were given; only one is allowed.",
+            )
+        if request.validate_only:
+            state.check_new_topic(topic.name, *numbers, config, assignment)
+            return CreatableTopicResult(
+                name=topic.name,
+                error_message=None,
+                num_partitions=topic.num_partitions,
+                replication_factor=topic.replication_factor,
+            )
+        created = state.create_topic(topic.name, *numbers, config=config, assignment=assignment)
+    except TopicRefusedError as exc:
+        return CreatableTopicResult(
+            name=topic.name, error_code=exc.errno, error_message=exc.message, configs=None
+        )
+    return _created(created)
+
+
+def _created(topic: Topic) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        error_message=None,
+        num_partitions=len(topic.partitions),
+        replication_factor=len(topic.partitions[0].replicas),
+        configs=[
+            CreatableTopicConfigs(
+                name=name,
+                value=topic.setting(name),
+                read_only=False,
+                config_source=_FROM_TOPIC if name in topic.config else _FROM_DEFAULT,
+                is_sensitive=False,
+            )
+            for name in TOPIC_DEFAULTS
+        ],
+    )

@@ -1,0 +1,88 @@
+"""One module per API, named by its key. Each has
+
+- ``REQUEST``, the request class;
+- ``handle(context, request)``, plain or ``async``: do it and return the response (None: no answer);
+- ``refuse(context, request, errno)``: the response that says no to everything in the request.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Protocol, cast
+
+from aiokafka.protocol.schema import Request, Response
+from aiokafka.testing.script import RequestContext
+
+_MODULES = {
+    0: "_00_produce",
+    1: "_01_fetch",
+    2: "_02_list_offsets",
+    3: "_03_metadata",
+    8: "_08_offset_commit",
+    9: "_09_offset_fetch",
+    10: "_10_find_coordinator",
+    11: "_11_join_group",
+    12: "_12_heartbeat",
+    13: "_13_leave_group",
+    14: "_14_sync_group",
+    15: "_15_describe_groups",
+    16: "_16_list_groups",
+    17: "_17_sasl_handshake",
+    18: "_18_api_versions",
+    19: "_19_create_topics",
+    20: "_20_delete_topics",
+    21: "_21_delete_records",
+    22: "_22_init_producer_id",
+    23: "_23_offset_for_leader_epoch",
+    24: "_24_add_partitions_to_txn",
+    25: "_25_add_offsets_to_txn",
+    26: "_26_end_txn",
+    28: "_28_txn_offset_commit",
+    32: "_32_describe_configs",
+    33: "_33_alter_configs",
+    36: "_36_sasl_authenticate",
+    37: "_37_create_partitions",
+    42: "_42_delete_groups",
+    44: "_44_incremental_alter_configs",
+    47: "_47_offset_delete",
+    60: "_60_describe_cluster",
+    61: "_61_describe_producers",
+    65: "_65_describe_transactions",
+    66: "_66_list_transactions",
+    68: "_68_consumer_group_heartbeat",
+    69: "_69_consumer_group_describe",
+    75: "_75_describe_topic_partitions",
+}
+
+
+class CloseConnectionError(Exception):
+    """The broker closes the connection without an answer."""
+
+
+class HandlerModule(Protocol):
+    """The shape of the modules here."""
+
+    REQUEST: type[Request[Any]]
+
+    def handle(self, context: RequestContext, request: Any) -> Any:
+        """Do what is asked."""
+
+    def refuse(self, context: RequestContext, request: Any, errno: int) -> Response:
+        """Say no to all of it."""
+
+
+_loaded: dict[int, HandlerModule] = {}
+
+
+def known(api_key: int) -> bool:
+    """Whether the fake brokers have this API."""
+    return api_key in _MODULES
+
+
+def load(api_key: int) -> HandlerModule:
+    """The module of an API; imported on first use, because messages cost time to declare."""
+    module = _loaded.get(api_key)
+    if module is None:
+        name = f"{__name__}.{_MODULES[api_key]}"
+        module = _loaded[api_key] = cast("HandlerModule", import_module(name))
+    return module

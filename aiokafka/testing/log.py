@@ -1,0 +1,327 @@
+"""The log of one partition of a fake cluster."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from aiokafka.testing import records
+from aiokafka.testing.batches import Batch, Buffer, control_batch, parse, place
+from aiokafka.testing.producer_state import ProducerState
+
+if TYPE_CHECKING:
+    from aiokafka.structs import ConsumerRecord
+
+Headers = Sequence[tuple[str, bytes]]
+
+
+class PartitionLog:
+    """The records of one partition, shared by all its replicas.
+
+    Tests use it to write and read records without any client, and to do to the log what time and
+    failures do: retention, truncation, slow replicas, damage.
+
+    Get one by :meth:`FakeCluster.log`. All methods take effect at once and wake waiting fetches.
+
+    Example::
+
+        log = cluster.log("orders", 0)
+        log.append(b"first", key=b"k")
+        ...
+        assert [record.value for record in log.records()] == [b"first"]
+    """
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        #: What the partition knows of producer ids; see :class:`ProducerState`.
+        self.producers = ProducerState()
+        self._batches: list[Batch] = []
+        self._bases: list[int] = []  # base offset of each batch, for bisect
+        self._start = 0
+        self._end = 0
+        self._held_high_watermark: int | None = None
+        self._epochs: list[tuple[int, int]] = [(0, 0)]  # (leader epoch, its first offset)
+        self._wakers: set[Callable[[], None]] = set()
+
+    # -- offsets ------------------------------------------------------------------------------------
+
+    @property
+    def start_offset(self) -> int:
+        """Offset of the oldest record that can be read."""
+        return self._start
+
+    @property
+    def end_offset(self) -> int:
+        """Offset that the next record will get."""
+        return self._end
+
+    @property
+    def high_watermark(self) -> int:
+        """First offset that is not yet on all replicas; consumers see only what is before it."""
+        held = self._held_high_watermark
+        return self._end if held is None else min(held, self._end)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """First offset that a `read_committed` consumer may not see yet."""
+        unstable = self.producers.first_unstable_offset()
+        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+
+    @property
+    def leader_epoch(self) -> int:
+        """Epoch under which the next record is written."""
+        return self._epochs[-1][0]
+
+    @property
+    def batches(self) -> Sequence[Batch]:
+        """The stored batches, oldest first."""
+        return tuple(self._batches)
+
+    @property
+    def size(self) -> int:
+        """Bytes stored."""
+        return sum(batch.size for batch in self._batches)
+
+    # -- for tests: records -------------------------------------------------------------------------
+
+    def append(
+        self,
+        value: bytes | None,
+        key: bytes | None = None,
+        *,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+    ) -> int:
+        """Write one record, as a batch of its own.
+
+        Args:
+            timestamp_ms: Milliseconds since the epoch; None (the default) means now.
+
+        Returns:
+            The record's offset.
+        """
+        return self.extend([(key, value, headers)], timestamp_ms=timestamp_ms)
+
+    def extend(
+        self,
+        items: Iterable[tuple[bytes | None, bytes | None, Headers]],
+        *,
+        timestamp_ms: int | None = None,
+        codec: int = 0,
+    ) -> int:
+        """Write (key, value, headers) records as one batch.
+
+        Args:
+            timestamp_ms: Milliseconds since the epoch for all of them; None means now.
+            codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
+
+        Returns:
+            Offset of the first record.
+        """
+        now = _now_ms() if timestamp_ms is None else timestamp_ms
+        data = records.build([(now, *item) for item in items], codec=codec)
+        return self.append_bytes(data)
+
+    def append_bytes(self, data: Buffer) -> int:
+        """Write ready-made record batches (magic 2), with new offsets.
+
+        Returns:
+            Offset of the first record.
+
+        Raises:
+            BatchRefusedError: the bytes are not whole, sound batches.
+        """
+        base = self._end
+        for batch in parse(data):
+            self.add(batch)
+        return base
+
+    def records(self, start: int = 0) -> list[ConsumerRecord[bytes | None, bytes | None]]:
+        """Decode the records from offset `start` on, including those of open and aborted
+        transactions and those beyond the high watermark; control records are left out."""
+        data = b"".join(batch.data for batch in self._batches[self._index(start) :])
+        return records.decode(data, self.topic, self.partition, max(start, self._start))
+
+    # -- for tests: what time and failures do to a log ----------------------------------------------
+
+    def delete_before(self, offset: int) -> None:
+        """Retention, or DeleteRecords: the log starts at `offset` from now on."""
+        self._start = max(self._start, min(offset, self._end))
+        count = bisect_right(self._bases, self._start)
+        while count and self._batches[count - 1].last_offset >= self._start:
+            count -= 1
+        del self._batches[:count], self._bases[:count]
+        self.producers.forget_before(self._start)
+        self.wake()
+
+    def truncate(self, offset: int) -> None:
+        """Lose everything from `offset` on, as an unclean leader election does.
+
+        A batch that holds `offset` goes as a whole. The same offsets are written again later; move
+        the leader too (:meth:`FakeCluster.move_leader`) for clients to be able to tell.
+        """
+        while self._batches and self._batches[-1].last_offset >= offset:
+            self._batches.pop()
+            self._end = self._bases.pop()
+        self._end = max(min(self._end, offset), self._start)
+        self._epochs = [e for e in self._epochs if e[1] <= self._end] or [(0, self._start)]
+        self.producers.forget_from(self._end)
+        self.wake()
+
+    def pause_replication(self) -> None:
+        """Hold the high watermark where it is: the followers fetch nothing. ``acks=all`` requests
+        then run into their time-out, with their records written."""
+        self._held_high_watermark = self.high_watermark
+
+    def resume_replication(self) -> None:
+        """Let the followers catch up."""
+        self._held_high_watermark = None
+        self.wake()
+
+    def compact(self) -> int:
+        """Keep only the newest record of each key, at its old offset, as the log cleaner does.
+        Records without a key are dropped.
+
+        Returns:
+            How many records were removed.
+        """
+        live = self.records()
+        newest = {record.key: record.offset for record in live if record.key is not None}
+        kept = [record for record in live if newest.get(record.key) == record.offset]
+        self._batches = [self._single(record) for record in kept]
+        self._bases = [batch.base_offset for batch in self._batches]
+        self.wake()
+        return len(live) - len(kept)
+
+    def corrupt(self, offset: int) -> None:
+        """Flip the last byte of the batch that holds `offset`, so that its checksum fails."""
+        batch = self._batches[self._index(offset)]
+        data = bytearray(batch.data)
+        data[-1] ^= 0xFF
+        batch.data = data
+        self.wake()
+
+    def _single(self, record: ConsumerRecord[bytes | None, bytes | None]) -> Batch:
+        item = (record.timestamp, record.key, record.value, record.headers)
+        return place(
+            parse(records.build([item]))[0], record.offset, self.epoch_of(record.offset), None
+        )
+
+    # -- for the brokers ----------------------------------------------------------------------------
+
+    def add(self, batch: Batch, *, append_time: int | None = None) -> Batch:
+        """Append one checked batch and wake waiting fetches; returns it as stored."""
+        stored = place(batch, self._end, self.leader_epoch, append_time)
+        self._batches.append(stored)
+        self._bases.append(stored.base_offset)
+        self._end = stored.last_offset + 1
+        self.producers.appended(stored)
+        self.wake()
+        return stored
+
+    def add_marker(self, producer_id: int, producer_epoch: int, *, commit: bool) -> Batch:
+        """Append a commit or abort marker, which ends the producer's transaction here."""
+        marker = control_batch(producer_id, producer_epoch, commit=commit, timestamp=_now_ms())
+        stored = self.add(marker)
+        self.producers.ended(producer_id, stored.base_offset, commit=commit)
+        self.wake()
+        return stored
+
+    def read(self, offset: int, max_bytes: int, limit: int, *, at_least_one: bool) -> list[Batch]:
+        """Batches from the one that holds `offset` on, which begin before offset `limit`.
+
+        Args:
+            max_bytes: Stop before the batch that would exceed it.
+            at_least_one: Give the first batch even if it is larger than `max_bytes` (KIP-74).
+        """
+        found: list[Batch] = []
+        for index in range(self._index(offset), len(self._batches)):
+            batch = self._batches[index]
+            max_bytes -= batch.size
+            if batch.base_offset >= limit or (max_bytes < 0 and not (at_least_one and not found)):
+                break
+            found.append(batch)
+        return found
+
+    def readable(self, offset: int, enough: int, limit: int) -> int:
+        """How many bytes could be read from `offset` up to `limit`; stops counting at `enough`."""
+        total = 0
+        for index in range(self._index(offset), len(self._batches)):
+            batch = self._batches[index]
+            if batch.base_offset >= limit or total >= enough:
+                break
+            total += batch.size
+        return total
+
+    def offset_for_time(self, timestamp_ms: int, limit: int) -> tuple[int, int, int] | None:
+        """(timestamp, offset, leader epoch) of the first record before offset `limit` that is not
+        older than `timestamp_ms`."""
+        for batch in self._batches:
+            if batch.max_timestamp < timestamp_ms:
+                continue
+            for record in records.decode(batch.data, self.topic, self.partition, self._start):
+                if record.timestamp >= timestamp_ms and record.offset < limit:
+                    return record.timestamp, record.offset, batch.leader_epoch
+        return None
+
+    def offset_of_max_timestamp(self) -> tuple[int, int, int] | None:
+        """(timestamp, offset, leader epoch) of the record with the greatest timestamp (KIP-734)."""
+        data = [batch for batch in self._batches if not batch.is_control]
+        if not data:
+            return None
+        batch = max(data, key=lambda candidate: candidate.max_timestamp)
+        found = records.decode(batch.data, self.topic, self.partition, self._start)
+        if not found:
+            return None
+        record = max(found, key=lambda candidate: candidate.timestamp)
+        return record.timestamp, record.offset, batch.leader_epoch
+
+    def begin_epoch(self, epoch: int) -> None:
+        """A new leader took over: its epoch starts at the end of the log."""
+        if self._epochs[-1][1] == self._end and epoch > self._epochs[-1][0]:
+            self._epochs.pop()  # the former leader wrote nothing
+        self._epochs.append((epoch, self._end))
+        self.wake()
+
+    def epoch_of(self, offset: int) -> int:
+        """The leader epoch under which `offset` was (or would be) written."""
+        index = bisect_right([first for _, first in self._epochs], offset)
+        return self._epochs[max(index - 1, 0)][0]
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) of the newest epoch not above `epoch`; (-1, -1) if `epoch` is newer
+        than all (KIP-101, KIP-279)."""
+        if epoch == self.leader_epoch:
+            return epoch, self._end
+        known = [entry[0] for entry in self._epochs]
+        above = bisect_right(known, epoch)
+        if above == len(known):
+            return -1, -1
+        return (known[above - 1] if above else epoch), self._epochs[above][1]
+
+    def subscribe(self, waker: Callable[[], None]) -> None:
+        """Call `waker` at every change, until :meth:`unsubscribe`."""
+        self._wakers.add(waker)
+
+    def unsubscribe(self, waker: Callable[[], None]) -> None:
+        """Undo :meth:`subscribe`."""
+        self._wakers.discard(waker)
+
+    def wake(self) -> None:
+        """Tell all waiting requests to look again."""
+        for waker in tuple(self._wakers):
+            waker()
+
+    def _index(self, offset: int) -> int:
+        """Index of the first batch that holds or follows `offset`."""
+        index = bisect_left(self._bases, offset)
+        if index and self._batches[index - 1].last_offset >= offset:
+            index -= 1
+        return index
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,152 @@
+"""What a partition knows of idempotent and transactional producers."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from aiokafka.testing.batches import Batch, BatchRefusedError
+
+OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+INVALID_PRODUCER_EPOCH = 47
+INVALID_TXN_STATE = 48
+UNKNOWN_PRODUCER_ID = 59
+
+_REMEMBERED_BATCHES = 5
+_MAX_SEQUENCE = 2**31 - 1
+
+
+@dataclass(slots=True)
+class ProducerEntry:
+    """One producer id on one partition."""
+
+    epoch: int
+    batches: deque[Batch] = field(default_factory=lambda: deque(maxlen=_REMEMBERED_BATCHES))
+    """The last five written under `epoch`, to recognise duplicates."""
+    last_timestamp: int = -1
+
+    @property
+    def last_sequence(self) -> int:
+        """-1 if nothing was written under the current epoch."""
+        return self.batches[-1].last_sequence if self.batches else -1
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedTransaction:
+    """A range of offsets whose records by one producer were aborted."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    """Offset of the abort marker."""
+
+
+class ProducerState:
+    """Sequence checks (KIP-98, KIP-360) and open transactions of one partition.
+
+    The partition's log is its only writer.
+    """
+
+    def __init__(self) -> None:
+        self.entries: dict[int, ProducerEntry] = {}
+        #: Producer id to the first offset of its open transaction.
+        self.open: dict[int, int] = {}
+        self.aborted: list[AbortedTransaction] = []
+
+    def duplicate(self, batch: Batch) -> Batch | None:
+        """The batch in the log that `batch` repeats, if it is among the last five of its producer."""
+        entry = self.entries.get(batch.producer_id)
+        if entry is None or entry.epoch != batch.producer_epoch:
+            return None
+        for known in entry.batches:
+            same_first = known.base_sequence == batch.base_sequence
+            if same_first and known.last_sequence == batch.last_sequence:
+                return known
+        return None
+
+    def check(self, batch: Batch, *, unknown_producer_is_error: bool) -> None:
+        """Refuse a batch whose epoch or sequence does not follow.
+
+        Args:
+            unknown_producer_is_error: Brokers before 2.5 take only sequence 0 from a producer id
+                that they have no state of (KIP-360 lifted that).
+
+        Raises:
+            BatchRefusedError: with the broker's error code.
+        """
+        entry = self.entries.get(batch.producer_id)
+        if entry is None:
+            if unknown_producer_is_error and batch.base_sequence != 0:
+                raise BatchRefusedError(UNKNOWN_PRODUCER_ID, "no state for this producer id")
+            return
+        if batch.producer_epoch < entry.epoch:
+            raise BatchRefusedError(
+                INVALID_PRODUCER_EPOCH,
+                f"epoch {batch.producer_epoch} is older than {entry.epoch}, the newest seen",
+            )
+        if batch.producer_epoch > entry.epoch:
+            if batch.base_sequence != 0:
+                raise BatchRefusedError(
+                    OUT_OF_ORDER_SEQUENCE_NUMBER, "a new epoch must begin at sequence 0"
+                )
+            return
+        expected = 0 if entry.last_sequence == _MAX_SEQUENCE else entry.last_sequence + 1
+        if batch.base_sequence != expected:
+            raise BatchRefusedError(
+                OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"sequence {batch.base_sequence} came, {expected} was expected",
+            )
+
+    def appended(self, batch: Batch) -> None:
+        """Take note of a batch now in the log."""
+        if batch.producer_id < 0:
+            return
+        entry = self.entries.get(batch.producer_id)
+        if entry is None:
+            entry = self.entries[batch.producer_id] = ProducerEntry(batch.producer_epoch)
+        elif entry.epoch != batch.producer_epoch:
+            entry.epoch = batch.producer_epoch
+            entry.batches.clear()
+        entry.last_timestamp = batch.max_timestamp
+        if batch.is_control:
+            return
+        entry.batches.append(batch)
+        if batch.is_transactional:
+            self.open.setdefault(batch.producer_id, batch.base_offset)
+
+    def ended(self, producer_id: int, marker_offset: int, *, commit: bool) -> None:
+        """Close a producer's transaction; its marker stands at `marker_offset`."""
+        start = self.open.pop(producer_id, None)
+        if start is not None and not commit:
+            self.aborted.append(AbortedTransaction(producer_id, start, marker_offset))
+
+    def first_unstable_offset(self) -> int | None:
+        """Where the oldest open transaction begins."""
+        return min(self.open.values(), default=None)
+
+    def aborted_between(self, start: int, end: int) -> list[AbortedTransaction]:
+        """Aborted transactions with records in the offsets from `start` up to but not `end`."""
+        return [
+            aborted
+            for aborted in self.aborted
+            if aborted.last_offset >= start and aborted.first_offset < end
+        ]
+
+    def forget_before(self, offset: int) -> None:
+        """Drop what retention has removed. Producer ids are kept, as a broker does until they
+        expire (transactional.id.expiration.ms)."""
+        self.aborted = [a for a in self.aborted if a.last_offset >= offset]
+
+    def forget_from(self, offset: int) -> None:
+        """Undo what stood at `offset` and later, after the log was truncated there."""
+        self.aborted = [a for a in self.aborted if a.last_offset < offset]
+        self.open = {pid: first for pid, first in self.open.items() if first < offset}
+        for producer_id, entry in list(self.entries.items()):
+            while entry.batches and entry.batches[-1].base_offset >= offset:
+                entry.batches.pop()
+            if not entry.batches:
+                del self.entries[producer_id]
+
+    def forget(self, producer_id: int) -> None:
+        """Forget a producer id, as a broker does when it expires."""
+        self.entries.pop(producer_id, None)

@@ -1,0 +1,373 @@
+"""A TCP proxy that misbehaves on command."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+Direction = Literal["requests", "responses"]
+"""``"requests"`` is what the client sends, ``"responses"`` what the server answers."""
+
+_DIRECTIONS: tuple[Direction, ...] = ("requests", "responses")
+_Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+_CHUNK = 65536
+_MAX_QUEUED = 4 * 1024 * 1024
+
+
+class FaultProxy:
+    """A TCP proxy between a client and one server, with faults that a test switches on and off.
+
+    It knows nothing of Kafka: it forwards bytes in both directions, for any number of connections,
+    and obeys the last command given. Faults apply to open and to later connections until
+    :meth:`restore`.
+
+    A client follows the addresses in the broker's metadata, so the broker must advertise the proxy's
+    address. With :class:`~aiokafka.testing.FakeCluster` that is ``FakeCluster(proxied=True)``. For a
+    real broker start the proxy first, without a target, put :attr:`address` into the broker's
+    ``advertised.listeners``, start the broker and set :attr:`target`.
+
+    Args:
+        target: ``"host:port"`` of the server, or None to set :attr:`target` later. Until then new
+            connections are closed at once.
+        host: Address to listen on.
+        port: Port to listen on; 0 (the default) takes a free one.
+
+    Example::
+
+        async with FaultProxy("127.0.0.1:9092") as proxy:
+            producer = AIOKafkaProducer(bootstrap_servers=proxy.address)
+            ...
+            proxy.fragment(1)                 # one byte per write
+            proxy.cut_after(100, "responses") # the connection breaks inside an answer
+            proxy.restore()
+    """
+
+    def __init__(
+        self, target: str | None = None, *, host: str = "127.0.0.1", port: int = 0
+    ) -> None:
+        self.target = target
+        self.host = host
+        self.port = port
+        #: Connections accepted so far.
+        self.accepted = 0
+        #: Bytes forwarded so far, by direction.
+        self.forwarded: dict[Direction, int] = {"requests": 0, "responses": 0}
+        self._rules: dict[Direction, _Rules] = {"requests": _Rules(), "responses": _Rules()}
+        self._refusing = False
+        self._links: set[_Link] = set()
+        self._server: asyncio.Server | None = None
+
+    @property
+    def address(self) -> str:
+        """``"host:port"`` that clients connect to; the port is known once the proxy is started."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def connections(self) -> int:
+        """Number of connections open now."""
+        return len(self._links)
+
+    async def start(self) -> None:
+        """Begin to listen. The port is kept when the proxy is stopped and started again."""
+        if self._server is not None:
+            return
+        self._server = await asyncio.start_server(self._accept, self.host, self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        """Stop listening and break all connections. Safe to call twice."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+        links = list(self._links)
+        for link in links:
+            link.cut()
+        for link in links:
+            await link.wait_closed()
+        if server is not None:
+            await server.wait_closed()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    # -- faults -------------------------------------------------------------------------------------
+
+    def cut(self) -> int:
+        """Break all open connections now; bytes on their way are lost. New ones are still accepted.
+
+        Returns:
+            How many connections were broken.
+        """
+        links = list(self._links)
+        for link in links:
+            link.cut()
+        return len(links)
+
+    def refuse(self) -> None:
+        """Break new connections as soon as they are accepted, until :meth:`restore`."""
+        self._refusing = True
+
+    def delay(self, seconds: float, direction: Direction | None = None) -> None:
+        """Deliver every byte `seconds` later, in order. 0 switches it off.
+
+        Args:
+            seconds: One-way delay. Throughput is not limited by it.
+            direction: One direction only; None (the default) means both, each with the full delay.
+        """
+        for rules in self._selected(direction):
+            rules.delay = seconds
+
+    def fragment(self, size: int = 1, direction: Direction | None = None) -> None:
+        """Deliver at most `size` bytes at a time, each piece in a write (and loop turn) of its own."""
+        if size < 1:
+            raise ValueError("size must be at least 1 byte")
+        for rules in self._selected(direction):
+            rules.fragment = size
+
+    def stall(self, direction: Direction | None = None) -> None:
+        """Deliver nothing, but keep the connections open: the silent network. Bytes are kept (up to
+        4 MiB a connection and direction, then the sender is slowed) and delivered after
+        :meth:`restore`."""
+        for rules in self._selected(direction):
+            rules.flowing.clear()
+
+    def cut_after(
+        self, n_bytes: int, direction: Direction = "responses", *, repeat: bool = False
+    ) -> None:
+        """Break the connection that delivers the `n_bytes`-th byte from now on in a direction.
+
+        Exactly `n_bytes` are delivered, counted over all connections, then that connection breaks.
+
+        Args:
+            n_bytes: Bytes to let through first; 0 breaks before the next byte.
+            direction: Whose bytes are counted.
+            repeat: Count again from zero after each break, until :meth:`restore`.
+        """
+        if n_bytes < 0 or (repeat and n_bytes < 1):
+            raise ValueError("n_bytes must not be negative, nor 0 with repeat")
+        self._rules[direction].budget = n_bytes
+        self._rules[direction].refill = n_bytes if repeat else None
+
+    def restore(self) -> None:
+        """Switch all faults off. Connections that are still open go on, with the bytes kept for them."""
+        self._refusing = False
+        for rules in self._rules.values():
+            rules.reset()
+
+    def _selected(self, direction: Direction | None) -> Iterable[_Rules]:
+        if direction is None:
+            return self._rules.values()
+        return (self._rules[direction],)
+
+    # -- connections --------------------------------------------------------------------------------
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
+        link = _Link(self, reader, writer)
+        if self._refusing or self.target is None or self._server is None:
+            writer.transport.abort()
+            return
+        self._links.add(link)
+        try:
+            await link.run(self.target)
+        finally:
+            self._links.discard(link)
+
+
+class _Rules:
+    """What one direction does to bytes; shared by all connections of a proxy."""
+
+    def __init__(self) -> None:
+        self.flowing = asyncio.Event()
+        self.reset()
+
+    def reset(self) -> None:
+        self.delay = 0.0
+        self.fragment: int | None = None
+        self.budget: int | None = None
+        self.refill: int | None = None
+        self.flowing.set()
+
+    def allow(self, size: int) -> int:
+        """How many of `size` bytes may be delivered before the connection must break."""
+        return size if self.budget is None else min(size, self.budget)
+
+    def spend(self, size: int) -> bool:
+        """Count delivered bytes; True if the connection must break now."""
+        if self.budget is None:
+            return False
+        self.budget -= size
+        if self.budget > 0:
+            return False
+        self.budget = self.refill
+        return True
+
+
+class _Link:
+    """One client connection and its connection to the server."""
+
+    def __init__(
+        self, proxy: FaultProxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._proxy = proxy
+        self._client = (reader, writer)
+        self._writers = [writer]
+        self._connecting: asyncio.Task[_Streams] | None = None
+        self._broken = asyncio.Event()
+        self._closed = asyncio.Event()
+
+    def cut(self) -> None:
+        self._broken.set()
+        if self._connecting is not None:
+            self._connecting.cancel()
+        for writer in self._writers:
+            writer.transport.abort()
+
+    async def wait_closed(self) -> None:
+        await self._closed.wait()
+
+    async def run(self, target: str) -> None:
+        """Forward until either side ends, or :meth:`cut`."""
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            server = await self._connect(target)
+            if server is None:
+                return
+            pipes = [
+                _Pipe(self._proxy, "requests", self._client[0], server[1]),
+                _Pipe(self._proxy, "responses", server[0], self._client[1]),
+            ]
+            for pipe in pipes:
+                tasks.append(asyncio.create_task(pipe.read(), name=f"proxy-read-{pipe.direction}"))
+                tasks.append(asyncio.create_task(pipe.write(), name=f"proxy-write-{pipe.direction}"))
+            await self._until_over(tasks)
+        except OSError:
+            pass  # the server is gone: the client sees its connection break, which is the truth
+        finally:
+            self.cut()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(
+                *tasks, *(w.wait_closed() for w in self._writers), return_exceptions=True
+            )
+            self._closed.set()
+
+    async def _connect(self, target: str) -> _Streams | None:
+        """Connect to the server; None if the link was cut meanwhile."""
+        host, _, port = target.rpartition(":")
+        self._connecting = asyncio.create_task(
+            asyncio.open_connection(host.strip("[]"), int(port)), name="proxy-connect"
+        )
+        await asyncio.wait([self._connecting])
+        if self._connecting.cancelled():
+            return None
+        server = self._connecting.result()
+        self._writers.append(server[1])
+        return None if self._broken.is_set() else server
+
+    async def _until_over(self, tasks: list[asyncio.Task[None]]) -> None:
+        """Wait for a cut, a failure, or the regular end of both directions."""
+        broken = asyncio.create_task(self._broken.wait(), name="proxy-cut")
+        pending: set[asyncio.Task[None] | asyncio.Task[Literal[True]]] = {*tasks, broken}
+        try:
+            while len(pending) > 1:
+                done, pending = await asyncio.wait(
+                    pending, return_when=asyncio.FIRST_COMPLETED
+                )
+                if broken in done or any(task.exception() for task in done):
+                    return
+        finally:
+            broken.cancel()
+            await asyncio.gather(broken, return_exceptions=True)
+
+
+class _Pipe:
+    """One direction of one connection: a reader, a queue bounded in bytes, a writer."""
+
+    def __init__(
+        self,
+        proxy: FaultProxy,
+        direction: Direction,
+        source: asyncio.StreamReader,
+        sink: asyncio.StreamWriter,
+    ) -> None:
+        self.direction = direction
+        self._rules = proxy._rules[direction]
+        self._forwarded = proxy.forwarded
+        self._source = source
+        self._sink = sink
+        self._queue: deque[tuple[float, bytes]] = deque()  # (due time, bytes); b"" ends it
+        self._queued = 0
+        self._changed = asyncio.Event()
+
+    async def read(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            data = await self._source.read(_CHUNK)
+            self._queue.append((loop.time() + self._rules.delay, data))
+            self._queued += len(data)
+            self._changed.set()
+            if not data:
+                return
+            while self._queued > _MAX_QUEUED:
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def write(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            while not self._queue:
+                self._changed.clear()
+                await self._changed.wait()
+            due, data = self._queue[0]
+            if due > loop.time():
+                await asyncio.sleep(due - loop.time())
+            await self._rules.flowing.wait()
+            if not data:
+                if self._sink.can_write_eof():
+                    self._sink.write_eof()
+                return
+            await self._deliver(data)
+            self._queue.popleft()
+            self._queued -= len(data)
+            self._changed.set()
+
+    async def _deliver(self, data: bytes) -> None:
+        rules = self._rules
+        start = 0
+        while start < len(data):
+            await rules.flowing.wait()
+            size = rules.allow(min(len(data) - start, rules.fragment or len(data)))
+            if size:
+                self._sink.write(data[start : start + size])
+                await self._sink.drain()
+                self._forwarded[self.direction] += size
+                start += size
+            if rules.spend(size):
+                await _flushed(self._sink)
+                raise ConnectionAbortedError("cut_after reached its count")
+            if rules.fragment is not None:
+                await asyncio.sleep(0)  # let the receiver see this piece alone
+
+
+async def _flushed(sink: asyncio.StreamWriter) -> None:
+    """Wait until the kernel has taken every byte, so that an abort loses none of them."""
+    transport = sink.transport
+    while transport.get_write_buffer_size() and not transport.is_closing():
+        await asyncio.sleep(0.001)

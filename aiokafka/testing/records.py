@@ -1,0 +1,57 @@
+"""Records to batches and back, for tests and for brokers that convert old formats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aiokafka.structs import ConsumerRecord
+    from aiokafka.testing.batches import Buffer
+
+    Item = tuple[int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
+
+_NO_LIMIT = 2**31 - 1
+_ALL = 2**31 - 1
+
+
+def build(items: Iterable[Item], *, codec: int = 0) -> bytes:
+    """One batch of (timestamp, key, value, headers) records, at base offset 0."""
+    from aiokafka.record.batch import RecordBatchBuilder
+
+    builder = RecordBatchBuilder(compression=codec, level=None, size_limit=_NO_LIMIT)
+    for timestamp, key, value, headers in items:
+        builder.append(timestamp, key, value, headers)
+    return bytes(builder.build())
+
+
+def decode(
+    data: Buffer, topic: str, partition: int, position: int
+) -> list[ConsumerRecord[bytes | None, bytes | None]]:
+    """The records of batches from offset `position` on; control records are left out."""
+    from aiokafka.record.batch import RecordReader
+
+    if not data:
+        return []
+    reader = RecordReader(data, topic, partition, position=position)
+    return reader.take(_ALL)
+
+
+def from_message_set(data: Buffer) -> bytes:
+    """Messages of magic 0 or 1 as one batch of magic 2, compressed in the same way.
+
+    Raises:
+        BatchRefusedError: there is no message in it.
+    """
+    found = decode(data, "", 0, 0)
+    attributes = data[17] if len(data) > 17 else 0
+    return build(
+        [(r.timestamp, r.key, r.value, ()) for r in found], codec=attributes & 0x07
+    )
+
+
+def to_message_set(data: Buffer, magic: int) -> bytes:
+    """A batch of magic 2 as messages of magic 0 or 1, uncompressed; headers are lost."""
+    from aiokafka.record.legacy import down_convert
+
+    return bytes(down_convert(data, magic, 0, None))

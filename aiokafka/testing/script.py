@@ -1,0 +1,240 @@
+"""What tests script and see of the requests to a fake cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Union
+
+from aiokafka._compat import timeout
+from aiokafka.protocol.schema import Request
+from aiokafka.testing.actions import Answer
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from aiokafka.testing.broker import FakeBroker
+    from aiokafka.testing.services import Services
+    from aiokafka.testing.state import ClusterState
+
+Handler = Callable[[Any, "RequestContext"], Union[Answer, Awaitable[Answer]]]
+"""Called with the request object and its context, plain or ``async``."""
+
+_KEPT_REQUESTS = 10_000
+_LOOK_AGAIN = 0.05  # seconds
+_KEPT_BYTES = 32 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """Where a request came from."""
+
+    broker: FakeBroker
+    """The broker that received it."""
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    connection_id: int
+    """A number that no other connection to the cluster has had."""
+    client_host: str
+    received_at: float
+    """``loop.time()`` when the request was complete."""
+
+    @property
+    def state(self) -> ClusterState:
+        """What the cluster knows."""
+        return self.broker.state
+
+    @property
+    def services(self) -> Services:
+        """The cluster's coordinators."""
+        return self.broker.services
+
+    @property
+    def node_id(self) -> int:
+        """Id of the broker that received it."""
+        return self.broker.node_id
+
+
+@dataclass(frozen=True, slots=True)
+class SeenRequest:
+    """A request that reached a broker."""
+
+    request: Any
+    """The decoded request."""
+    context: RequestContext
+
+    @property
+    def version(self) -> int:
+        """Version of the API that the client chose."""
+        return self.context.api_version
+
+    @property
+    def broker_id(self) -> int:
+        """The broker that received it."""
+        return self.context.broker.node_id
+
+
+class Interception:
+    """A handler that is asked before the broker. Made by :meth:`FakeCluster.intercept`.
+
+    It ends with :meth:`remove`, at the end of a ``with`` block, or after its `times`.
+    """
+
+    def __init__(
+        self,
+        script: Script,
+        api_key: int | None,
+        handler: Handler | Answer,
+        times: int | None,
+        broker: int | None,
+    ) -> None:
+        #: How many requests it has been asked about.
+        self.hits = 0
+        self._script = script
+        self._api_key = api_key
+        self._handler = handler
+        self._times = times
+        self._broker = broker
+
+    def remove(self) -> None:
+        """Ask it no more. Requests that it holds or delays go on as it told."""
+        self._script.remove(self)
+
+    async def wait(self, hits: int = 1, timeout_s: float = 10.0) -> None:
+        """Wait until it has been asked about `hits` requests in all.
+
+        Raises:
+            TimeoutError: it was not, within `timeout_s` seconds.
+        """
+        await self._script.wait_for(lambda: self.hits >= hits, timeout_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        self.remove()
+
+    def matches(self, context: RequestContext) -> bool:
+        """Whether it is to be asked about such a request."""
+        if self._times is not None and self.hits >= self._times:
+            return False
+        if self._broker is not None and self._broker != context.broker.node_id:
+            return False
+        return self._api_key is None or self._api_key == context.api_key
+
+    async def ask(self, request: Any, context: RequestContext) -> Answer:
+        """What the handler wants done; None for nothing."""
+        self.hits += 1
+        if self._times is not None and self.hits >= self._times:
+            self.remove()
+        self._script.wake()
+        if not callable(self._handler):
+            return self._handler
+        answer = self._handler(request, context)
+        return await answer if inspect.isawaitable(answer) else answer
+
+
+class Script:
+    """The interceptions of a cluster and the requests that it has seen."""
+
+    def __init__(self) -> None:
+        self._interceptions: list[Interception] = []
+        self._seen: deque[tuple[int, SeenRequest]] = deque()
+        self._seen_bytes = 0
+        #: Requests by API key, since the start.
+        self.counts: dict[int, int] = {}
+        self._waiters: set[asyncio.Event] = set()
+
+    def add(
+        self,
+        api: type[Request[Any]] | int | None,
+        handler: Handler | Answer,
+        times: int | None,
+        broker: int | None,
+    ) -> Interception:
+        """See :meth:`FakeCluster.intercept`."""
+        interception = Interception(self, key_of(api), handler, times, broker)
+        self._interceptions.append(interception)
+        return interception
+
+    def remove(self, interception: Interception) -> None:
+        """Forget an interception; nothing happens if it is not known."""
+        if interception in self._interceptions:
+            self._interceptions.remove(interception)
+
+    async def ask(self, request: Any, context: RequestContext) -> Answer:
+        """The first answer that is not None of the interceptions that match, oldest first."""
+        for interception in tuple(self._interceptions):
+            if interception.matches(context):
+                answer = await interception.ask(request, context)
+                if answer is not None:
+                    return answer
+        return None
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to ask."""
+        return not self._interceptions
+
+    def saw(self, request: Any, context: RequestContext, size: int) -> None:
+        """Remember a request; the oldest go when there are too many or they pin too much memory."""
+        self._seen.append((size, SeenRequest(request, context)))
+        self._seen_bytes += size
+        self.counts[context.api_key] = self.counts.get(context.api_key, 0) + 1
+        while len(self._seen) > _KEPT_REQUESTS or self._seen_bytes > _KEPT_BYTES:
+            self._seen_bytes -= self._seen.popleft()[0]
+        self.wake()
+
+    def seen(self, api: type[Request[Any]] | int | None) -> list[SeenRequest]:
+        """The requests of one API, or all, oldest first."""
+        key = key_of(api)
+        return [seen for _, seen in self._seen if key is None or seen.context.api_key == key]
+
+    def forget(self) -> None:
+        """Forget the requests seen so far."""
+        self._seen.clear()
+        self._seen_bytes = 0
+        self.counts.clear()
+
+    def wake(self) -> None:
+        """Let :meth:`wait_for` look again."""
+        for event in self._waiters:
+            event.set()
+
+    async def wait_for(self, condition: Callable[[], bool], timeout_s: float) -> None:
+        """See :meth:`FakeCluster.wait_for`."""
+        event = asyncio.Event()
+        self._waiters.add(event)
+        try:
+            async with timeout(timeout_s):
+                while not condition():
+                    event.clear()
+                    await _wait_or_look_again(event)
+        finally:
+            self._waiters.discard(event)
+
+
+async def _wait_or_look_again(event: asyncio.Event) -> None:
+    """Wait for the event, but not for long: the condition may depend on something else."""
+    handle = asyncio.get_running_loop().call_later(_LOOK_AGAIN, event.set)
+    try:
+        await event.wait()
+    finally:
+        handle.cancel()
+
+
+def key_of(api: type[Request[Any]] | int | None) -> int | None:
+    """The API key of a request class or number."""
+    return api if api is None or isinstance(api, int) else api.API_KEY

@@ -1,0 +1,85 @@
+"""Settings of brokers and topics that the fake cluster knows, with Kafka's defaults."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+BROKER_DEFAULTS: dict[str, str] = {
+    "auto.create.topics.enable": "true",
+    "connections.max.idle.ms": "600000",
+    "default.replication.factor": "1",
+    "delete.topic.enable": "true",
+    "group.consumer.heartbeat.interval.ms": "5000",
+    "group.consumer.session.timeout.ms": "45000",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.max.session.timeout.ms": "1800000",
+    "group.max.size": "2147483647",
+    "group.min.session.timeout.ms": "6000",
+    "max.incremental.fetch.session.cache.slots": "1000",
+    "message.max.bytes": "1048588",
+    "min.insync.replicas": "1",
+    "num.partitions": "1",
+    "offset.metadata.max.bytes": "4096",
+    "socket.request.max.bytes": "104857600",
+    "transaction.max.timeout.ms": "900000",
+}
+"""Of the broker. ``group.initial.rebalance.delay.ms`` is 3000 in Kafka; tests do not want to wait."""
+
+TOPIC_DEFAULTS: dict[str, str] = {
+    "cleanup.policy": "delete",
+    "compression.gzip.level": "-1",
+    "compression.lz4.level": "9",
+    "compression.type": "producer",
+    "compression.zstd.level": "3",
+    "delete.retention.ms": "86400000",
+    "file.delete.delay.ms": "60000",
+    "flush.messages": "9223372036854775807",
+    "flush.ms": "9223372036854775807",
+    "follower.replication.throttled.replicas": "",
+    "index.interval.bytes": "4096",
+    "leader.replication.throttled.replicas": "",
+    "local.retention.bytes": "-2",
+    "local.retention.ms": "-2",
+    "max.compaction.lag.ms": "9223372036854775807",
+    "max.message.bytes": "1048588",
+    "message.timestamp.after.max.ms": "3600000",
+    "message.timestamp.before.max.ms": "9223372036854775807",
+    "message.timestamp.type": "CreateTime",
+    "min.cleanable.dirty.ratio": "0.5",
+    "min.compaction.lag.ms": "0",
+    "min.insync.replicas": "1",
+    "preallocate": "false",
+    "remote.storage.enable": "false",
+    "retention.bytes": "-1",
+    "retention.ms": "604800000",
+    "segment.bytes": "1073741824",
+    "segment.index.bytes": "10485760",
+    "segment.jitter.ms": "0",
+    "segment.ms": "604800000",
+    "unclean.leader.election.enable": "false",
+}
+"""Of a topic. The fake obeys those about messages, timestamps and replicas; the others it only keeps."""
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "cleanup.policy": ("delete", "compact", "compact,delete", "delete,compact"),
+    "compression.type": ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+    "message.timestamp.type": ("CreateTime", "LogAppendTime"),
+    "preallocate": ("true", "false"),
+    "remote.storage.enable": ("true", "false"),
+    "unclean.leader.election.enable": ("true", "false"),
+}
+_FREE_TEXT = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+
+
+def invalid_topic_setting(config: Mapping[str, str | None]) -> str | None:
+    """What is wrong with the first wrong setting: no topic has it, or not such a value. None: fine."""
+    for name, value in config.items():
+        if name not in TOPIC_DEFAULTS:
+            return f"Unknown topic config name: {name}"
+        if value is None or name in _FREE_TEXT:
+            continue
+        choices = _CHOICES.get(name)
+        if value not in choices if choices else not re.fullmatch(r"-?\d+(\.\d+)?", value):
+            return f"Invalid value {value} for configuration {name}"
+    return None

@@ -1,0 +1,118 @@
+"""What Kafka brokers of each age advertise, for the APIs that the fake cluster serves.
+
+The ranges were read from the ApiVersions answers of running brokers; 0.9, which has no such answer,
+from its protocol definition.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+RELEASES = ("0.9", "0.10.2", "0.11", "1.1", "2.1", "2.8", "3.9", "4.0", "4.3")
+"""The values of ``FakeCluster(as_version=...)``."""
+
+_TABLE = """
+ 0 Produce                   0-1   0-2   0-3   0-5   0-7   0-9  0-11  0-12  0-13
+ 1 Fetch                     0-1   0-3   0-5   0-7  0-10  0-12  0-17  4-17  4-18
+ 2 ListOffsets                 0   0-1   0-2   0-2   0-4   0-6   0-9  1-10  1-11
+ 3 Metadata                    0   0-2   0-4   0-5   0-7  0-11  0-12  0-13  0-13
+ 8 OffsetCommit              0-2   0-2   0-3   0-3   0-6   0-8   0-9   2-9  2-10
+ 9 OffsetFetch               0-1   0-2   0-3   0-3   0-5   0-7   0-9   1-9  1-10
+10 FindCoordinator             0     0   0-1   0-1   0-2   0-3   0-6   0-6   0-6
+11 JoinGroup                   0   0-1   0-2   0-2   0-3   0-7   0-9   0-9   0-9
+12 Heartbeat                   0     0   0-1   0-1   0-2   0-4   0-4   0-4   0-4
+13 LeaveGroup                  0     0   0-1   0-1   0-2   0-4   0-5   0-5   0-5
+14 SyncGroup                   0     0   0-1   0-1   0-2   0-5   0-5   0-5   0-5
+15 DescribeGroups              0     0   0-1   0-1   0-2   0-5   0-5   0-6   0-6
+16 ListGroups                  0     0   0-1   0-1   0-2   0-4   0-5   0-5   0-5
+17 SaslHandshake               .     0     0   0-1   0-1   0-1   0-1   0-1   0-1
+18 ApiVersions                 .     0   0-1   0-1   0-2   0-3   0-4   0-4   0-4
+19 CreateTopics                .   0-1   0-2   0-2   0-3   0-7   0-7   2-7   2-7
+20 DeleteTopics                .     0   0-1   0-1   0-3   0-6   0-6   1-6   1-6
+21 DeleteRecords               .     .     0     0   0-1   0-2   0-2   0-2   0-2
+22 InitProducerId              .     .     0     0   0-1   0-4   0-5   0-5   0-5
+23 OffsetForLeaderEpoch        .     .     0     0   0-2   0-4   0-4   2-4   2-4
+24 AddPartitionsToTxn          .     .     0     0   0-1   0-3   0-5   0-5   0-5
+25 AddOffsetsToTxn             .     .     0     0   0-1   0-3   0-4   0-4   0-4
+26 EndTxn                      .     .     0     0   0-1   0-3   0-4   0-5   0-5
+28 TxnOffsetCommit             .     .     0     0   0-2   0-3   0-4   0-5   0-5
+32 DescribeConfigs             .     .     0   0-1   0-2   0-4   0-4   1-4   1-4
+33 AlterConfigs                .     .     0     0   0-1   0-2   0-2   0-2   0-2
+36 SaslAuthenticate            .     .     .     0     0   0-2   0-2   0-2   0-2
+37 CreatePartitions            .     .     .     0   0-1   0-3   0-3   0-3   0-3
+42 DeleteGroups                .     .     .     0   0-1   0-2   0-2   0-2   0-2
+44 IncrementalAlterConfigs     .     .     .     .     .   0-1   0-1   0-1   0-1
+47 OffsetDelete                .     .     .     .     .     0     0     0     0
+60 DescribeCluster             .     .     .     .     .     0   0-1   0-2   0-2
+61 DescribeProducers           .     .     .     .     .     0     0     0     0
+65 DescribeTransactions        .     .     .     .     .     .     0     0     0
+66 ListTransactions            .     .     .     .     .     .   0-1   0-1   0-2
+68 ConsumerGroupHeartbeat      .     .     .     .     .     .     0   0-1   0-1
+69 ConsumerGroupDescribe       .     .     .     .     .     .     0   0-1   0-1
+75 DescribeTopicPartitions     .     .     .     .     .     .     0     0     0
+"""
+
+_FEATURES: dict[str, dict[str, tuple[int, int, int]]] = {
+    # name: (minimum supported, maximum supported, finalized)
+    "3.9": {"kraft.version": (0, 1, 0), "metadata.version": (1, 21, 21)},
+    "4.0": {
+        "group.version": (0, 1, 1),
+        "kraft.version": (0, 1, 0),
+        "metadata.version": (7, 25, 25),
+        "transaction.version": (0, 2, 2),
+    },
+    "4.3": {
+        "group.version": (0, 1, 1),
+        "kraft.version": (0, 1, 0),
+        "metadata.version": (7, 30, 30),
+        "transaction.version": (0, 2, 2),
+    },
+}
+
+_REFUSED_PRODUCE_VERSIONS = 3
+"""4.x advertises Produce from 0 for old librdkafka (KAFKA-18659) but refuses the first three."""
+
+
+@dataclass(frozen=True)
+class BrokerProfile:
+    """The behaviour of one Kafka release, as far as clients can see it."""
+
+    name: str
+    """One of :data:`RELEASES`."""
+    release: tuple[int, ...]
+    """The same as numbers, to compare with."""
+    ranges: dict[int, tuple[int, int]]
+    """API key to the lowest and highest version that ApiVersions advertises."""
+    features: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    """Feature to (minimum supported, maximum supported, finalized level)."""
+
+    def serves(self, api_key: int, version: int) -> bool:
+        """Whether such a request is answered at all."""
+        low, high = self.ranges.get(api_key, (0, -1))
+        if api_key == 0 and self.release >= (4, 0):
+            low = _REFUSED_PRODUCE_VERSIONS
+        return low <= version <= high
+
+    def level(self, feature: str) -> int:
+        """The finalized level of a feature, 0 if it is off or unknown."""
+        return self.features.get(feature, (0, 0, 0))[2]
+
+
+def profile(release: str) -> BrokerProfile:
+    """The profile of one of :data:`RELEASES`.
+
+    Raises:
+        ValueError: for any other release.
+    """
+    if release not in RELEASES:
+        raise ValueError(f"as_version must be one of {', '.join(RELEASES)}, not {release!r}")
+    column = RELEASES.index(release)
+    ranges: dict[int, tuple[int, int]] = {}
+    for line in _TABLE.strip().splitlines():
+        key, _name, *cells = line.split()
+        cell = cells[column]
+        if cell != ".":
+            low, _, high = cell.partition("-")
+            ranges[int(key)] = (int(low), int(high or low))
+    numbers = tuple(int(part) for part in release.split("."))
+    return BrokerProfile(release, numbers, ranges, dict(_FEATURES.get(release, {})))
