@@ -2,7 +2,7 @@
 
 cdef extern from *:
     """
-    static int aiokafka_present_as(PyObject *cls, const char *module, const char *name) {
+    static CYTHON_INLINE int aiokafka_present_as(PyObject *cls, const char *module, const char *name) {
         PyTypeObject *type = (PyTypeObject *) cls;
         if (type->tp_flags & Py_TPFLAGS_HEAPTYPE) {
             PyObject *text = PyUnicode_FromString(module);

@@ -1,0 +1,146 @@
+"""The few operations on raw memory that the record modules are written in.
+
+The compiled modules use the C form of the same functions (`_native.pxd`) under the same names;
+this is what they run on uncompiled, and the statement of what each does. Nothing here checks
+bounds except `varint`: callers check before they read or write.
+"""
+
+from __future__ import annotations
+
+from typing import Union
+
+__all__ = [
+    "Buffer",
+    "cut",
+    "i16",
+    "i32",
+    "i64",
+    "put_bytes",
+    "put_text",
+    "put_varint",
+    "resize",
+    "source",
+    "target",
+    "text",
+    "text_size",
+    "u32",
+    "varint",
+    "varint_size",
+]
+
+Buffer = Union[bytes, bytearray, memoryview]
+
+_from_bytes = int.from_bytes
+
+
+# -- reading
+
+
+def source(view: memoryview) -> memoryview:
+    """Where the bytes of a contiguous view of bytes begin; the view must outlive it."""
+    return view
+
+
+def cut(data: Buffer, start: int, stop: int) -> bytes:
+    """A copy of `data[start:stop]`."""
+    return bytes(data[start:stop])
+
+
+def text(data: Buffer, start: int, stop: int) -> str:
+    """`data[start:stop]` as UTF-8; as in Java, what is not UTF-8 becomes U+FFFD."""
+    return str(data[start:stop], "utf-8", "replace")
+
+
+def i16(data: Buffer, at: int) -> int:
+    """The big-endian int16 at `at`."""
+    return _from_bytes(data[at : at + 2], "big", signed=True)
+
+
+def u32(data: Buffer, at: int) -> int:
+    """The big-endian uint32 at `at`."""
+    return _from_bytes(data[at : at + 4], "big")
+
+
+def i32(data: Buffer, at: int) -> int:
+    """The big-endian int32 at `at`."""
+    return _from_bytes(data[at : at + 4], "big", signed=True)
+
+
+def i64(data: Buffer, at: int) -> int:
+    """The big-endian int64 at `at`."""
+    return _from_bytes(data[at : at + 8], "big", signed=True)
+
+
+def varint(data: Buffer, at: int, end: int) -> tuple[int, int]:
+    """The zigzag varint of up to 64 bits at `at`, and the position after it.
+
+    The position is -1 if the varint does not end before `end` or has more than 64 bits, or if
+    `at` is -1 already: several can be read in a row and checked once.
+    """
+    if at < 0 or at >= end:
+        return 0, -1
+    byte = data[at]
+    at += 1
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), at
+    raw = byte & 0x7F
+    shift = 7
+    while at < end:
+        byte = data[at]
+        at += 1
+        if shift == 63 and byte > 1:
+            return 0, -1
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (raw >> 1) ^ -(raw & 1), at
+        shift += 7
+        if shift > 63:
+            return 0, -1
+    return 0, -1
+
+
+# -- writing
+
+
+def target(buffer: bytearray) -> bytearray:
+    """Where the bytes of `buffer` begin, until it is resized."""
+    return buffer
+
+
+def resize(buffer: bytearray, size: int) -> None:
+    """Make `buffer` longer; what the new bytes hold is not defined."""
+    buffer.extend(bytes(size - len(buffer)))
+
+
+def varint_size(value: int) -> int:
+    """How many bytes `put_varint` writes for an int64."""
+    raw = (value << 1) ^ (value >> 63)
+    return (raw.bit_length() + 6) // 7 or 1
+
+
+def put_varint(out: bytearray, at: int, value: int) -> int:
+    """Write an int64 as zigzag varint; the position after it."""
+    raw = (value << 1) ^ (value >> 63)
+    while raw >= 0x80:
+        out[at] = (raw & 0x7F) | 0x80
+        raw >>= 7
+        at += 1
+    out[at] = raw
+    return at + 1
+
+
+def put_bytes(out: bytearray, at: int, data: bytes) -> int:
+    """Write `data`; the position after it."""
+    end = at + len(data)
+    out[at:end] = data
+    return end
+
+
+def text_size(value: str) -> int:
+    """How many bytes `put_text` writes."""
+    return len(value.encode())
+
+
+def put_text(out: bytearray, at: int, value: str) -> int:
+    """Write a string as UTF-8; the position after it."""
+    return put_bytes(out, at, value.encode())

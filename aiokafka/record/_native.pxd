@@ -1,0 +1,128 @@
+# The C form of aiokafka/record/_memory.py, inlined into the modules that cimport it. Every
+# function trusts its arguments: callers check bounds before they read or write.
+
+from cpython.bytearray cimport PyByteArray_AS_STRING
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+cdef extern from "Python.h":
+    ctypedef struct Py_buffer:
+        void* buf
+    Py_buffer* PyMemoryView_GET_BUFFER(object view)
+    int PyByteArray_Resize(object buffer, Py_ssize_t size) except -1
+    const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
+
+ctypedef const uint8_t* source_t
+ctypedef uint8_t* target_t
+
+
+# -- reading
+
+cdef inline source_t source(object view) noexcept:
+    return <source_t> PyMemoryView_GET_BUFFER(view).buf
+
+
+cdef inline bytes cut(source_t data, Py_ssize_t start, Py_ssize_t stop):
+    return PyBytes_FromStringAndSize(<const char*> data + start, stop - start)
+
+
+cdef inline str text(source_t data, Py_ssize_t start, Py_ssize_t stop):
+    return PyUnicode_DecodeUTF8(<const char*> data + start, stop - start, "replace")
+
+
+cdef inline int i16(source_t data, Py_ssize_t at) noexcept:
+    return <int16_t> ((<uint32_t> data[at] << 8) | data[at + 1])
+
+
+cdef inline uint32_t u32(source_t data, Py_ssize_t at) noexcept:
+    return (
+        (<uint32_t> data[at] << 24)
+        | (<uint32_t> data[at + 1] << 16)
+        | (<uint32_t> data[at + 2] << 8)
+        | data[at + 3]
+    )
+
+
+cdef inline int32_t i32(source_t data, Py_ssize_t at) noexcept:
+    return <int32_t> u32(data, at)
+
+
+cdef inline int64_t i64(source_t data, Py_ssize_t at) noexcept:
+    return <int64_t> ((<uint64_t> u32(data, at) << 32) | u32(data, at + 4))
+
+
+cdef inline (int64_t, Py_ssize_t) varint(
+    source_t data, Py_ssize_t at, Py_ssize_t end
+) noexcept:
+    cdef uint64_t raw
+    cdef uint8_t byte
+    cdef int shift
+    if at < 0 or at >= end:
+        return 0, -1
+    byte = data[at]
+    at += 1
+    if byte < 0x80:
+        return (byte >> 1) ^ -<int64_t> (byte & 1), at
+    raw = byte & 0x7F
+    shift = 7
+    while at < end:
+        byte = data[at]
+        at += 1
+        if shift == 63 and byte > 1:
+            return 0, -1
+        raw |= <uint64_t> (byte & 0x7F) << shift
+        if byte < 0x80:
+            return <int64_t> (raw >> 1) ^ -<int64_t> (raw & 1), at
+        shift += 7
+        if shift > 63:
+            return 0, -1
+    return 0, -1
+
+
+# -- writing
+
+cdef inline target_t target(bytearray buffer) noexcept:
+    return <target_t> PyByteArray_AS_STRING(buffer)
+
+
+cdef inline int resize(bytearray buffer, Py_ssize_t size) except -1:
+    return PyByteArray_Resize(buffer, size)
+
+
+cdef inline Py_ssize_t varint_size(int64_t value) noexcept:
+    cdef uint64_t raw = (<uint64_t> value << 1) ^ <uint64_t> (value >> 63)
+    cdef Py_ssize_t size = 1
+    while raw >= 0x80:
+        raw >>= 7
+        size += 1
+    return size
+
+
+cdef inline Py_ssize_t put_varint(target_t out, Py_ssize_t at, int64_t value) noexcept:
+    cdef uint64_t raw = (<uint64_t> value << 1) ^ <uint64_t> (value >> 63)
+    while raw >= 0x80:
+        out[at] = <uint8_t> (raw | 0x80)
+        raw >>= 7
+        at += 1
+    out[at] = <uint8_t> raw
+    return at + 1
+
+
+cdef inline Py_ssize_t put_bytes(target_t out, Py_ssize_t at, bytes data) noexcept:
+    memcpy(out + at, PyBytes_AS_STRING(data), len(data))
+    return at + len(data)
+
+
+cdef inline Py_ssize_t text_size(str value) except -1:
+    cdef Py_ssize_t size = 0
+    PyUnicode_AsUTF8AndSize(value, &size)
+    return size
+
+
+cdef inline Py_ssize_t put_text(target_t out, Py_ssize_t at, str value) except -1:
+    cdef Py_ssize_t size = 0
+    cdef const char* data = PyUnicode_AsUTF8AndSize(value, &size)
+    memcpy(out + at, data, size)
+    return at + size

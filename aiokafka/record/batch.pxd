@@ -1,0 +1,51 @@
+cimport cython
+from libc.stdint cimport int64_t
+
+cimport aiokafka.record._native as mem
+
+
+cdef class RecordBatchBuilder:
+    cdef readonly int compression
+    cdef readonly Py_ssize_t size_limit
+    cdef readonly Py_ssize_t size
+    cdef readonly Py_ssize_t record_count
+    cdef readonly int64_t first_timestamp
+    cdef readonly int64_t max_timestamp
+    cdef object _level
+    cdef bytearray _buffer
+    cdef Py_ssize_t _capacity
+    cdef object _batch
+    cdef tuple _identity
+
+    @cython.locals(
+        plain_key=bytes,
+        plain_value=bytes,
+        delta=int64_t,
+        body=Py_ssize_t,
+        extra=Py_ssize_t,
+        size=Py_ssize_t,
+    )
+    cpdef Py_ssize_t append(
+        self, int64_t timestamp, object key, object value, object headers
+    ) except -2
+
+    @cython.locals(out=mem.target_t, at=Py_ssize_t, name=str, content=bytes)
+    cdef int _write(
+        self, Py_ssize_t body, int64_t delta, bytes key, bytes value, object headers
+    ) except -1
+    @cython.locals(offset=Py_ssize_t)
+    cdef Py_ssize_t _count(self, int64_t timestamp) noexcept
+    cdef int _grow(self, Py_ssize_t size) except -1
+    cpdef object build(
+        self,
+        object producer_id=*,
+        object producer_epoch=*,
+        object base_sequence=*,
+        object transactional=*,
+    )
+
+
+cdef Py_ssize_t _field_size(Py_ssize_t size) noexcept
+cdef Py_ssize_t _put_field(mem.target_t out, Py_ssize_t at, bytes data) except -1
+@cython.locals(size=Py_ssize_t, name=str)
+cdef Py_ssize_t _headers_size(object headers) except -2

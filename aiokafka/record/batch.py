@@ -1,0 +1,244 @@
+"""Record batches of magic 2, the format since Kafka 0.11: build them, and the names to read them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Any, Union
+
+from aiokafka.errors import IllegalStateError, MessageSizeTooLargeError
+from aiokafka.record import _memory as mem
+from aiokafka.record.compression import check_level, compress, require_codec
+from aiokafka.record.crc32c import crc32c
+from aiokafka.record.header import HEADER_SIZE, RecordBatch, iter_batches
+from aiokafka.record.reader import RecordReader
+
+__all__ = ["HEADER_SIZE", "RecordBatch", "RecordBatchBuilder", "RecordReader", "iter_batches"]
+
+Headers = Iterable[tuple[str, Union[bytes, bytearray, memoryview, None]]]
+
+# base offset, length, leader epoch, magic, crc, attributes, last offset delta, first timestamp,
+# max timestamp, producer id, producer epoch, base sequence, record count
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_CRC_AT = 17
+_CRC_START = 21
+_LOG_OVERHEAD = 12
+_TRANSACTIONAL = 0x10
+_MAX_SIZE = 0x7FFFFFFF
+_FIRST_CAPACITY = 2048
+
+
+class RecordBatchBuilder:
+    """Collect records and make one batch of them.
+
+    `compression` is a codec's number, `level` its level (None: the codec's default), `size_limit`
+    the size in bytes, uncompressed and with the header, that `append` does not exceed.
+    `size` is the bytes so far and `record_count` the records so far.
+    """
+
+    def __init__(
+        self, *, compression: int | None = None, level: int | None = None, size_limit: int
+    ) -> None:
+        self.compression = compression or 0
+        require_codec(self.compression)
+        check_level(self.compression, level)
+        self._level = level
+        self.size_limit = size_limit
+        self.size = HEADER_SIZE
+        self.record_count = 0
+        self.first_timestamp = -1
+        self.max_timestamp = -1
+        self._buffer = bytearray(max(HEADER_SIZE, min(size_limit, _FIRST_CAPACITY)))
+        self._capacity = len(self._buffer)
+        self._batch: memoryview | None = None
+        self._identity: tuple[int, int, int, bool] | None = None
+
+    def append(
+        self,
+        timestamp: int,
+        key: Union[bytes, bytearray, memoryview, None],
+        value: Union[bytes, bytearray, memoryview, None],
+        headers: Headers | None,
+    ) -> int:
+        """Add a record; its offset in the batch, or -1 if it does not fit. The first always fits.
+
+        `timestamp` is in milliseconds since 1970. Raises TypeError for a key, value or header of
+        another type, IllegalStateError once the batch is built.
+        """
+        if self._batch is not None:
+            raise IllegalStateError("the batch is built: nothing can be added to it")
+        if timestamp < -1:
+            raise ValueError(f"timestamp must not be negative, but is {timestamp}")
+        plain_key = key if key is None or type(key) is bytes else _plain("key", key)
+        plain_value = value if value is None or type(value) is bytes else _plain("value", value)
+        delta = timestamp - self.first_timestamp if self.record_count else 0
+        body = 2 + mem.varint_size(delta) + mem.varint_size(self.record_count)
+        body += 1 if plain_key is None else _field_size(len(plain_key))
+        body += 1 if plain_value is None else _field_size(len(plain_value))
+        pairs: Any = ()
+        if headers:
+            pairs = headers if type(headers) is list or type(headers) is tuple else list(headers)
+            extra = _headers_size(pairs)
+            if extra < 0:
+                pairs = _plain_headers(pairs)
+                extra = _headers_size(pairs)
+            body += extra - 1
+        size = self.size + mem.varint_size(body) + body
+        if size > self._capacity:
+            if size > self.size_limit and self.record_count:
+                return -1
+            self._grow(size)
+        elif size > self.size_limit and self.record_count:
+            return -1
+        self._write(body, delta, plain_key, plain_value, pairs)
+        return self._count(timestamp)
+
+    def _write(
+        self, body: int, delta: int, key: bytes | None, value: bytes | None, headers: Any
+    ) -> None:
+        out = mem.target(self._buffer)
+        at = mem.put_varint(out, self.size, body)
+        out[at] = 0  # attributes of a record: none are defined
+        at = mem.put_varint(out, at + 1, delta)
+        at = mem.put_varint(out, at, self.record_count)
+        at = _put_field(out, at, key)
+        at = _put_field(out, at, value)
+        at = mem.put_varint(out, at, len(headers))
+        for name, content in headers:
+            at = mem.put_varint(out, at, mem.text_size(name))
+            at = mem.put_text(out, at, name)
+            at = _put_field(out, at, content)
+        self.size = at
+
+    def _count(self, timestamp: int) -> int:
+        offset = self.record_count
+        if offset == 0:
+            self.first_timestamp = self.max_timestamp = timestamp
+        elif timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+        self.record_count = offset + 1
+        return offset
+
+    def _grow(self, size: int) -> None:
+        if size > _MAX_SIZE:
+            raise MessageSizeTooLargeError(f"a batch of {size} bytes is more than Kafka has room for")
+        self._capacity = min(max(size, 2 * self._capacity), max(size, self.size_limit))
+        mem.resize(self._buffer, self._capacity)
+
+    @property
+    def compressed_size(self) -> int:
+        """The size of the batch in bytes as built; 0 before."""
+        return 0 if self._batch is None else len(self._batch)
+
+    def build(
+        self,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        base_sequence: int = -1,
+        transactional: bool = False,
+    ) -> memoryview:
+        """The batch as bytes. The first call ends it and compresses; further ones may change what
+        is said of the producer, in a copy: what was handed out before does not change.
+        """
+        if not self.record_count:
+            raise IllegalStateError("a batch without records cannot be built")
+        identity = (producer_id, producer_epoch, base_sequence, transactional)
+        batch = self._batch
+        if batch is None:
+            batch = self._pack()
+        elif identity == self._identity:
+            return batch
+        else:
+            batch = memoryview(bytearray(batch))
+        self._write_header(batch, producer_id, producer_epoch, base_sequence, transactional)
+        self._identity = identity
+        self._batch = batch
+        return batch
+
+    def _pack(self) -> memoryview:
+        whole = memoryview(self._buffer)[: self.size]
+        if not self.compression:
+            return whole
+        body = compress(self.compression, whole[HEADER_SIZE:], self._level)
+        packed = bytearray(HEADER_SIZE)
+        packed += body
+        whole.release()
+        self._buffer = bytearray()
+        return memoryview(packed)
+
+    def _write_header(
+        self,
+        batch: memoryview,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        transactional: bool,
+    ) -> None:
+        _HEADER.pack_into(
+            batch,
+            0,
+            0,  # base offset: the broker's to give
+            len(batch) - _LOG_OVERHEAD,
+            -1,  # leader epoch: the broker's to give
+            2,
+            0,
+            self.compression | (_TRANSACTIONAL if transactional else 0),
+            self.record_count - 1,
+            self.first_timestamp,
+            self.max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            self.record_count,
+        )
+        batch[_CRC_AT:_CRC_START] = crc32c(batch[_CRC_START:]).to_bytes(4, "big")
+
+
+def _field_size(size: int) -> int:
+    return mem.varint_size(size) + size
+
+
+def _put_field(out: Any, at: int, data: bytes | None) -> int:
+    if data is None:
+        return mem.put_varint(out, at, -1)
+    at = mem.put_varint(out, at, len(data))
+    return mem.put_bytes(out, at, data)
+
+
+def _headers_size(headers: Any) -> int:
+    """The size of the headers with their count; -1 if they first have to become plain."""
+    size = mem.varint_size(len(headers))
+    for header in headers:
+        if type(header) is not tuple or len(header) != 2:
+            return -1
+        name, value = header
+        if type(name) is not str:
+            return -1
+        size += _field_size(mem.text_size(name))
+        if value is None:
+            size += 1
+        elif type(value) is bytes:
+            size += _field_size(len(value))
+        else:
+            return -1
+    return size
+
+
+def _plain(what: str, value: Any) -> bytes:
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    raise TypeError(f"{what} must be bytes-like or None, not {type(value).__name__}")
+
+
+def _plain_headers(headers: Any) -> list[tuple[str, bytes | None]]:
+    plain = []
+    for header in headers:
+        try:
+            name, value = header
+        except (TypeError, ValueError):
+            raise TypeError(f"a header must be a pair of name and value, not {header!r}") from None
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a header must be str, not {type(name).__name__}")
+        value = None if value is None else _plain(f"the value of the header {name!r}", value)
+        plain.append((str.__str__(name), value))
+    return plain

@@ -1,0 +1,328 @@
+"""The codecs of record batches, by their number on the wire.
+
+The packages behind snappy, lz4 and zstd are optional and imported on first use. Decompression is
+bounded: a few kilobytes can unpack to gigabytes, and what comes from a broker is not to be trusted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+import zlib
+from collections.abc import Callable
+from typing import Any, Union
+
+from aiokafka.errors import CorruptRecordError, UnsupportedCodecError
+
+__all__ = [
+    "CODECS",
+    "DEFAULT_MAX_DECOMPRESSED_BYTES",
+    "GZIP",
+    "LZ4",
+    "NONE",
+    "SNAPPY",
+    "ZSTD",
+    "check_level",
+    "codec_id",
+    "compress",
+    "decompress",
+    "has_codec",
+    "require_codec",
+]
+
+Buffer = Union[bytes, bytearray, memoryview]
+
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+
+CODECS = {"gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
+"""Codec numbers by the names that Kafka's configuration uses."""
+
+DEFAULT_MAX_DECOMPRESSED_BYTES = 256 * 1024 * 1024
+"""What one batch may unpack to, unless said otherwise.
+
+Brokers take batches of 1 MiB compressed by default and few are configured beyond 16 MiB, while
+text and JSON seldom shrink more than tenfold: no batch made in earnest comes near this.
+"""
+
+_NAMES = {number: name for name, number in CODECS.items()}
+_MODULES = {GZIP: "zlib", SNAPPY: "snappy", LZ4: "lz4.frame", ZSTD: "zstandard"}
+_LEVELS = {GZIP: (1, 9), LZ4: (1, 17), ZSTD: (-131072, 22)}  # KIP-390
+_GZIP_DEFAULT_LEVEL = 6  # zlib's own default and Java's
+_ZSTD_DEFAULT_LEVEL = 3
+_GZIP_WINDOW = 31  # largest window, gzip header and trailer
+_XERIAL_HEADER = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"  # snappy-java's stream, version 1
+_XERIAL_BLOCK = 32 * 1024
+_ZSTD_MAX_WINDOW = 1 << 27
+_LZ4_MAX_RATIO = 255
+
+_modules: dict[int, Any] = {}
+_local = threading.local()  # zstd objects must not be used by two threads at once
+
+
+# -- which codecs there are
+
+
+def codec_id(name: str | None) -> int:
+    """The number of the codec called `name`; None and "none" are 0. ValueError for others."""
+    if name is None or name == "none":
+        return NONE
+    number = CODECS.get(name)
+    if number is None:
+        raise ValueError(
+            f"compression_type must be None or one of {', '.join(sorted(CODECS))}, not {name!r}"
+        )
+    return number
+
+
+def has_codec(name: str) -> bool:
+    """Whether the codec called `name` can be used here."""
+    try:
+        require_codec(codec_id(name))
+    except UnsupportedCodecError:
+        return False
+    return True
+
+
+def require_codec(codec: int) -> None:
+    """Raise UnsupportedCodecError, saying what to install, if `codec` cannot be used here."""
+    if codec != NONE:
+        _module(codec)
+
+
+def _module(codec: int) -> Any:
+    module = _modules.get(codec)
+    if module is not None:
+        return module
+    path = _MODULES.get(codec)
+    if path is None:
+        raise UnsupportedCodecError(f"unknown compression codec {codec}")
+    try:
+        module = importlib.import_module(path)
+    except ImportError as error:
+        name, package = _NAMES[codec], path.partition(".")[0]
+        raise UnsupportedCodecError(
+            f"{name} needs the package {package!r}: pip install aiokafka[{name}]"
+        ) from error
+    _modules[codec] = module
+    return module
+
+
+def check_level(codec: int, level: int | None) -> None:
+    """Raise ValueError if the codec has no such compression level; None is the default level."""
+    if level is None:
+        return
+    limits = _LEVELS.get(codec)
+    if limits is None:
+        name = _NAMES.get(codec, "no compression")
+        raise ValueError(f"compression_level does not apply to {name}")
+    lowest, highest = limits
+    if isinstance(level, bool) or not isinstance(level, int) or not lowest <= level <= highest:
+        raise ValueError(
+            f"compression_level of {_NAMES[codec]} must be an int from {lowest} to {highest}, "
+            f"not {level!r}"
+        )
+
+
+# -- compress
+
+
+def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
+    """Compress `data`. The level is one of `check_level`; None is the codec's default."""
+    compressor = _COMPRESSORS.get(codec)
+    if compressor is None:
+        raise UnsupportedCodecError(f"unknown compression codec {codec}")
+    return compressor(data, level)
+
+
+def _gzip(data: Buffer, level: int | None) -> bytes:
+    level = _GZIP_DEFAULT_LEVEL if level is None else level
+    stream = zlib.compressobj(level, zlib.DEFLATED, _GZIP_WINDOW)
+    return stream.compress(data) + stream.flush()
+
+
+def _snappy(data: Buffer, level: int | None) -> bytes:
+    # In snappy-java's framing, as the Java client writes and every client reads.
+    snappy_block = _module(SNAPPY).compress
+    view = memoryview(data)
+    parts = [_XERIAL_HEADER]
+    for start in range(0, len(view), _XERIAL_BLOCK):
+        block = snappy_block(bytes(view[start : start + _XERIAL_BLOCK]))
+        parts += (len(block).to_bytes(4, "big"), block)
+    return b"".join(parts)
+
+
+def _lz4(data: Buffer, level: int | None) -> bytes:
+    # Java's reader refuses blocks that depend on each other.
+    packed: bytes = _module(LZ4).compress(
+        data, compression_level=level or 0, block_linked=False, store_size=False
+    )
+    return packed
+
+
+def _zstd(data: Buffer, level: int | None) -> bytes:
+    level = _ZSTD_DEFAULT_LEVEL if level is None else level
+    compressors = _local.__dict__.setdefault("zstd_compressors", {})
+    compressor = compressors.get(level)
+    if compressor is None:
+        compressor = compressors[level] = _module(ZSTD).ZstdCompressor(level=level)
+    packed: bytes = compressor.compress(data)
+    return packed
+
+
+_COMPRESSORS: dict[int, Callable[[Buffer, int | None], bytes]] = {
+    GZIP: _gzip,
+    SNAPPY: _snappy,
+    LZ4: _lz4,
+    ZSTD: _zstd,
+}
+
+
+# -- decompress
+
+
+def decompress(codec: int, data: Buffer, limit: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> bytes:
+    """Decompress `data`, which must not unpack to more than `limit` bytes.
+
+    Raises CorruptRecordError for data that is damaged, incomplete or unpacks to too much.
+    """
+    decompressor = _DECOMPRESSORS.get(codec)
+    if decompressor is None:
+        raise UnsupportedCodecError(f"unknown compression codec {codec}")
+    module = _module(codec)
+    try:
+        return decompressor(module, data, limit)
+    except CorruptRecordError:
+        raise
+    except Exception as error:  # each package has exceptions of its own
+        raise CorruptRecordError(f"{_NAMES[codec]} cannot decompress the batch: {error}") from error
+
+
+def _too_large(codec: int, limit: int) -> CorruptRecordError:
+    return CorruptRecordError(
+        f"the {_NAMES[codec]} batch unpacks to more than {limit} bytes (max_decompressed_bytes)"
+    )
+
+
+def _incomplete(codec: int) -> CorruptRecordError:
+    return CorruptRecordError(f"the {_NAMES[codec]} batch ends too early")
+
+
+def _gunzip(module: Any, data: Buffer, limit: int) -> bytes:
+    parts = []
+    room = limit
+    while True:  # a gzip file may have several members
+        stream = zlib.decompressobj(_GZIP_WINDOW)
+        part = stream.decompress(data, room + 1)
+        room -= len(part)
+        if room < 0:
+            raise _too_large(GZIP, limit)
+        if not stream.eof:
+            raise _incomplete(GZIP)
+        parts.append(part)
+        data = stream.unused_data
+        if not data:
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _unsnappy(module: Any, data: Buffer, limit: int) -> bytes:
+    view = memoryview(data)
+    if bytes(view[:8]) != _XERIAL_HEADER[:8]:
+        return _unsnappy_block(module, bytes(view), limit, limit)
+    parts = []
+    at, end, room = len(_XERIAL_HEADER), len(view), limit
+    if end < at:
+        raise _incomplete(SNAPPY)
+    while at < end:
+        start = at + 4
+        at = start + int.from_bytes(view[at:start], "big")
+        if start > end or at > end:
+            raise _incomplete(SNAPPY)
+        part = _unsnappy_block(module, bytes(view[start:at]), room, limit)
+        room -= len(part)
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _unsnappy_block(module: Any, block: bytes, room: int, limit: int) -> bytes:
+    # A block begins with its unpacked size, which the package allocates before it looks further.
+    size = 0
+    for index, byte in enumerate(block[:5]):
+        size |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            break
+    if size > room:
+        raise _too_large(SNAPPY, limit)
+    # No three bytes of a snappy block make more than 64.
+    if size > 64 * len(block):
+        raise _incomplete(SNAPPY)
+    unpacked: bytes = module.uncompress(block)
+    return unpacked
+
+
+def _unlz4(module: Any, data: Buffer, limit: int) -> bytes:
+    size = _lz4_content_size(data)
+    if size > limit:
+        raise _too_large(LZ4, limit)
+    unpacked: bytes
+    most = _LZ4_MAX_RATIO * len(data)
+    if most <= limit:
+        unpacked = module.decompress(data)
+        return unpacked
+    stream = module.LZ4FrameDecompressor()
+    unpacked = stream.decompress(data, max_length=min(limit, most) + 1)
+    if len(unpacked) > limit:
+        raise _too_large(LZ4, limit)
+    if not stream.eof:
+        raise _incomplete(LZ4)
+    return unpacked
+
+
+def _lz4_content_size(data: Buffer) -> int:
+    """The unpacked size that the frame's header claims, which the package allocates; 0 if none."""
+    if len(data) < 14 or not data[4] & 0x08:
+        return 0
+    return int.from_bytes(data[6:14], "little")
+
+
+def _unzstd(module: Any, data: Buffer, limit: int) -> bytes:
+    size = module.frame_content_size(data)
+    if size > limit:
+        raise _too_large(ZSTD, limit)
+    decompressor = _local.__dict__.get("zstd_decompressor")
+    if decompressor is None:
+        decompressor = module.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW)
+        _local.zstd_decompressor = decompressor
+    if 0 < size <= 256 * len(data):
+        unpacked: bytes = decompressor.decompress(data)
+        return unpacked
+    # The size is not given (Java's streams), or so large that it is not taken on trust.
+    return _unzstd_stream(decompressor, data, limit)
+
+
+def _unzstd_stream(decompressor: Any, data: Buffer, limit: int) -> bytes:
+    parts = []
+    room = limit
+    while data:  # one frame after the other
+        stream = decompressor.decompressobj()
+        at = 0
+        while not stream.eof:
+            if at >= len(data):
+                raise _incomplete(ZSTD)
+            # Four bytes can make a block of 128 KiB: never feed more than about `room` comes from.
+            piece = data[at : at + max(64, room >> 15)]
+            at += len(piece)
+            part = stream.decompress(piece)
+            room -= len(part)
+            if room < 0:
+                raise _too_large(ZSTD, limit)
+            parts.append(part)
+        data = data[at - len(stream.unused_data) :]
+    return b"".join(parts)
+
+
+_DECOMPRESSORS: dict[int, Callable[[Any, Buffer, int], bytes]] = {
+    GZIP: _gunzip,
+    SNAPPY: _unsnappy,
+    LZ4: _unlz4,
+    ZSTD: _unzstd,
+}

@@ -1,0 +1,52 @@
+cimport cython
+from libc.stdint cimport int64_t
+
+cimport aiokafka.record._native as mem
+from aiokafka.record.header cimport RecordBatch
+
+
+cdef class BatchCursor:
+    cdef public int64_t position
+    cdef readonly int last_leader_epoch
+    cdef readonly bint truncated
+
+    cdef object _view
+    cdef bint _check_crcs
+    cdef bint _include_control
+    cdef object _max_decompressed_bytes
+    cdef list _aborted
+    cdef Py_ssize_t _aborted_seen
+    cdef set _aborting
+
+    cdef Py_ssize_t _next
+    cdef RecordBatch _batch
+    cdef object _payload
+    cdef list _messages
+
+    # Where the records are, what their deltas are relative to, and how many are left.
+    cdef mem.source_t _data
+    cdef Py_ssize_t _at
+    cdef Py_ssize_t _end
+    cdef Py_ssize_t _left
+    cdef int64_t _base_offset
+    cdef int64_t _last_offset
+    cdef int64_t _base_timestamp
+    cdef int64_t _max_timestamp
+    cdef int _timestamp_type
+    cdef bint _append_time
+
+    cdef int _start(self, int64_t position) except -1
+    cdef int _leave(self) except -1
+    @cython.locals(batch=RecordBatch)
+    cdef bint _find(self) except -1
+    cdef int _pass(self, RecordBatch batch) except -1
+    cdef bint _is_hidden(self, RecordBatch batch) except -1
+    cdef void _begin_aborted(self, int64_t last_offset) except *
+    cdef bint _is_abort_marker(self, RecordBatch batch) except -1
+    @cython.locals(batch=RecordBatch)
+    cdef bint _enter(self) except -1
+    cdef int _enter_legacy(self, RecordBatch batch) except -1
+    cdef int _leave_if_done(self) except -1
+    cdef int _settle(self) except -1
+    cdef void _skip_batch(self) except *
+    cdef object _corrupt(self, str what)

@@ -1,0 +1,207 @@
+"""Walk the batches of one fetched record set and leave out what the caller must not see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Union
+
+from aiokafka.errors import CorruptRecordError
+from aiokafka.record import _memory as mem
+from aiokafka.record.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
+from aiokafka.record.control import ABORT, ControlRecord
+from aiokafka.record.header import RecordBatch, flat_view, parse_batch
+from aiokafka.record.legacy import LegacyRecord, read_entry
+
+__all__ = ["BatchCursor"]
+
+
+class BatchCursor:
+    """A place in a record set, between the batches or in one.
+
+    `position` is the offset of the next record that the caller wants. Batches below it, control
+    batches, batches without records and, when reading committed, aborted ones are passed over, and
+    the position moves past the offsets that they and compaction leave empty.
+    """
+
+    def __init__(
+        self,
+        buffer: Union[bytes, bytearray, memoryview],
+        *,
+        position: int,
+        check_crcs: bool = True,
+        read_committed: bool = False,
+        aborted: Iterable[tuple[int, int]] | None = None,
+        include_control: bool = False,
+        max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+    ) -> None:
+        self._view = flat_view(buffer)
+        self._check_crcs = check_crcs
+        self._include_control = include_control
+        self._max_decompressed_bytes = max_decompressed_bytes
+        self._aborted: list[tuple[int, int]] = []
+        if read_committed and aborted:
+            self._aborted = sorted(aborted, key=_first_offset)
+        self.position = position
+        self.last_leader_epoch = -1
+        self.truncated = False
+        self._start(position)
+
+    def _start(self, position: int) -> None:
+        """Go to `position` from the beginning of the record set."""
+        self.position = position
+        self._next = 0
+        self._aborted_seen = 0
+        self._aborting: set[int] = set()
+        self._batch: RecordBatch | None = None
+        self._leave()
+
+    def _leave(self) -> None:
+        """Be in no batch."""
+        self._payload: memoryview | None = None
+        self._messages: list[LegacyRecord] | None = None
+        self._left = 0
+        self._at = 0
+        self._end = 0
+
+    # -- between batches
+
+    def _find(self) -> bool:
+        """Move to the next batch with records to hand out; False at the end of the set.
+
+        Leaves the batch in `_batch`, neither checked nor decompressed. The place does not change
+        when this raises.
+        """
+        if self._batch is not None:
+            return True
+        while True:
+            batch = parse_batch(self._view, self._next)
+            if batch is None:
+                self.truncated = self._next < len(self._view)
+                return False
+            if batch.last_offset >= self.position and not self._is_hidden(batch):
+                self._batch = batch
+                return True
+            self._pass(batch)
+
+    def _pass(self, batch: RecordBatch) -> None:
+        """Go behind `batch`."""
+        self._next += batch.size_in_bytes
+        if batch.last_offset >= self.position:
+            self.position = batch.last_offset + 1
+            if batch.leader_epoch >= 0:
+                self.last_leader_epoch = batch.leader_epoch
+        self._batch = None
+        self._leave()
+
+    def _is_hidden(self, batch: RecordBatch) -> bool:
+        if batch.magic != 2:
+            return False
+        if self._aborted:
+            self._begin_aborted(batch.last_offset)
+        if batch.is_control and not self._include_control:
+            if self._check_crcs:
+                batch.check_crc()
+            if batch.producer_id in self._aborting and self._is_abort_marker(batch):
+                self._aborting.discard(batch.producer_id)
+            return True
+        if batch.is_transactional and batch.producer_id in self._aborting:
+            return True
+        return batch.record_count == 0
+
+    def _begin_aborted(self, last_offset: int) -> None:
+        """Remember the producers whose aborted transactions begin up to `last_offset`."""
+        while self._aborted_seen < len(self._aborted):
+            producer_id, first_offset = self._aborted[self._aborted_seen]
+            if first_offset > last_offset:
+                return
+            self._aborting.add(producer_id)
+            self._aborted_seen += 1
+
+    def _is_abort_marker(self, batch: RecordBatch) -> bool:
+        records = batch.records(self._max_decompressed_bytes)
+        return bool(records) and ControlRecord.parse(records[0].key).kind == ABORT
+
+    # -- into a batch and out of it
+
+    def _enter(self) -> bool:
+        """Have records to decode; False at the end of the set. CorruptRecordError at a bad batch."""
+        if self._left > 0:
+            return True
+        if not self._find():
+            return False
+        batch: Any = self._batch
+        if batch.magic != 2:
+            self._enter_legacy(batch)
+            return True
+        if self._check_crcs:
+            batch.check_crc()
+        self._payload = batch.payload(self._max_decompressed_bytes)
+        self._data = mem.source(self._payload)
+        self._at = 0
+        self._end = len(self._payload)
+        self._left = batch.record_count
+        self._base_offset = batch.base_offset
+        self._last_offset = batch.last_offset
+        self._base_timestamp = batch.first_timestamp
+        self._timestamp_type = batch.timestamp_type
+        self._append_time = self._timestamp_type != 0
+        self._max_timestamp = batch.max_timestamp
+        return True
+
+    def _enter_legacy(self, batch: RecordBatch) -> None:
+        messages = read_entry(batch, self._check_crcs, self._max_decompressed_bytes)
+        self._messages = messages
+        self._at = 0
+        self._left = len(messages)
+
+    def _leave_if_done(self) -> None:
+        """Pass the batch when its last record is out, so that the position is behind it."""
+        if self._left == 0 and self._batch is not None:
+            self._pass(self._batch)
+
+    def _settle(self) -> None:
+        """Pass what hides behind the last record; an error there waits until it is reached."""
+        try:
+            self._find()
+        except CorruptRecordError:
+            pass
+
+    def _skip_batch(self) -> None:
+        """Go behind a batch that cannot be read."""
+        batch = self._batch
+        if batch is None:  # not even its header: nothing behind it can be found
+            self._next = len(self._view)
+            self.position += 1
+            return
+        # What a damaged header says of its offsets is not taken on trust.
+        behind = batch.last_offset + 1
+        if behind - self.position > batch.size_in_bytes:
+            behind = self.position + 1
+        self._next += batch.size_in_bytes
+        self.position = max(self.position, behind)
+        self._batch = None
+        self._leave()
+
+    def _corrupt(self, what: str) -> CorruptRecordError:
+        batch: Any = self._batch
+        return CorruptRecordError(
+            f"{what} is wrong in the batch at offset {batch.base_offset}, "
+            f"{self._left} records before its end"
+        )
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the record set holds nothing more for the caller.
+
+        False at a corrupt batch, which the next read reports.
+        """
+        if self._left > 0:
+            return False
+        try:
+            return not self._find()
+        except CorruptRecordError:
+            return False
+
+
+def _first_offset(transaction: tuple[int, int]) -> int:
+    return transaction[1]

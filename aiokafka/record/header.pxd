@@ -1,0 +1,30 @@
+cimport cython
+from libc.stdint cimport int32_t, int64_t, uint32_t
+
+cimport aiokafka.record._native as mem
+
+
+cdef class RecordBatch:
+    cdef readonly object view
+    cdef readonly int64_t base_offset
+    cdef readonly int64_t last_offset
+    cdef readonly Py_ssize_t size_in_bytes
+    cdef readonly int magic
+    cdef readonly int32_t leader_epoch
+    cdef readonly uint32_t crc
+    cdef readonly int attributes
+    cdef readonly int64_t first_timestamp
+    cdef readonly int64_t max_timestamp
+    cdef readonly int64_t producer_id
+    cdef readonly int producer_epoch
+    cdef readonly int32_t base_sequence
+    cdef readonly int32_t record_count
+
+    @cython.locals(last_delta=int32_t)
+    cdef int _read_header(self, mem.source_t data) except -1
+    cdef int _read_message(self, mem.source_t data) except -1
+    cpdef check_crc(self)
+    cpdef object payload(self, object max_decompressed_bytes=*)
+
+cdef Py_ssize_t batch_size(mem.source_t data, Py_ssize_t at, Py_ssize_t end) except -1
+cpdef RecordBatch parse_batch(object view, Py_ssize_t at)

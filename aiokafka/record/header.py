@@ -1,0 +1,218 @@
+"""The header of a record batch, and how a record set divides into batches.
+
+A record set is what one partition of a Fetch answer or a Produce request holds: batches of magic 2
+(since Kafka 0.11), or messages of magic 0 and 1, or first these and then those in an old log.
+The first 17 bytes of all of them are alike: offset, length, four bytes, magic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Union
+
+from aiokafka.errors import CorruptRecordError
+from aiokafka.record import _memory as mem
+from aiokafka.record.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, decompress
+from aiokafka.record.crc32c import crc32c
+
+if TYPE_CHECKING:
+    from aiokafka.structs import ConsumerRecord
+
+__all__ = ["HEADER_SIZE", "RecordBatch", "flat_view", "iter_batches", "parse_batch"]
+
+HEADER_SIZE = 61
+"""Size of a magic 2 batch without its records."""
+
+_PREFIX_SIZE = 17
+_LOG_OVERHEAD = 12  # the offset and the length itself, which the length does not count
+_CRC_START = 21  # the checksum of magic 2 covers everything from the attributes on
+_LEGACY_SIZES = (26, 34)  # smallest message of magic 0 and 1
+_SMALLEST_RECORD = 7  # length, attributes, two deltas, two lengths, header count: a byte each
+_MAX_OFFSET = 0x7FFFFFFFFFFFFFFF
+_MAX_BATCH = 0x7FFFFFFF
+
+_CODEC_MASK = 0x07
+_APPEND_TIME = 0x08
+_TRANSACTIONAL = 0x10
+_CONTROL = 0x20
+
+
+def flat_view(buffer: Union[bytes, bytearray, memoryview]) -> memoryview:
+    """A one-dimensional view of the bytes of `buffer`, without a copy if it is contiguous."""
+    view = memoryview(buffer)
+    if not view.c_contiguous:
+        view = memoryview(bytes(view))
+    if view.ndim != 1 or view.format != "B":
+        view = view.cast("B")
+    return view
+
+
+class RecordBatch:
+    """The header of one batch, checked for sizes but not for its CRC.
+
+    For magic 0 and 1 a batch is one message, which may be a wrapper around compressed ones:
+    `base_offset` is then the message's own offset like `last_offset` (of a wrapper: the last
+    one's), `record_count` is 1, and there is no producer and no leader epoch (-1).
+
+    Attributes: `view` (the batch's bytes), `base_offset`, `last_offset`, `size_in_bytes`, `magic`,
+    `leader_epoch`, `crc`, `attributes`, `first_timestamp`, `max_timestamp` (milliseconds, -1 if
+    there is none), `producer_id`, `producer_epoch`, `base_sequence` (-1 without), `record_count`.
+    """
+
+    def __init__(self, view: memoryview) -> None:
+        self.view = view
+        data = mem.source(view)
+        self.size_in_bytes = len(view)
+        self.base_offset = mem.i64(data, 0)
+        self.magic = data[16]
+        if self.magic == 2:
+            self._read_header(data)
+        else:
+            self._read_message(data)
+        if self.base_offset < 0:
+            raise CorruptRecordError(f"a batch has the offset {self.base_offset}")
+
+    def _read_header(self, data: Any) -> None:
+        self.leader_epoch = mem.i32(data, 12)
+        self.crc = mem.u32(data, 17)
+        self.attributes = mem.i16(data, 21)
+        last_delta = mem.i32(data, 23)
+        self.first_timestamp = mem.i64(data, 27)
+        self.max_timestamp = mem.i64(data, 35)
+        self.producer_id = mem.i64(data, 43)
+        self.producer_epoch = mem.i16(data, 51)
+        self.base_sequence = mem.i32(data, 53)
+        self.record_count = mem.i32(data, 57)
+        if last_delta < 0 or self.base_offset > _MAX_OFFSET - 1 - last_delta:
+            raise CorruptRecordError(
+                f"the batch at offset {self.base_offset} has {last_delta} as last offset delta"
+            )
+        self.last_offset = self.base_offset + last_delta
+        if self.record_count < 0:
+            raise CorruptRecordError(
+                f"the batch at offset {self.base_offset} claims {self.record_count} records"
+            )
+
+    def _read_message(self, data: Any) -> None:
+        self.leader_epoch = -1
+        self.crc = mem.u32(data, 12)
+        self.attributes = data[17]
+        self.last_offset = self.base_offset
+        self.first_timestamp = self.max_timestamp = mem.i64(data, 18) if self.magic == 1 else -1
+        self.producer_id = -1
+        self.producer_epoch = -1
+        self.base_sequence = -1
+        self.record_count = 1
+        if self.last_offset == _MAX_OFFSET:
+            raise CorruptRecordError(f"a message has the offset {self.last_offset}")
+
+    @property
+    def codec(self) -> int:
+        """The compression codec's number: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+        return self.attributes & _CODEC_MASK
+
+    @property
+    def timestamp_type(self) -> int:
+        """0 for the time given by the producer, 1 for the time of the append."""
+        return 1 if self.attributes & _APPEND_TIME else 0
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch belongs to a transaction."""
+        return self.magic == 2 and self.attributes & _TRANSACTIONAL != 0
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the batch holds a marker of the broker's (see `control`), not user's records."""
+        return self.magic == 2 and self.attributes & _CONTROL != 0
+
+    def check_crc(self) -> None:
+        """Raise CorruptRecordError if the batch's checksum is not that of its bytes."""
+        if self.magic == 2:
+            actual = crc32c(self.view[_CRC_START:])
+        else:
+            from zlib import crc32
+
+            actual = crc32(self.view[16:])
+        if actual != self.crc:
+            raise CorruptRecordError(
+                f"the batch at offset {self.base_offset} has the checksum {actual:#010x} "
+                f"but says {self.crc:#010x}"
+            )
+
+    def payload(self, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> memoryview:
+        """The records of a magic 2 batch, decompressed."""
+        body = self.view[HEADER_SIZE:]
+        codec = self.attributes & _CODEC_MASK
+        if codec != 0:
+            body = memoryview(decompress(codec, body, max_decompressed_bytes))
+        if self.record_count > len(body) // _SMALLEST_RECORD:
+            raise CorruptRecordError(
+                f"the batch at offset {self.base_offset} claims {self.record_count} records "
+                f"in {len(body)} bytes"
+            )
+        return body
+
+    def records(
+        self, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
+    ) -> list[ConsumerRecord[bytes, bytes]]:
+        """The records of the batch, control records too, with neither topic nor partition."""
+        from aiokafka.record.reader import RecordReader  # reads batches, so imports this module
+
+        reader = RecordReader(
+            self.view,
+            "",
+            -1,
+            position=0,
+            check_crcs=False,
+            include_control=True,
+            max_decompressed_bytes=max_decompressed_bytes,
+        )
+        return reader.take(_MAX_BATCH)
+
+    def __repr__(self) -> str:
+        return (
+            f"<RecordBatch offsets {self.base_offset}-{self.last_offset} magic {self.magic} "
+            f"{self.record_count} records {self.size_in_bytes} bytes>"
+        )
+
+
+def batch_size(data: Any, at: int, end: int) -> int:
+    """The size of the batch at `at`; 0 if it does not end before `end`. CorruptRecordError."""
+    if end - at < _PREFIX_SIZE:
+        return 0
+    size = mem.i32(data, at + 8)
+    magic = data[at + 16]
+    if magic == 2:
+        least = HEADER_SIZE
+    elif magic < 2:
+        least = _LEGACY_SIZES[magic]
+    else:
+        raise CorruptRecordError(f"a batch has the unknown magic {magic}")
+    if size < least - _LOG_OVERHEAD or size > _MAX_BATCH - _LOG_OVERHEAD:
+        raise CorruptRecordError(f"a batch of magic {magic} has the size {size}")
+    size += _LOG_OVERHEAD
+    return size if size <= end - at else 0
+
+
+def parse_batch(view: memoryview, at: int) -> RecordBatch | None:
+    """The batch that begins at `at`; None if the view ends before it does. CorruptRecordError."""
+    size = batch_size(mem.source(view), at, len(view))
+    if size == 0:
+        return None
+    return RecordBatch(view[at : at + size])
+
+
+def iter_batches(buffer: Union[bytes, bytearray, memoryview]) -> Iterator[RecordBatch]:
+    """The batches of a record set, in order; an incomplete last one is left out.
+
+    Raises CorruptRecordError when a header that cannot be is reached. CRCs are not checked.
+    """
+    view = flat_view(buffer)
+    at = 0
+    while True:
+        batch = parse_batch(view, at)
+        if batch is None:
+            return
+        at += batch.size_in_bytes
+        yield batch

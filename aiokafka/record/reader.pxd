@@ -1,0 +1,53 @@
+cimport cython
+from libc.stdint cimport int64_t
+
+cimport aiokafka.record._native as mem
+from aiokafka._consumer_record cimport Record
+from aiokafka.record.cursor cimport BatchCursor
+
+cdef int64_t _MAX_INT64
+cdef int64_t _MIN_INT64
+
+
+@cython.final
+cdef class RecordReader(BatchCursor):
+    cdef object _topic
+    cdef object _partition
+    cdef object _key_deserializer
+    cdef object _value_deserializer
+    cdef bint _is_raw
+
+    cpdef object next(self)
+    @cython.locals(records=list, count=Py_ssize_t, start=int64_t)
+    cpdef list take(self, Py_ssize_t max_records)
+    @cython.locals(record=object)
+    cdef Py_ssize_t _fill(self, list records, Py_ssize_t count, Py_ssize_t limit) except -1
+    @cython.locals(
+        data=mem.source_t,
+        size=int64_t,
+        at=Py_ssize_t,
+        stop=Py_ssize_t,
+        timestamp=int64_t,
+        delta=int64_t,
+        offset=int64_t,
+        record=Record,
+    )
+    cdef object _decode(self)
+    @cython.locals(base=int64_t)
+    cdef int64_t _timestamp(self, int64_t delta) except? -1
+    @cython.locals(
+        data=mem.source_t,
+        key_size=int64_t,
+        key_at=Py_ssize_t,
+        value_size=int64_t,
+        value_at=Py_ssize_t,
+        record=Record,
+    )
+    cdef Record _read_record(self, Py_ssize_t at, Py_ssize_t stop)
+    @cython.locals(
+        data=mem.source_t, count=int64_t, size=int64_t, start=Py_ssize_t, headers=list, name=str
+    )
+    cdef tuple _read_headers(self, Py_ssize_t at, Py_ssize_t stop)
+    @cython.locals(record=Record)
+    cdef object _decode_message(self)
+    cdef int _deserialize(self, Record record) except -1

@@ -1,0 +1,259 @@
+"""Decode fetched record sets to `ConsumerRecord`s, on demand and in the caller's own task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Union
+
+from aiokafka._consumer_record import Record
+from aiokafka.errors import CorruptRecordError, RecordDeserializationError
+from aiokafka.record import _memory as mem
+from aiokafka.record.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
+from aiokafka.record.cursor import BatchCursor
+from aiokafka.structs import TopicPartition
+
+__all__ = ["RecordReader"]
+
+Deserializer = Callable[[Any], Any]
+
+_MAX_INT64 = 0x7FFFFFFFFFFFFFFF
+_MIN_INT64 = -_MAX_INT64 - 1
+
+
+class RecordReader(BatchCursor):
+    """The records of one fetched record set, of any magic, from `position` on.
+
+    Nothing is decoded before it is asked for. `take` and `next` raise CorruptRecordError when a
+    corrupt batch is reached and RecordDeserializationError when a deserializer raises, always after
+    the good records before it, and again at each further call: `skip` goes past it.
+
+    `position` is the offset after the last record handed out and after what needs not be handed
+    out behind it. `last_leader_epoch` is that of the last batch passed (-1: unknown),
+    `exhausted` says that nothing is left, `truncated` that it then ends within a batch.
+
+    `aborted` are the (producer id, first offset) pairs of the Fetch answer, used when
+    `read_committed`. The deserializers get bytes or None.
+    """
+
+    def __init__(
+        self,
+        buffer: Union[bytes, bytearray, memoryview],
+        topic: str,
+        partition: int,
+        *,
+        position: int,
+        check_crcs: bool = True,
+        read_committed: bool = False,
+        aborted: Iterable[tuple[int, int]] | None = None,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
+        include_control: bool = False,
+        max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+    ) -> None:
+        BatchCursor.__init__(
+            self,
+            buffer,
+            position=position,
+            check_crcs=check_crcs,
+            read_committed=read_committed,
+            aborted=aborted,
+            include_control=include_control,
+            max_decompressed_bytes=max_decompressed_bytes,
+        )
+        self._topic = topic
+        self._partition = partition
+        self._key_deserializer = key_deserializer
+        self._value_deserializer = value_deserializer
+        self._is_raw = key_deserializer is None and value_deserializer is None
+
+    def next(self) -> Any:
+        """The next ConsumerRecord; None at the end of the record set."""
+        while self._enter():
+            record = self._decode()
+            if record is not None:
+                if self._left == 0:
+                    self._leave_if_done()
+                    self._settle()
+                return record
+            self._leave_if_done()
+        return None
+
+    def take(self, max_records: int) -> list[Any]:
+        """Up to `max_records` ConsumerRecords; fewer at the end or before one that cannot be read."""
+        records: list[Any] = []
+        count = 0
+        start = self.position
+        try:
+            while count < max_records and self._enter():
+                count = self._fill(records, count, max_records)
+                self._leave_if_done()
+        except Exception:
+            if not records:
+                raise
+        except BaseException:
+            # The records are not going to arrive: hand out the same ones next time.
+            self._start(start)
+            raise
+        if self._left == 0:
+            self._settle()
+        return records
+
+    def skip(self) -> None:
+        """Go past what the last `take` or `next` raised for: one record, or the rest of a batch."""
+        if self._left == 0:
+            self._skip_batch()
+            return
+        was_raw, self._is_raw = self._is_raw, True
+        try:
+            self._decode()
+        except CorruptRecordError:
+            self._left = 0  # where the next record would begin is not known
+        finally:
+            self._is_raw = was_raw
+        self._leave_if_done()
+
+    # -- decoding
+
+    def _fill(self, records: list[Any], count: int, limit: int) -> int:
+        """Decode records of the batch until there are `limit`; how many there are then."""
+        while self._left > 0 and count < limit:
+            record = self._decode()
+            if record is not None:
+                records.append(record)
+                count += 1
+        return count
+
+    def _decode(self) -> Any:
+        """The record at the place of the cursor; None if it is before the position.
+
+        The place moves behind it, but not when this raises.
+        """
+        if self._messages is not None:
+            return self._decode_message()
+        data = self._data
+        size, at = mem.varint(data, self._at, self._end)
+        if at < 0 or size < 0 or size > self._end - at:
+            raise self._corrupt("the length of a record")
+        stop = at + size
+        if self._left == 1 and stop != self._end:
+            raise self._corrupt("the number of records")
+        # Behind the attributes, of which none is defined.
+        timestamp, at = mem.varint(data, at + 1, stop)
+        delta, at = mem.varint(data, at, stop)
+        if at < 0 or delta < 0 or delta > self._last_offset - self._base_offset:
+            raise self._corrupt("the offset of a record")
+        offset = self._base_offset + delta
+        if offset < self.position:
+            self._at = stop
+            self._left -= 1
+            return None
+        record = self._read_record(at, stop)
+        record.offset = offset
+        record.timestamp = self._timestamp(timestamp)
+        if not self._is_raw:
+            self._deserialize(record)
+        self._at = stop
+        self._left -= 1
+        self.position = offset + 1
+        return record
+
+    def _timestamp(self, delta: int) -> int:
+        if self._append_time:
+            return self._max_timestamp
+        base = self._base_timestamp
+        if (delta > 0 and base > _MAX_INT64 - delta) or (delta < 0 and base < _MIN_INT64 - delta):
+            raise self._corrupt("the timestamp of a record")
+        return base + delta
+
+    def _read_record(self, at: int, stop: int) -> Any:
+        """A ConsumerRecord from the key at `at` on, without offset and timestamp."""
+        data = self._data
+        key_size, key_at = mem.varint(data, at, stop)
+        if key_at < 0 or key_size < -1 or key_size > stop - key_at:
+            raise self._corrupt("the key of a record")
+        at = key_at if key_size < 0 else key_at + key_size
+        value_size, value_at = mem.varint(data, at, stop)
+        if value_at < 0 or value_size < -1 or value_size > stop - value_at:
+            raise self._corrupt("the value of a record")
+        at = value_at if value_size < 0 else value_at + value_size
+        record = Record.__new__(Record)
+        if stop - at == 1 and data[at] == 0:
+            record.headers = ()
+        else:
+            record.headers = self._read_headers(at, stop)
+        record.key = None if key_size < 0 else mem.cut(data, key_at, key_at + key_size)
+        record.value = None if value_size < 0 else mem.cut(data, value_at, value_at + value_size)
+        record.topic = self._topic
+        record.partition = self._partition
+        record.timestamp_type = self._timestamp_type
+        record.checksum = None
+        record.serialized_key_size = key_size
+        record.serialized_value_size = value_size
+        return record
+
+    def _read_headers(self, at: int, stop: int) -> tuple[Any, ...]:
+        data = self._data
+        count, at = mem.varint(data, at, stop)
+        if at < 0 or count < 0 or count > (stop - at) // 2:
+            raise self._corrupt("the number of headers of a record")
+        headers: list[Any] = []
+        while count > 0:
+            count -= 1
+            size, start = mem.varint(data, at, stop)
+            if start < 0 or size < 0 or size > stop - start:
+                raise self._corrupt("the name of a header")
+            at = start + size
+            name = mem.text(data, start, at)
+            size, start = mem.varint(data, at, stop)
+            if start < 0 or size < -1 or size > stop - start:
+                raise self._corrupt("the value of a header")
+            if size < 0:
+                headers.append((name, None))
+                at = start
+            else:
+                at = start + size
+                headers.append((name, mem.cut(data, start, at)))
+        if at != stop:
+            raise self._corrupt("the length of a record")
+        return tuple(headers)
+
+    def _decode_message(self) -> Any:
+        message = self._messages[self._at]
+        if message.offset < self.position:
+            self._at += 1
+            self._left -= 1
+            return None
+        key, value = message.key, message.value
+        record = Record(
+            self._topic,
+            self._partition,
+            message.offset,
+            message.timestamp,
+            message.timestamp_type,
+            key,
+            value,
+            message.crc,
+            -1 if key is None else len(key),
+            -1 if value is None else len(value),
+            (),
+        )
+        if not self._is_raw:
+            self._deserialize(record)
+        self._at += 1
+        self._left -= 1
+        self.position = message.offset + 1
+        return record
+
+    def _deserialize(self, record: Any) -> None:
+        raw_key = record.key
+        part = "key"
+        try:
+            if self._key_deserializer is not None:
+                record.key = self._key_deserializer(raw_key)
+            part = "value"
+            if self._value_deserializer is not None:
+                record.value = self._value_deserializer(record.value)
+        except Exception as error:
+            record.key = raw_key
+            tp = TopicPartition(self._topic, self._partition)
+            raise RecordDeserializationError(tp, record.offset, record, error, part) from error
