@@ -48,7 +48,7 @@ $(VENV)/.python:
 	@touch $@
 
 $(LIBRARY): $(VENV)/.python $(SOURCES)
-	$(PIP) install -q -e .
+	PYTHONWARNINGS=ignore $(PIP) install -q -e .
 	@touch $@
 
 $(VENV)/.tests: $(VENV)/.python pyproject.toml

@@ -19,7 +19,8 @@ def measure(row: Row, servers: str, rounds: int, clients: Iterable[str]) -> Resu
     chosen = [client for client in row.clients if client in set(clients)]
     samples: dict[str, list[Sample]] = {client: [] for client in chosen}
     work = _work(row, servers)
-    _topic("fill" if row.filled else "create", work | {"records": row.stored})
+    # A record for every partition at least: a new leader refuses its first requests.
+    _topic("fill", work | {"records": max(row.stored, row.partitions)})
     try:
         for number in range(rounds):
             # Each client goes first once: the order must not favour any.

@@ -20,8 +20,8 @@ _SAME_API = (OURS, AIOKAFKA)
 class Row:
     """One comparison.
 
-    workload: a key of ``WORKLOADS`` in the client scripts. filled: the topic holds the records
-    before the client starts (else the client writes them). target: what ours should not exceed, in
+    workload: a key of the workloads in the client scripts. stored: so many
+    records the topic holds before the clients start. target: what ours should not exceed, in
     the unit of ``metric``. fewer: divisors of the record count for clients that are far slower.
     """
 
@@ -39,10 +39,6 @@ class Row:
     metric: str = "cpu"
     target: float | None = None
     fewer: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def filled(self) -> bool:
-        return self.stored > 0
 
     def count_for(self, client: str) -> int:
         return self.records // self.fewer.get(client, 1)
