@@ -7,8 +7,6 @@ bounds except `varint`: callers check before they read or write.
 
 from __future__ import annotations
 
-from typing import Union
-
 __all__ = [
     "Buffer",
     "cut",
@@ -28,7 +26,7 @@ __all__ = [
     "varint_size",
 ]
 
-Buffer = Union[bytes, bytearray, memoryview]
+Buffer = bytes | bytearray | memoryview
 
 _from_bytes = int.from_bytes
 

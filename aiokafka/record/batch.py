@@ -1,10 +1,10 @@
-"""Record batches of magic 2, the format since Kafka 0.11: build them, and the names to read them."""
+"""Record batches of magic 2, the format since Kafka 0.11: building them, and names to read them."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from typing import Any, Union
+from typing import Any
 
 from aiokafka.errors import IllegalStateError, MessageSizeTooLargeError
 from aiokafka.record import _memory as mem
@@ -15,7 +15,7 @@ from aiokafka.record.reader import RecordReader
 
 __all__ = ["HEADER_SIZE", "RecordBatch", "RecordBatchBuilder", "RecordReader", "iter_batches"]
 
-Headers = Iterable[tuple[str, Union[bytes, bytearray, memoryview, None]]]
+Headers = Iterable[tuple[str, bytes | bytearray | memoryview | None]]
 
 # base offset, length, leader epoch, magic, crc, attributes, last offset delta, first timestamp,
 # max timestamp, producer id, producer epoch, base sequence, record count
@@ -56,8 +56,8 @@ class RecordBatchBuilder:
     def append(
         self,
         timestamp: int,
-        key: Union[bytes, bytearray, memoryview, None],
-        value: Union[bytes, bytearray, memoryview, None],
+        key: bytes | bytearray | memoryview | None,
+        value: bytes | bytearray | memoryview | None,
         headers: Headers | None,
     ) -> int:
         """Add a record; its offset in the batch, or -1 if it does not fit. The first always fits.
@@ -121,7 +121,9 @@ class RecordBatchBuilder:
 
     def _grow(self, size: int) -> None:
         if size > _MAX_SIZE:
-            raise MessageSizeTooLargeError(f"a batch of {size} bytes is more than Kafka has room for")
+            raise MessageSizeTooLargeError(
+                f"a batch of {size} bytes is more than Kafka has room for"
+            )
         self._capacity = min(max(size, 2 * self._capacity), max(size, self.size_limit))
         mem.resize(self._buffer, self._capacity)
 

@@ -10,7 +10,7 @@ import importlib
 import threading
 import zlib
 from collections.abc import Callable
-from typing import Any, Union
+from typing import Any
 
 from aiokafka.errors import CorruptRecordError, UnsupportedCodecError
 
@@ -30,7 +30,7 @@ __all__ = [
     "require_codec",
 ]
 
-Buffer = Union[bytes, bytearray, memoryview]
+Buffer = bytes | bytearray | memoryview
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 
@@ -50,7 +50,9 @@ _LEVELS = {GZIP: (1, 9), LZ4: (1, 17), ZSTD: (-131072, 22)}  # KIP-390
 _GZIP_DEFAULT_LEVEL = 6  # zlib's own default and Java's
 _ZSTD_DEFAULT_LEVEL = 3
 _GZIP_WINDOW = 31  # largest window, gzip header and trailer
-_XERIAL_HEADER = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"  # snappy-java's stream, version 1
+_XERIAL_HEADER = (
+    b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"  # snappy-java's stream, version 1
+)
 _XERIAL_BLOCK = 32 * 1024
 _ZSTD_MAX_WINDOW = 1 << 27
 _LZ4_MAX_RATIO = 255
@@ -116,7 +118,7 @@ def check_level(codec: int, level: int | None) -> None:
         name = _NAMES.get(codec, "no compression")
         raise ValueError(f"compression_level does not apply to {name}")
     lowest, highest = limits
-    if isinstance(level, bool) or not isinstance(level, int) or not lowest <= level <= highest:
+    if type(level) is not int or not lowest <= level <= highest:
         raise ValueError(
             f"compression_level of {_NAMES[codec]} must be an int from {lowest} to {highest}, "
             f"not {level!r}"

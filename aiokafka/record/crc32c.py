@@ -6,8 +6,6 @@ does: same result, slowly.
 
 from __future__ import annotations
 
-from typing import Union
-
 __all__ = ["crc32c", "crc32c_by_table"]
 
 _POLYNOMIAL = 0x82F63B78  # reflected
@@ -25,7 +23,7 @@ def _make_table() -> tuple[int, ...]:
 _TABLE: tuple[int, ...] = ()
 
 
-def crc32c_by_table(data: Union[bytes, bytearray, memoryview], value: int = 0) -> int:
+def crc32c_by_table(data: bytes | bytearray | memoryview, value: int = 0) -> int:
     """The checksum of `data`; `value` is the checksum of what comes before it."""
     global _TABLE
     table = _TABLE = _TABLE or _make_table()
@@ -38,4 +36,4 @@ def crc32c_by_table(data: Union[bytes, bytearray, memoryview], value: int = 0) -
 try:
     from crc32c import crc32c
 except ImportError:  # pragma: no cover - a platform for which the package has no build
-    crc32c = crc32c_by_table
+    crc32c = crc32c_by_table  # type: ignore[assignment]

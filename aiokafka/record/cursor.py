@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Union
 
 from aiokafka.errors import CorruptRecordError
 from aiokafka.record import _memory as mem
@@ -25,7 +24,7 @@ class BatchCursor:
 
     def __init__(
         self,
-        buffer: Union[bytes, bytearray, memoryview],
+        buffer: bytes | bytearray | memoryview,
         *,
         position: int,
         check_crcs: bool = True,
@@ -124,12 +123,13 @@ class BatchCursor:
     # -- into a batch and out of it
 
     def _enter(self) -> bool:
-        """Have records to decode; False at the end of the set. CorruptRecordError at a bad batch."""
+        """Have records to decode; False at the end. CorruptRecordError at a bad batch."""
         if self._left > 0:
             return True
         if not self._find():
             return False
-        batch: Any = self._batch
+        batch = self._batch
+        assert batch is not None
         if batch.magic != 2:
             self._enter_legacy(batch)
             return True
@@ -183,9 +183,9 @@ class BatchCursor:
         self._leave()
 
     def _corrupt(self, what: str) -> CorruptRecordError:
-        batch: Any = self._batch
+        base_offset = -1 if self._batch is None else self._batch.base_offset
         return CorruptRecordError(
-            f"{what} is wrong in the batch at offset {batch.base_offset}, "
+            f"{what} is wrong in the batch at offset {base_offset}, "
             f"{self._left} records before its end"
         )
 

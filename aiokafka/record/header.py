@@ -8,7 +8,7 @@ The first 17 bytes of all of them are alike: offset, length, four bytes, magic.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import CorruptRecordError
 from aiokafka.record import _memory as mem
@@ -37,7 +37,7 @@ _TRANSACTIONAL = 0x10
 _CONTROL = 0x20
 
 
-def flat_view(buffer: Union[bytes, bytearray, memoryview]) -> memoryview:
+def flat_view(buffer: bytes | bytearray | memoryview) -> memoryview:
     """A one-dimensional view of the bytes of `buffer`, without a copy if it is contiguous."""
     view = memoryview(buffer)
     if not view.c_contiguous:
@@ -203,7 +203,7 @@ def parse_batch(view: memoryview, at: int) -> RecordBatch | None:
     return RecordBatch(view[at : at + size])
 
 
-def iter_batches(buffer: Union[bytes, bytearray, memoryview]) -> Iterator[RecordBatch]:
+def iter_batches(buffer: bytes | bytearray | memoryview) -> Iterator[RecordBatch]:
     """The batches of a record set, in order; an incomplete last one is left out.
 
     Raises CorruptRecordError when a header that cannot be is reached. CRCs are not checked.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from typing import NamedTuple, Union
+from typing import NamedTuple
 from zlib import crc32
 
 from aiokafka.errors import CorruptRecordError, IllegalArgumentError, UnsupportedCodecError
@@ -97,7 +97,9 @@ def _unwrap(
         raise CorruptRecordError(f"offsets in the message at offset {outer.offset} are negative")
     if batch.timestamp_type:
         return [
-            record._replace(offset=record.offset + shift, timestamp=outer.timestamp, timestamp_type=1)
+            record._replace(
+                offset=record.offset + shift, timestamp=outer.timestamp, timestamp_type=1
+            )
             for record in inner
         ]
     return [record._replace(offset=record.offset + shift) for record in inner]
@@ -233,7 +235,7 @@ def build_message_set(
 
 
 def down_convert(
-    batch: Union[bytes, bytearray, memoryview], magic: int, codec: int = 0, level: int | None = None
+    batch: bytes | bytearray | memoryview, magic: int, codec: int = 0, level: int | None = None
 ) -> bytes:
     """A built magic 2 batch as a message set of magic 0 or 1, for brokers before Kafka 0.11.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Union
+from typing import Any
 
 from aiokafka._consumer_record import Record
 from aiokafka.errors import CorruptRecordError, RecordDeserializationError
@@ -37,7 +37,7 @@ class RecordReader(BatchCursor):
 
     def __init__(
         self,
-        buffer: Union[bytes, bytearray, memoryview],
+        buffer: bytes | bytearray | memoryview,
         topic: str,
         partition: int,
         *,
@@ -79,7 +79,7 @@ class RecordReader(BatchCursor):
         return None
 
     def take(self, max_records: int) -> list[Any]:
-        """Up to `max_records` ConsumerRecords; fewer at the end or before one that cannot be read."""
+        """Up to `max_records` ConsumerRecords; fewer at the end or before a bad one."""
         records: list[Any] = []
         count = 0
         start = self.position
@@ -218,7 +218,9 @@ class RecordReader(BatchCursor):
         return tuple(headers)
 
     def _decode_message(self) -> Any:
-        message = self._messages[self._at]
+        messages = self._messages
+        assert messages is not None
+        message = messages[self._at]
         if message.offset < self.position:
             self._at += 1
             self._left -= 1
