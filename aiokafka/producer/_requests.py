@@ -1,0 +1,132 @@
+"""ProduceRequest from batches, and what the answer says about each of them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Union
+
+from aiokafka.errors import (
+    BrokerResponseError,
+    IncompatibleBrokerVersion,
+    for_code,
+)
+from aiokafka.producer.batch import ProducerBatch
+from aiokafka.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from aiokafka.protocol.schema import ZERO_UUID
+from aiokafka.record.compression import ZSTD
+from aiokafka.record.legacy import down_convert
+from aiokafka.structs import TopicPartition
+
+Chunk = Union[bytes, bytearray, memoryview]
+
+__all__ = [
+    "NAMED_TOPICS_VERSION",
+    "Payload",
+    "batch_error",
+    "check_version",
+    "group_by_topic",
+    "record_errors",
+    "results_of",
+    "wire_form",
+]
+
+NAMED_TOPICS_VERSION = 12
+"""The last version that names topics; from the next on they go by id (KIP-516)."""
+
+_FIRST_V2_BATCH = 3
+_FIRST_TIMESTAMPED = 2
+_FIRST_ZSTD = 7
+
+
+class Payload(NamedTuple):
+    """What goes into a request for one partition."""
+
+    partition: TopicPartition
+    records: Chunk
+
+
+def wire_form(
+    batch: ProducerBatch, version: int, codec: int, level: int | None, transactional: bool = False
+) -> Chunk:
+    """The bytes of `batch` for a request of this version, before Kafka 0.11 in the older formats.
+
+    Raises IllegalArgumentError for what those formats have no room for.
+    """
+    records = batch.builder.build(
+        batch.producer_id, batch.producer_epoch, batch.base_sequence, transactional
+    )
+    if version >= _FIRST_V2_BATCH:
+        return records
+    magic = 1 if version >= _FIRST_TIMESTAMPED else 0
+    return down_convert(records, magic, codec, level)
+
+
+def check_version(version: int, codec: int) -> None:
+    """Raise IncompatibleBrokerVersion if the broker cannot read what `codec` compressed (KIP-110)."""
+    if codec == ZSTD and version < _FIRST_ZSTD:
+        raise IncompatibleBrokerVersion(
+            "compression_type='zstd' needs Kafka 2.1 or later; this broker speaks Produce "
+            f"up to version {version}: use another compression_type"
+        )
+
+
+def group_by_topic(
+    payloads: Iterable[Payload], topic_ids: dict[str, bytes]
+) -> list[TopicProduceData]:
+    """The topics of a request. `topic_ids` may be empty for versions that name topics."""
+    topics: dict[str, TopicProduceData] = {}
+    for (name, number), records in payloads:
+        topic = topics.get(name)
+        if topic is None:
+            topic_id = topic_ids.get(name, ZERO_UUID)
+            topic = TopicProduceData(name=name, topic_id=topic_id, partition_data=[])
+            topics[name] = topic
+        topic.partition_data.append(PartitionProduceData(index=number, records=records))
+    return list(topics.values())
+
+
+def results_of(
+    request: ProduceRequest, response: ProduceResponse
+) -> dict[TopicPartition, PartitionProduceResponse]:
+    """The answer for each partition."""
+    names = {topic.topic_id: topic.name for topic in request.topic_data}
+    results = {}
+    for topic in response.responses:
+        name = topic.name or names.get(topic.topic_id, "")
+        for result in topic.partition_responses:
+            results[TopicPartition(name, result.index)] = result
+    return results
+
+
+def batch_error(partition: TopicPartition, result: PartitionProduceResponse) -> BrokerResponseError:
+    """The error that an answer stands for."""
+    text = result.error_message or for_code(result.error_code).description
+    return for_code(result.error_code)(f"{partition.topic}-{partition.partition}: {text}")
+
+
+def record_errors(
+    partition: TopicPartition, error: BaseException, result: PartitionProduceResponse
+) -> Callable[[int], BaseException] | None:
+    """Makes the error of each record by its place in the batch (KIP-467).
+
+    None: the broker blames no record in particular.
+    """
+    blamed = {entry.batch_index: entry.batch_index_error_message for entry in result.record_errors}
+    if not blamed:
+        return None
+    where = f"{partition.topic}-{partition.partition}"
+
+    def make_error(index: int) -> BaseException:
+        if index in blamed:
+            return type(error)(f"{where}: {blamed[index] or result.error_message or 'refused'}")
+        return type(error)(
+            f"{where}: not written, because the broker refused other records of its batch"
+        )
+
+    return make_error

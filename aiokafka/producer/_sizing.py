@@ -1,0 +1,67 @@
+"""How many bytes of records to put into a batch of a topic, so that it is full when compressed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiokafka.record.batch import RecordBatchBuilder
+from aiokafka.record.compression import codec_id
+
+if TYPE_CHECKING:
+    from aiokafka._config import ProducerConfig
+
+__all__ = ["BatchSizing"]
+
+_MARGIN = 1.05
+"""A batch that turns out a little less compressible than those before should still fit."""
+
+_MOST_GROWTH = 16
+"""How many times `max_batch_size` a batch may have before it is compressed."""
+
+_MEMORY = 0.9
+"""Share of the old estimate that a new observation leaves in place."""
+
+
+class BatchSizing:
+    """Learns from each batch of a topic how well it compresses, and from refusals what brokers
+    take.
+
+    Owns: the estimated ratio and the limit learnt from the topic's brokers.
+    """
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self._codec = codec_id(config.compression_type)
+        self._level = config.compression_level
+        self._full = config.max_batch_size
+        self._ratio = 1.0
+
+    def new_builder(self) -> RecordBatchBuilder:
+        """An empty batch that takes as many bytes as fill it when compressed."""
+        limit = self._full
+        if self._codec:
+            growth = max(1.0, 1 / (self._ratio * _MARGIN))
+            limit = int(limit * min(growth, _MOST_GROWTH))
+        return self.builder(limit)
+
+    @property
+    def limit(self) -> int:
+        """Bytes that a batch may have on the wire."""
+        return self._full
+
+    def builder(self, limit: int) -> RecordBatchBuilder:
+        """An empty batch that takes `limit` bytes before compression."""
+        return RecordBatchBuilder(compression=self._codec, level=self._level, size_limit=limit)
+
+    def learn(self, size: int, compressed_size: int) -> None:
+        """A batch of `size` bytes was compressed."""
+        ratio = compressed_size / size
+        if ratio > self._ratio:
+            # At once: too large a batch costs a refusal, too small a one only a little efficiency.
+            self._ratio = ratio
+        else:
+            self._ratio = self._ratio * _MEMORY + ratio * (1 - _MEMORY)
+
+    def refuse(self, size: int) -> None:
+        """The broker found a batch of `size` compressed bytes too large (KIP-126)."""
+        self._ratio = 1.0
+        self._full = max(1, min(self._full, size // 2))

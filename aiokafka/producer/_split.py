@@ -1,0 +1,49 @@
+"""Make several batches of one that a broker finds too large (KIP-126)."""
+
+from __future__ import annotations
+
+from aiokafka.producer._sizing import BatchSizing
+from aiokafka.producer.batch import BatchState, ProducerBatch
+from aiokafka.producer.transaction_manager import advance
+from aiokafka.record.batch import RecordBatchBuilder, RecordReader
+
+__all__ = ["split_batch"]
+
+
+def split_batch(batch: ProducerBatch, sizing: BatchSizing) -> list[ProducerBatch]:
+    """The records of `batch` in batches of at most half its size, with their futures; [] if that is
+    impossible.
+
+    A batch that the user made stays whole: its future promises one base offset.
+    """
+    if batch.record_count < 2 or batch.whole is not None:
+        return []
+    limit = max(1, min(sizing.limit, batch.builder.size // 2))
+    sequence = batch.base_sequence
+    parts: list[ProducerBatch] = []
+    records = RecordReader(batch.builder.build(), *batch.partition, position=0, check_crcs=False)
+    for future, timestamp in batch.waiting():
+        record = records.next()
+        if record is None:
+            raise RuntimeError(f"{batch!r} lacks records")
+        fields = (record.timestamp, record.key, record.value, record.headers)
+        if not parts or parts[-1].builder.append(*fields) < 0:
+            part = _part_of(batch, sizing.builder(limit))
+            part.builder.append(*fields)
+            parts.append(part)
+        parts[-1].adopt(future, timestamp)
+    for part in parts:
+        part.transition(BatchState.SEALED)
+        if batch.has_identity:
+            part.base_sequence = sequence
+            sequence = advance(sequence, part.record_count)
+    return parts
+
+
+def _part_of(batch: ProducerBatch, builder: RecordBatchBuilder) -> ProducerBatch:
+    part = ProducerBatch(batch.partition, builder, batch.created, batch.deadline)
+    part.attempts = batch.attempts
+    part.error = batch.error
+    part.producer_id = batch.producer_id
+    part.producer_epoch = batch.producer_epoch
+    return part

@@ -1,0 +1,108 @@
+"""Batches that users fill themselves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from aiokafka.producer._convert import as_bytes, as_headers, as_timestamp
+from aiokafka.record.batch import RecordBatchBuilder
+
+__all__ = ["AppendedRecord", "BatchBuilder"]
+
+
+class AppendedRecord(NamedTuple):
+    """What is known of a record that was added to a batch."""
+
+    offset: int
+    """Its place in the batch, from 0."""
+    size: int
+    """Bytes that it takes in the batch, before compression."""
+    timestamp: int
+    """Milliseconds since 1970 (UTC)."""
+    crc: None = None
+    """Always None: records have no checksum of their own."""
+
+
+class BatchBuilder:
+    """A batch to fill with `append` and to hand to `send_batch`. Made by
+    `AIOKafkaProducer.create_batch`.
+    """
+
+    def __init__(
+        self,
+        builder: RecordBatchBuilder,
+        key_serializer: Callable[[Any], bytes | None] | None = None,
+        value_serializer: Callable[[Any], bytes | None] | None = None,
+    ) -> None:
+        self._builder = builder
+        self._key_serializer = key_serializer
+        self._value_serializer = value_serializer
+        self._is_closed = False
+        self._is_sent = False
+        self._first_timestamp = -1
+
+    def append(
+        self,
+        *,
+        timestamp: int | None,
+        key: Any,
+        value: Any,
+        headers: Iterable[tuple[str, bytes | None]] | None = (),
+    ) -> AppendedRecord | None:
+        """Add a record; None if the batch is full or closed, and nothing was added.
+
+        `timestamp` is in milliseconds since 1970, None for now. The producer's serializers are
+        applied to `key` and `value`. A first record fits whatever its size. Raises TypeError for a
+        key, value or headers that are not bytes after that.
+        """
+        if self._is_closed:
+            return None
+        if self._key_serializer is not None:
+            key = self._key_serializer(key)
+        if self._value_serializer is not None:
+            value = self._value_serializer(value)
+        stamp = int(time.time() * 1000) if timestamp is None else as_timestamp(timestamp)
+        before = self._builder.size
+        offset = self._builder.append(
+            stamp, as_bytes(key, "key"), as_bytes(value, "value"), as_headers(headers)
+        )
+        if offset < 0:
+            return None
+        if offset == 0:
+            self._first_timestamp = stamp
+        return AppendedRecord(offset, self._builder.size - before, stamp)
+
+    def close(self) -> None:
+        """Take no more records, neither from `append` nor, once submitted, from the producer's
+        `send`.
+        """
+        self._is_closed = True
+
+    def closed(self) -> bool:
+        """Whether the batch takes no more records."""
+        return self._is_closed
+
+    def size(self) -> int:
+        """Bytes of the batch so far, before compression, its header included."""
+        return self._builder.size
+
+    def record_count(self) -> int:
+        """How many records it has."""
+        return self._builder.record_count
+
+    @property
+    def first_timestamp(self) -> int:
+        """Timestamp of the first record in milliseconds since 1970, -1 while there is none."""
+        return self._first_timestamp
+
+    def release(self) -> RecordBatchBuilder:
+        """Hand over the records to the producer; the batch is closed for its maker."""
+        self._is_closed = self._is_sent = True
+        return self._builder
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether it was given to `send_batch`."""
+        return self._is_sent

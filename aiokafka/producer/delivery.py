@@ -1,0 +1,308 @@
+"""Settle batches: deliver, send again, split, give up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from aiokafka._backoff import Backoff
+from aiokafka.errors import (
+    DuplicateSequenceNumber,
+    InvalidProducerEpoch,
+    KafkaError,
+    KafkaProtocolError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    OutOfOrderSequenceNumber,
+    RecordListTooLargeError,
+    UnknownProducerId,
+)
+from aiokafka.net.failures import renewed
+from aiokafka.producer._append import PartitionQueue
+from aiokafka.producer._requests import batch_error, record_errors, results_of
+from aiokafka.producer._split import split_batch
+from aiokafka.producer.batch import BatchState, ProducerBatch
+from aiokafka.producer.message_accumulator import MessageAccumulator
+from aiokafka.producer.transaction_manager import TransactionManager
+from aiokafka.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
+from aiokafka.record.compression import codec_id
+from aiokafka.structs import BrokerMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka._config import ProducerConfig
+    from aiokafka.client import AIOKafkaClient
+    from aiokafka.producer.node_sender import Flight
+
+__all__ = ["Delivery"]
+
+_TOO_LARGE = (MessageSizeTooLargeError.errno, RecordListTooLargeError.errno)
+_BAD_SEQUENCE = (
+    OutOfOrderSequenceNumber.errno,
+    UnknownProducerId.errno,
+    InvalidProducerEpoch.errno,
+)
+
+
+class Delivery:
+    """Decides what becomes of a batch. Nothing here waits.
+
+    Changes batches and queues on behalf of the NodeSenders; owns nothing but the switch `manager`:
+    None while the producer is not idempotent.
+    """
+
+    def __init__(
+        self, client: AIOKafkaClient, config: ProducerConfig, accumulator: MessageAccumulator
+    ) -> None:
+        self.client = client
+        self.config = config
+        self.accumulator = accumulator
+        self.manager: TransactionManager | None = None
+        self.codec = codec_id(config.compression_type)
+        self.identity_wanted = asyncio.Event()
+        """Set when batches wait for a producer id."""
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def is_pipelined(self) -> bool:
+        """Whether several batches of a partition may be in flight.
+
+        Without sequence numbers a failed batch would be sent again behind those after it. With
+        acks=0 nothing is ever sent again.
+        """
+        return self.manager is not None or self.config.acks == 0
+
+    def identify(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
+        """Number `batch`, the oldest waiting in `queue`, before it is sent; False if it has to
+        wait.
+        """
+        manager = self.manager
+        if manager is None or manager.identify(queue, batch):
+            return True
+        if manager.wants_producer_id:
+            self.identity_wanted.set()
+        return False
+
+    # -- answers
+
+    def on_response(self, flight: Flight, response: ProduceResponse | None) -> None:
+        """The request of `flight` was answered; None: it was sent, with acks=0."""
+        if response is None:
+            for queue, batch in flight.cargo:
+                self._succeed(queue, batch, None)
+            return
+        results = results_of(flight.request, response)
+        for queue, batch in flight.cargo:
+            result = results.get(queue.partition)
+            if result is None:
+                where = f"{queue.partition.topic}-{queue.partition.partition}"
+                self._retry(queue, batch, KafkaProtocolError(f"{where}: missing in the answer"))
+            elif result.error_code in (0, DuplicateSequenceNumber.errno):
+                self._succeed(queue, batch, result)
+            else:
+                self._refuse(queue, batch, result, response)
+
+    def on_failure(self, flight: Flight, error: KafkaError) -> None:
+        """The request of `flight` got no answer, or could not be sent."""
+        if error.invalid_metadata:
+            self.client.request_metadata(f"a produce request failed: {error}")
+        for queue, batch in flight.cargo:
+            if error.retriable and self.config.acks != 0:
+                self._retry(queue, batch, error)
+            else:
+                self.fail(queue, batch, error)
+
+    def _succeed(
+        self, queue: PartitionQueue, batch: ProducerBatch, result: PartitionProduceResponse | None
+    ) -> None:
+        queue.in_flight.remove(batch)
+        if self.manager is not None:
+            self.manager.on_success(queue, batch)
+        queue.retry_at = 0.0
+        if queue.backoff is not None:
+            queue.backoff.reset()
+        was_done = batch.is_done
+        batch.transition(BatchState.SETTLED)
+        if not was_done:
+            if result is None:
+                batch.succeed_unacknowledged()
+            else:
+                offset = -1 if result.error_code else result.base_offset
+                start = result.log_start_offset
+                batch.succeed(offset, result.log_append_time_ms, None if start < 0 else start)
+            self.accumulator.finish(batch)
+        self.accumulator.release(batch)
+        if queue.waiting and queue.node is not None:
+            queue.node.add(queue)
+
+    def _refuse(
+        self,
+        queue: PartitionQueue,
+        batch: ProducerBatch,
+        result: PartitionProduceResponse,
+        response: ProduceResponse,
+    ) -> None:
+        """The leader answered with an error: find the remedy."""
+        error = batch_error(queue.partition, result)
+        if result.error_code in _TOO_LARGE and not batch.is_done:
+            self.accumulator.sizing(queue.partition.topic).refuse(batch.builder.compressed_size)
+            if self.split(queue, batch):
+                return
+        if result.error_code in _BAD_SEQUENCE and self.manager is not None:
+            self.manager.on_gap(queue, batch)
+            if result.error_code == InvalidProducerEpoch.errno:
+                self.manager.discard_producer_id(batch.producer_id)
+            self._retry(queue, batch, error)
+        elif error.retriable:
+            is_told = self._learn_leader(queue.partition, result, response)
+            if error.invalid_metadata and not is_told:
+                self.client.request_metadata(f"{error}")
+            self._retry(queue, batch, error, pause=not is_told)
+        else:
+            self.fail(queue, batch, error, record_errors(queue.partition, error, result))
+
+    def _learn_leader(
+        self,
+        partition: TopicPartition,
+        result: PartitionProduceResponse,
+        response: ProduceResponse,
+    ) -> bool:
+        """Take the new leader from an answer (KIP-951); whether it says one."""
+        leader = result.current_leader
+        if leader.leader_id < 0:
+            return False
+        endpoint = next(
+            (
+                BrokerMetadata(node.node_id, node.host, node.port, node.rack)
+                for node in response.node_endpoints
+                if node.node_id == leader.leader_id
+            ),
+            None,
+        )
+        before = self.client.cluster.leader_epoch(partition)
+        self.client.update_leader(partition, leader.leader_id, leader.leader_epoch, endpoint)
+        return leader.leader_epoch > before
+
+    # -- remedies
+
+    def _retry(
+        self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError, pause: bool = True
+    ) -> None:
+        """Send `batch` again in its turn, unless its time is up."""
+        queue.in_flight.remove(batch)
+        if batch.is_done:
+            self._lose(queue, batch)
+        else:
+            batch.error = error
+            batch.transition(BatchState.SEALED)
+            queue.put_back(batch)
+            now = self._loop.time()
+            # Only the oldest counts: those behind it failed because it did.
+            if pause and queue.waiting[0] is batch and queue.retry_at <= now:
+                queue.retry_at = now + self._backoff(queue).next()
+        if queue.waiting and queue.node is not None:
+            queue.node.add(queue)
+
+    def _backoff(self, queue: PartitionQueue) -> Backoff:
+        if queue.backoff is None:
+            client = self.config.client
+            queue.backoff = Backoff(client.retry_backoff, client.retry_backoff_max)
+        backoff: Backoff = queue.backoff
+        return backoff
+
+    def split(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
+        """Replace a batch that is too large by smaller ones at its place (KIP-126); False if it is
+        one record.
+
+        The parts keep the sequence numbers of the whole, so nothing is missing between them.
+        """
+        parts = split_batch(batch, self.accumulator.sizing(batch.partition.topic))
+        if not parts:
+            return False
+        if batch in queue.in_flight:
+            queue.in_flight.remove(batch)
+        else:
+            queue.waiting.remove(batch)
+        self.accumulator.replace(batch, parts)
+        batch.transition(BatchState.SETTLED)
+        if batch.has_identity:
+            for part in parts:
+                queue.put_back(part)
+        else:
+            queue.waiting.extendleft(reversed(parts))
+        if queue.node is not None:
+            queue.node.add(queue)
+        return True
+
+    def expire(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """The time of `batch` is up: fail its futures. What is in flight stays, its answer is of
+        use.
+        """
+        error = self._expiry_error(queue, batch)
+        if batch.state == BatchState.IN_FLIGHT:
+            self.abandon(batch, error)
+        else:
+            self.drop(queue, batch, error)
+
+    def abandon(self, batch: ProducerBatch, error: BaseException) -> None:
+        """Fail a batch in flight; it is settled when its answer comes."""
+        batch.transition(BatchState.ABANDONED)
+        batch.fail(lambda _: renewed(error))
+        self.accumulator.finish(batch)
+
+    def _expiry_error(self, queue: PartitionQueue, batch: ProducerBatch) -> KafkaTimeoutError:
+        topic, number = queue.partition
+        limit = self.config.delivery_timeout * 1000
+        if batch.error is not None:
+            reason = f"the last attempt failed with: {batch.error}"
+        elif batch.state == BatchState.IN_FLIGHT:
+            reason = "the broker has not answered"
+        elif self.client.cluster.leader_for_partition(queue.partition) in (None, -1):
+            reason = "the partition has no leader"
+        else:
+            reason = "it could not be sent: the leader takes no requests or cannot be reached"
+        doubt = "; it may have been written" if batch.attempts else ""
+        error = KafkaTimeoutError(
+            f"{topic}-{number}: not delivered within delivery_timeout_ms={limit:g}: {reason}{doubt}"
+        )
+        error.__cause__ = batch.error
+        return error
+
+    def fail_waiting(self, queue: PartitionQueue, error: BaseException) -> None:
+        """Fail every batch of `queue` that is not in flight."""
+        for batch in tuple(queue.waiting):
+            self.drop(queue, batch, error)
+
+    def drop(self, queue: PartitionQueue, batch: ProducerBatch, error: BaseException) -> None:
+        """Fail a batch that waits."""
+        if batch is queue.open:
+            queue.open = None
+        queue.waiting.remove(batch)
+        if queue.node is not None and not queue.waiting:
+            queue.node.discard(queue)
+        batch.fail(lambda _: renewed(error))
+        self.accumulator.finish(batch)
+        self._lose(queue, batch)
+
+    def fail(
+        self,
+        queue: PartitionQueue,
+        batch: ProducerBatch,
+        error: BaseException,
+        by_record: Callable[[int], BaseException] | None = None,
+    ) -> None:
+        """Fail a batch that was in flight, for good."""
+        queue.in_flight.remove(batch)
+        if not batch.is_done:
+            batch.fail(by_record or (lambda _: renewed(error)))
+            self.accumulator.finish(batch)
+        self._lose(queue, batch)
+        if queue.waiting and queue.node is not None:
+            queue.node.add(queue)
+
+    def _lose(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """Nothing more can be done for `batch`."""
+        if self.manager is not None:
+            self.manager.on_loss(queue, batch)
+        batch.transition(BatchState.SETTLED)
+        self.accumulator.release(batch)

@@ -1,0 +1,312 @@
+"""Send the batches of the partitions that one broker leads, and settle them by its answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aiokafka.errors import AuthenticationFailedError, IncompatibleBrokerVersion, KafkaError
+from aiokafka.net.gate import DeadlineTimer
+from aiokafka.producer._append import PartitionQueue
+from aiokafka.producer._requests import (
+    NAMED_TOPICS_VERSION,
+    Payload,
+    check_version,
+    group_by_topic,
+    wire_form,
+)
+from aiokafka.producer.batch import BatchState, ProducerBatch
+from aiokafka.protocol.messages.produce import ProduceRequest
+
+if TYPE_CHECKING:
+    from aiokafka.net.connection import BrokerConnection
+    from aiokafka.producer.delivery import Delivery
+
+__all__ = ["Flight", "NodeSender"]
+
+_COMPANY = 0.005
+"""Seconds that a batch which is not full waits for company while the broker has requests to answer.
+
+Alone it leaves at once. Under load it would be one of many requests with a record or two each, and
+these cost more than they save: with an answer outstanding it leaves when that comes, or after this
+time.
+"""
+
+_SHARE = 4
+"""... or this many times what it takes to send, when that is more: sending must not eat up the
+time.
+"""
+
+
+class Flight(NamedTuple):
+    """A request that has not been answered, and what it carries."""
+
+    request: ProduceRequest
+    answer: asyncio.Future[Any]
+    """A ProduceResponse, None with acks=0."""
+
+    cargo: list[tuple[PartitionQueue, ProducerBatch]]
+
+
+class NodeSender:
+    """Owns the queues of one broker's partitions: which have a batch that should leave, which may
+    wait.
+
+    Two tasks: `run` connects and sends, `settle` takes the answers in the order of the requests.
+    Both send through `_pump`, which never waits. A partition's batches are in flight on one
+    connection at a time, so they arrive in order; after a failure they are sent again one by one,
+    oldest first.
+    """
+
+    def __init__(self, node_id: int, delivery: Delivery) -> None:
+        self.node_id = node_id
+        self._delivery = delivery
+        self._client = delivery.client
+        self._config = delivery.config
+        self._loop = asyncio.get_running_loop()
+        self._urgent: dict[PartitionQueue, None] = {}
+        self._patient: dict[PartitionQueue, None] = {}
+        self._flights: deque[Flight] = deque()
+        self._connection: BrokerConnection | None = None
+        self._wake = asyncio.Event()
+        self._sent = asyncio.Event()
+        self._timer = DeadlineTimer(self._loop, self._wake.set)
+        self._company_until = 0.0
+
+    def __repr__(self) -> str:
+        return f"<NodeSender {self.node_id} in_flight={len(self._flights)}>"
+
+    # -- the queues
+
+    def add(self, queue: PartitionQueue) -> None:
+        """Look after `queue`, whose oldest batch may be new, sealed, or back from a failure."""
+        if not queue.waiting:
+            return
+        if queue.waiting[0].state == BatchState.OPEN:
+            self._patient[queue] = None
+            if not self._flights or self._config.linger:
+                self._wake.set()
+            else:
+                self._timer.arm(self._company_until)
+        else:
+            self._patient.pop(queue, None)
+            self._urgent[queue] = None
+            if len(self._flights) < self._config.max_in_flight_requests:
+                self._wake.set()
+
+    def discard(self, queue: PartitionQueue) -> None:
+        """Do not look after `queue` any more: its leader is another broker."""
+        self._urgent.pop(queue, None)
+        self._patient.pop(queue, None)
+
+    def close(self) -> None:
+        """Stop the timer; the tasks are ended by their owner."""
+        self._timer.cancel()
+
+    # -- the tasks
+
+    async def run(self) -> None:
+        """Send whenever there is something to send."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            self._delivery.accumulator.appender.since_turn = 0
+            if (self._urgent or self._patient) and await self._make_ready():
+                self._pump()
+
+    async def _make_ready(self) -> bool:
+        """Connect if need be and wait until the connection takes requests; False if that failed."""
+        connection = self._connection
+        if connection is not None and connection.is_ready:
+            return True
+        try:
+            self._connection = connection = await self._client.connection(self.node_id)
+            if not connection.is_ready:
+                await connection.gate.wait(self._loop.time() + self._config.client.request_timeout)
+            return connection.is_ready
+        except (AuthenticationFailedError, IncompatibleBrokerVersion) as error:
+            for queue in (*self._urgent, *self._patient):
+                self._delivery.fail_waiting(queue, error)
+        except KafkaError as error:
+            for queue in (*self._urgent, *self._patient):
+                queue.waiting[0].error = error
+        self._timer.arm(self._loop.time() + self._config.client.retry_backoff)
+        return False
+
+    async def settle(self) -> None:
+        """Take the answers in the order of the requests."""
+        while True:
+            while not self._flights:
+                self._sent.clear()
+                await self._sent.wait()
+            flight = self._flights[0]
+            try:
+                response = await flight.answer
+            except KafkaError as error:
+                self._flights.popleft()
+                self._delivery.on_failure(flight, error)
+            else:
+                self._flights.popleft()
+                self._delivery.on_response(flight, response)
+            self._delivery.accumulator.appender.since_turn = 0
+            if self._urgent or self._patient:
+                self._pump()
+
+    # -- sending
+
+    def _pump(self) -> None:
+        """Send as many requests as there are batches to send and room for on the connection."""
+        connection = self._connection
+        start = now = self._loop.time()
+        while len(self._flights) < self._config.max_in_flight_requests:
+            if connection is None or not connection.is_ready:
+                # Lost, throttled, or the write buffer is full: `run` knows how to wait.
+                self._wake.set()
+                return
+            cargo = self._load(now)
+            if not cargo:
+                break
+            self._dispatch(connection, cargo)
+            now = self._loop.time()
+            self._company_until = now + max(_COMPANY, _SHARE * (now - start))
+        if self._patient and self._flights and not self._config.linger:
+            self._timer.arm(self._company_until)
+
+    def _load(self, now: float) -> list[tuple[PartitionQueue, ProducerBatch]]:
+        """Take batches for one request: the urgent ones in turn, then those that need not wait
+        longer.
+        """
+        cargo: list[tuple[PartitionQueue, ProducerBatch]] = []
+        room = self._config.max_request_size
+        for queue in (*self._urgent, *self._due(now)):
+            batch = self._next_of(queue, now)
+            if batch is None:
+                continue
+            size = self._size_of(batch)
+            if size > self._config.max_request_size and self._delivery.split(queue, batch):
+                self._wake.set()
+                continue
+            if cargo and size > room:
+                return cargo
+            room -= size
+            if self._take(queue, batch):
+                cargo.append((queue, batch))
+        return cargo
+
+    def _due(self, now: float) -> Iterator[PartitionQueue]:
+        """The queues whose open batch has waited long enough."""
+        linger = self._config.linger
+        if not linger:
+            if not self._flights or now >= self._company_until:
+                yield from tuple(self._patient)
+            return
+        for queue in tuple(self._patient):
+            due = queue.waiting[0].created + linger
+            if due > now:
+                self._timer.arm(due)
+                return
+            yield queue
+
+    def _next_of(self, queue: PartitionQueue, now: float) -> ProducerBatch | None:
+        """The batch of `queue` that may leave now."""
+        if not queue.waiting:
+            self.discard(queue)
+            return None
+        if queue.retry_at > now:
+            self._timer.arm(queue.retry_at)
+            return None
+        batch = queue.waiting[0]
+        if queue.in_flight and (
+            batch.attempts or not self._delivery.is_pipelined or queue.in_flight_from is not self
+        ):
+            return None
+        if batch is queue.open:
+            queue.seal()
+        return batch
+
+    def _size_of(self, batch: ProducerBatch) -> int:
+        """Bytes of a sealed batch on the wire."""
+        if self._delivery.codec and batch.attempts == 0:
+            size = batch.builder.size
+            compressed = len(batch.builder.build())
+            self._delivery.accumulator.sizing(batch.partition.topic).learn(size, compressed)
+            return compressed
+        return batch.builder.size
+
+    def _take(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
+        """Take `batch` out of `queue` for a request; False if it has to wait."""
+        if not self._delivery.identify(queue, batch):
+            self._patient.pop(queue, None)
+            self._urgent[queue] = None
+            return False
+        queue.waiting.popleft()
+        batch.transition(BatchState.IN_FLIGHT)
+        batch.attempts += 1
+        queue.in_flight.append(batch)
+        queue.in_flight_from = self
+        # To the end of the line, so that every partition has its turn.
+        self.discard(queue)
+        if queue.waiting:
+            line = self._patient if queue.waiting[0].state == BatchState.OPEN else self._urgent
+            line[queue] = None
+        return True
+
+    def _dispatch(
+        self, connection: BrokerConnection, cargo: list[tuple[PartitionQueue, ProducerBatch]]
+    ) -> None:
+        """Send one request."""
+        config = self._config
+        request = ProduceRequest(
+            acks=config.acks, timeout_ms=int(config.client.request_timeout * 1000), topic_data=[]
+        )
+        try:
+            version = connection.pick(ProduceRequest)
+            check_version(version, self._delivery.codec)
+            topic_ids: dict[str, bytes] = {}
+            if version > NAMED_TOPICS_VERSION:
+                topic_ids = self._topic_ids(cargo)
+                if not topic_ids:
+                    version = NAMED_TOPICS_VERSION
+            cargo, payloads = self._payloads(cargo, version)
+            if not cargo:
+                return
+            request.topic_data = group_by_topic(payloads, topic_ids)
+            answer = connection.send_nowait(request, version)
+        except KafkaError as error:
+            answer = self._loop.create_future()
+            answer.set_exception(error)
+        self._flights.append(Flight(request, answer, cargo))
+        self._sent.set()
+
+    def _payloads(
+        self, cargo: list[tuple[PartitionQueue, ProducerBatch]], version: int
+    ) -> tuple[list[tuple[PartitionQueue, ProducerBatch]], list[Payload]]:
+        """The bytes of every batch, without those that this version has no room for."""
+        able = []
+        payloads = []
+        for queue, batch in cargo:
+            try:
+                records = wire_form(
+                    batch, version, self._delivery.codec, self._config.compression_level
+                )
+            except KafkaError as error:
+                self._delivery.fail(queue, batch, error)
+                continue
+            able.append((queue, batch))
+            payloads.append(Payload(queue.partition, records))
+        return able, payloads
+
+    def _topic_ids(self, cargo: list[tuple[PartitionQueue, ProducerBatch]]) -> dict[str, bytes]:
+        """The id of every topic in `cargo`; empty if one is unknown."""
+        cluster = self._client.cluster
+        ids: dict[str, bytes] = {}
+        for queue, _ in cargo:
+            topic = queue.partition.topic
+            if topic not in ids:
+                topic_id = cluster.topic_id(topic)
+                if topic_id is None:
+                    return {}
+                ids[topic] = topic_id
+        return ids

@@ -1,0 +1,508 @@
+"""The public producer."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import warnings
+from asyncio import Future
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from aiokafka._config import ClientConfig, ProducerConfig, warn_ignored
+from aiokafka._options import MISSING
+from aiokafka._tasks import TaskOwner
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
+    IllegalStateError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    ProducerClosed,
+    UnsupportedVersionError,
+)
+from aiokafka.net.failures import renewed
+from aiokafka.partitioner import DefaultPartitioner
+from aiokafka.producer._append import TopicLanes
+from aiokafka.producer._convert import WrongArgument, as_bytes, as_headers, as_timestamp
+from aiokafka.producer.batch_builder import BatchBuilder
+from aiokafka.producer.message_accumulator import Record
+from aiokafka.producer.sender import Sender, log
+from aiokafka.structs import RecordMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    import ssl
+
+    from typing_extensions import Self
+
+    from aiokafka.abc import AbstractTokenProvider
+
+__all__ = ["AIOKafkaProducer"]
+
+_missing: Any = MISSING
+"""Default of arguments whose absence means something else than any value."""
+
+_DEFAULT_PARTITIONER = DefaultPartitioner()
+
+_numbers = itertools.count(1)
+
+
+class AIOKafkaProducer:
+    """Sends records to a Kafka cluster.
+
+    Records are collected into batches per partition and sent by background tasks; `send` gives a
+    future that ends when the record is written. By default every replica in sync has it then, and
+    retries neither double nor reorder records. It is made in a running event loop and used in that
+    loop only::
+
+        async with AIOKafkaProducer(bootstrap_servers="localhost:9092") as producer:
+            await producer.send_and_wait("topic", b"value")
+
+    Times are in milliseconds, sizes in bytes. Wrong arguments raise ValueError or TypeError at
+    once; a missing compression package UnsupportedCodecError; no running event loop RuntimeError.
+    The options are described in `aiokafka._config` (`ProducerConfig.describe()`,
+    `ClientConfig.describe()`).
+    """
+
+    _closed: bool | None = None  # None until the constructor has finished
+    _is_started = False
+
+    def __init__(
+        self,
+        *,
+        loop: Any = None,
+        bootstrap_servers: str | list[str] = "localhost",
+        client_id: str | None = None,
+        metadata_max_age_ms: float = 300_000,
+        request_timeout_ms: float = 40_000,
+        api_version: Any = None,
+        acks: Any = _missing,
+        key_serializer: Callable[[Any], bytes | None] | None = None,
+        value_serializer: Callable[[Any], bytes | None] | None = None,
+        compression_type: str | None = None,
+        max_batch_size: int = 16_384,
+        partitioner: Callable[..., int] = _DEFAULT_PARTITIONER,
+        max_request_size: int = 1_048_576,
+        linger_ms: float = 0,
+        retry_backoff_ms: float = 100,
+        security_protocol: str = "PLAINTEXT",
+        ssl_context: ssl.SSLContext | None = None,
+        connections_max_idle_ms: float | None = 540_000,
+        enable_idempotence: bool = _missing,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: float = 60_000,
+        sasl_mechanism: str = "PLAIN",
+        sasl_plain_password: str | None = None,
+        sasl_plain_username: str | None = None,
+        sasl_kerberos_service_name: str = "kafka",
+        sasl_kerberos_domain_name: str | None = None,
+        sasl_oauth_token_provider: AbstractTokenProvider | None = None,
+        send_backoff_ms: Any = None,
+        compression_level: int | None = None,
+        buffer_memory: int = 33_554_432,
+        max_block_ms: float = 60_000,
+        delivery_timeout_ms: float = _missing,
+        max_in_flight_requests_per_connection: int = 5,
+        **client_options: Any,
+    ) -> None:
+        options = {
+            name: value
+            for name, value in locals().items()
+            if name not in ("self", "loop", "api_version", "send_backoff_ms", "client_options")
+        }
+        warn_ignored(loop=loop, api_version=api_version, send_backoff_ms=send_backoff_ms)
+        self._loop = asyncio.get_running_loop()
+        if client_id is None:
+            options["client_id"] = f"aiokafka-producer-{next(_numbers)}"
+        producer_options = {name: options.pop(name) for name in ProducerConfig.keywords()}
+        client_config = ClientConfig.from_options(**options, **client_options)
+        self._config = config = ProducerConfig.from_options(
+            client=client_config, **producer_options
+        )
+        self._demands_idempotence = enable_idempotence is True
+        self._key_serializer = key_serializer
+        self._value_serializer = value_serializer
+        self._serializes = key_serializer is not None or value_serializer is not None
+        self._partitioner = config.partitioner or _DEFAULT_PARTITIONER
+        self._hashes_keys = type(self._partitioner) is DefaultPartitioner
+        self.client = AIOKafkaClient(client_config)
+        self._owner = TaskOwner(client_config.client_id, self._on_task_failed)
+        self._sender = Sender(self.client, config, self._owner, hashes_keys=self._hashes_keys)
+        self._accumulator = self._sender.accumulator
+        self._append = self._accumulator.appender.append
+        # Fails here, not with the first record, if the codec's package is missing.
+        self._accumulator.sizing("").new_builder()
+        self._is_stopped = False
+        self._closed = False
+
+    def __del__(self) -> None:
+        if self._closed is False and self._is_started:
+            warnings.warn(f"Unclosed {self!r}", ResourceWarning, source=self, stacklevel=1)
+            context = {"producer": self, "message": f"Unclosed {type(self).__name__}"}
+            if not self._loop.is_closed():
+                self._loop.call_exception_handler(context)
+
+    # -- life
+
+    async def start(self) -> None:
+        """Find the cluster and get ready to send.
+
+        Takes at most `request_timeout_ms` for each of these. Raises KafkaConnectionError with the
+        reason of every bootstrap server, AuthenticationFailedError, UnsupportedVersionError for an
+        option that the brokers are too old for. After a failure or a cancellation everything is
+        closed.
+        """
+        if self._closed:
+            raise ProducerClosed("the producer was stopped; make a new one")
+        if self._is_started:
+            raise WrongArgument("start() was called before")
+        if asyncio.get_running_loop() is not self._loop:
+            raise WrongArgument("start() is called in another event loop than the constructor")
+        await self.client.bootstrap()
+        try:
+            if self._config.enable_idempotence:
+                await self._become_idempotent()
+            self._is_started = True
+            self._sender.start()
+            self._accumulator.accept(True)
+        except BaseException:
+            self._closed = True
+            await self._close(None)
+            raise
+
+    async def _become_idempotent(self) -> None:
+        """Get a producer id; without one go on if nobody insisted on it and the brokers have none
+        to give.
+        """
+        deadline = self._loop.time() + self._config.client.request_timeout
+        try:
+            await self._sender.obtain_producer_id(deadline)
+        except (UnsupportedVersionError, ClusterAuthorizationFailedError) as error:
+            if self._demands_idempotence:
+                raise
+            log.warning(
+                "Idempotence is not available, so retries may write a record twice (set "
+                "enable_idempotence=False to agree): %s",
+                error,
+            )
+
+    async def stop(self, timeout: float | None = None) -> None:
+        """Send what waits, then close everything. May be called any number of times.
+
+        `timeout` in seconds bounds the sending; without it every record has its
+        `delivery_timeout_ms`. What is not delivered by then fails with ProducerClosed. Calls that
+        wait in `send` fail with ProducerClosed at once. A cancelled call can be repeated and goes
+        on where it was.
+        """
+        self._closed = True
+        if self._is_stopped:
+            return
+        self._accumulator.accept(False)
+        self._accumulator.refuse_waiters(lambda: ProducerClosed("the producer was stopped"))
+        deadline = None if timeout is None else self._loop.time() + timeout
+        if self._is_started and self._owner.failure is None:
+            try:
+                await self._accumulator.flush(deadline)
+            except KafkaTimeoutError as error:
+                log.warning("%s stops with records undelivered: %s", self, error)
+        await self._close(deadline)
+
+    async def _close(self, deadline: float | None) -> None:
+        self._sender.fail_all(ProducerClosed("the producer was stopped before this was delivered"))
+        await self._owner.stop(deadline)
+        self._sender.close()
+        await self.client.close()
+        self._is_stopped = True
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    def _on_task_failed(self, error: BaseException) -> None:
+        """A background task died, which is a bug: nothing is delivered any more, so let nobody
+        wait.
+        """
+        self._accumulator.accept(False)
+        self._accumulator.refuse_waiters(lambda: renewed(error))
+        self._sender.fail_all(error)
+
+    def _check_usable(self) -> None:
+        self._owner.check()
+        if self._closed:
+            raise ProducerClosed("the producer was stopped; make a new one")
+        if not self._is_started:
+            raise ProducerClosed("the producer is not started: call start() first")
+
+    # -- records
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Iterable[tuple[str, bytes | None]] | None = None,
+    ) -> Future[RecordMetadata]:
+        """Add a record to a batch that will be sent; the future ends when it is written, or will
+        not be.
+
+        `key` and `value` are bytes, or what the serializers make bytes of; a record without a value
+        is a tombstone for its key. `timestamp_ms` is in milliseconds since 1970, by default now.
+        Without `partition` the partitioner chooses. The future's result is a RecordMetadata (None
+        with acks=0); it fails at the latest `delivery_timeout_ms` after this call returned.
+        Cancelling the future does not undo the send.
+
+        Waits up to `max_block_ms` for metadata and buffer memory, and now and then for a turn of
+        the event loop. Cancelled while it waits, the record is not sent; once it returns, it is.
+        Raises ValueError or TypeError for wrong arguments (as WrongArgument, also an
+        AssertionError), MessageSizeTooLargeError, UnknownTopicOrPartitionError,
+        TopicAuthorizationFailedError, KafkaTimeoutError, ProducerClosed.
+        """
+        if self._serializes:
+            key, value = self._serialize(key, value)
+        future: Future[RecordMetadata] | None = self._append(
+            topic,
+            value,
+            key,
+            partition,
+            timestamp_ms,
+            as_headers(headers) if headers else (),
+        )
+        if future is None:
+            return await self._send_patiently(topic, value, key, partition, timestamp_ms, headers)
+        return future
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Iterable[tuple[str, bytes | None]] | None = None,
+    ) -> RecordMetadata:
+        """Send a record and wait until it is written: `send` and its future in one.
+
+        Cancelled, the record may be sent or not. Raises what `send` raises and what the delivery
+        fails with.
+        """
+        future = await self.send(topic, value, key, partition, timestamp_ms, headers)
+        return await future
+
+    def _serialize(self, key: Any, value: Any) -> tuple[Any, Any]:
+        if self._key_serializer is not None:
+            key = self._key_serializer(key)
+        if self._value_serializer is not None:
+            value = self._value_serializer(value)
+        return key, value
+
+    async def _send_patiently(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: Iterable[tuple[str, bytes | None]] | None,
+    ) -> Future[RecordMetadata]:
+        """Send a record that has to be checked, or to wait."""
+        self._check_usable()
+        record = self._checked(topic, value, key, timestamp_ms, headers)
+        deadline = self._loop.time() + self._config.max_block
+        lanes = await self._wait_for_room(topic, partition, record.bound, deadline)
+        if partition is None and record.key is None and self._hashes_keys:
+            return self._accumulator.appender.spread(
+                lanes, record.timestamp, record.value, record.headers
+            )
+        number = self._partition(topic, partition, key, value, record.key, record.value)
+        return self._accumulator.appender.place(
+            lanes,
+            lanes.by_number[number],
+            record.timestamp,
+            record.key,
+            record.value,
+            record.headers,
+        )
+
+    def _checked(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        timestamp_ms: int | None,
+        headers: Iterable[tuple[str, bytes | None]] | None,
+    ) -> Record:
+        _check_topic(topic)
+        if value is None and key is None:
+            raise WrongArgument("a record needs a key or a value; both are None")
+        if timestamp_ms is None:
+            timestamp_ms = Record.now()
+        record = Record(
+            topic,
+            as_bytes(value, "value"),
+            as_bytes(key, "key"),
+            as_timestamp(timestamp_ms),
+            as_headers(headers),
+        )
+        if record.bound > self._config.max_request_size:
+            raise MessageSizeTooLargeError(
+                f"topic {topic!r}: a record of {record.bound} bytes does not fit into "
+                f"max_request_size={self._config.max_request_size}"
+            )
+        return record
+
+    async def _wait_for_room(
+        self, topic: str, partition: int | None, need: int, deadline: float
+    ) -> TopicLanes:
+        """Return when the topic is known and there is memory; the caller must append at once."""
+        while True:
+            await self.client.wait_for_topic(topic, deadline)
+            if partition is not None:
+                await self._wait_for_partition(topic, partition, deadline)
+            await self._accumulator.wait_for_memory(need, deadline)
+            self._check_usable()
+            lanes = self._accumulator.lanes(topic, self.client.cluster)
+            if lanes is not None and (partition is None or partition in lanes.by_number):
+                return lanes
+
+    async def _wait_for_partition(self, topic: str, partition: int, deadline: float) -> None:
+        """Check that `partition` exists, asking the brokers once if it is not known."""
+        if isinstance(partition, bool) or not isinstance(partition, int):
+            raise TypeError(f"partition: must be an int or None, not {type(partition).__name__}")
+        if partition in self.client.cluster.partition_ids(topic):
+            return
+        if partition >= 0:
+            await self.client.force_metadata_update()
+            await self.client.wait_for_topic(topic, deadline)
+        known = self.client.cluster.partition_ids(topic)
+        if partition not in known:
+            raise WrongArgument(
+                f"partition {partition} of topic {topic!r} does not exist: "
+                f"it has {len(known)} partitions, from {min(known)} to {max(known)}"
+            )
+
+    def _partition(
+        self,
+        topic: str,
+        partition: int | None,
+        key: Any,
+        value: Any,
+        serialized_key: bytes | None,
+        serialized_value: bytes | None,
+    ) -> int:
+        """The partition that such a record would be sent to now."""
+        cluster = self.client.cluster
+        numbers = cluster.partition_ids(topic)
+        if partition is not None:
+            if partition not in numbers:
+                raise WrongArgument(f"partition {partition} of topic {topic!r} does not exist")
+            return partition
+        if not numbers:
+            raise WrongArgument(f"the partitions of topic {topic!r} are not known")
+        if self._hashes_keys and serialized_key is None:
+            lanes = self._accumulator.lanes(topic, cluster)
+            assert lanes is not None
+            queue = lanes.sticky or lanes.turn()
+            return int(queue.partition.partition)
+        return self._ask_partitioner(topic, serialized_key, numbers)
+
+    def _ask_partitioner(self, topic: str, key: bytes | None, numbers: Sequence[int]) -> int:
+        available = list(self.client.cluster.available_partition_ids(topic))
+        by_topic = getattr(self._partitioner, "partition_for", None)
+        if by_topic is not None:
+            chosen = by_topic(topic, key, list(numbers), available)
+        else:
+            chosen = self._partitioner(key, list(numbers), available)
+        if chosen not in numbers:
+            raise WrongArgument(
+                f"the partitioner chose {chosen!r} for topic {topic!r}, which has partitions "
+                f"from {min(numbers)} to {max(numbers)}"
+            )
+        return int(chosen)
+
+    # -- batches
+
+    def create_batch(self) -> BatchBuilder:
+        """An empty batch of up to `max_batch_size` bytes, to be filled and given to `send_batch`."""
+        builder = self._accumulator.sizing("").builder(self._config.max_batch_size)
+        return BatchBuilder(builder, self._key_serializer, self._value_serializer)
+
+    async def send_batch(
+        self, batch: BatchBuilder, topic: str, *, partition: int
+    ) -> Future[RecordMetadata]:
+        """Queue `batch` for sending; the future's result has the offset of its first record.
+
+        A batch that was not closed takes the records of later `send` calls for the partition until
+        it is full. Waits and is cancelled as `send`: cancelled while it waits, the batch is not
+        sent and can be sent again. Raises as `send`; WrongArgument (a ValueError) for an empty
+        batch, IllegalStateError for one that was sent.
+        """
+        self._check_usable()
+        _check_topic(topic)
+        if not isinstance(batch, BatchBuilder):
+            raise TypeError(f"batch: must come from create_batch(), not {type(batch).__name__}")
+        if partition is None:
+            raise WrongArgument("partition: a batch needs one")
+        self._check_batch(batch, topic)
+        deadline = self._loop.time() + self._config.max_block
+        await self._wait_for_room(topic, partition, batch.size(), deadline)
+        self._check_batch(batch, topic)
+        return self._accumulator.submit(TopicPartition(topic, partition), batch)
+
+    def _check_batch(self, batch: BatchBuilder, topic: str) -> None:
+        if batch.is_sent:
+            raise IllegalStateError("the batch was sent already")
+        if not batch.record_count():
+            raise WrongArgument("the batch is empty")
+        if batch.size() > self._config.max_request_size:
+            raise MessageSizeTooLargeError(
+                f"topic {topic!r}: a batch of {batch.size()} bytes does not fit into "
+                f"max_request_size={self._config.max_request_size}"
+            )
+
+    # -- the rest
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """Send what waits, without regard to `linger_ms`, and wait until it is delivered or has
+        failed.
+
+        Concerns everything that was sent before the call. `timeout` in seconds; without it every
+        record has its `delivery_timeout_ms`. Raises KafkaTimeoutError when that was not enough.
+        Cancelling it changes nothing for the records.
+        """
+        self._owner.check()
+        await self._accumulator.flush(None if timeout is None else self._loop.time() + timeout)
+
+    async def partitions_for(self, topic: str) -> set[int]:
+        """The partitions of `topic`, after waiting up to `request_timeout_ms` for them.
+
+        Raises UnknownTopicOrPartitionError, TopicAuthorizationFailedError, KafkaTimeoutError.
+        """
+        self._check_usable()
+        _check_topic(topic)
+        deadline = self._loop.time() + self._config.client.request_timeout
+        return set(await self.client.wait_for_topic(topic, deadline))
+
+    @property
+    def buffer_available_bytes(self) -> int:
+        """Bytes of `buffer_memory` that are free; `send` waits when a record does not fit into
+        them.
+        """
+        return max(0, self._accumulator.appender.free)
+
+
+def _check_topic(topic: Any) -> None:
+    if not isinstance(topic, str):
+        raise TypeError(f"topic: must be a str, not {type(topic).__name__}")
+    if not topic:
+        raise WrongArgument("topic: must not be empty")

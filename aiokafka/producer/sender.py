@@ -1,0 +1,184 @@
+"""The background work of a producer: a NodeSender per broker, expiry, and the producer id."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from aiokafka._backoff import Backoff
+from aiokafka.errors import KafkaError
+from aiokafka.producer._append import PartitionQueue
+from aiokafka.producer.batch import BatchState
+from aiokafka.producer.delivery import Delivery
+from aiokafka.producer.message_accumulator import MessageAccumulator
+from aiokafka.producer.node_sender import NodeSender
+from aiokafka.producer.transaction_manager import TransactionManager
+from aiokafka.producer.transaction_requests import init_producer_id
+
+if TYPE_CHECKING:
+    from aiokafka._config import ProducerConfig
+    from aiokafka._tasks import TaskOwner
+    from aiokafka.client import AIOKafkaClient
+    from aiokafka.cluster import ClusterMetadata
+
+__all__ = ["Sender"]
+
+log = logging.getLogger("aiokafka.producer.producer")
+
+
+class Sender:
+    """Routes every partition queue to the NodeSender of its leader.
+
+    Owns: the NodeSenders, the queues without a leader, and `sender_task`, which gives up batches
+    whose time is up. Tasks are started through `owner`.
+    """
+
+    def __init__(
+        self,
+        client: AIOKafkaClient,
+        config: ProducerConfig,
+        owner: TaskOwner,
+        *,
+        hashes_keys: bool,
+    ) -> None:
+        self._client = client
+        self._config = config
+        self._owner = owner
+        self._loop = asyncio.get_running_loop()
+        self.accumulator = MessageAccumulator(
+            config, self._loop, hashes_keys=hashes_keys, on_batch=self._on_batch
+        )
+        self.delivery = Delivery(client, config, self.accumulator)
+        self.sender_task: asyncio.Task[None] | None = None
+        self._nodes: dict[int, NodeSender] = {}
+        self._leaderless: set[PartitionQueue] = set()
+        self._something = asyncio.Event()
+
+    def start(self) -> None:
+        """Start the background tasks; those of a broker are started when it is first needed."""
+        self.sender_task = self._owner.start(self._expire(), name="expiry")
+        if self.delivery.manager is not None:
+            self._owner.start(self._renew_producer_id(), name="producer-id")
+        self._client.cluster.add_listener(self._on_cluster)
+
+    def close(self) -> None:
+        """Stop listening for metadata; the tasks are ended by their owner."""
+        self._client.cluster.remove_listener(self._on_cluster)
+        for node in self._nodes.values():
+            node.close()
+
+    # -- routes
+
+    def _on_batch(self, queue: PartitionQueue) -> None:
+        """A batch of `queue` was opened or sealed."""
+        if not self._something.is_set():
+            self._something.set()
+        node = queue.node
+        if node is None:
+            self._client.touch_topic(queue.partition.topic)
+            self._route(queue, self._client.cluster)
+        else:
+            node.add(queue)
+
+    def _route(self, queue: PartitionQueue, cluster: ClusterMetadata) -> None:
+        """Hand `queue` to the NodeSender of the partition's leader."""
+        leader = cluster.leader_for_partition(queue.partition)
+        if leader is None or leader < 0:
+            if queue.node is not None:
+                queue.node.discard(queue)
+                queue.node = None
+            if queue.waiting:
+                self._leaderless.add(queue)
+                topic, number = queue.partition
+                self._client.request_metadata(f"no leader for {topic}-{number}")
+            return
+        self._leaderless.discard(queue)
+        node = self._node(leader)
+        if queue.node is not node:
+            if queue.node is not None:
+                queue.node.discard(queue)
+            queue.node = node
+        node.add(queue)
+
+    def _node(self, node_id: int) -> NodeSender:
+        node = self._nodes.get(node_id)
+        if node is None:
+            node = self._nodes[node_id] = NodeSender(node_id, self.delivery)
+            self._owner.start(node.run(), name=f"sender-{node_id}")
+            self._owner.start(node.settle(), name=f"settler-{node_id}")
+        return node
+
+    def _on_cluster(self, cluster: ClusterMetadata) -> None:
+        """Leaders and partitions may have changed."""
+        self.accumulator.forget_lanes()
+        if self._owner.is_stopping:
+            return
+        for queue in self.accumulator.queues.values():
+            if queue.node is not None or queue.waiting:
+                self._route(queue, cluster)
+
+    # -- expiry
+
+    async def _expire(self) -> None:
+        """Give up each batch when its time is up."""
+        incomplete = self.accumulator.appender.incomplete
+        while True:
+            if not incomplete:
+                self._something.clear()
+                await self._something.wait()
+            self._keep_topics()
+            now = self._loop.time()
+            for batch, queue in tuple(incomplete.items()):
+                if batch.deadline <= now:
+                    self.delivery.expire(queue, batch)
+            nearest = min((batch.deadline for batch in incomplete), default=now)
+            # Batches made meanwhile have later deadlines, so one look per time-out is enough.
+            await asyncio.sleep(nearest - now)
+
+    def _keep_topics(self) -> None:
+        """Topics with something to send stay in use, however long it takes."""
+        for queue in self.accumulator.appender.incomplete.values():
+            self._client.touch_topic(queue.partition.topic)
+
+    def fail_all(self, error: BaseException) -> None:
+        """Fail everything that was not delivered: nobody works on it any more."""
+        for batch, queue in tuple(self.accumulator.appender.incomplete.items()):
+            if batch.state == BatchState.IN_FLIGHT:
+                self.delivery.abandon(batch, error)
+            else:
+                self.delivery.drop(queue, batch, error)
+
+    # -- the producer id
+
+    async def obtain_producer_id(self, deadline: float) -> None:
+        """Become idempotent. Raises what `init_producer_id` raises."""
+        manager = TransactionManager()
+        manager.set_producer_id(*await init_producer_id(self._client, deadline))
+        self.delivery.manager = manager
+
+    async def _renew_producer_id(self) -> None:
+        """Get another producer id when the brokers do not accept the old one, or it has no epochs
+        left.
+        """
+        wanted = self.delivery.identity_wanted
+        manager = self.delivery.manager
+        backoff = Backoff(self._config.client.retry_backoff, self._config.client.retry_backoff_max)
+        while manager is not None:
+            await wanted.wait()
+            wanted.clear()
+            if not manager.wants_producer_id:
+                continue
+            try:
+                deadline = self._loop.time() + self._config.client.request_timeout
+                identity = await init_producer_id(self._client, deadline)
+            except KafkaError as error:
+                log.warning("No new producer id: %s", error)
+                wanted.set()
+                await asyncio.sleep(backoff.next())
+                continue
+            backoff.reset()
+            manager.set_producer_id(*identity)
+            for queue in self.accumulator.queues.values():
+                if queue.waiting and queue.node is not None:
+                    queue.node.add(queue)

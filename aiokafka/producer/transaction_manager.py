@@ -1,0 +1,155 @@
+"""Who the producer is to the brokers: its id, its epoch, and the sequence numbers of every
+partition.
+
+No I/O: the sender asks for a producer id when `wants_producer_id` is set, and tells what became of
+batches.
+"""
+
+from __future__ import annotations
+
+from aiokafka.producer._append import PartitionQueue
+from aiokafka.producer.batch import NO_SEQUENCE, ProducerBatch
+
+__all__ = ["PartitionSequence", "TransactionManager", "advance"]
+
+_LAST_EPOCH = 0x7FFF
+
+
+def advance(sequence: int, count: int) -> int:
+    """The sequence number `count` records after `sequence`: after 2**31 - 1 comes 0 (KIP-98)."""
+    return (sequence + count) & 0x7FFFFFFF
+
+
+class PartitionSequence:
+    """What is known of one partition's sequence numbers. Changed by the TransactionManager only."""
+
+    __slots__ = (
+        "epoch",
+        "expected",
+        "generation",
+        "has_gap",
+        "is_uncertain",
+        "next",
+        "producer_id",
+    )
+
+    def __init__(self) -> None:
+        self.generation = -1
+        """Which producer id it uses: the manager's count of them."""
+        self.producer_id = -1
+        self.epoch = -1
+        self.next = 0
+        """The first sequence number of the next new batch."""
+        self.expected = 0
+        """What the leader expects next, as far as its answers tell."""
+        self.is_uncertain = False
+        """A batch was given up after it may have been sent: `expected` may never reach `next`."""
+        self.has_gap = False
+        """The leader says that it misses records before the oldest batch."""
+
+
+class TransactionManager:
+    """Gives batches their identity so that a broker can drop what it has already (KIP-98).
+
+    A partition whose sequence is broken starts anew at 0 under the next epoch of its own (KIP-360):
+    for a producer without transactions, leaders compare epochs per partition. Owns: the producer id
+    and every `PartitionSequence`.
+    """
+
+    def __init__(self) -> None:
+        self.producer_id = -1
+        self.producer_epoch = -1
+        self.generation = 0
+        self.wants_producer_id = True
+        """No usable producer id: nothing new can be sent until `set_producer_id`."""
+
+    def set_producer_id(self, producer_id: int, epoch: int) -> None:
+        """Use a new producer id. Partitions change to it one by one, when nothing of theirs is
+        pending.
+        """
+        self.producer_id = producer_id
+        self.producer_epoch = epoch
+        self.generation += 1
+        self.wants_producer_id = False
+
+    def identify(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
+        """Give `batch`, the oldest waiting in `queue`, its place in the sequence.
+
+        False: it has to wait, for the batches in flight or for a producer id. A batch that was sent
+        before keeps its place, since the broker may have it.
+        """
+        sequence: PartitionSequence = queue.sequence
+        if sequence.is_uncertain or sequence.has_gap or sequence.generation != self.generation:
+            if sequence.has_gap:
+                if queue.in_flight:
+                    return False
+                for waiting in queue.waiting:
+                    waiting.base_sequence = NO_SEQUENCE
+            elif batch.has_identity:
+                return True
+            if queue.in_flight or not self._start_anew(sequence):
+                return False
+        if not batch.has_identity:
+            batch.producer_id = sequence.producer_id
+            batch.producer_epoch = sequence.epoch
+            batch.base_sequence = sequence.next
+            sequence.next = advance(sequence.next, batch.record_count)
+        return True
+
+    def on_success(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """The leader has written `batch`."""
+        sequence: PartitionSequence = queue.sequence
+        if self._is_current(sequence, batch):
+            sequence.expected = advance(batch.base_sequence, batch.record_count)
+
+    def on_loss(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """`batch` was refused for good, or given up without knowing whether it was written."""
+        sequence: PartitionSequence = queue.sequence
+        if batch.has_identity and self._is_current(sequence, batch):
+            sequence.is_uncertain = True
+
+    def on_gap(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """The leader refused `batch` because of its sequence number, epoch or producer id.
+
+        Usually a batch before it failed and both are sent again in order. With none before it the
+        leader has lost records, or never got those of a batch that was given up: only a new epoch
+        helps.
+        """
+        sequence: PartitionSequence = queue.sequence
+        if not self._is_current(sequence, batch):
+            return
+        if not any(_precedes(other, batch) for other in (*queue.in_flight, *queue.waiting)):
+            sequence.has_gap = True
+
+    def discard_producer_id(self, producer_id: int) -> None:
+        """The brokers do not accept `producer_id` any more: another one is needed."""
+        if producer_id == self.producer_id:
+            self.wants_producer_id = True
+
+    def _is_current(self, sequence: PartitionSequence, batch: ProducerBatch) -> bool:
+        return batch.producer_id == sequence.producer_id and batch.producer_epoch == sequence.epoch
+
+    def _start_anew(self, sequence: PartitionSequence) -> bool:
+        """Make the sequence usable for a new batch; nothing of the old one is pending."""
+        if self.wants_producer_id:
+            return False
+        if sequence.generation != self.generation:
+            sequence.generation = self.generation
+            sequence.producer_id = self.producer_id
+            sequence.epoch = self.producer_epoch
+            sequence.next = sequence.expected = 0
+        elif sequence.has_gap or sequence.expected != sequence.next:
+            if sequence.epoch == _LAST_EPOCH:
+                self.wants_producer_id = True
+                return False
+            sequence.epoch += 1
+            sequence.next = sequence.expected = 0
+        sequence.has_gap = sequence.is_uncertain = False
+        return True
+
+
+def _precedes(other: ProducerBatch, batch: ProducerBatch) -> bool:
+    """Whether `other`, of the same partition and epoch, was numbered before `batch`."""
+    if other is batch or not other.has_identity:
+        return False
+    return 0 < (batch.base_sequence - other.base_sequence) & 0x7FFFFFFF < 0x40000000
