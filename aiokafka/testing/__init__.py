@@ -7,12 +7,16 @@ broker. The pytest plugin gives a ``kafka_cluster`` fixture.
 
 from __future__ import annotations
 
-from aiokafka.testing.actions import Action, Cut, Delay, Edit, Fail, Hold, RawBytes, Silence
-from aiokafka.testing.cluster import FakeCluster
-from aiokafka.testing.log import PartitionLog
-from aiokafka.testing.proxy import FaultProxy
-from aiokafka.testing.script import Interception, RequestContext, SeenRequest
-from aiokafka.testing.state import TopicRefusedError
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aiokafka.testing.actions import Action, Cut, Delay, Edit, Fail, Hold, RawBytes, Silence
+    from aiokafka.testing.cluster import FakeCluster
+    from aiokafka.testing.log import PartitionLog
+    from aiokafka.testing.proxy import FaultProxy
+    from aiokafka.testing.script import Interception, RequestContext, SeenRequest
+    from aiokafka.testing.state import TopicRefusedError
 
 __all__ = [
     "Action",
@@ -31,3 +35,25 @@ __all__ = [
     "Silence",
     "TopicRefusedError",
 ]
+
+_HOMES = {
+    "cluster": ("FakeCluster",),
+    "log": ("PartitionLog",),
+    "proxy": ("FaultProxy",),
+    "script": ("Interception", "RequestContext", "SeenRequest"),
+    "state": ("TopicRefusedError",),
+}
+_MODULES = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use: pytest imports this package at every start, for its plugin."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module(f"{__name__}.{_MODULES.get(name, 'actions')}")
+    value = globals()[name] = getattr(module, name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import BrokerResponseError
 from aiokafka.protocol.schema import Response
@@ -102,6 +102,6 @@ class Edit:
     change: Callable[[Any], Response | None]
 
 
-Action = Union[Fail, Delay, Hold, Cut, Silence, RawBytes, Edit]
-Answer = Union[Action, Response, None]
+Action = Fail | Delay | Hold | Cut | Silence | RawBytes | Edit
+Answer = Action | Response | None
 """An action, a response object to send, or None to let the broker handle the request."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import Union
 
 from aiokafka.record.crc32c import crc32c
 
-Buffer = Union[bytes, bytearray, memoryview]
+Buffer = bytes | bytearray | memoryview
 
 HEADER_SIZE = 61
 _LOG_OVERHEAD = 12  # base offset and length, which the length field does not count
@@ -172,7 +171,7 @@ def place(batch: Batch, base_offset: int, leader_epoch: int, append_time: int | 
     """A copy of `batch` for the log, with its offset and epoch written into the bytes.
 
     Args:
-        append_time: Milliseconds, for topics with ``message.timestamp.type=LogAppendTime``; else None.
+        append_time: Milliseconds if the topic has ``message.timestamp.type=LogAppendTime``.
     """
     data = bytearray(batch.data)
     struct.pack_into(">q", data, 0, base_offset)

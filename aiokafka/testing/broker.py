@@ -116,7 +116,7 @@ class FakeBroker:
             writer.transport.abort()
             task.cancel()
 
-    # -- one connection -----------------------------------------------------------------------------
+    # -- one connection ------------------------------------------------------------------------
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._server is None:
@@ -165,7 +165,7 @@ class FakeBroker:
             raise CloseConnectionError
         return await reader.readexactly(size)
 
-    # -- one request --------------------------------------------------------------------------------
+    # -- one request ---------------------------------------------------------------------------
 
     async def _reply_to(self, frame: bytes, connection_id: int, host: str) -> Reply:
         try:
@@ -183,7 +183,8 @@ class FakeBroker:
         if request_class.FLEXIBLE is not None and version >= request_class.FLEXIBLE:
             position = _skip_tags(frame, position)
         try:
-            request = codec(request_class, version).decode(frame, position)
+            # Kafka ignores what follows a request, and librdkafka sends such bytes.
+            request, _ = codec(request_class, version).decode_prefix(frame, position)
         except KafkaProtocolError as exc:
             self.failures.append(exc)
             raise CloseConnectionError from exc

@@ -30,23 +30,23 @@ class FakeCluster:
 
     Any client can talk to it, of any language: it speaks Kafka's protocol byte for byte. Records
     live in memory. It starts in milliseconds, and a test can look inside (:meth:`log`,
-    :meth:`requests`), break things (:meth:`stop_broker`, :meth:`move_leader`) and decide what single
-    requests are answered (:meth:`intercept`).
+    :meth:`requests`), break things (:meth:`stop_broker`, :meth:`move_leader`) and decide what
+    single requests are answered (:meth:`intercept`).
 
     Replicas share one log, so replication takes no time, and a leader is never behind.
 
     Args:
         brokers: How many; their ids are 0, 1, 2 ...
         as_version: The Kafka release to behave like: one of ``"0.9"``, ``"0.10.2"``, ``"0.11"``,
-            ``"1.1"``, ``"2.1"``, ``"2.8"``, ``"3.9"``, ``"4.0"``, ``"4.3"`` (the default). It selects
-            API versions, features and rules that changed.
+            ``"1.1"``, ``"2.1"``, ``"2.8"``, ``"3.9"``, ``"4.0"``, ``"4.3"`` (the default). It
+            selects API versions, features and rules that changed.
         config: Broker settings by Kafka's names, such as ``{"message.max.bytes": "1000"}``; those
             that the fake knows are in :data:`aiokafka.testing.settings.BROKER_DEFAULTS`.
         racks: Rack name of each broker (KIP-392); None (the default) for no racks.
         host: Address to listen on and to advertise.
         ssl_context: A server-side context makes every listener a TLS one.
-        proxied: Put a :class:`FaultProxy` before each broker, see :attr:`proxies`; clients then know
-            only the proxies' addresses.
+        proxied: Put a :class:`FaultProxy` before each broker, see :attr:`proxies`; clients then
+            know only the proxies' addresses.
 
     Raises:
         ValueError: unknown `as_version` or setting.
@@ -89,7 +89,7 @@ class FakeCluster:
         if proxied:
             self.proxies = {i: FaultProxy(host=host) for i in range(brokers)}
 
-    # -- life ---------------------------------------------------------------------------------------
+    # -- life ----------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Start all brokers. ``async with`` does it."""
@@ -97,7 +97,7 @@ class FakeCluster:
             await self.start_broker(node_id)
 
     async def stop(self) -> None:
-        """Stop everything; no task, timer or socket is left. Records are kept. Safe to call twice."""
+        """Stop everything; no task, timer or socket is left. Records are kept. May be repeated."""
         self._services.close()
         for proxy in self.proxies.values():
             await proxy.stop()
@@ -120,7 +120,7 @@ class FakeCluster:
     ) -> None:
         await self.stop()
 
-    # -- facts --------------------------------------------------------------------------------------
+    # -- facts ---------------------------------------------------------------------------------
 
     @property
     def bootstrap_servers(self) -> str:
@@ -176,7 +176,7 @@ class FakeCluster:
         """
         return self.partition(topic, partition).log
 
-    # -- topics and leaders -------------------------------------------------------------------------
+    # -- topics and leaders --------------------------------------------------------------------
 
     async def create_topic(
         self,
@@ -233,7 +233,7 @@ class FakeCluster:
         self._script.wake()
         return partition.leader_epoch
 
-    # -- brokers ------------------------------------------------------------------------------------
+    # -- brokers -------------------------------------------------------------------------------
 
     async def stop_broker(self, broker_id: int) -> None:
         """Break all connections of a broker and listen no more, as ``kill -9`` does.
@@ -297,7 +297,7 @@ class FakeCluster:
             if broker_id is None or broker_id == node_id:
                 broker.throttle_ms = milliseconds
 
-    # -- scripts ------------------------------------------------------------------------------------
+    # -- scripts -------------------------------------------------------------------------------
 
     def intercept(
         self,
@@ -314,9 +314,9 @@ class FakeCluster:
 
         Args:
             api: A request class of :mod:`aiokafka.protocol.messages`, its API key, or None for all.
-            handler: An answer, or a (plain or ``async``) callable ``handler(request, context)`` that
-                returns one: None to let the broker handle the request, a response object, or one of
-                :class:`Fail`, :class:`Delay`, :class:`Hold`, :class:`Cut`, :class:`Silence`,
+            handler: An answer, or a (plain or ``async``) callable ``handler(request, context)``
+                that returns one: None to let the broker handle the request, a response object, or
+                one of :class:`Fail`, :class:`Delay`, :class:`Hold`, :class:`Cut`, :class:`Silence`,
                 :class:`RawBytes`, :class:`Edit`.
             times: End after this many requests; None (the default) means until removed.
             broker: Only requests to this broker id.

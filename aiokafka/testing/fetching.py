@@ -92,8 +92,8 @@ def _closer_replica(context: RequestContext, request: FetchRequest, partition: P
 async def look_until_enough(
     context: RequestContext, request: FetchRequest, positions: Iterable[FetchPosition]
 ) -> list[Look]:
-    """Look at all partitions; again at each change, until there are `min_bytes` to send, a partition
-    has something urgent to say, or `max_wait_ms` is over."""
+    """Look at all partitions, and again at each change, until there are `min_bytes` to send, a
+    partition has something urgent to say, or `max_wait_ms` is over."""
     positions = list(positions)
     loop = asyncio.get_running_loop()
     deadline = context.received_at + request.max_wait_ms / 1000

@@ -46,7 +46,7 @@ class PartitionLog:
         self._epochs: list[tuple[int, int]] = [(0, 0)]  # (leader epoch, its first offset)
         self._wakers: set[Callable[[], None]] = set()
 
-    # -- offsets ------------------------------------------------------------------------------------
+    # -- offsets -------------------------------------------------------------------------------
 
     @property
     def start_offset(self) -> int:
@@ -85,7 +85,7 @@ class PartitionLog:
         """Bytes stored."""
         return sum(batch.size for batch in self._batches)
 
-    # -- for tests: records -------------------------------------------------------------------------
+    # -- for tests: records --------------------------------------------------------------------
 
     def append(
         self,
@@ -145,7 +145,7 @@ class PartitionLog:
         data = b"".join(batch.data for batch in self._batches[self._index(start) :])
         return records.decode(data, self.topic, self.partition, max(start, self._start))
 
-    # -- for tests: what time and failures do to a log ----------------------------------------------
+    # -- for tests: what time and failures do to a log -----------------------------------------
 
     def delete_before(self, offset: int) -> None:
         """Retention, or DeleteRecords: the log starts at `offset` from now on."""
@@ -189,8 +189,8 @@ class PartitionLog:
             How many records were removed.
         """
         live = self.records()
-        newest = {record.key: record.offset for record in live if record.key is not None}
-        kept = [record for record in live if newest.get(record.key) == record.offset]
+        newest = {record.key: record.offset for record in live}  # later ones win
+        kept = [r for r in live if r.key is not None and newest[r.key] == r.offset]
         self._batches = [self._single(record) for record in kept]
         self._bases = [batch.base_offset for batch in self._batches]
         self.wake()
@@ -210,7 +210,7 @@ class PartitionLog:
             parse(records.build([item]))[0], record.offset, self.epoch_of(record.offset), None
         )
 
-    # -- for the brokers ----------------------------------------------------------------------------
+    # -- for the brokers -----------------------------------------------------------------------
 
     def add(self, batch: Batch, *, append_time: int | None = None) -> Batch:
         """Append one checked batch and wake waiting fetches; returns it as stored."""

@@ -54,7 +54,7 @@ class ProducerState:
         self.aborted: list[AbortedTransaction] = []
 
     def duplicate(self, batch: Batch) -> Batch | None:
-        """The batch in the log that `batch` repeats, if it is among the last five of its producer."""
+        """The batch in the log that `batch` repeats, if among the last five of its producer."""
         entry = self.entries.get(batch.producer_id)
         if entry is None or entry.epoch != batch.producer_epoch:
             return None

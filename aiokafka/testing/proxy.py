@@ -28,10 +28,11 @@ class FaultProxy:
     and obeys the last command given. Faults apply to open and to later connections until
     :meth:`restore`.
 
-    A client follows the addresses in the broker's metadata, so the broker must advertise the proxy's
-    address. With :class:`~aiokafka.testing.FakeCluster` that is ``FakeCluster(proxied=True)``. For a
-    real broker start the proxy first, without a target, put :attr:`address` into the broker's
-    ``advertised.listeners``, start the broker and set :attr:`target`.
+    A client follows the addresses in the broker's metadata, so the broker must advertise the
+    proxy's address. With :class:`~aiokafka.testing.FakeCluster` that is
+    ``FakeCluster(proxied=True)``. For a real broker start the proxy first, without a target, put
+    :attr:`address` into the broker's ``advertised.listeners``, start the broker and set
+    :attr:`target`.
 
     Args:
         target: ``"host:port"`` of the server, or None to set :attr:`target` later. Until then new
@@ -106,7 +107,7 @@ class FaultProxy:
     ) -> None:
         await self.stop()
 
-    # -- faults -------------------------------------------------------------------------------------
+    # -- faults --------------------------------------------------------------------------------
 
     def cut(self) -> int:
         """Break all open connections now; bytes on their way are lost. New ones are still accepted.
@@ -134,7 +135,7 @@ class FaultProxy:
             rules.delay = seconds
 
     def fragment(self, size: int = 1, direction: Direction | None = None) -> None:
-        """Deliver at most `size` bytes at a time, each piece in a write (and loop turn) of its own."""
+        """Deliver at most `size` bytes at a time, each piece in a write of its own."""
         if size < 1:
             raise ValueError("size must be at least 1 byte")
         for rules in self._selected(direction):
@@ -165,7 +166,7 @@ class FaultProxy:
         self._rules[direction].refill = n_bytes if repeat else None
 
     def restore(self) -> None:
-        """Switch all faults off. Connections that are still open go on, with the bytes kept for them."""
+        """Switch all faults off. Open connections go on, with the bytes kept for them."""
         self._refusing = False
         for rules in self._rules.values():
             rules.reset()
@@ -175,7 +176,7 @@ class FaultProxy:
             return self._rules.values()
         return (self._rules[direction],)
 
-    # -- connections --------------------------------------------------------------------------------
+    # -- connections ---------------------------------------------------------------------------
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
@@ -255,7 +256,9 @@ class _Link:
             ]
             for pipe in pipes:
                 tasks.append(asyncio.create_task(pipe.read(), name=f"proxy-read-{pipe.direction}"))
-                tasks.append(asyncio.create_task(pipe.write(), name=f"proxy-write-{pipe.direction}"))
+                tasks.append(
+                    asyncio.create_task(pipe.write(), name=f"proxy-write-{pipe.direction}")
+                )
             await self._until_over(tasks)
         except OSError:
             pass  # the server is gone: the client sees its connection break, which is the truth
@@ -287,9 +290,7 @@ class _Link:
         pending: set[asyncio.Task[None] | asyncio.Task[Literal[True]]] = {*tasks, broken}
         try:
             while len(pending) > 1:
-                done, pending = await asyncio.wait(
-                    pending, return_when=asyncio.FIRST_COMPLETED
-                )
+                done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
                 if broken in done or any(task.exception() for task in done):
                     return
         finally:
@@ -360,14 +361,8 @@ class _Pipe:
                 self._forwarded[self.direction] += size
                 start += size
             if rules.spend(size):
-                await _flushed(self._sink)
+                self._sink.close()  # unlike an abort, sends what was written
+                await self._sink.wait_closed()
                 raise ConnectionAbortedError("cut_after reached its count")
             if rules.fragment is not None:
                 await asyncio.sleep(0)  # let the receiver see this piece alone
-
-
-async def _flushed(sink: asyncio.StreamWriter) -> None:
-    """Wait until the kernel has taken every byte, so that an abort loses none of them."""
-    transport = sink.transport
-    while transport.get_write_buffer_size() and not transport.is_closing():
-        await asyncio.sleep(0.001)

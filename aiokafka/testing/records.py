@@ -45,9 +45,7 @@ def from_message_set(data: Buffer) -> bytes:
     """
     found = decode(data, "", 0, 0)
     attributes = data[17] if len(data) > 17 else 0
-    return build(
-        [(r.timestamp, r.key, r.value, ()) for r in found], codec=attributes & 0x07
-    )
+    return build([(r.timestamp, r.key, r.value, ()) for r in found], codec=attributes & 0x07)
 
 
 def to_message_set(data: Buffer, magic: int) -> bytes:

@@ -7,7 +7,7 @@ import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any
 
 from aiokafka._compat import timeout
 from aiokafka.protocol.schema import Request
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aiokafka.testing.services import Services
     from aiokafka.testing.state import ClusterState
 
-Handler = Callable[[Any, "RequestContext"], Union[Answer, Awaitable[Answer]]]
+Handler = Callable[[Any, "RequestContext"], Answer | Awaitable[Answer]]
 """Called with the request object and its context, plain or ``async``."""
 
 _KEPT_REQUESTS = 10_000

@@ -24,7 +24,7 @@ BROKER_DEFAULTS: dict[str, str] = {
     "socket.request.max.bytes": "104857600",
     "transaction.max.timeout.ms": "900000",
 }
-"""Of the broker. ``group.initial.rebalance.delay.ms`` is 3000 in Kafka; tests do not want to wait."""
+"""Of the broker. ``group.initial.rebalance.delay.ms`` is 3000 in Kafka; tests do not wait."""
 
 TOPIC_DEFAULTS: dict[str, str] = {
     "cleanup.policy": "delete",
@@ -59,7 +59,7 @@ TOPIC_DEFAULTS: dict[str, str] = {
     "segment.ms": "604800000",
     "unclean.leader.election.enable": "false",
 }
-"""Of a topic. The fake obeys those about messages, timestamps and replicas; the others it only keeps."""
+"""Of a topic. The fake obeys those about messages, timestamps and replicas; others it keeps."""
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "cleanup.policy": ("delete", "compact", "compact,delete", "delete,compact"),
@@ -73,7 +73,7 @@ _FREE_TEXT = ("leader.replication.throttled.replicas", "follower.replication.thr
 
 
 def invalid_topic_setting(config: Mapping[str, str | None]) -> str | None:
-    """What is wrong with the first wrong setting: no topic has it, or not such a value. None: fine."""
+    """What is wrong with the first setting that no topic can have; None if all are fine."""
     for name, value in config.items():
         if name not in TOPIC_DEFAULTS:
             return f"Unknown topic config name: {name}"

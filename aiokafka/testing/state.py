@@ -17,6 +17,7 @@ from aiokafka.testing.versions import BrokerProfile
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
+
 @dataclass
 class Node:
     """One broker, as the others see it."""
@@ -81,7 +82,7 @@ class ClusterState:
         self.placed_coordinators: dict[tuple[int, str], int] = {}
         self._next_leader = itertools.count()
 
-    # -- nodes --------------------------------------------------------------------------------------
+    # -- nodes ---------------------------------------------------------------------------------
 
     def live_nodes(self) -> list[int]:
         """Ids of the brokers that run."""
@@ -130,7 +131,7 @@ class ClusterState:
         partition.leader_epoch += 1
         partition.log.begin_epoch(partition.leader_epoch)
 
-    # -- topics -------------------------------------------------------------------------------------
+    # -- topics --------------------------------------------------------------------------------
 
     def partitions(self) -> Iterator[Partition]:
         """All partitions of all topics."""

@@ -113,7 +113,9 @@ def _add_endpoints(context: RequestContext, response: ProduceResponse) -> None:
     """Tell where the leaders are that were named (KIP-951)."""
     if context.api_version < _FIRST_WITH_LEADER:
         return
-    leaders = {p.current_leader.leader_id for t in response.responses for p in t.partition_responses}
+    leaders = {
+        p.current_leader.leader_id for t in response.responses for p in t.partition_responses
+    }
     response.node_endpoints = [
         NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
         for node in context.state.nodes.values()

@@ -125,8 +125,7 @@ def _read(
         one.position.offset,
         min(budget, one.position.max_bytes),
         one.limit,
-        at_least_one=budget == request.max_bytes
-        or context.api_version < _FIRST_WITHOUT_PARTIAL,
+        at_least_one=budget == request.max_bytes or context.api_version < _FIRST_WITHOUT_PARTIAL,
     )
     if any(batch.codec == _ZSTD for batch in batches) and context.api_version < _FIRST_ZSTD:
         return _failed(partition.index, codes.UNSUPPORTED_COMPRESSION_TYPE), 0

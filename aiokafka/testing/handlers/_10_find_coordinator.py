@@ -40,9 +40,7 @@ def _find(context: RequestContext, kind: int, key: str) -> Coordinator:
     if node_id == -1:
         return _failed(key, codes.COORDINATOR_NOT_AVAILABLE, "no broker is alive")
     node = state.nodes[node_id]
-    return Coordinator(
-        key=key, node_id=node_id, host=node.host, port=node.port, error_message=None
-    )
+    return Coordinator(key=key, node_id=node_id, host=node.host, port=node.port, error_message=None)
 
 
 def _failed(key: str, errno: int, message: str) -> Coordinator:

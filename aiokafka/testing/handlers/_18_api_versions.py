@@ -45,8 +45,6 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
     )
 
 
-def refuse(
-    context: RequestContext, request: ApiVersionsRequest, errno: int
-) -> ApiVersionsResponse:
+def refuse(context: RequestContext, request: ApiVersionsRequest, errno: int) -> ApiVersionsResponse:
     """Say no."""
     return ApiVersionsResponse(error_code=errno, api_keys=[])

@@ -33,7 +33,9 @@ def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopic
     )
 
 
-def refuse(context: RequestContext, request: CreateTopicsRequest, errno: int) -> CreateTopicsResponse:
+def refuse(
+    context: RequestContext, request: CreateTopicsRequest, errno: int
+) -> CreateTopicsResponse:
     """Say no to every topic."""
     return CreateTopicsResponse(
         topics=[

@@ -24,7 +24,9 @@ def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopic
     return DeleteTopicsResponse(responses=[_delete(context, t) for t in _wanted(context, request)])
 
 
-def refuse(context: RequestContext, request: DeleteTopicsRequest, errno: int) -> DeleteTopicsResponse:
+def refuse(
+    context: RequestContext, request: DeleteTopicsRequest, errno: int
+) -> DeleteTopicsResponse:
     """Say no to every topic."""
     return DeleteTopicsResponse(
         responses=[
