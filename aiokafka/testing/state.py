@@ -216,8 +216,12 @@ class ClusterState:
                 codes.INVALID_REPLICA_ASSIGNMENT, "The manual partition assignment is not valid."
             )
 
-    def add_partitions(self, topic: Topic, total: int) -> None:
-        """Grow a topic to `total` partitions."""
+    def add_partitions(
+        self, topic: Topic, total: int, assignment: Sequence[Sequence[int]] = ()
+    ) -> None:
+        """Grow a topic to `total` partitions; `assignment` places the new ones."""
+        for replicas in assignment:
+            self._add_partition(topic, list(replicas))
         factor = len(topic.partitions[0].replicas)
         while len(topic.partitions) < total:
             self._add_partition(topic, self._spread(factor))

@@ -1,0 +1,95 @@
+"""DescribeConfigs: settings of topics and brokers."""
+
+from __future__ import annotations
+
+from aiokafka.protocol.messages.configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from aiokafka.testing.configuring import BROKER, TOPIC, read_settings
+from aiokafka.testing.script import RequestContext
+from aiokafka.testing.state import TopicRefusedError
+
+REQUEST = DescribeConfigsRequest
+_DYNAMIC_TOPIC, _STATIC_BROKER, _DEFAULT = 1, 4, 5
+_BOOLEAN, _STRING, _INT = 1, 2, 3
+
+
+def handle(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    """Read all resources."""
+    return DescribeConfigsResponse(
+        throttle_time_ms=0,
+        results=[_describe(context, request, resource) for resource in request.resources],
+    )
+
+
+def refuse(
+    context: RequestContext, request: DescribeConfigsRequest, errno: int
+) -> DescribeConfigsResponse:
+    """Say no to every resource."""
+    return DescribeConfigsResponse(
+        throttle_time_ms=0,
+        results=[_refused(resource, errno, "refused") for resource in request.resources],
+    )
+
+
+def _refused(resource: DescribeConfigsResource, errno: int, message: str) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error_code=errno,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[],
+    )
+
+
+def _describe(
+    context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
+    kind, name = resource.resource_type, resource.resource_name
+    try:
+        settings, changed = read_settings(context.state, kind, name)
+    except TopicRefusedError as exc:
+        return _refused(resource, exc.errno, exc.message)
+    # Version 0 of the request means "all" by null as the others do; librdkafka sends an empty list.
+    wanted = set(resource.configuration_keys or settings)
+    changed_source = {TOPIC: _DYNAMIC_TOPIC, BROKER: _STATIC_BROKER}[kind]
+    return DescribeConfigsResult(
+        error_message=None,
+        resource_type=kind,
+        resource_name=name,
+        configs=[
+            _entry(context, request, key, value, changed_source if key in changed else _DEFAULT)
+            for key, value in settings.items()
+            if key in wanted
+        ],
+    )
+
+
+def _entry(
+    context: RequestContext, request: DescribeConfigsRequest, name: str, value: str, source: int
+) -> DescribeConfigsResourceResult:
+    entry = DescribeConfigsResourceResult(
+        name=name,
+        value=value,
+        read_only=False,
+        config_source=source,
+        is_sensitive=False,
+        config_type=_type_of(value),
+        documentation=None,
+    )
+    if context.api_version == 0:
+        entry.is_default = source == _DEFAULT
+    if request.include_synonyms:
+        entry.synonyms = [DescribeConfigsSynonym(name=name, value=value, source=source)]
+    return entry
+
+
+def _type_of(value: str) -> int:
+    if value in ("true", "false"):
+        return _BOOLEAN
+    return _INT if value.lstrip("-").isdigit() else _STRING

@@ -1,0 +1,62 @@
+"""AlterConfigs: replace all settings of a resource."""
+
+from __future__ import annotations
+
+from aiokafka.protocol.messages.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+from aiokafka.testing.configuring import change_settings
+from aiokafka.testing.script import RequestContext
+from aiokafka.testing.state import TopicRefusedError
+
+REQUEST = AlterConfigsRequest
+
+
+def handle(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    """What is not named falls back to its default."""
+    return AlterConfigsResponse(
+        throttle_time_ms=0, responses=[_alter(context, request, r) for r in request.resources]
+    )
+
+
+def refuse(
+    context: RequestContext, request: AlterConfigsRequest, errno: int
+) -> AlterConfigsResponse:
+    """Say no to every resource."""
+    return AlterConfigsResponse(
+        throttle_time_ms=0, responses=[_answer(r, errno, "refused") for r in request.resources]
+    )
+
+
+def _answer(
+    resource: AlterConfigsResource, errno: int = 0, message: str | None = None
+) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_code=errno,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+def _alter(
+    context: RequestContext, request: AlterConfigsRequest, resource: AlterConfigsResource
+) -> AlterConfigsResourceResponse:
+    def replace(settings: dict[str, str]) -> None:
+        settings.clear()
+        settings.update({c.name: c.value for c in resource.configs if c.value is not None})
+
+    try:
+        change_settings(
+            context.state,
+            resource.resource_type,
+            resource.resource_name,
+            replace,
+            validate_only=request.validate_only,
+        )
+    except TopicRefusedError as exc:
+        return _answer(resource, exc.errno, exc.message)
+    return _answer(resource)

@@ -1,0 +1,68 @@
+"""CreatePartitions: give topics more partitions."""
+
+from __future__ import annotations
+
+from aiokafka.protocol.messages.topics import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from aiokafka.testing import codes
+from aiokafka.testing.handlers._common import check_controller
+from aiokafka.testing.script import RequestContext
+
+REQUEST = CreatePartitionsRequest
+
+
+def handle(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    """Grow each topic, or only check."""
+    errno = check_controller(context)
+    if errno:
+        return refuse(context, request, errno)
+    return CreatePartitionsResponse(
+        throttle_time_ms=0, results=[_grow(context, request, topic) for topic in request.topics]
+    )
+
+
+def refuse(
+    context: RequestContext, request: CreatePartitionsRequest, errno: int
+) -> CreatePartitionsResponse:
+    """Say no to every topic."""
+    return CreatePartitionsResponse(
+        throttle_time_ms=0,
+        results=[
+            CreatePartitionsTopicResult(name=topic.name, error_code=errno)
+            for topic in request.topics
+        ],
+    )
+
+
+def _grow(
+    context: RequestContext, request: CreatePartitionsRequest, asked: CreatePartitionsTopic
+) -> CreatePartitionsTopicResult:
+    topic = context.state.topics.get(asked.name)
+    result = CreatePartitionsTopicResult(name=asked.name)
+    if topic is None:
+        result.error_code = codes.UNKNOWN_TOPIC_OR_PARTITION
+        return result
+    present = len(topic.partitions)
+    if asked.count <= present:
+        result.error_code = codes.INVALID_PARTITIONS
+        result.error_message = f"The topic {asked.name} currently has {present} partition(s)."
+        return result
+    placed = [assignment.broker_ids for assignment in asked.assignments or []]
+    if asked.assignments is not None and not _is_valid(context, placed, asked.count - present):
+        result.error_code = codes.INVALID_REPLICA_ASSIGNMENT
+        result.error_message = "The manual partition assignment is not valid."
+        return result
+    if not request.validate_only:
+        context.state.add_partitions(topic, asked.count, placed)
+    return result
+
+
+def _is_valid(context: RequestContext, placed: list[list[int]], count: int) -> bool:
+    known = set(context.state.nodes)
+    return len(placed) == count and all(
+        nodes and len(set(nodes)) == len(nodes) and set(nodes) <= known for nodes in placed
+    )

@@ -1,0 +1,94 @@
+"""IncrementalAlterConfigs: change single settings (KIP-339)."""
+
+from __future__ import annotations
+
+from aiokafka.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from aiokafka.testing import codes
+from aiokafka.testing.configuring import change_settings
+from aiokafka.testing.script import RequestContext
+from aiokafka.testing.settings import BROKER_DEFAULTS, TOPIC_DEFAULTS
+from aiokafka.testing.state import TopicRefusedError
+
+REQUEST = IncrementalAlterConfigsRequest
+_SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
+_LISTS = ("cleanup.policy",)
+
+
+def handle(
+    context: RequestContext, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    """Set, delete, append to or subtract from each."""
+    return IncrementalAlterConfigsResponse(
+        throttle_time_ms=0, responses=[_alter(context, request, r) for r in request.resources]
+    )
+
+
+def refuse(
+    context: RequestContext, request: IncrementalAlterConfigsRequest, errno: int
+) -> IncrementalAlterConfigsResponse:
+    """Say no to every resource."""
+    return IncrementalAlterConfigsResponse(
+        throttle_time_ms=0, responses=[_answer(r, errno, "refused") for r in request.resources]
+    )
+
+
+def _answer(
+    resource: AlterConfigsResource, errno: int = 0, message: str | None = None
+) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_code=errno,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+def _alter(
+    context: RequestContext,
+    request: IncrementalAlterConfigsRequest,
+    resource: AlterConfigsResource,
+) -> AlterConfigsResourceResponse:
+    def change(settings: dict[str, str]) -> None:
+        for config in resource.configs:
+            _apply(settings, config)
+
+    try:
+        change_settings(
+            context.state,
+            resource.resource_type,
+            resource.resource_name,
+            change,
+            validate_only=request.validate_only,
+        )
+    except TopicRefusedError as exc:
+        return _answer(resource, exc.errno, exc.message)
+    return _answer(resource)
+
+
+def _apply(settings: dict[str, str], config: AlterableConfig) -> None:
+    name, operation = config.name, config.config_operation
+    if operation == _DELETE:
+        settings.pop(name, None)
+        return
+    if config.value is None:
+        raise TopicRefusedError(codes.INVALID_REQUEST, f"Null value not supported for {name}")
+    if operation == _SET:
+        settings[name] = config.value
+        return
+    if name not in _LISTS:
+        raise TopicRefusedError(
+            codes.INVALID_CONFIG, f"Config value append is not allowed for config key: {name}"
+        )
+    present = settings.get(name, {**TOPIC_DEFAULTS, **BROKER_DEFAULTS}[name]).split(",")
+    named = config.value.split(",")
+    if operation == _APPEND:
+        result = present + [part for part in named if part not in present]
+    else:
+        result = [part for part in present if part not in named]
+    settings[name] = ",".join(result)
