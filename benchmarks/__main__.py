@@ -11,7 +11,7 @@ from benchmarks.report import render_row, save
 from benchmarks.rows import AIOKAFKA, CONFLUENT, CONFLUENT_ASYNCIO, KAFKA_PYTHON, OURS, ROWS
 from tests.kafka.jars import missing_tools
 from tests.kafka.launcher import KafkaCluster
-from tests.kafka.settings import FOR_BENCHMARKS
+from tests.kafka.settings import FOR_BENCHMARKS, PATIENT
 
 CLIENTS = (OURS, AIOKAFKA, CONFLUENT, CONFLUENT_ASYNCIO, KAFKA_PYTHON)
 
@@ -41,7 +41,7 @@ def main() -> None:
         return
     if missing_tools():
         sys.exit(f"A real Kafka needs more than Python: {missing_tools()}.")
-    with KafkaCluster(jvm=FOR_BENCHMARKS) as cluster:
+    with KafkaCluster(jvm=FOR_BENCHMARKS, config=PATIENT) as cluster:
         broker = f"Apache Kafka {cluster.version.number}"
         run(rows, arguments, cluster.bootstrap_servers, broker)
 

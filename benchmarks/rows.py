@@ -154,6 +154,7 @@ ROWS: tuple[Row, ...] = (
         partitions=1000,
         keyed=True,
         target=4.0,
+        fewer={AIOKAFKA: 4, CONFLUENT_ASYNCIO: 4},
     ),
     Row(
         name="lone-send",

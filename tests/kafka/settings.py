@@ -59,6 +59,12 @@ class Jvm:
 
 
 FOR_BENCHMARKS = Jvm(heap="1g", quick_start=False)
+# Kafka's own pace: a busy broker must not be taken for a dead one.
+PATIENT = {
+    "broker.session.timeout.ms": "30000",
+    "broker.heartbeat.interval.ms": "2000",
+    "controller.quorum.fetch.timeout.ms": "10000",
+}
 
 
 def common(version: KafkaVersion, nodes: int) -> Properties:
