@@ -14,11 +14,12 @@ from aiokafka.protocol._source import (
     INTEGERS,
     LENGTH_CODES,
     Source,
+    has_records,
     min_size,
     new_scope,
     split_fields,
 )
-from aiokafka.protocol.primitives import get_integers, get_uvarint, skip_tags
+from aiokafka.protocol.primitives import get_uvarint, skip_tags
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +37,6 @@ def make_decoder(cls: type[Struct], version: int, flexible: bool) -> Callable[..
         new=object.__new__,
         uvarint=get_uvarint,
         skip_tags=skip_tags,
-        integers=get_integers,
         bools=(False, True),
         bad_length=_bad_length,
         bad_value=_bad_value,
@@ -45,7 +45,8 @@ def make_decoder(cls: type[Struct], version: int, flexible: bool) -> Callable[..
     name = f"decode_{cls.__name__}_v{version}"
     with writer.block(f"def {name}(buf, pos):"):
         writer.line("size = len(buf)")
-        writer.line("view = memoryview(buf)")
+        if has_records(cls):
+            writer.line("view = memoryview(buf)")
         root = writer.struct(cls, "")
         writer.flush()
         writer.line(f"return {root}, pos")
@@ -62,11 +63,26 @@ def _bad_value(path: str, value: int) -> KafkaProtocolError:
     return KafkaProtocolError(f"{path}: {value} is not a valid value")
 
 
+class _Unpackers(dict[int, Any]):
+    """Unpackers of `n` integers and what comes behind them, by `n`; only small ones are kept."""
+
+    def __init__(self, integer: str, behind: str) -> None:
+        self._integer = integer
+        self._behind = behind
+
+    def __missing__(self, count: int) -> Any:
+        unpack = struct.Struct(f">{count}{self._integer}{self._behind}").unpack_from
+        if count < 64:
+            self[count] = unpack
+        return unpack
+
+
 class _DecoderWriter(Source):
     def __init__(self, scope: dict[str, Any], version: int, flexible: bool) -> None:
         super().__init__(scope)
         self.version = version
         self.flexible = flexible
+        self._integers: tuple[str, str, str] | None = None  # an array at the start of the run
         self._run: list[tuple[str, str]] = []
         self._after: list[str] = []
 
@@ -79,17 +95,23 @@ class _DecoderWriter(Source):
         """Write the one call that reads everything asked for since the last flush."""
         codes = "".join(code for code, _ in self._run)
         targets = [target for _, target in self._run]
-        if codes == "B":
+        size = struct.calcsize(">" + codes)
+        if self._integers is not None:
+            integer, target, count = self._integers
+            unpackers = f"unpackers_{integer}_{codes}"
+            self.scope[unpackers] = _Unpackers(integer, codes)
+            self.line(f"({', '.join(['*' + target, *targets])},) = {unpackers}[{count}](buf, pos)")
+            self.line(f"pos += {struct.calcsize('>' + integer)} * {count} + {size}")
+        elif codes == "B":
             self.line(f"{targets[0]} = buf[pos]")
             self.line("pos += 1")
         elif codes:
-            unpacker = f"unpack_{codes}"
-            packing = struct.Struct(">" + codes)
-            self.scope[unpacker] = packing.unpack_from
-            self.line(f"({', '.join(targets)},) = {unpacker}(buf, pos)")
-            self.line(f"pos += {packing.size}")
+            self.scope[f"unpack_{codes}"] = struct.Struct(">" + codes).unpack_from
+            self.line(f"({', '.join(targets)},) = unpack_{codes}(buf, pos)")
+            self.line(f"pos += {size}")
         for text in self._after:
             self.line(text)
+        self._integers = None
         self._run.clear()
         self._after.clear()
 
@@ -169,6 +191,7 @@ class _DecoderWriter(Source):
                     self.line(f"{target} = None")
                 with self.block("else:"):
                     self._sized(wire, length, target, path)
+                    self.flush()
             else:
                 self._sized(wire, length, target, path)
 
@@ -224,16 +247,18 @@ class _DecoderWriter(Source):
         element = wire.element
         assert element is not None
         path += "[]"
+        if element.kind in INTEGERS:
+            # Too large a count is refused by `struct`, which looks before it allocates.
+            with self.block(f"if {count} < 0:"):
+                self.line(f"raise bad_length({path!r}, {count}, size - pos)")
+            self._integers = element.code, target, count
+            return
         # Refused before anything is allocated: so many elements cannot be in so few bytes.
         smallest = min_size(element, False, self.version, self.flexible)
         if not smallest:
             raise TypeError(f"{path}: elements of no bytes cannot be bounded")
         with self.block(f"if not 0 <= {count} <= (size - pos) // {smallest}:"):
             self.line(f"raise bad_length({path!r}, {count}, size - pos)")
-        if element.kind in INTEGERS:
-            self.line(f"{target} = integers({element.code!r}, buf, pos, {count})")
-            self.line(f"pos += {smallest} * {count}")
-            return
         items = self.fresh("a")
         self.line(f"{items} = []")
         with self.block(f"for _ in range({count}):"):

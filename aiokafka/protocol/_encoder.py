@@ -17,7 +17,7 @@ from aiokafka.protocol._source import (
     new_scope,
     split_fields,
 )
-from aiokafka.protocol.primitives import put_integers, put_uvarint
+from aiokafka.protocol.primitives import put_uvarint
 from aiokafka.protocol.schema import fields
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ def make_encoder(cls: type[Struct], version: int, flexible: bool) -> Callable[..
     """
     scope = new_scope(
         put_uvarint=put_uvarint,
-        put_integers=put_integers,
         flags={False: 0, True: 1},
         as_list=_as_list,
         as_bytes=_as_bytes,
@@ -80,6 +79,19 @@ def _unsupported(message: Struct, name: str, version: int) -> UnsupportedVersion
         f"{type(message).__name__}.{name} is set to {getattr(message, name)!r}, "
         f"but version {version} has no such field"
     )
+
+
+class _Packers(dict[int, Any]):
+    """Packers of `n` integers, by `n`; only small ones are kept."""
+
+    def __init__(self, integer: str) -> None:
+        self._integer = integer
+
+    def __missing__(self, count: int) -> Any:
+        pack = struct.Struct(f">{count}{self._integer}").pack
+        if count < 64:
+            self[count] = pack
+        return pack
 
 
 class _EncoderWriter(Source):
@@ -240,7 +252,8 @@ class _EncoderWriter(Source):
             self.line(f"{value} = as_list({value})")
         self._length(wire.kind, value)
         if element.kind in INTEGERS:
-            self.line(f"put_integers({element.code!r}, out, {value})")
+            self.scope["packers_" + element.code] = _Packers(element.code)
+            self.line(f"out += packers_{element.code}[len({value})](*{value})")
             return
         item = self.fresh("o")
         with self.block(f"for {item} in {value}:"):

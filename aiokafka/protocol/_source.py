@@ -88,6 +88,12 @@ def split_fields(
     return plain, tagged
 
 
+def has_records(cls: type[Struct]) -> bool:
+    """Whether record sets are somewhere in a struct."""
+    types = [f.type.element or f.type for f in fields(cls)]
+    return any(t.kind == "records" or (t.struct and has_records(t.struct)) for t in types)
+
+
 def _struct(wire: Type) -> type[Struct]:
     assert wire.struct is not None
     return wire.struct

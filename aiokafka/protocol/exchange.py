@@ -184,7 +184,9 @@ class Exchange(Generic[T]):
 
     def overdue_tokens(self, now: float) -> list[T]:
         """The tokens of the requests in flight that are past their deadline and not cancelled."""
-        return [slot.token for slot in self._slots if slot.deadline <= now and not slot.is_cancelled]
+        return [
+            slot.token for slot in self._slots if slot.deadline <= now and not slot.is_cancelled
+        ]
 
     def drain(self) -> list[T]:
         """The tokens of all requests in flight that are not cancelled; none is in flight then."""

@@ -1,12 +1,10 @@
-"""Variable-length integers, tagged fields and integer arrays: what `struct` cannot do.
+"""Variable-length integers and tagged fields: what `struct` cannot do.
 
 Written once: compiled where there is a C compiler (see the ``.pxd``), and run as it stands
 otherwise. Nothing here reads past the end of the buffer, whatever a length field claims.
 """
 
 from __future__ import annotations
-
-import struct
 
 from aiokafka.errors import KafkaProtocolError
 
@@ -53,13 +51,3 @@ def skip_tags(buffer: bytes | bytearray, position: int, end: int) -> int:
             )
         position += size
     return position
-
-
-def get_integers(code: str, buffer: bytes | bytearray, position: int, count: int) -> list[int]:
-    """Read `count` fixed-width numbers of a `struct` code; the caller has checked the bounds."""
-    return list(struct.unpack_from(f">{count}{code}", buffer, position))
-
-
-def put_integers(code: str, out: bytearray, values: list[int]) -> None:
-    """Append fixed-width numbers of a `struct` code; raises struct.error for a bad value."""
-    out += struct.pack(f">{len(values)}{code}", *values)
