@@ -563,6 +563,12 @@ class ConsumerConfig(Options):
         256 * _MEBIBYTE,
         "Refuse a batch that would decompress to more bytes than this.",
     )
+    default_api_timeout: float = option(
+        Milliseconds(1),
+        "default_api_timeout_ms",
+        60_000,
+        "How long a call that has no time limit of its own may take.",
+    )
     max_poll_records: int | None = option(
         _PollLimit(), "max_poll_records", None, "Most records that getmany returns; None: no limit."
     )

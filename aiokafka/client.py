@@ -278,6 +278,10 @@ class AIOKafkaClient:
         """
         self._metadata.request_update(why)
 
+    def metadata_changed(self) -> asyncio.Future[None]:
+        """A future that ends with the next snapshot or failed refresh, without asking for one."""
+        return self._metadata.changed()
+
     async def wait_for_metadata(
         self,
         predicate: Callable[[ClusterMetadata], Any],

@@ -1,0 +1,271 @@
+"""Store positions with the group's coordinator, and read them back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from aiokafka._backoff import Backoff
+from aiokafka._compat import timeout_at
+from aiokafka.client import ConnectionGroup, CoordinationType
+from aiokafka.consumer.offset_lookup import by_topic
+from aiokafka.errors import (
+    BrokerResponseError,
+    CommitFailedError,
+    FencedInstanceId,
+    FencedMemberEpoch,
+    GroupAuthorizationFailedError,
+    GroupCoordinatorNotAvailableError,
+    IllegalGenerationError,
+    KafkaError,
+    KafkaTimeoutError,
+    NotCoordinatorForGroupError,
+    RebalanceInProgressError,
+    StaleMemberEpoch,
+    TopicAuthorizationFailedError,
+    UnknownMemberIdError,
+    for_code,
+)
+from aiokafka.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from aiokafka.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+from aiokafka.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka._config import ConsumerConfig
+    from aiokafka.client import AIOKafkaClient
+
+__all__ = ["CommittedOffset", "Identity", "OffsetCommitter"]
+
+log = logging.getLogger("aiokafka.consumer.group_coordinator")
+
+T = TypeVar("T")
+
+# Later versions name topics by id only; names are what the application commits for.
+_LAST_VERSION_WITH_NAMES = 9
+_FIRST_MULTI_GROUP_VERSION = 8
+_FIRST_STABLE_VERSION = 7
+
+_MOVED = (NotCoordinatorForGroupError, GroupCoordinatorNotAvailableError)
+_NOT_A_MEMBER = (
+    IllegalGenerationError,
+    UnknownMemberIdError,
+    RebalanceInProgressError,
+    FencedInstanceId,
+    FencedMemberEpoch,
+    StaleMemberEpoch,
+)
+
+
+class CommittedOffset(NamedTuple):
+    """A position in the group's store."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+class Identity(NamedTuple):
+    """Who commits: a member of the group, or somebody outside it (the default)."""
+
+    generation: int = -1
+    member_id: str = ""
+    instance_id: str | None = None
+
+
+class OffsetCommitter:
+    """OffsetCommit and OffsetFetch for one group, with the coordinator found, and found again, on
+    the way.
+
+    Stateless: the positions are the partitions' own.
+    """
+
+    def __init__(self, client: AIOKafkaClient, config: ConsumerConfig) -> None:
+        if config.group_id is None:
+            raise ValueError("group_id: committing needs a group")
+        self.group_id = config.group_id
+        self._client = client
+        self._config = config
+
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        identity: Identity,
+        deadline: float,
+    ) -> None:
+        """Store `offsets` for the group.
+
+        Retries what passes by itself. Raises KafkaTimeoutError at `deadline` (loop time);
+        CommitFailedError when the group no longer counts `identity` as a member; any other error
+        answer as itself. After an error or a cancellation some or all of the offsets may have been
+        stored.
+        """
+        pending = dict(offsets)
+        await self._retry(
+            lambda: self._commit_once(pending, identity), deadline, "offsets not committed"
+        )
+
+    async def fetch(
+        self, partitions: Iterable[TopicPartition], deadline: float | None = None
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """Committed offsets of those partitions that have one.
+
+        Waits while a transaction that commits some of them is open (KIP-447). Raises
+        KafkaTimeoutError at `deadline` (loop time; None = request_timeout from now),
+        GroupAuthorizationFailedError and other errors that no retry mends at once.
+        """
+        if deadline is None:
+            deadline = asyncio.get_running_loop().time() + self._config.client.request_timeout
+        wanted = list(partitions)
+        return await self._retry(
+            lambda: self._fetch_once(wanted), deadline, "committed offsets not read"
+        )
+
+    async def _retry(self, attempt: Callable[[], Awaitable[T]], deadline: float, what: str) -> T:
+        client = self._config.client
+        delays = Backoff(client.retry_backoff, client.retry_backoff_max)
+        reason: KafkaError | None = None
+        try:
+            async with timeout_at(deadline):
+                while True:
+                    try:
+                        return await attempt()
+                    except KafkaError as error:
+                        if not error.retriable:
+                            raise
+                        self._on_failure(error)
+                        reason = error
+                    await asyncio.sleep(delays.next())
+        except asyncio.TimeoutError:
+            raise KafkaTimeoutError(
+                f"group {self.group_id!r}: {what} in time: {reason}"
+            ) from reason
+
+    def _on_failure(self, error: KafkaError) -> None:
+        log.debug("Group %s: %s", self.group_id, error)
+        if isinstance(error, _MOVED) or not isinstance(error, BrokerResponseError):
+            self._client.forget_coordinator(CoordinationType.GROUP, self.group_id, str(error))
+
+    async def _coordinator(self) -> int:
+        deadline = asyncio.get_running_loop().time() + self._config.client.request_timeout
+        return await self._client.coordinator(CoordinationType.GROUP, self.group_id, deadline)
+
+    # -- commit ------------------------------------------------------------------------------------
+
+    async def _commit_once(
+        self, pending: dict[TopicPartition, CommittedOffset], identity: Identity
+    ) -> None:
+        """Send what is pending; drop from it what was stored."""
+        request = OffsetCommitRequest(
+            group_id=self.group_id,
+            generation_id_or_member_epoch=identity.generation,
+            member_id=identity.member_id,
+            topics=[_commit_topic(*entry) for entry in by_topic(pending.items()).items()],
+        )
+        if identity.instance_id is not None:
+            request.group_instance_id = identity.instance_id
+        response = await self._client.send(
+            await self._coordinator(),
+            request,
+            group=ConnectionGroup.COORDINATION,
+            max_version=_LAST_VERSION_WITH_NAMES,
+        )
+        failure: KafkaError | None = None
+        for topic in response.topics:
+            for p in topic.partitions:
+                tp = TopicPartition(topic.name, p.partition_index)
+                if not p.error_code:
+                    pending.pop(tp, None)
+                elif failure is None or failure.retriable:
+                    failure = self._commit_failure(for_code(p.error_code), tp)
+        if failure is not None:
+            raise failure
+
+    def _commit_failure(self, error: type[BrokerResponseError], tp: TopicPartition) -> KafkaError:
+        if error in _NOT_A_MEMBER:
+            return CommitFailedError(f"{tp}: {error.__name__}")
+        if error is GroupAuthorizationFailedError:
+            return error(self.group_id)
+        if error is TopicAuthorizationFailedError:
+            return error(tp.topic)
+        return error(f"{tp}: offset not committed")
+
+    # -- fetch -------------------------------------------------------------------------------------
+
+    async def _fetch_once(
+        self, wanted: list[TopicPartition]
+    ) -> dict[TopicPartition, CommittedOffset]:
+        node_id = await self._coordinator()
+        connection = await self._client.connection(node_id, ConnectionGroup.COORDINATION)
+        version = connection.pick(OffsetFetchRequest, _LAST_VERSION_WITH_NAMES)
+        request = self._fetch_request(wanted, version)
+        response = await self._client.send(
+            node_id, request, group=ConnectionGroup.COORDINATION, max_version=version
+        )
+        return self._read_fetched(response)
+
+    def _fetch_request(self, wanted: list[TopicPartition], version: int) -> OffsetFetchRequest:
+        topics = by_topic((tp, None) for tp in wanted)
+        named = [(name, [number for number, _ in entries]) for name, entries in topics.items()]
+        if version < _FIRST_MULTI_GROUP_VERSION:
+            request = OffsetFetchRequest(
+                group_id=self.group_id,
+                topics=[OffsetFetchRequestTopic(name=n, partition_indexes=ids) for n, ids in named],
+            )
+        else:
+            group = OffsetFetchRequestGroup(
+                group_id=self.group_id,
+                topics=[
+                    OffsetFetchRequestTopics(name=n, partition_indexes=ids) for n, ids in named
+                ],
+            )
+            request = OffsetFetchRequest(groups=[group])
+        if version >= _FIRST_STABLE_VERSION:
+            request.require_stable = True
+        return request
+
+    def _read_fetched(self, response: OffsetFetchResponse) -> dict[TopicPartition, CommittedOffset]:
+        group = response.groups[0] if response.groups else response
+        if group.error_code:
+            raise for_code(group.error_code)(self.group_id)
+        found: dict[TopicPartition, CommittedOffset] = {}
+        for topic in group.topics:
+            for p in topic.partitions:
+                tp = TopicPartition(topic.name, p.partition_index)
+                if p.error_code:
+                    error = for_code(p.error_code)
+                    subject: object = tp.topic if error is TopicAuthorizationFailedError else tp
+                    raise error(subject)
+                if p.committed_offset >= 0:
+                    found[tp] = CommittedOffset(
+                        p.committed_offset, p.metadata or "", p.committed_leader_epoch
+                    )
+        return found
+
+
+def _commit_topic(
+    name: str, partitions: list[tuple[int, CommittedOffset]]
+) -> OffsetCommitRequestTopic:
+    return OffsetCommitRequestTopic(
+        name=name,
+        partitions=[
+            OffsetCommitRequestPartition(
+                partition_index=number,
+                committed_offset=committed.offset,
+                committed_leader_epoch=committed.leader_epoch,
+                committed_metadata=committed.metadata,
+            )
+            for number, committed in partitions
+        ],
+    )

@@ -1,0 +1,748 @@
+"""The consumer as applications see it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from aiokafka import __version__
+from aiokafka._config import ClientConfig, ConsumerConfig, warn_ignored
+from aiokafka._tasks import TaskOwner
+from aiokafka.abc import ConsumerRebalanceListener
+from aiokafka.client import AIOKafkaClient
+from aiokafka.consumer.committer import OffsetCommitter
+from aiokafka.consumer.fetcher import Fetcher
+from aiokafka.consumer.group_coordinator import GroupCoordinator, NoGroupCoordinator, no_group
+from aiokafka.consumer.offset_reset import EARLIEST, LATEST, OffsetSpec
+from aiokafka.consumer.offsets import OffsetResolver
+from aiokafka.consumer.partition_state import PartitionState
+from aiokafka.consumer.subscription_state import SubscriptionState
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.errors import (
+    ConsumerStoppedError,
+    IllegalStateError,
+    KafkaTimeoutError,
+    RecordTooLargeError,
+)
+from aiokafka.structs import (
+    ConsumerRecord,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    TopicPartition,
+)
+
+if TYPE_CHECKING:
+    import ssl
+
+    from aiokafka.abc import AbstractTokenProvider
+
+__all__ = ["AIOKafkaConsumer"]
+
+log = logging.getLogger("aiokafka.consumer.consumer")
+
+# A reader that always finds data would never let other tasks run.
+_YIELD_AFTER = 0.02
+
+_STOP_TIMEOUT = 5.0
+
+_NOT_OPTIONS = ("self", "topics", "loop", "api_version", "client_options")
+
+
+class AIOKafkaConsumer:
+    """Reads records from a Kafka cluster.
+
+    Partitions come from `assign()`, or from topics: given here, or to `subscribe()` by name or
+    pattern. Without `group_id` every partition of the topics is read.
+
+    A consumer belongs to the event loop it was made in. It fetches ahead in the background, up to
+    `fetch_buffer_memory` bytes over all brokers; records are decoded in the task that asks for
+    them. A call that is cancelled or times out has taken no records: the next one gets them.
+
+    Arguments (times in milliseconds; the defaults are in the signature):
+
+    - `bootstrap_servers`: `"host:port"`, several separated by commas, or a list.
+    - `group_id`: group to commit offsets for; None for none.
+    - `key_deserializer`, `value_deserializer`: called with the raw bytes. If one raises, the call
+      raises RecordDeserializationError, with topic, partition, offset and the raw record, again and
+      again until the application goes past it: `consumer.seek(error.topic_partition, error.offset +
+      1)`. Records before it are handed out first.
+    - `fetch_min_bytes`, `fetch_max_wait_ms`: how much a broker collects, and how long, before it
+      answers.
+    - `fetch_max_bytes`, `max_partition_fetch_bytes`: most bytes in one answer, and of one partition
+      in it; one record batch is sent even if it is larger.
+    - `fetch_buffer_memory`: most bytes of answers kept in memory, over all brokers.
+    - `auto_offset_reset`: where to start without a position: "earliest", "latest",
+      "by_duration:PT1H" (the first record not older; any ISO 8601 duration), or "none" to have
+      NoOffsetForPartitionError or OffsetOutOfRangeError raised.
+    - `isolation_level`: "read_committed" leaves out records of aborted and open transactions.
+    - `client_rack`: rack of this client, to read from a replica near by (Kafka 2.4).
+    - `max_poll_records`: most records that `getmany()` returns.
+    - `default_api_timeout_ms`: limit of calls that have none of their own.
+    - `exclude_internal_topics`: leave Kafka's own topics out of patterns and `topics()`.
+    - `enable_auto_commit`, `auto_commit_interval_ms`: commit in the background what the application
+      has finished: everything handed out before its latest call.
+    - `request_timeout_ms`, `retry_backoff_ms`, `metadata_max_age_ms`, `connections_max_idle_ms`,
+      `security_protocol`, `ssl_context`, `sasl_*` and all `client_options`: see `ClientConfig`.
+    - `loop`, `api_version`, `consumer_timeout_ms`: accepted, without effect.
+
+    Raises TypeError or ValueError for a wrong argument, RuntimeError without a running event loop.
+    """
+
+    _closed: bool | None = None  # None: __init__ did not finish
+    _source_traceback: traceback.StackSummary | None = None
+
+    def __init__(
+        self,
+        *topics: str,
+        loop: Any = None,
+        bootstrap_servers: str | list[str] = "localhost",
+        client_id: str = f"aiokafka-{__version__}",
+        group_id: str | None = None,
+        group_instance_id: str | None = None,
+        key_deserializer: Callable[[Any], Any] | None = None,
+        value_deserializer: Callable[[Any], Any] | None = None,
+        fetch_max_wait_ms: int = 500,
+        fetch_max_bytes: int = 52428800,
+        fetch_min_bytes: int = 1,
+        max_partition_fetch_bytes: int = 1024 * 1024,
+        request_timeout_ms: int = 40 * 1000,
+        retry_backoff_ms: int = 100,
+        auto_offset_reset: str = "latest",
+        enable_auto_commit: bool = True,
+        auto_commit_interval_ms: int = 5000,
+        check_crcs: bool = True,
+        metadata_max_age_ms: int = 5 * 60 * 1000,
+        partition_assignment_strategy: Any = (RoundRobinPartitionAssignor,),
+        max_poll_interval_ms: int = 300000,
+        rebalance_timeout_ms: int | None = None,
+        session_timeout_ms: int = 10000,
+        heartbeat_interval_ms: int = 3000,
+        consumer_timeout_ms: int = 200,
+        max_poll_records: int | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        security_protocol: str = "PLAINTEXT",
+        api_version: str | None = None,
+        exclude_internal_topics: bool = True,
+        connections_max_idle_ms: int | None = 540000,
+        isolation_level: str = "read_uncommitted",
+        sasl_mechanism: str = "PLAIN",
+        sasl_plain_password: str | None = None,
+        sasl_plain_username: str | None = None,
+        sasl_kerberos_service_name: str = "kafka",
+        sasl_kerberos_domain_name: str | None = None,
+        sasl_oauth_token_provider: AbstractTokenProvider | None = None,
+        client_rack: str | None = None,
+        fetch_buffer_memory: int = 64 * 1024 * 1024,
+        max_decompressed_bytes: int = 256 * 1024 * 1024,
+        default_api_timeout_ms: int = 60000,
+        **client_options: Any,
+    ) -> None:
+        given = locals()
+        options = {name: given[name] for name in given if name not in _NOT_OPTIONS}
+        self._loop = asyncio.get_running_loop()
+        warn_ignored(loop=loop, api_version=api_version)
+        self._config = config = _configure({**options, **client_options})
+        self._client = client = AIOKafkaClient(config.client)
+        self._subscription = SubscriptionState()
+        self._tasks = TaskOwner(client_id, self._on_task_failed)
+        self._fetcher = Fetcher(client, config, self._subscription, self._tasks)
+        self._next = self._fetcher.buffer.next
+        self._coordinator, committer = self._make_coordinator()
+        self._committer = committer
+        self._resolver = OffsetResolver(
+            client, config, self._subscription, self._fetcher, self._tasks, committer
+        )
+        self._fetcher.resolver = self._resolver
+        self._is_started = False
+        self._yielded_at = 0.0
+        if topics:
+            self._subscription.subscribe_topics(_topic_names(topics))
+        if self._loop.get_debug():
+            self._source_traceback = traceback.extract_stack(sys._getframe(1))
+        self._closed = False
+
+    def _make_coordinator(self) -> tuple[NoGroupCoordinator, OffsetCommitter | None]:
+        parts = (self._client, self._config, self._subscription, self._fetcher)
+        if self._config.group_id is None:
+            return NoGroupCoordinator(*parts), None
+        committer = OffsetCommitter(self._client, self._config)
+        return GroupCoordinator(*parts, committer), committer
+
+    def __repr__(self) -> str:
+        return f"<AIOKafkaConsumer client_id={self._config.client.client_id!r}>"
+
+    def __del__(self) -> None:
+        if self._closed is not False or not hasattr(self, "_loop"):
+            return
+        warnings.warn(
+            f"Unclosed AIOKafkaConsumer {self!r}", ResourceWarning, source=self, stacklevel=2
+        )
+        context: dict[str, Any] = {"consumer": self, "message": "Unclosed AIOKafkaConsumer"}
+        if self._source_traceback is not None:
+            context["source_traceback"] = self._source_traceback
+        self._loop.call_exception_handler(context)
+
+    # -- life --------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Connect, learn about the subscribed topics, and begin to fetch.
+
+        Raises KafkaConnectionError when no broker answers, UnknownTopicOrPartitionError when a
+        subscribed topic does not come into being within `request_timeout_ms`,
+        TopicAuthorizationFailedError, AuthenticationFailedError. After a failure or a cancellation
+        everything is closed.
+        """
+        assert asyncio.get_running_loop() is self._loop, (
+            "start() must run in the consumer's own loop"
+        )
+        assert not self._is_started, "the consumer was started before"
+        self._refuse_if_closed()
+        self._is_started = True
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self) -> None:
+        deadline = self._loop.time() + self._config.client.request_timeout
+        await self._client.bootstrap()
+        self._coordinator.on_subscribed()
+        if self._subscription.pattern is None and not self._subscription.is_manual:
+            for topic in self._subscription.topics:
+                await self._client.wait_for_topic(topic, deadline)
+        self._fetcher.start()
+        self._coordinator.on_metadata()
+        self._tasks.start(self._resolver.run(), name="offsets")
+        self._tasks.start(self._coordinator.run(), name="metadata")
+        if isinstance(self._coordinator, GroupCoordinator) and self._config.enable_auto_commit:
+            self._tasks.start(self._coordinator.auto_commit(), name="auto-commit")
+
+    async def stop(self) -> None:
+        """Commit what is finished (with auto-commit), end all background work and close the
+        connections.
+
+        Readers that wait get ConsumerStoppedError. May be called again: it then does nothing, or,
+        after a cancelled call, finishes the work. A commit may take up to `request_timeout_ms`.
+        """
+        if not self._closed:
+            self._closed = True
+            self._fetcher.buffer.begin_call()
+            self._fetcher.wake_readers()
+            if self._is_started and self._tasks.failure is None:
+                await self._coordinator.stop()
+        deadline = self._loop.time() + _STOP_TIMEOUT
+        await self._tasks.stop(deadline)
+        self._fetcher.close()
+        await self._client.close()
+
+    async def __aenter__(self) -> AIOKafkaConsumer:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.stop()
+
+    def _on_task_failed(self, error: BaseException) -> None:
+        self._fetcher.wake_readers()
+        self._fetcher.positions.notify()
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise ConsumerStoppedError()
+        self._tasks.check()
+
+    def _check_can_read(self) -> None:
+        self._refuse_if_closed()
+        if not self._is_started:
+            raise IllegalStateError("the consumer is not started: await start() first")
+
+    # -- what to read ------------------------------------------------------------------------------
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions from now on.
+
+        A partition that was assigned before keeps its position and pause. Raises IllegalStateError
+        after `subscribe()`, TypeError for anything but TopicPartitions.
+        """
+        self._subscription.assign(_partitions(partitions))
+        self._subscription_changed()
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions read at the moment."""
+        return self._subscription.assignment.tps
+
+    def subscribe(
+        self,
+        topics: Collection[str] = (),
+        pattern: str | None = None,
+        listener: ConsumerRebalanceListener | None = None,
+    ) -> None:
+        """Read these topics, or all topics whose name matches a regular expression, from now on.
+
+        New partitions and, with a pattern, new topics are noticed at the latest after
+        `metadata_max_age_ms`. `listener` is called when partitions move within a group; without
+        `group_id` nothing moves.
+
+        Raises TypeError unless exactly one of `topics` and `pattern` is given, and for topics that
+        are not a list, tuple or set of names; ValueError for a bad pattern; IllegalStateError after
+        `assign()`.
+        """
+        if bool(topics) == (pattern is not None):
+            raise TypeError("give either topics or a pattern to subscribe()")
+        if listener is not None and not isinstance(listener, ConsumerRebalanceListener):
+            raise TypeError("listener: must be a ConsumerRebalanceListener")
+        if pattern is not None:
+            try:
+                compiled = re.compile(pattern)
+            except re.error as error:
+                raise ValueError(
+                    f"pattern={pattern!r}: not a regular expression: {error}"
+                ) from None
+            self._subscription.subscribe_pattern(compiled, listener)
+        else:
+            self._subscription.subscribe_topics(_topic_names(topics), listener)
+        self._subscription_changed()
+
+    def subscription(self) -> frozenset[str]:
+        """Names of the topics read at the moment, for a pattern those that match."""
+        return self._subscription.topics
+
+    def unsubscribe(self) -> None:
+        """Read nothing any more; `assign()` or `subscribe()` may follow."""
+        self._subscription.unsubscribe()
+        self._subscription_changed()
+
+    def _subscription_changed(self) -> None:
+        if self._is_started and not self._closed:
+            self._coordinator.on_subscribed()
+
+    # -- records -----------------------------------------------------------------------------------
+
+    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[Any, Any]:
+        """The next record of these partitions (none given: of all), waiting for it without limit.
+
+        Partitions are served in turn, one fetched record set at a time. A cancelled call has taken
+        nothing.
+
+        Raises ConsumerStoppedError when stopped; RecordDeserializationError and CorruptRecordError
+        for a record that cannot be read, again with each call until `seek()`;
+        OffsetOutOfRangeError, NoOffsetForPartitionError and LogTruncationError with
+        `auto_offset_reset="none"`; TopicAuthorizationFailedError; other errors of the broker that
+        no retry mends. An error of one partition is raised in its turn and does not stop the
+        others.
+        """
+        if not partitions:
+            record = self._next()
+            if record is not None:
+                return record
+        return await self._wait_for_one(partitions)
+
+    async def _wait_for_one(
+        self, partitions: tuple[TopicPartition, ...]
+    ) -> ConsumerRecord[Any, Any]:
+        wanted = _wanted(partitions)
+        self._check_can_read()
+        self._check_has_subscription()
+        await self._maybe_yield()
+        buffer = self._fetcher.buffer
+        buffer.begin_call()
+        while True:
+            record = buffer.next_of(wanted)
+            if record is not None:
+                return record
+            await self._fetcher.wait(wanted, None)
+            self._yielded_at = self._loop.time()
+            self._check_can_read()
+
+    async def getmany(
+        self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
+        """Records of these partitions (none given: of all) that are there, or come within
+        `timeout_ms`.
+
+        At most `max_records` over all partitions (default: `max_poll_records`), which take turns
+        from call to call. `{}` when there is nothing in time. A cancelled call has taken nothing.
+
+        Raises ValueError for a wrong `max_records` or `timeout_ms`, otherwise as `getone()`. Good
+        records are returned first; the error of what follows them is raised by the next call.
+        """
+        wanted = _wanted(partitions)
+        limit = self._record_limit(max_records)
+        if timeout_ms < 0:
+            raise ValueError(f"timeout_ms={timeout_ms!r}: must not be negative")
+        self._check_can_read()
+        self._check_has_subscription()
+        await self._maybe_yield()
+        buffer = self._fetcher.buffer
+        buffer.begin_call()
+        records = buffer.take(wanted, limit)
+        deadline = None
+        while not records:
+            if deadline is None:
+                deadline = self._loop.time() + timeout_ms / 1000
+            in_time = await self._fetcher.wait(wanted, deadline)
+            self._yielded_at = self._loop.time()
+            self._check_can_read()
+            records = buffer.take(wanted, limit)
+            if not in_time:
+                break
+        return records
+
+    def _record_limit(self, max_records: int | None) -> int:
+        if max_records is None:
+            max_records = self._config.max_poll_records
+            return -1 if max_records is None else max_records
+        if not _is_offset(max_records) or not max_records:
+            raise ValueError(f"max_records={max_records!r}: must be a positive integer")
+        return max_records
+
+    def _check_has_subscription(self) -> None:
+        if self._subscription.subscription is None:
+            raise IllegalStateError("nothing to read: call subscribe() or assign() first")
+
+    async def _maybe_yield(self) -> None:
+        """Let other tasks run, ours that fetch among them, if the reader has not done so for a
+        while."""
+        now = self._loop.time()
+        if now - self._yielded_at > _YIELD_AFTER:
+            self._yielded_at = now
+            await asyncio.sleep(0)
+
+    def __aiter__(self) -> AIOKafkaConsumer:
+        self._refuse_if_closed()
+        return self
+
+    async def __anext__(self) -> ConsumerRecord[Any, Any]:
+        """The next record; the loop ends when the consumer is stopped.
+
+        A record too large to be fetched is logged and waited for; every other error is raised.
+        """
+        while True:
+            try:
+                return await self.getone()
+            except ConsumerStoppedError:
+                raise StopAsyncIteration from None
+            except RecordTooLargeError as error:
+                log.error("%s", error)
+
+    # -- positions ---------------------------------------------------------------------------------
+
+    async def position(self, partition: TopicPartition) -> int:
+        """Offset of the next record of a partition, waiting until it is known.
+
+        Raises IllegalStateError if the partition is not assigned, KafkaTimeoutError after
+        `default_api_timeout_ms`, NoOffsetForPartitionError with `auto_offset_reset="none"`.
+        """
+        deadline = self._loop.time() + self._config.default_api_timeout
+        while True:
+            self._check_can_read()
+            state = self._subscription.assigned_state(partition)
+            if state.position is not None:
+                return state.position
+            failure = self._fetcher.buffer.pop_failure(state)
+            if failure is not None:
+                raise failure
+            if not await self._fetcher.positions.wait(deadline):
+                raise KafkaTimeoutError(f"position of {partition} not found in time")
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Read on at `offset`; what was fetched of the partition is dropped.
+
+        Raises ValueError for anything but an integer of at least 0, IllegalStateError if the
+        partition is not assigned.
+        """
+        if not _is_offset(offset):
+            raise ValueError(f"offset={offset!r}: must be an integer of at least 0")
+        self._subscription.assigned_state(partition).seek(offset)
+
+    async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
+        """Read on at the oldest record of these partitions (none given: all assigned).
+
+        True when the positions are known, False if not within `request_timeout_ms`; they will then
+        be found later. Raises IllegalStateError if one is not assigned, TypeError for anything but
+        TopicPartitions.
+        """
+        return await self._seek_to(EARLIEST, partitions)
+
+    async def seek_to_end(self, *partitions: TopicPartition) -> bool:
+        """Read on after the newest record, reading committed: at the last stable offset. Else as
+        `seek_to_beginning()`."""
+        return await self._seek_to(LATEST, partitions)
+
+    async def _seek_to(self, spec: OffsetSpec, partitions: tuple[TopicPartition, ...]) -> bool:
+        self._check_can_read()
+        states = self._states_of(partitions)
+        deadline = self._loop.time() + self._config.client.request_timeout
+        for state in states:
+            state.reset(spec)
+        while any(state.needs_offset for state in states):
+            if not await self._fetcher.positions.wait(deadline):
+                return False
+            self._check_can_read()
+        return True
+
+    async def seek_to_committed(
+        self, *partitions: TopicPartition
+    ) -> dict[TopicPartition, int | None]:
+        """Read on at the committed offsets of these partitions (none given: all assigned), and
+        return them.
+
+        A partition without one (None) stays where it is. Raises IllegalOperation without a group,
+        IllegalStateError if a partition is not assigned, KafkaTimeoutError after
+        `default_api_timeout_ms`.
+        """
+        committer = self._need_group("seek_to_committed")
+        states = self._states_of(partitions)
+        deadline = self._loop.time() + self._config.default_api_timeout
+        found = await committer.fetch([state.tp for state in states], deadline)
+        offsets: dict[TopicPartition, int | None] = {}
+        for state in states:
+            committed = found.get(state.tp)
+            offsets[state.tp] = None if committed is None else committed.offset
+            if committed is not None and state.tp in self.assignment():
+                self._subscription.assigned_state(state.tp).seek(
+                    committed.offset, committed.leader_epoch
+                )
+        return offsets
+
+    def _states_of(self, partitions: tuple[TopicPartition, ...]) -> list[PartitionState]:
+        tps = _partitions(partitions) or list(self.assignment())
+        assert tps, "no partitions are assigned"
+        return [self._subscription.assigned_state(tp) for tp in tps]
+
+    # -- flow --------------------------------------------------------------------------------------
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Hand out no records of these partitions until `resume()`; what was fetched is kept.
+
+        Raises TypeError for anything but TopicPartitions, IllegalStateError if one is not assigned.
+        """
+        for tp in _partitions(partitions):
+            self._subscription.assigned_state(tp).pause()
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Hand out records of these partitions again. Raises as `pause()`."""
+        for tp in _partitions(partitions):
+            self._subscription.assigned_state(tp).resume()
+
+    def paused(self) -> set[TopicPartition]:
+        """The partitions that are paused."""
+        return self._subscription.paused()
+
+    # -- what the last fetches told ----------------------------------------------------------------
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        """Offset after the newest record, as of the last fetch; None before the first."""
+        return self._fetched_state(partition).highwater
+
+    def last_stable_offset(self, partition: TopicPartition) -> int | None:
+        """Offset of the first record of an open transaction, as of the last fetch; None before the
+        first, -1 unless reading committed."""
+        return self._fetched_state(partition).lso
+
+    def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
+        """When the broker last answered about the partition, in milliseconds since 1970; None
+        before."""
+        return self._fetched_state(partition).timestamp
+
+    def _fetched_state(self, partition: TopicPartition) -> PartitionState:
+        state = self._subscription.assignment.get(partition)
+        assert state is not None, f"partition {partition} is not assigned"
+        return state
+
+    # -- offsets of the group ----------------------------------------------------------------------
+
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, int | tuple[int, str] | OffsetAndMetadata] | None = None,
+    ) -> None:
+        """Store positions for the group: these, or those of everything handed out so far.
+
+        An offset to commit is that of the next record to read. Takes `default_api_timeout_ms` at
+        most. Cancelled, some or all of the offsets may have been stored.
+
+        Raises IllegalOperation without a group; IllegalStateError for partitions not assigned;
+        ValueError and TypeError for malformed `offsets`; CommitFailedError when the partitions are
+        another member's now; KafkaTimeoutError; other errors of the broker.
+        """
+        self._need_group("commit")
+        coordinator = self._coordinator
+        assert isinstance(coordinator, GroupCoordinator)
+        if self._subscription.subscription is None:
+            raise IllegalStateError("nothing to commit: call subscribe() or assign() first")
+        assignment = self._subscription.assignment
+        if offsets is None:
+            positions = {state.tp: state.position for state in assignment.states()}
+            entries = {
+                tp: OffsetAndMetadata(offset, "")
+                for tp, offset in positions.items()
+                if offset is not None
+            }
+        else:
+            entries = _offsets_to_commit(offsets)
+            for tp in entries:
+                self._subscription.assigned_state(tp)
+        if entries:
+            await coordinator.commit_offsets(assignment, entries)
+
+    async def committed(self, partition: TopicPartition) -> int | None:
+        """The offset committed for a partition, by whomever in the group; None if there is none.
+
+        Raises IllegalOperation without a group, KafkaTimeoutError after `default_api_timeout_ms`.
+        """
+        committer = self._need_group("committed")
+        deadline = self._loop.time() + self._config.default_api_timeout
+        found = await committer.fetch([partition], deadline)
+        return found[partition].offset if partition in found else None
+
+    def _need_group(self, call: str) -> OffsetCommitter:
+        if self._committer is None:
+            raise no_group(call)
+        self._check_can_read()
+        return self._committer
+
+    # -- offsets in the log ------------------------------------------------------------------------
+
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """Offset of the oldest record by partition; they need not be assigned.
+
+        Raises KafkaTimeoutError after `default_api_timeout_ms`, naming what is missing and why.
+        """
+        return await self._ends(EARLIEST, partitions)
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Offset after the newest record by partition; reading committed, the last stable offset.
+        Raises as `beginning_offsets()`."""
+        return await self._ends(LATEST, partitions)
+
+    async def _ends(
+        self, spec: OffsetSpec, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        self._check_can_read()
+        deadline = self._loop.time() + self._config.default_api_timeout
+        wanted = dict.fromkeys(_partitions(partitions), spec.timestamp)
+        found = await self._resolver.lookup.find(wanted, deadline)
+        return {tp: answer.offset for tp, answer in found.items()}
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record not older than a timestamp (milliseconds since 1970) by partition; None
+        if there is none. They need not be assigned.
+
+        Raises ValueError for a negative timestamp, TypeError for other types, KafkaTimeoutError
+        after `default_api_timeout_ms`, naming what is missing and why.
+        """
+        self._check_can_read()
+        _partitions(timestamps)
+        for tp, timestamp in timestamps.items():
+            if not isinstance(timestamp, int):
+                raise TypeError(f"timestamp of {tp}: must be an integer, not {timestamp!r}")
+            if timestamp < 0:
+                raise ValueError(f"timestamp of {tp}: must not be negative, but is {timestamp}")
+        deadline = self._loop.time() + self._config.default_api_timeout
+        found = await self._resolver.lookup.find(timestamps, deadline)
+        return {
+            tp: None
+            if found[tp].offset < 0
+            else OffsetAndTimestamp(found[tp].offset, found[tp].timestamp)
+            for tp in timestamps
+        }
+
+    # -- the cluster -------------------------------------------------------------------------------
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Partition numbers of a topic; None if the consumer has no metadata of it."""
+        partitions = self._client.cluster.partitions_for_topic(topic)
+        return None if partitions is None else set(partitions)
+
+    async def topics(self) -> set[str]:
+        """All topics this user may see, asked of a broker. Raises errors of the connection."""
+        self._check_can_read()
+        cluster = await self._client.fetch_all_metadata()
+        return cluster.topics(self._config.exclude_internal_topics)
+
+    # -- names that others read --------------------------------------------------------------------
+
+    @property
+    def _group_id(self) -> str | None:
+        return self._config.group_id
+
+    @property
+    def _enable_auto_commit(self) -> bool:
+        return self._config.enable_auto_commit
+
+    @property
+    def _max_poll_records(self) -> int | None:
+        return self._config.max_poll_records
+
+
+def _configure(options: dict[str, Any]) -> ConsumerConfig:
+    own = ConsumerConfig.keywords()
+    client = ClientConfig.from_options(**{k: v for k, v in options.items() if k not in own})
+    return ConsumerConfig.from_options(
+        client=client, **{k: v for k, v in options.items() if k in own}
+    )
+
+
+def _topic_names(topics: Any) -> frozenset[str]:
+    if not isinstance(topics, (tuple, set, frozenset, list)):
+        raise TypeError(f"topics={topics!r}: must be a list, tuple or set of names")
+    for name in topics:
+        if not isinstance(name, str):
+            raise TypeError(f"topics: expected names, not {name!r}")
+        if not name:
+            raise ValueError("topics: a topic name must not be empty")
+    return frozenset(topics)
+
+
+def _partitions(partitions: Iterable[Any]) -> list[TopicPartition]:
+    tps = list(partitions)
+    for tp in tps:
+        if not isinstance(tp, TopicPartition):
+            raise TypeError(f"expected TopicPartitions, not {tp!r}")
+    return tps
+
+
+def _wanted(partitions: tuple[TopicPartition, ...]) -> frozenset[TopicPartition] | None:
+    assert all(isinstance(tp, TopicPartition) for tp in partitions), "expected TopicPartitions"
+    return frozenset(partitions) or None
+
+
+def _offsets_to_commit(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
+    if not isinstance(offsets, Mapping) or not offsets:
+        raise ValueError(f"offsets={offsets!r}: must be a dict with at least one partition")
+    entries: dict[TopicPartition, OffsetAndMetadata] = {}
+    for tp, value in offsets.items():
+        if not isinstance(tp, TopicPartition):
+            raise TypeError(f"offsets: the keys must be TopicPartitions, not {tp!r}")
+        offset, metadata = (value, "") if isinstance(value, int) else _offset_and_metadata(value)
+        if not isinstance(metadata, str):
+            raise TypeError(f"offsets: the metadata of {tp} must be a str, not {metadata!r}")
+        if not _is_offset(offset):
+            raise ValueError(f"offsets: the offset of {tp} must be at least 0, not {offset!r}")
+        entries[tp] = OffsetAndMetadata(offset, metadata)
+    return entries
+
+
+def _is_offset(value: Any) -> bool:
+    return isinstance(value, int) and value >= 0
+
+
+def _offset_and_metadata(value: Any) -> tuple[Any, Any]:
+    try:
+        offset, metadata = value
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"offsets: expected an offset, (offset, metadata) or OffsetAndMetadata, not {value!r}"
+        ) from None
+    return offset, metadata

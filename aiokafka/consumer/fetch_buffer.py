@@ -1,0 +1,368 @@
+"""Fetched bytes, still encoded, and the one way from them to records. No I/O, no awaits.
+
+Compiled where it can be: `next()` runs once per record.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection
+from struct import Struct
+from typing import Any
+
+from aiokafka.consumer.partition_state import PartitionState
+from aiokafka.record.batch import RecordReader
+from aiokafka.structs import ConsumerRecord, TopicPartition
+
+__all__ = ["FetchBuffer", "FetchedPartition", "Frame", "scan_record_set"]
+
+Failure = Callable[[], BaseException]
+Wanted = Collection[TopicPartition] | None
+
+_PREFIX = Struct(">qiib")  # base offset, length, leader epoch (v2), magic
+_LAST_OFFSET_DELTA = Struct(">i")
+_LENGTH_START = 12  # bytes before those that the length field counts
+_V2_DELTA_AT = 23
+_V2_HEADER = 61
+_V2 = 2
+_ALL = 2**31 - 1
+
+
+def scan_record_set(records: Any, size: int) -> tuple[int, int]:
+    """(offset after the last complete batch, its leader epoch) from the batch headers alone.
+
+    (-1, -1) if there is no complete batch. Stops at the first header that makes no sense: reading
+    the batch will say what is wrong with it.
+    """
+    end = -1
+    epoch = -1
+    at = 0
+    while size - at > 16:
+        base_offset, length, leader_epoch, magic = _PREFIX.unpack_from(records, at)
+        if length <= 0 or length > size - at - _LENGTH_START:
+            break
+        if magic >= _V2:
+            if length < _V2_HEADER - _LENGTH_START:
+                break
+            delta = _LAST_OFFSET_DELTA.unpack_from(records, at + _V2_DELTA_AT)[0]
+            end = base_offset + delta + 1
+            epoch = leader_epoch
+        else:
+            end = base_offset + 1
+            epoch = -1
+        at += length + _LENGTH_START
+    return end, epoch
+
+
+class Frame:
+    """The memory that one response pins: all of it, for as long as one record set in it is
+    unread."""
+
+    nbytes: int
+    live: int
+    on_release: Callable[[int], None]
+
+    def __init__(self, nbytes: int, on_release: Callable[[int], None]) -> None:
+        self.nbytes = nbytes
+        self.live = 0
+        self.on_release = on_release
+
+
+class FetchedPartition:
+    """One partition's record set from one response, good while `state.epoch` is still `epoch`."""
+
+    state: PartitionState
+    epoch: int
+    start: int
+    reader: RecordReader
+    frame: Frame
+
+    def __init__(self, state: PartitionState, reader: RecordReader, frame: Frame) -> None:
+        self.state = state
+        self.epoch = state.epoch
+        self.start = reader.position
+        self.reader = reader
+        self.frame = frame
+
+
+class FetchBuffer:
+    """Record sets in the order their partitions are to be served, and failures to report.
+
+    Owns the record sets: a NodeFetcher adds, handing out removes. Serves partitions in turn: one by
+    one, a record set at a time; many at once, a call at a time. `position` moves in the same
+    synchronous step that hands records out, so whoever is cancelled while waiting has taken
+    nothing.
+    """
+
+    call: int
+    is_hungry: bool
+    hungry_for: Wanted
+    _current: FetchedPartition | None
+    _queues: OrderedDict[PartitionState, deque[FetchedPartition]]
+    _failures: OrderedDict[PartitionState, tuple[int, Failure]]
+
+    def __init__(self) -> None:
+        self.call = 0
+        self.is_hungry = False
+        self.hungry_for = None
+        self._current = None
+        self._queues = OrderedDict()
+        self._failures = OrderedDict()
+
+    # -- filling -----------------------------------------------------------------------------------
+
+    def add(self, state: PartitionState, reader: RecordReader, frame: Frame) -> None:
+        """Queue a record set that continues what is buffered of its partition."""
+        queue = self._queues.get(state)
+        if queue is None:
+            queue = self._queues[state] = deque()
+        queue.append(FetchedPartition(state, reader, frame))
+        frame.live += 1
+        state.cursor.queued += 1
+        self.is_hungry = False
+
+    def add_failure(self, state: PartitionState, failure: Failure) -> None:
+        """Have the next reader of this partition see an exception, made anew by `failure`."""
+        self._failures[state] = (state.epoch, failure)
+        self._current = None
+
+    def discard(self, state: PartitionState) -> None:
+        """Drop all that is buffered of a partition, and have it fetched again from its position."""
+        self._failures.pop(state, None)
+        queue = self._queues.pop(state, None)
+        if self._current is not None and self._current.state is state:
+            self._current = None
+        if queue is None:
+            return
+        for chunk in queue:
+            self._release(chunk)
+        state.cursor.queued = 0
+        if state.next_offset >= 0:
+            state.cursor.offset = state.next_offset
+
+    def discard_stale(self, state: PartitionState) -> None:
+        """Drop what a seek, a reset or a revocation made void."""
+        queue = self._queues.get(state)
+        if queue is not None and queue[0].epoch != state.epoch:
+            self.discard(state)
+        failure = self._failures.get(state)
+        if failure is not None and failure[0] != state.epoch:
+            del self._failures[state]
+
+    def clear(self) -> None:
+        """Drop everything."""
+        for state in list(self._queues):
+            self.discard(state)
+        self._failures.clear()
+        self._current = None
+
+    def unserved(self) -> list[PartitionState]:
+        """Partitions with data that the hungry reader cannot take: paused, or not among those it
+        wants."""
+        return [state for state in self._queues if not _is_served(state, self.hungry_for)]
+
+    # -- asking ------------------------------------------------------------------------------------
+
+    def has_failure(self, state: PartitionState) -> bool:
+        """Whether a failure of this partition waits to be raised."""
+        return state in self._failures
+
+    def pop_failure(self, state: PartitionState) -> BaseException | None:
+        """What was to be raised of this partition, which then counts as raised."""
+        if state not in self._failures:
+            return None
+        _, failure = self._failures.pop(state)
+        return failure()
+
+    def is_empty_for(self, wanted: Wanted) -> bool:
+        """Whether a reader of these partitions (None = all) would find nothing."""
+        waiting = [*self._failures, *self._queues]
+        return not any(_is_served(state, wanted) for state in waiting)
+
+    def note_hunger(self, wanted: Wanted) -> None:
+        """A reader of these partitions found nothing: what others wait for matters less now."""
+        self.is_hungry = True
+        self.hungry_for = wanted
+
+    # -- handing out -------------------------------------------------------------------------------
+
+    def begin_call(self) -> None:
+        """The application asks again: it has finished with what it got before."""
+        self.call += 1
+
+    def next(self) -> ConsumerRecord[Any, Any] | None:
+        """The next record of the record set being served; None when `next_of(None)` has to look
+        further.
+
+        Counts as a call of its own.
+        """
+        chunk = self._current
+        if chunk is None:
+            return None
+        state = chunk.state
+        if state.epoch != chunk.epoch or state.paused:
+            return None
+        try:
+            record: ConsumerRecord[Any, Any] | None = chunk.reader.next()
+        except Exception:
+            self._set_aside(state)
+            raise
+        if record is not None:
+            self.call += 1
+            state.call = self.call
+            state.finished = state.next_offset
+            state.next_offset = chunk.reader.position
+        return record
+
+    def next_of(self, wanted: Wanted) -> ConsumerRecord[Any, Any] | None:
+        """The next record of any of these partitions (None = all); None if there is none.
+
+        Raises what is to be reported of them, each failure once; and what a record set raises for
+        as long as the position stays where it is.
+        """
+        self._raise_failure(wanted)
+        skipped = 0
+        while skipped < len(self._queues):
+            state = next(iter(self._queues))
+            if _is_served(state, wanted):
+                record = self._next_from(state, wanted is None)
+                if record is not None:
+                    return record
+                skipped = 0  # the record set was read to its end, or void
+            else:
+                skipped += 1
+            if state in self._queues:
+                self._queues.move_to_end(state)
+        return None
+
+    def take(
+        self, wanted: Wanted, limit: int
+    ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
+        """Up to `limit` records (-1 = all there are) of these partitions (None = all), fairly.
+
+        A partition served goes to the end of the line. Raises as `next_of()`, but not while there
+        are records to return.
+        """
+        self._raise_failure(wanted)
+        taken: dict[TopicPartition, list[ConsumerRecord[Any, Any]]] = {}
+        for _ in range(len(self._queues)):
+            state = next(iter(self._queues))
+            self._queues.move_to_end(state)
+            if not _is_served(state, wanted):
+                continue
+            records: list[ConsumerRecord[Any, Any]] = []
+            try:
+                self._take_from(state, limit, records)
+            except Exception:
+                if not records and not taken:
+                    raise
+                limit = 0
+            if records:
+                taken[state.tp] = records
+            if limit > 0:
+                limit -= len(records)
+            if limit == 0:
+                break
+        return taken
+
+    def _raise_failure(self, wanted: Wanted) -> None:
+        for state in self._failures:
+            if _is_served(state, wanted):
+                failure = self.pop_failure(state)
+                if failure is not None:
+                    raise failure
+
+    def _next_from(self, state: PartitionState, is_free: bool) -> ConsumerRecord[Any, Any] | None:
+        """The next record of one partition; None when its record set is at its end.
+
+        The record set becomes the one `next()` reads on from, if the caller is free to take any
+        partition.
+        """
+        chunk = self._head(state)
+        if chunk is None:
+            return None
+        before = state.next_offset
+        try:
+            record: ConsumerRecord[Any, Any] | None = chunk.reader.next()
+        except Exception:
+            self._set_aside(state)
+            raise
+        finally:
+            state.next_offset = chunk.reader.position
+        if record is None:
+            self._finish(chunk)
+            return None
+        state.call = self.call
+        state.finished = before
+        if is_free:
+            self._current = chunk
+        return record
+
+    def _take_from(
+        self, state: PartitionState, limit: int, records: list[ConsumerRecord[Any, Any]]
+    ) -> None:
+        """Append up to `limit` records (-1 = all) of one partition to `records`."""
+        while True:
+            chunk = self._head(state)
+            if chunk is None:
+                return
+            before = state.next_offset
+            try:
+                found = chunk.reader.take(limit if limit >= 0 else _ALL)
+            finally:
+                state.next_offset = chunk.reader.position
+            if found and state.call != self.call:
+                state.call = self.call
+                state.finished = before
+            if records:
+                records.extend(found)
+            else:
+                records[:] = found
+            if chunk.reader.exhausted:
+                self._finish(chunk)
+            if limit >= 0:
+                limit -= len(found)
+                if limit <= 0:
+                    return
+
+    def _head(self, state: PartitionState) -> FetchedPartition | None:
+        """The partition's oldest record set that continues at its position; drops all if it does
+        not."""
+        queue = self._queues.get(state)
+        if queue is None:
+            return None
+        chunk: FetchedPartition = queue[0]
+        if chunk.epoch == state.epoch and chunk.start <= state.next_offset:
+            return chunk
+        self.discard(state)
+        state.changed()
+        return None
+
+    def _finish(self, chunk: FetchedPartition) -> None:
+        """The record set is read: let the next one of its partition, or a new fetch, take its
+        place."""
+        state = chunk.state
+        if chunk is self._current:
+            self._current = None
+        queue = self._queues[state]
+        queue.popleft()
+        if not queue:
+            del self._queues[state]
+        state.cursor.queued -= 1
+        self._release(chunk)
+        state.changed()
+
+    def _set_aside(self, state: PartitionState) -> None:
+        """Its next record cannot be read: others come first from now on."""
+        self._current = None
+        self._queues.move_to_end(state)
+
+    def _release(self, chunk: FetchedPartition) -> None:
+        frame = chunk.frame
+        frame.live -= 1
+        if frame.live == 0:
+            frame.on_release(frame.nbytes)
+
+
+def _is_served(state: PartitionState, wanted: Wanted) -> bool:
+    return not state.paused and (wanted is None or state.tp in wanted)

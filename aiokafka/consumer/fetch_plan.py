@@ -1,0 +1,103 @@
+"""Which of one broker's partitions to ask for, as far as it depends on them alone. Pure."""
+
+from __future__ import annotations
+
+from aiokafka.consumer.fetch_session import FetchSpec
+from aiokafka.consumer.partition_state import PartitionState
+from aiokafka.structs import TopicPartition
+
+__all__ = ["FetchPlan"]
+
+# Record sets of one partition that may wait: one is read while the next is on its way.
+QUEUED_PER_PARTITION = 2
+
+
+class FetchPlan:
+    """What the next fetch to one broker asks for.
+
+    Owns `specs` (by partition, what to ask), the states and epochs they were made for, `full`
+    (partitions left out because enough of them waits to be read) and the partitions that back off.
+    A partition that changed is touched; `update()` looks at those alone.
+    """
+
+    def __init__(self, node_id: int, max_bytes: int) -> None:
+        self.specs: dict[TopicPartition, FetchSpec] = {}
+        self.full: set[PartitionState] = set()
+        self._node_id = node_id
+        self._max_bytes = max_bytes
+        self._made_for: dict[TopicPartition, tuple[PartitionState, int]] = {}
+        self._later: dict[PartitionState, float] = {}
+        self._touched: set[PartitionState] = set()
+        self._changed: set[TopicPartition] = set()
+
+    def touch(self, state: PartitionState) -> None:
+        """Look at this partition again with the next `update()`."""
+        self._touched.add(state)
+
+    def update(self, now: float, topic_ids: dict[str, bytes]) -> bool:
+        """Take note of everything touched and of back-offs that ended; True if there is more to ask
+        for."""
+        if self._later:
+            self._touched.update(state for state, at in self._later.items() if at <= now)
+        if not self._touched:
+            return False
+        touched, self._touched = self._touched, set()
+        gained = False
+        for state in touched:
+            gained |= self._look_at(state, now, topic_ids)
+        return gained
+
+    def next_retry(self) -> float | None:
+        """When the first back-off ends."""
+        return min(self._later.values(), default=None)
+
+    def take_changed(self) -> set[TopicPartition]:
+        """The partitions whose spec may be another than at the last call."""
+        changed, self._changed = self._changed, set()
+        return changed
+
+    def state_for(self, tp: TopicPartition) -> PartitionState | None:
+        """Whom an answer is for: None if the partition moved on since it was asked for."""
+        made_for = self._made_for.get(tp)
+        if made_for is None:
+            return None
+        state, epoch = made_for
+        if state.epoch != epoch or state.cursor.offset != self.specs[tp].offset:
+            return None
+        return state
+
+    def states(self) -> list[PartitionState]:
+        """The partitions asked for."""
+        return [state for state, _ in self._made_for.values()]
+
+    def _look_at(self, state: PartitionState, now: float, topic_ids: dict[str, bytes]) -> bool:
+        cursor = state.cursor
+        self.full.discard(state)
+        self._later.pop(state, None)
+        if cursor.node_id != self._node_id or not state.is_fetchable:
+            return self._leave_out(state)
+        if cursor.retry_at > now:
+            self._later[state] = cursor.retry_at
+            return self._leave_out(state)
+        if cursor.queued >= QUEUED_PER_PARTITION:
+            self.full.add(state)
+            return self._leave_out(state)
+        tp = state.tp
+        topic_id = topic_ids.get(tp.topic, _NO_ID)
+        spec = FetchSpec(topic_id, cursor.offset, cursor.leader_epoch, self._max_bytes)
+        gained = tp not in self.specs
+        self.specs[tp] = spec
+        self._made_for[tp] = (state, state.epoch)
+        self._changed.add(tp)
+        return gained
+
+    def _leave_out(self, state: PartitionState) -> bool:
+        made_for = self._made_for.get(state.tp)
+        if made_for is not None and made_for[0] is state:
+            del self._made_for[state.tp]
+            del self.specs[state.tp]
+            self._changed.add(state.tp)
+        return False
+
+
+_NO_ID = bytes(16)

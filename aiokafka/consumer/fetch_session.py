@@ -1,0 +1,207 @@
+"""Incremental fetch sessions (KIP-227): tell a broker only what changed since the last fetch.
+Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from aiokafka import errors
+from aiokafka.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+)
+from aiokafka.structs import TopicPartition
+
+__all__ = ["FetchSession", "FetchSpec"]
+
+ZERO_UUID = bytes(16)
+
+_NO_SESSION = 0
+_FIRST_EPOCH = 0
+_FINAL_EPOCH = -1
+_MAX_EPOCH = 2**31 - 1
+
+# The last version that names topics instead of giving their ids (KIP-516).
+LAST_VERSION_WITH_NAMES = 12
+
+
+class FetchSpec(NamedTuple):
+    """What a fetch asks of one partition."""
+
+    topic_id: bytes
+    offset: int
+    leader_epoch: int
+    max_bytes: int
+
+
+class FetchSession:
+    """One broker's memory of what we fetch from it.
+
+    Owns the session's id, epoch and the partitions the broker was told about, in the broker's
+    order. A full request (epoch 0) opens or replaces a session; each later one carries changes
+    only. Whatever goes wrong, the next request is a full one. Brokers before 1.1 and brokers out of
+    session slots answer with id 0: then every request is full.
+    """
+
+    def __init__(self) -> None:
+        self.session_id = _NO_SESSION
+        self.epoch = _FIRST_EPOCH
+        self._known: dict[TopicPartition, FetchSpec] = {}
+        self._topic_names: dict[bytes, str] = {}
+        self._with_ids = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next request has to name every partition."""
+        return self.epoch == _FIRST_EPOCH
+
+    @property
+    def max_version(self) -> int | None:
+        """Highest Fetch version for the request built last; None when any will do."""
+        return None if self._with_ids else LAST_VERSION_WITH_NAMES
+
+    def topic_name(self, topic_id: bytes, name: str) -> str | None:
+        """Name of a topic in a response: as given (up to v12), else by the id we asked with."""
+        return name or self._topic_names.get(topic_id)
+
+    def build(
+        self, wanted: Mapping[TopicPartition, FetchSpec], changed: Iterable[TopicPartition]
+    ) -> FetchRequest:
+        """The next request's session fields, topics and forgotten topics.
+
+        `wanted`: every partition to fetch. `changed`: those that may differ from the last request;
+        partitions in neither are not looked at unless the request is full.
+        """
+        if self._must_restart(wanted, changed):
+            self.restart()
+        if self.is_full:
+            return self._build_full(wanted)
+        return self._build_incremental(wanted, changed)
+
+    def accept(self, error_code: int, session_id: int) -> bool:
+        """Take note of an answer; False if its error makes its partitions meaningless."""
+        if error_code:
+            self._fail(error_code)
+            return False
+        if session_id == _NO_SESSION:
+            # Either no sessions here, or ours was evicted with this answer.
+            self._reset(_NO_SESSION)
+        else:
+            self.session_id = session_id
+            self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
+        return True
+
+    def restart(self) -> None:
+        """Send everything next time, in place of the session the broker may still have."""
+        self._reset(self.session_id)
+
+    def closing_request(self) -> FetchRequest | None:
+        """A request that frees the broker's session slot; None if there is no session."""
+        if self.session_id == _NO_SESSION:
+            return None
+        request = FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            session_id=self.session_id,
+            session_epoch=_FINAL_EPOCH,
+            topics=[],
+        )
+        self._reset(_NO_SESSION)
+        return request
+
+    def _reset(self, session_id: int) -> None:
+        self.session_id = session_id
+        self.epoch = _FIRST_EPOCH
+        self._known.clear()
+
+    def _fail(self, error_code: int) -> None:
+        kept = errors.InvalidFetchSessionEpoch.errno
+        self._reset(self.session_id if error_code == kept else _NO_SESSION)
+
+    def _must_restart(
+        self, wanted: Mapping[TopicPartition, FetchSpec], changed: Iterable[TopicPartition]
+    ) -> bool:
+        """A session speaks either of ids or of names, and of one id per topic."""
+        if self.is_full:
+            return False
+        for tp in changed:
+            spec = wanted.get(tp)
+            if spec is None:
+                continue
+            if (spec.topic_id != ZERO_UUID) is not self._with_ids:
+                return True
+            known = self._known.get(tp)
+            if known is not None and known.topic_id != spec.topic_id:
+                return True
+        return False
+
+    def _build_full(self, wanted: Mapping[TopicPartition, FetchSpec]) -> FetchRequest:
+        self._known = dict(wanted)
+        self._topic_names = {spec.topic_id: tp.topic for tp, spec in wanted.items()}
+        self._with_ids = ZERO_UUID not in self._topic_names
+        return FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            session_id=self.session_id,
+            session_epoch=_FIRST_EPOCH,
+            topics=self._topics(wanted.items()),
+        )
+
+    def _build_incremental(
+        self, wanted: Mapping[TopicPartition, FetchSpec], changed: Iterable[TopicPartition]
+    ) -> FetchRequest:
+        news: list[tuple[TopicPartition, FetchSpec]] = []
+        gone: list[tuple[TopicPartition, FetchSpec]] = []
+        known = self._known
+        for tp in changed:
+            spec = wanted.get(tp)
+            if spec is None:
+                old = known.pop(tp, None)
+                if old is not None:
+                    gone.append((tp, old))
+            elif known.get(tp) != spec:
+                known[tp] = spec
+                self._topic_names[spec.topic_id] = tp.topic
+                news.append((tp, spec))
+        return FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            session_id=self.session_id,
+            session_epoch=self.epoch,
+            topics=self._topics(news),
+            forgotten_topics_data=self._forgotten(gone),
+        )
+
+    def _topics(self, entries: Iterable[tuple[TopicPartition, FetchSpec]]) -> list[FetchTopic]:
+        topics: dict[str, FetchTopic] = {}
+        for tp, spec in entries:
+            topic = topics.get(tp.topic)
+            if topic is None:
+                topic = topics[tp.topic] = FetchTopic(
+                    topic=tp.topic, topic_id=spec.topic_id, partitions=[]
+                )
+            topic.partitions.append(
+                FetchPartition(
+                    partition=tp.partition,
+                    current_leader_epoch=spec.leader_epoch,
+                    fetch_offset=spec.offset,
+                    partition_max_bytes=spec.max_bytes,
+                )
+            )
+        return list(topics.values())
+
+    def _forgotten(
+        self, entries: Iterable[tuple[TopicPartition, FetchSpec]]
+    ) -> list[ForgottenTopic]:
+        topics: dict[str, ForgottenTopic] = {}
+        for tp, spec in entries:
+            topic = topics.get(tp.topic)
+            if topic is None:
+                topic = topics[tp.topic] = ForgottenTopic(
+                    topic=tp.topic, topic_id=spec.topic_id, partitions=[]
+                )
+            topic.partitions.append(tp.partition)
+        return list(topics.values())

@@ -1,0 +1,221 @@
+"""Which broker serves which partition, and what ties fetching, positions and readers together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from aiokafka.consumer._signal import Signal
+from aiokafka.consumer.fetch_answers import FetchAnswers
+from aiokafka.consumer.fetch_buffer import FetchBuffer, Wanted
+from aiokafka.consumer.node_fetcher import NodeFetcher
+from aiokafka.consumer.offset_reset import OffsetSpec
+from aiokafka.consumer.partition_state import PartitionState, Phase
+from aiokafka.errors import KafkaError
+
+if TYPE_CHECKING:
+    from aiokafka._config import ConsumerConfig
+    from aiokafka._tasks import TaskOwner
+    from aiokafka.client import AIOKafkaClient
+    from aiokafka.consumer.offsets import OffsetResolver
+    from aiokafka.consumer.subscription_state import SubscriptionState
+
+__all__ = ["Fetcher"]
+
+log = logging.getLogger("aiokafka.consumer.fetcher")
+
+
+class Fetcher:
+    """Places partitions on brokers and hears of every change of a partition's state.
+
+    Owns the NodeFetchers (one task each), the FetchBuffer, and each partition's placement
+    (`cursor.node_id`, `cursor.preferred`). `route()` follows the assignment and the metadata;
+    `touch(state)` one partition.
+    """
+
+    def __init__(
+        self,
+        client: AIOKafkaClient,
+        config: ConsumerConfig,
+        subscriptions: SubscriptionState,
+        tasks: TaskOwner,
+    ) -> None:
+        self.client = client
+        self.config = config
+        self.buffer = FetchBuffer()
+        self.answers = FetchAnswers(self)
+        self.topic_ids: dict[str, bytes] = {}
+        self.resolver: OffsetResolver | None = None
+        self.positions = Signal()
+        self._arrivals = Signal()
+        self._reset_spec = OffsetSpec.from_policy(config.auto_offset_reset, config.reset_duration)
+        self._subscriptions = subscriptions
+        self._tasks = tasks
+        self._nodes: dict[int, NodeFetcher] = {}
+        self._is_running = False
+
+    def start(self) -> None:
+        """Begin to fetch what is assigned."""
+        self._is_running = True
+        self._subscriptions.watch(self)
+        self.route()
+
+    def close(self) -> None:
+        """Drop everything fetched and wake every waiter. The tasks end with their owner."""
+        self._is_running = False
+        self._subscriptions.watch(None)
+        self.buffer.clear()
+        self._arrivals.notify()
+        self.positions.notify()
+
+    async def close_sessions(self) -> None:
+        """Give the brokers their session slots back. After the tasks have ended."""
+        await asyncio.gather(*(node.close() for node in self._nodes.values()))
+
+    # -- for readers -------------------------------------------------------------------------------
+
+    async def wait(self, wanted: Wanted, deadline: float | None) -> bool:
+        """Until something may have come for a reader of these partitions; False at `deadline`."""
+        self.note_hunger(wanted)
+        return await self._arrivals.wait(deadline)
+
+    def note_hunger(self, wanted: Wanted) -> None:
+        """A reader found nothing."""
+        if not self.buffer.is_hungry or self.buffer.hungry_for != wanted:
+            self.buffer.note_hunger(wanted)
+            for node in self._nodes.values():
+                node.wake()
+
+    def wake_readers(self) -> None:
+        """Have every waiting reader look again."""
+        self._arrivals.notify()
+
+    # -- placement ---------------------------------------------------------------------------------
+
+    @property
+    def share(self) -> int:
+        """Bytes that one broker's responses may pin."""
+        return self.config.fetch_buffer_memory // max(1, len(self._nodes))
+
+    def route(self) -> None:
+        """Place every assigned partition anew: the assignment or the metadata changed."""
+        if not self._is_running:
+            return
+        now = asyncio.get_running_loop().time()
+        self._refresh_topic_ids()
+        for state in self._subscriptions.assignment.states():
+            self._place(state, now)
+            self.touch(state)
+        homes = {state.cursor.node_id for state in self._subscriptions.assignment.states()}
+        for node_id in [node_id for node_id in self._nodes if node_id not in homes]:
+            self._nodes.pop(node_id).retire()
+
+    def touch(self, state: PartitionState) -> None:
+        """One partition's fetchability or position changed."""
+        self.buffer.discard_stale(state)
+        if state.needs_offset:
+            if self.resolver is not None:
+                self.resolver.wake()
+        elif self.positions.has_waiters:
+            self.positions.notify()
+        node_id = state.cursor.node_id
+        if node_id is not None and node_id in self._nodes:
+            self._nodes[node_id].touch(state)
+        if self._arrivals.has_waiters:
+            self._arrivals.notify()
+
+    def use_replica(self, state: PartitionState, node_id: int) -> None:
+        """The leader names a closer replica to read from (KIP-392)."""
+        loop = asyncio.get_running_loop()
+        state.cursor.preferred = node_id
+        state.cursor.preferred_until = loop.time() + self.config.client.metadata_max_age
+        self._place(state, loop.time())
+
+    def leave_replica(self, state: PartitionState) -> None:
+        """The replica does not serve us: back to the leader."""
+        state.cursor.forget_replica()
+        self._place(state, asyncio.get_running_loop().time())
+
+    def _place(self, state: PartitionState, now: float) -> None:
+        cursor = state.cursor
+        cluster = self.client.cluster
+        leader = cluster.leader_for_partition(state.tp)
+        self._note_leader_epoch(state, cluster.leader_epoch(state.tp))
+        if cursor.preferred is not None and (
+            cursor.preferred_until <= now or cluster.broker_metadata(cursor.preferred) is None
+        ):
+            cursor.forget_replica()
+        home = leader if cursor.preferred is None else cursor.preferred
+        if home is None or home < 0:
+            home = None
+            self.client.request_metadata(f"leader of {state.tp} unknown")
+        old, cursor.node_id = cursor.node_id, home
+        if old != home and old is not None and old in self._nodes:
+            self._nodes[old].touch(state)
+        if home is not None:
+            self._node(home).touch(state)
+
+    def _node(self, node_id: int) -> NodeFetcher:
+        node = self._nodes.get(node_id)
+        if node is None:
+            node = self._nodes[node_id] = NodeFetcher(node_id, self)
+            self._tasks.start(node.run(), name=f"fetch-{node_id}")
+        return node
+
+    def _note_leader_epoch(self, state: PartitionState, epoch: int) -> None:
+        """Have the position checked if a newer leader took over since it was read (KIP-320)."""
+        cursor = state.cursor
+        if epoch < 0 or epoch == cursor.leader_epoch:
+            return
+        if (state.phase is Phase.READY and 0 <= cursor.offset_epoch < epoch) or (
+            state.phase is Phase.VALIDATING and epoch > cursor.leader_epoch
+        ):
+            state.begin_validation(epoch)
+        else:
+            cursor.leader_epoch = epoch
+
+    def _refresh_topic_ids(self) -> None:
+        cluster = self.client.cluster
+        topics = {tp.topic for tp in self._subscriptions.assignment.tps}
+        found = ((topic, cluster.topic_id(topic)) for topic in topics)
+        self.topic_ids = {topic: topic_id for topic, topic_id in found if topic_id is not None}
+
+    # -- called by NodeFetchers, their answers, and the resolver ----------------------------------
+
+    def arrived(self) -> None:
+        """Records were buffered."""
+        self._arrivals.notify()
+
+    def report(self, state: PartitionState, failure: Callable[[], KafkaError]) -> None:
+        """Have the next reader of this partition see what `failure` makes."""
+        if state.phase is not Phase.RETIRED:
+            self.buffer.add_failure(state, failure)
+            self._arrivals.notify()
+            self.positions.notify()
+
+    def on_lost_position(self, state: PartitionState, failure: Callable[[], KafkaError]) -> None:
+        """The position is not in the log: find another by the reset policy, or report it if there
+        is none."""
+        if self._reset_spec is None:
+            cursor = state.cursor
+            now = asyncio.get_running_loop().time()
+            cursor.retry_at = now + self.config.client.retry_backoff_max
+            self.report(state, failure)
+        else:
+            log.info("%s: offset %s is out of range, resetting", state.tp, state.cursor.offset)
+            state.reset(self._reset_spec)
+
+    def make_room(self, node: NodeFetcher) -> bool:
+        """Drop what nobody reads, if a reader goes without for it; True if the broker may be asked
+        again."""
+        if not self.buffer.is_hungry:
+            return False
+        later = asyncio.get_running_loop().time() + self.config.fetch_max_wait
+        for state in self.buffer.unserved():
+            if state.cursor.node_id == node.node_id:
+                self.buffer.discard(state)
+                state.cursor.retry_at = later
+                node.plan.touch(state)
+        return node.pinned * 2 <= self.share

@@ -1,0 +1,210 @@
+"""One broker's fetches: when to ask, how long to wait for an answer, what to do after trouble."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from aiokafka._backoff import Backoff
+from aiokafka.consumer._signal import Signal
+from aiokafka.consumer.fetch_plan import FetchPlan
+from aiokafka.consumer.fetch_session import FetchSession
+from aiokafka.consumer.partition_state import PartitionState
+from aiokafka.errors import KafkaError, for_code
+from aiokafka.net.failures import renewed
+from aiokafka.net.pool import Purpose
+from aiokafka.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka.consumer.fetcher import Fetcher
+    from aiokafka.protocol.messages.fetch import FetchRequest, FetchResponse
+
+__all__ = ["NodeFetcher"]
+
+log = logging.getLogger("aiokafka.consumer.fetcher")
+
+# A response is kept to a part of the broker's share, so that the memory of one is free again while
+# others are still being read.
+_RESPONSES_PER_SHARE = 4
+
+_CLOSE_TIMEOUT = 1.0
+
+
+class NodeFetcher:
+    """Keeps the buffer filled with the partitions that one broker serves to us. One task.
+
+    Owns the fetch session, the plan of what to ask, and the count of bytes that its responses pin.
+    At most one fetch is in flight; the broker is asked again when its bytes are below half its
+    share.
+
+    A partition is left out while enough of it waits to be read. A long poll for the others could
+    then hold up its next fetch. So the others are asked for what they have at once, and not again
+    before something was read or `fetch_max_wait` passed.
+    """
+
+    def __init__(self, node_id: int, fetcher: Fetcher) -> None:
+        self.node_id = node_id
+        self.pinned = 0
+        self.plan = FetchPlan(node_id, fetcher.config.max_partition_fetch_bytes)
+        self._fetcher = fetcher
+        self._session = FetchSession()
+        self._signal = Signal()
+        client = fetcher.config.client
+        self._backoff = Backoff(client.retry_backoff, client.retry_backoff_max)
+        self._not_before = 0.0
+        self._fetched_at = 0.0
+        self._has_news = False
+        self._is_retired = False
+
+    def touch(self, state: PartitionState) -> None:
+        """A partition placed here, now or before, changed."""
+        self.plan.touch(state)
+        self._signal.notify()
+
+    def wake(self) -> None:
+        """Decide again whether to fetch."""
+        self._signal.notify()
+
+    def release(self, nbytes: int) -> None:
+        """The last record set of a response was read or dropped."""
+        self.pinned -= nbytes
+        self._signal.notify()
+
+    def retire(self) -> None:
+        """No partition is placed here any more: end after the fetch in flight."""
+        self._is_retired = True
+        self._signal.notify()
+
+    async def run(self) -> None:
+        """Fetch until retired or cancelled."""
+        loop = asyncio.get_running_loop()
+        while not self._is_retired:
+            now = loop.time()
+            self._has_news |= self.plan.update(now, self._fetcher.topic_ids)
+            wait = self._max_wait(now)
+            if wait is None:
+                await self._signal.wait(self._next_look(now))
+            else:
+                await self._fetch(now, wait)
+        await self.close()
+
+    async def close(self) -> None:
+        """Give the session's slot back to the broker, if that is quickly done."""
+        request = self._session.closing_request()
+        if request is None:
+            return
+        try:
+            await self._send(request, _CLOSE_TIMEOUT)
+        except (KafkaError, OSError) as error:
+            log.debug("Broker %s: session not closed: %s", self.node_id, error)
+
+    # -- when --------------------------------------------------------------------------------------
+
+    def _max_wait(self, now: float) -> float | None:
+        """Seconds that a fetch sent now may wait for data at the broker; None = send none now."""
+        plan = self.plan
+        longest = self._fetcher.config.fetch_max_wait
+        if not plan.specs or now < self._not_before:
+            return None
+        if self._is_over_low_water() and not self._fetcher.make_room(self):
+            return None
+        if not plan.full or self._fetcher.buffer.is_hungry:
+            return longest
+        if self._has_news and len(plan.specs) >= len(plan.full):
+            return 0.0
+        return 0.0 if now >= self._fetched_at + longest else None
+
+    def _is_over_low_water(self) -> bool:
+        return self.pinned * 2 > self._fetcher.share
+
+    def _next_look(self, now: float) -> float | None:
+        """When something may have changed that nobody tells us."""
+        times = [self._not_before, self.plan.next_retry() or 0.0]
+        if self.plan.full:
+            times.append(self._fetched_at + self._fetcher.config.fetch_max_wait)
+        return min((time for time in times if time > now), default=None)
+
+    # -- one fetch ---------------------------------------------------------------------------------
+
+    async def _fetch(self, now: float, max_wait: float) -> None:
+        config = self._fetcher.config
+        self._fetched_at = now
+        self._has_news = False
+        request = self._session.build(self.plan.specs, self.plan.take_changed())
+        request.max_wait_ms = int(max_wait * 1000)
+        request.min_bytes = config.fetch_min_bytes
+        request.max_bytes = self._max_bytes()
+        request.isolation_level = int(config.read_committed)
+        request.rack_id = config.client.client_rack or ""
+        try:
+            response = await self._send(request, max_wait + config.client.request_timeout)
+        except KafkaError as error:
+            self._failed(error)
+        else:
+            self._settle(response)
+
+    async def _send(self, request: FetchRequest, timeout: float) -> FetchResponse:
+        return await self._fetcher.client.send(
+            self.node_id,
+            request,
+            group=Purpose.FETCH,
+            max_version=self._session.max_version,
+            timeout=timeout,
+        )
+
+    def _max_bytes(self) -> int:
+        share = self._fetcher.share
+        room = min(share // _RESPONSES_PER_SHARE, share - self.pinned)
+        return max(1, min(room, self._fetcher.config.fetch_max_bytes, 2**31 - 1))
+
+    def _failed(self, error: KafkaError) -> None:
+        """No answer: back off, look for new leaders, and tell the application if it will not get
+        better."""
+        self._session.restart()
+        self._not_before = asyncio.get_running_loop().time() + self._backoff.next()
+        level = logging.WARNING if self._backoff.failures == 1 else logging.DEBUG
+        log.log(level, "Fetch from broker %s failed: %s", self.node_id, error)
+        for state in self.plan.states():
+            if state.cursor.preferred == self.node_id:
+                self._fetcher.leave_replica(state)
+            if not error.retriable:
+                self._fetcher.report(state, lambda: _copy(error))
+        self._fetcher.client.request_metadata(f"fetch from broker {self.node_id} failed")
+
+    def _settle(self, response: FetchResponse) -> None:
+        if not self._session.accept(response.error_code, response.session_id):
+            self._session_failed(response.error_code)
+            return
+        self._backoff.reset()
+        answers = self._fetcher.answers
+        answers.begin(self, response.node_endpoints)
+        for topic in response.responses:
+            name = self._session.topic_name(topic.topic_id, topic.topic)
+            if name is None:
+                continue
+            for data in topic.partitions:
+                state = self.plan.state_for(TopicPartition(name, data.partition_index))
+                if state is not None:
+                    answers.settle(state, data)
+                    self.plan.touch(state)
+        answers.end()
+
+    def _session_failed(self, error_code: int) -> None:
+        """The broker forgot the session, or met an error of its own; the next request is a full
+        one."""
+        error = for_code(error_code)
+        log.debug("Broker %s ended the fetch session: %s", self.node_id, error.__name__)
+        if self._backoff.failures:
+            self._not_before = asyncio.get_running_loop().time() + self._backoff.peek()
+        self._backoff.failures += 1
+        if error.invalid_metadata or not error.retriable:
+            self._fetcher.client.request_metadata(f"fetch answered {error.__name__}")
+        if not error.retriable:
+            for state in self.plan.states():
+                self._fetcher.report(state, error)
+
+
+def _copy(error: KafkaError) -> KafkaError:
+    twin = renewed(error)
+    return twin if isinstance(twin, KafkaError) else error

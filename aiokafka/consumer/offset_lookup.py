@@ -1,0 +1,257 @@
+"""Ask leaders for offsets: by timestamp (ListOffsets) and by leader epoch
+(OffsetForLeaderEpoch)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from aiokafka._backoff import Backoff
+from aiokafka._compat import timeout_at
+from aiokafka.errors import (
+    BrokerResponseError,
+    KafkaError,
+    KafkaTimeoutError,
+    LeaderNotAvailableError,
+    RequestTimedOutError,
+    TopicAuthorizationFailedError,
+    UnknownError,
+    UnsupportedForMessageFormatError,
+    for_code,
+)
+from aiokafka.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from aiokafka.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from aiokafka.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka._config import ConsumerConfig
+    from aiokafka.client import AIOKafkaClient
+
+__all__ = ["EpochEnd", "FoundOffset", "OffsetLookup", "by_topic"]
+
+# Version 2 brought the epoch that fences an old leader; before it, the answer may come from one
+# (KIP-320).
+_FIRST_FENCED_VERSION = 2
+
+V = TypeVar("V")
+
+
+class FoundOffset(NamedTuple):
+    """ListOffsets' answer; `offset` is -1 when no record is as young as asked."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+class EpochEnd(NamedTuple):
+    """Where the largest epoch not above the one asked for ended; -1, -1 when unknown."""
+
+    leader_epoch: int
+    end_offset: int
+
+
+class EpochQuery(NamedTuple):
+    """Position to check: the epoch it was read in, and the leader's epoch now."""
+
+    offset_epoch: int
+    current_epoch: int
+
+
+Offsets = dict[TopicPartition, FoundOffset | type[BrokerResponseError]]
+EpochEnds = dict[TopicPartition, EpochEnd | type[BrokerResponseError]]
+
+
+def by_topic(items: Iterable[tuple[TopicPartition, V]]) -> dict[str, list[tuple[int, V]]]:
+    """Group values of partitions as requests carry them."""
+    topics: dict[str, list[tuple[int, V]]] = {}
+    for tp, value in items:
+        topics.setdefault(tp.topic, []).append((tp.partition, value))
+    return topics
+
+
+class OffsetLookup:
+    """Reads offsets from partition leaders. Stateless but for what it is made with."""
+
+    def __init__(self, client: AIOKafkaClient, config: ConsumerConfig) -> None:
+        self._client = client
+        self._config = config
+
+    async def ask(self, node_id: int, wanted: Mapping[TopicPartition, int]) -> Offsets:
+        """One request to one broker: timestamp (or special place) by partition.
+
+        Raises as `client.send`; errors of single partitions come as values.
+        """
+        epoch = self._client.cluster.leader_epoch
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=int(self._config.read_committed),
+            topics=[
+                ListOffsetsTopic(
+                    name=topic,
+                    partitions=[
+                        ListOffsetsPartition(
+                            partition_index=partition,
+                            current_leader_epoch=epoch(TopicPartition(topic, partition)),
+                            timestamp=timestamp,
+                        )
+                        for partition, timestamp in partitions
+                    ],
+                )
+                for topic, partitions in by_topic(wanted.items()).items()
+            ],
+            timeout_ms=30_000,
+        )
+        response = await self._client.send(node_id, request)
+        found: Offsets = {}
+        for topic in response.topics:
+            for p in topic.partitions:
+                tp = TopicPartition(topic.name, p.partition_index)
+                if p.error_code:
+                    found[tp] = for_code(p.error_code)
+                else:
+                    old_style = p.old_style_offsets[0] if p.old_style_offsets else -1
+                    offset = p.offset if p.offset >= 0 else old_style
+                    found[tp] = FoundOffset(offset, p.timestamp, p.leader_epoch)
+        return found
+
+    async def ask_epochs(
+        self, node_id: int, wanted: Mapping[TopicPartition, EpochQuery]
+    ) -> EpochEnds | None:
+        """One request to one broker: ends of leader epochs; None if the broker is too old to
+        know."""
+        versions = self._client.versions(node_id)
+        if versions is not None and not _knows_epochs(versions.api_versions):
+            return None
+        request = OffsetForLeaderEpochRequest(
+            replica_id=-1,
+            topics=[
+                OffsetForLeaderTopic(
+                    topic=topic,
+                    partitions=[
+                        OffsetForLeaderPartition(
+                            partition=partition,
+                            current_leader_epoch=query.current_epoch,
+                            leader_epoch=query.offset_epoch,
+                        )
+                        for partition, query in partitions
+                    ],
+                )
+                for topic, partitions in by_topic(wanted.items()).items()
+            ],
+        )
+        response = await self._client.send(node_id, request)
+        found: EpochEnds = {}
+        for topic in response.topics:
+            for p in topic.partitions:
+                tp = TopicPartition(topic.topic, p.partition)
+                if p.error_code:
+                    found[tp] = for_code(p.error_code)
+                else:
+                    found[tp] = EpochEnd(p.leader_epoch, p.end_offset)
+        return found
+
+    async def find(
+        self, wanted: Mapping[TopicPartition, int], deadline: float
+    ) -> dict[TopicPartition, FoundOffset]:
+        """Offsets by timestamp, from any number of brokers, whatever fails on the way asked again.
+
+        Raises KafkaTimeoutError at `deadline` (loop time), naming what is missing and why, and
+        errors that no retry mends at once.
+        """
+        found: dict[TopicPartition, FoundOffset] = {}
+        pending = dict(wanted)
+        reasons: dict[TopicPartition, str] = {}
+        client = self._config.client
+        delays = Backoff(client.retry_backoff, client.retry_backoff_max)
+        for topic in {tp.topic for tp in pending}:
+            self._client.touch_topic(topic)
+        while pending:
+            answers = await self._round(pending, deadline)
+            for tp, answer in answers.items():
+                if isinstance(answer, KafkaError):
+                    reasons[tp] = str(answer)
+                elif tp in pending:
+                    found[tp] = answer
+                    del pending[tp]
+            if pending:
+                await self._pause(delays.next(), deadline, pending, reasons)
+        return found
+
+    async def _round(
+        self, pending: Mapping[TopicPartition, int], deadline: float
+    ) -> dict[TopicPartition, FoundOffset | KafkaError]:
+        """Ask every leader once, at the same time."""
+        answers: dict[TopicPartition, FoundOffset | KafkaError] = {}
+        homes: dict[int, dict[TopicPartition, int]] = {}
+        for tp, timestamp in pending.items():
+            leader = self._client.cluster.leader_for_partition(tp)
+            if leader is None or leader < 0:
+                answers[tp] = LeaderNotAvailableError(f"{tp} has no known leader")
+            else:
+                homes.setdefault(leader, {})[tp] = timestamp
+        parts = await asyncio.gather(
+            *(self._ask_within(node_id, part, deadline) for node_id, part in homes.items())
+        )
+        for part in parts:
+            answers.update(part)
+        if any(isinstance(answer, KafkaError) for answer in answers.values()):
+            self._client.request_metadata("offsets were not found everywhere")
+        return answers
+
+    async def _ask_within(
+        self, node_id: int, wanted: Mapping[TopicPartition, int], deadline: float
+    ) -> dict[TopicPartition, FoundOffset | KafkaError]:
+        """One broker's answers; what may pass by itself as values, anything else raised."""
+        try:
+            async with timeout_at(deadline):
+                found = await self.ask(node_id, wanted)
+        except asyncio.TimeoutError:
+            return dict.fromkeys(wanted, RequestTimedOutError(f"no answer from broker {node_id}"))
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+            return dict.fromkeys(wanted, error)
+        answers: dict[TopicPartition, FoundOffset | KafkaError] = {}
+        for tp, answer in found.items():
+            if isinstance(answer, FoundOffset):
+                answers[tp] = answer
+            elif answer is UnsupportedForMessageFormatError:
+                answers[tp] = FoundOffset(-1, -1, -1)
+            elif answer.retriable or answer is UnknownError:
+                answers[tp] = answer(f"{tp}: offset not found")
+            else:
+                raise answer(_subject(answer, tp))
+        return answers
+
+    async def _pause(
+        self,
+        delay: float,
+        deadline: float,
+        pending: Mapping[TopicPartition, int],
+        reasons: Mapping[TopicPartition, str],
+    ) -> None:
+        """Wait before the next round, or say that there is no time for one."""
+        now = asyncio.get_running_loop().time()
+        if now + delay >= deadline:
+            why = "; ".join(sorted({reasons.get(tp, "no answer") for tp in pending}))
+            raise KafkaTimeoutError(f"no offsets in time for {sorted(pending)}: {why}")
+        await asyncio.sleep(delay)
+
+
+def _subject(error: type[BrokerResponseError], tp: TopicPartition) -> object:
+    return tp.topic if error is TopicAuthorizationFailedError else f"{tp}: offset not found"
+
+
+def _knows_epochs(api_versions: Mapping[int, tuple[int, int]]) -> bool:
+    offered = api_versions.get(OffsetForLeaderEpochRequest.API_KEY)
+    return offered is not None and offered[1] >= _FIRST_FENCED_VERSION

@@ -1,0 +1,260 @@
+"""Give every assigned partition a position that is in its log, and keep it true to the leader's."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any
+
+from aiokafka._backoff import Backoff
+from aiokafka.consumer._signal import Signal
+from aiokafka.consumer.offset_lookup import EpochEnd, EpochQuery, FoundOffset, OffsetLookup
+from aiokafka.consumer.offset_reset import LATEST, OffsetSpec
+from aiokafka.consumer.partition_state import PartitionState, Phase
+from aiokafka.errors import (
+    BrokerResponseError,
+    KafkaError,
+    LogTruncationError,
+    NoOffsetForPartitionError,
+    TopicAuthorizationFailedError,
+    UnknownError,
+)
+from aiokafka.net.failures import renewed
+
+if TYPE_CHECKING:
+    from aiokafka._config import ConsumerConfig
+    from aiokafka._tasks import TaskOwner
+    from aiokafka.client import AIOKafkaClient
+    from aiokafka.consumer.committer import OffsetCommitter
+    from aiokafka.consumer.fetcher import Fetcher
+    from aiokafka.consumer.subscription_state import SubscriptionState
+
+__all__ = ["OffsetResolver"]
+
+log = logging.getLogger("aiokafka.consumer.fetcher")
+
+_Ask = Callable[[int, list[PartitionState]], Coroutine[Any, Any, None]]
+
+
+class OffsetResolver:
+    """Finds positions: the committed offset, else the reset policy; checks them against new
+    leaders.
+
+    Writes positions only while they are unset or being validated, and only if the partition's epoch
+    is still the one it asked for: a `seek()` meanwhile wins. Brokers are asked side by side, so
+    that a slow one holds up its own partitions only; each failure backs off by partition.
+    """
+
+    def __init__(
+        self,
+        client: AIOKafkaClient,
+        config: ConsumerConfig,
+        subscriptions: SubscriptionState,
+        fetcher: Fetcher,
+        tasks: TaskOwner,
+        committer: OffsetCommitter | None,
+    ) -> None:
+        self.lookup = OffsetLookup(client, config)
+        self._client = client
+        self._config = config
+        self._subscriptions = subscriptions
+        self._fetcher = fetcher
+        self._tasks = tasks
+        self._committer = committer
+        self._policy = OffsetSpec.from_policy(config.auto_offset_reset, config.reset_duration)
+        self._signal = Signal()
+        self._is_woken = False
+        self._asked: set[PartitionState] = set()
+
+    def wake(self) -> None:
+        """A partition needs an offset, or may need one."""
+        self._is_woken = True
+        self._signal.notify()
+
+    async def run(self) -> None:
+        """Resolve whatever needs it, until cancelled."""
+        while True:
+            self._is_woken = False
+            self._dispatch(asyncio.get_running_loop().time())
+            if not self._is_woken:
+                await self._signal.wait(self._next_retry())
+
+    # -- who is to be asked what -------------------------------------------------------------------
+
+    def _dispatch(self, now: float) -> None:
+        """Start one request for each broker and kind of question."""
+        due = [state for state in self._waiting() if state.cursor.retry_at <= now]
+        unset = [state for state in due if state.phase is Phase.UNSET]
+        if unset and self._committer is not None:
+            self._start(self._ask_committed(unset), unset, "committed-offsets")
+        else:
+            for state in unset:
+                self._apply_policy(state)
+        self._ask_leaders(due, Phase.RESETTING, self._ask_offsets, "list-offsets")
+        self._ask_leaders(due, Phase.VALIDATING, self._ask_epochs, "leader-epochs")
+
+    def _waiting(self) -> list[PartitionState]:
+        states = self._subscriptions.assignment.states()
+        return [state for state in states if state.needs_offset and state not in self._asked]
+
+    def _next_retry(self) -> float | None:
+        # Partitions without a leader are tried again when metadata changes: `route()` touches them.
+        placed = [state for state in self._waiting() if state.cursor.node_id is not None]
+        now = asyncio.get_running_loop().time()
+        return min((s.cursor.retry_at for s in placed if s.cursor.retry_at > now), default=None)
+
+    def _ask_leaders(
+        self, due: Iterable[PartitionState], phase: Phase, ask: _Ask, name: str
+    ) -> None:
+        homes: dict[int, list[PartitionState]] = {}
+        for state in due:
+            if state.phase is phase:
+                leader = self._client.cluster.leader_for_partition(state.tp)
+                if leader is not None and leader >= 0:
+                    homes.setdefault(leader, []).append(state)
+        for node_id, states in homes.items():
+            self._start(ask(node_id, states), states, f"{name}-{node_id}")
+
+    def _start(
+        self, work: Coroutine[Any, Any, None], states: list[PartitionState], name: str
+    ) -> None:
+        self._asked.update(states)
+        self._tasks.start(self._finish(work, states), name=name)
+
+    async def _finish(self, work: Coroutine[Any, Any, None], states: list[PartitionState]) -> None:
+        """Await one question; whatever comes of it, its partitions may be asked about again."""
+        try:
+            await work
+        except KafkaError as error:
+            self._on_failure(states, error)
+        finally:
+            self._asked.difference_update(states)
+            self.wake()
+
+    # -- the questions -----------------------------------------------------------------------------
+
+    async def _ask_committed(self, states: list[PartitionState]) -> None:
+        assert self._committer is not None
+        epochs = {state: state.epoch for state in states}
+        found = await self._committer.fetch([state.tp for state in states])
+        for state, epoch in epochs.items():
+            if state.epoch != epoch or state.phase is not Phase.UNSET:
+                continue
+            committed = found.get(state.tp)
+            if committed is None:
+                self._apply_policy(state)
+            else:
+                state.seek(committed.offset, committed.leader_epoch)
+                if 0 <= committed.leader_epoch < state.cursor.leader_epoch:
+                    state.begin_validation(state.cursor.leader_epoch)
+
+    async def _ask_offsets(self, node_id: int, states: list[PartitionState]) -> None:
+        epochs = {state: state.epoch for state in states}
+        specs = {state.tp: _spec_of(state) for state in states}
+        found = await self.lookup.ask(node_id, {tp: s.timestamp_now() for tp, s in specs.items()})
+        for state, epoch in epochs.items():
+            answer = found.get(state.tp, UnknownError)
+            if state.epoch != epoch or state.phase is not Phase.RESETTING:
+                continue
+            if not isinstance(answer, FoundOffset):
+                self._on_refused(state, answer)
+            elif answer.offset >= 0:
+                log.info("%s: position reset to %d", state.tp, answer.offset)
+                state.seek(answer.offset, answer.leader_epoch)
+            elif specs[state.tp] == LATEST:
+                self._on_refused(state, UnknownError)
+            else:
+                # Nothing as young as asked for: what comes next is (KIP-1106).
+                state.reset(LATEST)
+
+    async def _ask_epochs(self, node_id: int, states: list[PartitionState]) -> None:
+        epochs = {state: (state.epoch, state.cursor.leader_epoch) for state in states}
+        queries = {s.tp: EpochQuery(s.cursor.offset_epoch, s.cursor.leader_epoch) for s in states}
+        found = await self.lookup.ask_epochs(node_id, queries)
+        for state, epoch in epochs.items():
+            is_same = epoch == (state.epoch, state.cursor.leader_epoch)
+            if not is_same or state.phase is not Phase.VALIDATING:
+                continue
+            answer = UnknownError if found is None else found.get(state.tp, UnknownError)
+            if found is None:
+                state.end_validation()
+            elif isinstance(answer, EpochEnd):
+                self._compare(state, answer)
+            else:
+                self._on_refused(state, answer)
+
+    # -- the answers -------------------------------------------------------------------------------
+
+    def _apply_policy(self, state: PartitionState) -> None:
+        """There is no committed offset."""
+        if self._policy is not None:
+            state.reset(self._policy)
+            return
+        tp = state.tp
+        self._postpone(state)
+        self._fetcher.report(state, lambda: NoOffsetForPartitionError(tp))
+
+    def _compare(self, state: PartitionState, end: EpochEnd) -> None:
+        """The new leader's log has the fetched records, or was cut below them."""
+        cursor = state.cursor
+        is_known = end.end_offset >= 0 and end.leader_epoch >= 0
+        if is_known and end.end_offset >= cursor.offset:
+            state.end_validation()
+            return
+        position = state.next_offset
+        if is_known and end.end_offset >= position:
+            # Only data buffered ahead is gone.
+            state.seek(position, end.leader_epoch)
+            return
+        log.warning("%s: log truncated below position %d (KIP-320)", state.tp, position)
+        if self._policy is None:
+            self._report_truncation(state, end.end_offset if is_known else None)
+        elif is_known:
+            state.seek(end.end_offset, end.leader_epoch)
+        else:
+            state.reset(self._policy)
+
+    def _report_truncation(self, state: PartitionState, divergent: int | None) -> None:
+        tp, position = state.tp, state.next_offset
+        self._postpone(state)
+        self._fetcher.buffer.discard(state)
+        self._fetcher.report(state, lambda: LogTruncationError(tp, position, divergent))
+
+    def _on_refused(self, state: PartitionState, error: type[BrokerResponseError]) -> None:
+        """An error answer for one partition."""
+        self._postpone(state)
+        log.debug("%s: offset lookup answered %s", state.tp, error.__name__)
+        if error.retriable or error is UnknownError:
+            self._client.request_metadata(f"{state.tp}: offset lookup answered {error.__name__}")
+            return
+        subject: object = state.tp
+        if error is TopicAuthorizationFailedError:
+            subject = state.tp.topic
+        self._fetcher.report(state, lambda: error(subject))
+
+    def _on_failure(self, states: list[PartitionState], error: KafkaError) -> None:
+        """No answer at all."""
+        log.debug("Offset lookup failed: %s", error)
+        for state in states:
+            self._postpone(state)
+            if not error.retriable:
+                self._fetcher.report(state, lambda: _copy(error))
+        self._client.request_metadata(f"offset lookup failed: {error}")
+
+    def _postpone(self, state: PartitionState) -> None:
+        client = self._config.client
+        backoff = Backoff(client.retry_backoff, client.retry_backoff_max)
+        backoff.failures = state.cursor.failures
+        state.cursor.failures += 1
+        state.cursor.retry_at = asyncio.get_running_loop().time() + backoff.next()
+
+
+def _spec_of(state: PartitionState) -> OffsetSpec:
+    assert isinstance(state.reset_to, OffsetSpec)
+    return state.reset_to
+
+
+def _copy(error: KafkaError) -> KafkaError:
+    twin = renewed(error)
+    return twin if isinstance(twin, KafkaError) else error

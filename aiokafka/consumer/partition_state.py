@@ -1,0 +1,206 @@
+"""Where one assigned partition stands: what the application has, and what to ask brokers for. No
+I/O."""
+
+from __future__ import annotations
+
+import enum
+from typing import Protocol
+
+from aiokafka.errors import IllegalStateError
+from aiokafka.structs import TopicPartition
+
+__all__ = ["FetchCursor", "PartitionState", "Phase", "StateWatcher"]
+
+NO_OFFSET = -1
+NO_EPOCH = -1
+
+
+class Phase(enum.Enum):
+    """What has to happen before a partition can be fetched."""
+
+    UNSET = "no position yet: committed offset or reset policy decide"
+    RESETTING = "its position comes from ListOffsets"
+    VALIDATING = "its position must be compared with a new leader's log (KIP-320)"
+    READY = "can be fetched"
+    RETIRED = "no longer assigned"
+
+
+_TRANSITIONS = {
+    Phase.UNSET: {Phase.UNSET, Phase.RESETTING, Phase.READY, Phase.RETIRED},
+    Phase.RESETTING: {Phase.UNSET, Phase.RESETTING, Phase.READY, Phase.RETIRED},
+    Phase.VALIDATING: {Phase.UNSET, Phase.VALIDATING, Phase.RESETTING, Phase.READY, Phase.RETIRED},
+    Phase.READY: {Phase.UNSET, Phase.READY, Phase.RESETTING, Phase.VALIDATING, Phase.RETIRED},
+    Phase.RETIRED: {Phase.RETIRED},
+}
+
+
+class StateWatcher(Protocol):
+    """Who has to know that a partition's fetchability changed (the Fetcher)."""
+
+    def touch(self, state: PartitionState) -> None: ...
+
+
+class FetchCursor:
+    """What the next fetch of one partition asks for, and from whom.
+
+    Written by the partition's NodeFetcher (answers), the OffsetResolver (validation) and
+    PartitionState (a new position starts the cursor afresh).
+    """
+
+    __slots__ = (
+        "failures",
+        "leader_epoch",
+        "node_id",
+        "offset",
+        "offset_epoch",
+        "preferred",
+        "preferred_until",
+        "queued",
+        "retry_at",
+    )
+
+    def __init__(self) -> None:
+        self.offset = NO_OFFSET
+        self.offset_epoch = NO_EPOCH  # leader epoch of the record before `offset`
+        self.leader_epoch = NO_EPOCH  # the leader's epoch that the position was checked against
+        self.node_id: int | None = None  # where the Fetcher placed it
+        self.preferred: int | None = None  # KIP-392: a closer replica named by the leader
+        self.preferred_until = 0.0
+        self.queued = 0  # fetched record sets the application has not finished
+        self.retry_at = 0.0
+        self.failures = 0
+
+    def start_at(self, offset: int, offset_epoch: int = NO_EPOCH) -> None:
+        """Ask from `offset` on; earlier trouble no longer counts."""
+        self.offset = offset
+        self.offset_epoch = offset_epoch
+        self.retry_at = 0.0
+        self.failures = 0
+
+    def forget_replica(self) -> None:
+        """Go back to the leader."""
+        self.preferred = None
+
+
+class PartitionState:
+    """One assigned partition. The same object for as long as the partition stays assigned.
+
+    `next_offset` moves with every record handed out (FetchBuffer); everything else changes through
+    the methods. `epoch` grows whenever data fetched so far became void: seek, reset, revocation.
+    `finished` is the position before the records of call number `call`, the latest call that took
+    any.
+    """
+
+    tp: TopicPartition
+    next_offset: int
+    epoch: int
+    paused: bool
+    call: int
+    finished: int
+    phase: Phase
+    reset_to: object
+    cursor: FetchCursor
+    watcher: StateWatcher | None
+    highwater: int | None
+    lso: int | None
+    log_start: int | None
+    timestamp: int | None
+
+    def __init__(self, tp: TopicPartition) -> None:
+        self.tp = tp
+        self.next_offset = NO_OFFSET
+        self.epoch = 0
+        self.paused = False
+        self.call = 0
+        self.finished = NO_OFFSET
+        self.phase = Phase.UNSET
+        self.reset_to = None  # an OffsetSpec while RESETTING
+        self.cursor = FetchCursor()
+        self.watcher = None
+        self.highwater = None
+        self.lso = None
+        self.log_start = None
+        self.timestamp = None
+
+    def __repr__(self) -> str:
+        return f"<PartitionState {self.tp} {self.phase.name} position={self.position}>"
+
+    @property
+    def position(self) -> int | None:
+        """Offset of the next record to hand out; None while it has to be found first."""
+        return None if self.next_offset < 0 else self.next_offset
+
+    @property
+    def has_valid_position(self) -> bool:
+        return self.next_offset >= 0
+
+    @property
+    def is_fetchable(self) -> bool:
+        """Whether a fetch may ask for it now, buffer space and back-off aside."""
+        return self.phase is Phase.READY and not self.paused
+
+    @property
+    def needs_offset(self) -> bool:
+        """Whether the OffsetResolver has work with it."""
+        return self.phase in (Phase.UNSET, Phase.RESETTING, Phase.VALIDATING)
+
+    def finished_before(self, call: int) -> int:
+        """Position up to which the application is done, seen from within call number `call`."""
+        return self.finished if self.call == call else self.next_offset
+
+    def seek(self, offset: int, offset_epoch: int = NO_EPOCH) -> None:
+        """Continue at `offset`; what was fetched is void."""
+        self._transition(Phase.READY)
+        self.reset_to = None
+        self.epoch += 1
+        self.next_offset = offset
+        self.call = 0
+        self.cursor.start_at(offset, offset_epoch)
+        self.changed()
+
+    def reset(self, spec: object) -> None:
+        """Forget the position; `spec` (an OffsetSpec, None for the configured policy) says how to
+        find one."""
+        self._transition(Phase.UNSET if spec is None else Phase.RESETTING)
+        self.reset_to = spec
+        self.epoch += 1
+        self.next_offset = NO_OFFSET
+        self.call = 0
+        self.cursor.start_at(NO_OFFSET)
+        self.changed()
+
+    def begin_validation(self, leader_epoch: int) -> None:
+        """A leader of a newer epoch took over: stop fetching until its log is compared with
+        ours."""
+        self._transition(Phase.VALIDATING)
+        self.cursor.leader_epoch = leader_epoch
+        self.changed()
+
+    def end_validation(self) -> None:
+        """The new leader has what we fetched."""
+        self._transition(Phase.READY)
+        self.changed()
+
+    def pause(self) -> None:
+        self.paused = True
+        self.changed()
+
+    def resume(self) -> None:
+        self.paused = False
+        self.changed()
+
+    def retire(self) -> None:
+        """The partition is no longer ours; late answers and buffered data are void."""
+        self._transition(Phase.RETIRED)
+        self.epoch += 1
+        self.changed()
+
+    def changed(self) -> None:
+        """Tell the watcher that the partition's fetchability may have changed."""
+        if self.watcher is not None:
+            self.watcher.touch(self)
+
+    def _transition(self, phase: Phase) -> None:
+        if phase not in _TRANSITIONS[self.phase]:
+            raise IllegalStateError(f"{self.tp}: {self.phase.name} cannot become {phase.name}")
+        self.phase = phase

@@ -1,0 +1,213 @@
+"""What the application wants to read and which partitions it has. No I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from aiokafka.abc import ConsumerRebalanceListener
+from aiokafka.consumer.partition_state import PartitionState, StateWatcher
+from aiokafka.errors import IllegalStateError
+from aiokafka.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka.consumer.partition_state import PartitionState as TopicPartitionState
+else:
+    TopicPartitionState = PartitionState  # the name other code imports
+
+__all__ = [
+    "Assignment",
+    "ConsumerRebalanceListener",
+    "Subscription",
+    "SubscriptionState",
+    "TopicPartitionState",
+]
+
+
+class Assignment:
+    """The partitions this consumer has at one time. Replaced, never changed.
+
+    A partition that stays assigned keeps its PartitionState, so its position, pause and buffered
+    data.
+    """
+
+    __slots__ = ("_states", "epoch", "tps")
+
+    def __init__(self, states: dict[TopicPartition, PartitionState], epoch: int) -> None:
+        self._states = states
+        self.tps = frozenset(states)
+        self.epoch = epoch
+
+    @property
+    def active(self) -> bool:
+        """False once a later assignment took its place."""
+        return self.epoch >= 0
+
+    def states(self) -> Iterable[PartitionState]:
+        return self._states.values()
+
+    def get(self, tp: TopicPartition) -> PartitionState | None:
+        return self._states.get(tp)
+
+    def state_value(self, tp: TopicPartition) -> PartitionState:
+        """The state of an assigned partition; KeyError otherwise."""
+        return self._states[tp]
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self.tps)
+
+    def __len__(self) -> int:
+        return len(self.tps)
+
+    def __repr__(self) -> str:
+        return f"<Assignment #{self.epoch} of {len(self.tps)} partitions>"
+
+
+class Subscription:
+    """Topics by name or by pattern, or partitions chosen by the application (`is_manual`)."""
+
+    __slots__ = ("_owner", "is_manual", "listener", "pattern", "topics")
+
+    def __init__(
+        self,
+        owner: SubscriptionState,
+        topics: frozenset[str],
+        *,
+        pattern: re.Pattern[str] | None = None,
+        listener: ConsumerRebalanceListener | None = None,
+        is_manual: bool = False,
+    ) -> None:
+        self._owner = owner
+        self.topics = topics
+        self.pattern = pattern
+        self.listener = listener
+        self.is_manual = is_manual
+
+    @property
+    def active(self) -> bool:
+        """False once the application subscribed to something else."""
+        return self._owner.subscription is self
+
+    @property
+    def assignment(self) -> Assignment:
+        return self._owner.assignment
+
+
+class SubscriptionState:
+    """The application's subscription and the assignment that came of it.
+
+    Subscription: written by the application's task. Assignment: by `assign()` for partitions chosen
+    by hand, else by the coordinator only, through `assign_from_subscribed()`.
+    """
+
+    def __init__(self) -> None:
+        self._subscription: Subscription | None = None
+        self._assignment = Assignment({}, 0)
+        self._watcher: StateWatcher | None = None
+
+    @property
+    def subscription(self) -> Subscription | None:
+        return self._subscription
+
+    @property
+    def assignment(self) -> Assignment:
+        return self._assignment
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """Names of the topics in use; those that match, for a pattern."""
+        return frozenset() if self._subscription is None else self._subscription.topics
+
+    @property
+    def pattern(self) -> re.Pattern[str] | None:
+        return None if self._subscription is None else self._subscription.pattern
+
+    @property
+    def listener(self) -> ConsumerRebalanceListener | None:
+        return None if self._subscription is None else self._subscription.listener
+
+    @property
+    def is_manual(self) -> bool:
+        """Whether partitions were chosen by `assign()`."""
+        return self._subscription is not None and self._subscription.is_manual
+
+    def watch(self, watcher: StateWatcher | None) -> None:
+        """Tell `watcher` about changes of this and later assignments' states."""
+        self._watcher = watcher
+        for state in self._assignment.states():
+            state.watcher = watcher
+
+    def subscribe_topics(
+        self, topics: Iterable[str], listener: ConsumerRebalanceListener | None = None
+    ) -> None:
+        """Read topics by name; the coordinator assigns their partitions."""
+        self._refuse_manual()
+        self._subscription = Subscription(self, frozenset(topics), listener=listener)
+
+    def subscribe_pattern(
+        self, pattern: re.Pattern[str], listener: ConsumerRebalanceListener | None = None
+    ) -> None:
+        """Read every topic that matches, existing or to come."""
+        self._refuse_manual()
+        self._subscription = Subscription(self, frozenset(), pattern=pattern, listener=listener)
+
+    def match_pattern(self, topics: Iterable[str]) -> bool:
+        """Take the matching ones of `topics` as subscribed; True if that changed anything."""
+        current = self._subscription
+        if current is None or current.pattern is None:
+            return False
+        matching = frozenset(filter(current.pattern.match, topics))
+        if matching == current.topics:
+            return False
+        current.topics = matching
+        return True
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions, chosen by the application."""
+        if self._subscription is not None and not self._subscription.is_manual:
+            raise IllegalStateError("assign() cannot follow subscribe(): call unsubscribe() first")
+        tps = list(dict.fromkeys(partitions))
+        topics = frozenset(tp.topic for tp in tps)
+        self._subscription = Subscription(self, topics, is_manual=True)
+        self._replace(tps)
+
+    def assign_from_subscribed(self, partitions: Iterable[TopicPartition]) -> None:
+        """The coordinator's assignment for the current subscription."""
+        if self._subscription is None or self._subscription.is_manual:
+            raise IllegalStateError("there is no subscription to assign partitions for")
+        self._replace(list(dict.fromkeys(partitions)))
+
+    def unsubscribe(self) -> None:
+        """Give up everything; any kind of subscription may follow."""
+        self._subscription = None
+        self._replace([])
+
+    def assigned_state(self, tp: TopicPartition) -> PartitionState:
+        """The state of an assigned partition; IllegalStateError if it is not assigned."""
+        state = self._assignment.get(tp)
+        if state is None:
+            raise IllegalStateError(f"partition {tp} is not assigned to this consumer")
+        return state
+
+    def paused(self) -> set[TopicPartition]:
+        return {state.tp for state in self._assignment.states() if state.paused}
+
+    def _refuse_manual(self) -> None:
+        if self.is_manual:
+            raise IllegalStateError("subscribe() cannot follow assign(): call unsubscribe() first")
+
+    def _replace(self, tps: list[TopicPartition]) -> None:
+        old = self._assignment
+        states: dict[TopicPartition, PartitionState] = {}
+        for tp in tps:
+            state = old.get(tp)
+            if state is None:
+                state = PartitionState(tp)
+                state.watcher = self._watcher
+            states[tp] = state
+        self._assignment = Assignment(states, old.epoch + 1)
+        old.epoch = -1
+        for state in old.states():
+            if state.tp not in states:
+                state.retire()
