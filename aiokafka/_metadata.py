@@ -384,11 +384,14 @@ class MetadataLoop:
                     timeout=min(left, _STAGGER) if waiting else left,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
-                for future in done:
+                # All of them, so that no exception is left unseen when one succeeds.
+                failed = {future for future in done if future.exception() is not None}
+                for future in [*failed, *(done - failed)]:
                     node_id = connecting.pop(future)
                     try:
+                        connection = future.result()
                         return await self._ask_bootstrap_server(
-                            future.result(), node_id, pool, wanted, deadline
+                            connection, node_id, pool, wanted, deadline
                         )
                     except _FATAL:
                         raise

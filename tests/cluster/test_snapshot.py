@@ -1,0 +1,227 @@
+"""ClusterMetadata: what it answers, and what it believes of a new answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aiokafka.cluster import ClusterMetadata
+from aiokafka.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from aiokafka.structs import BrokerMetadata, PartitionMetadata, TopicPartition
+
+ID_A, ID_B = b"a" * 16, b"b" * 16
+
+
+def partition(index: int, leader: int = 1, epoch: int = 0, error: int = 0) -> Any:
+    return MetadataResponsePartition(
+        error_code=error,
+        partition_index=index,
+        leader_id=leader,
+        leader_epoch=epoch,
+        replica_nodes=[1, 2],
+        isr_nodes=[1],
+        offline_replicas=[],
+    )
+
+
+def topic(name: str, *partitions: Any, error: int = 0, topic_id: bytes = ID_A) -> Any:
+    return MetadataResponseTopic(
+        error_code=error, name=name, topic_id=topic_id, partitions=list(partitions)
+    )
+
+
+def response(*topics: Any, brokers: tuple[int, ...] = (1, 2), controller: int = 2) -> Any:
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=i, host=f"host{i}", port=9092, rack=f"rack{i}")
+            for i in brokers
+        ],
+        cluster_id="cluster",
+        controller_id=controller,
+        topics=list(topics),
+    )
+
+
+@pytest.fixture
+def cluster() -> ClusterMetadata:
+    return ClusterMetadata().updated(
+        response(topic("t", partition(1, 2, 5), partition(0, 1, 5), partition(2, -1, 5)))
+    )
+
+
+def test_brokers_and_controller(cluster: ClusterMetadata) -> None:
+    assert cluster.brokers() == {
+        BrokerMetadata(1, "host1", 9092, "rack1"),
+        BrokerMetadata(2, "host2", 9092, "rack2"),
+    }
+    assert cluster.broker_metadata(1) == BrokerMetadata(1, "host1", 9092, "rack1")
+    assert cluster.broker_metadata(9) is None
+    assert cluster.controller == BrokerMetadata(2, "host2", 9092, "rack2")
+    assert cluster.cluster_id == "cluster"
+    assert not cluster.is_bootstrap(1)
+    assert cluster.is_bootstrap(-1)
+
+
+def test_partitions_and_leaders(cluster: ClusterMetadata) -> None:
+    assert cluster.partitions_for_topic("t") == {0, 1, 2}
+    assert cluster.partition_ids("t") == (0, 1, 2)
+    assert cluster.available_partitions_for_topic("t") == {0, 1}
+    assert cluster.available_partition_ids("t") == (0, 1)
+    assert cluster.leader_for_partition(TopicPartition("t", 1)) == 2
+    assert cluster.leader_for_partition(TopicPartition("t", 2)) == -1
+    assert cluster.leader_for_partition(TopicPartition("t", 3)) is None
+    assert cluster.leader_epoch(TopicPartition("t", 1)) == 5
+    assert cluster.leader_epoch(TopicPartition("u", 1)) == -1
+    assert cluster.partitions_for_broker(1) == {TopicPartition("t", 0)}
+    assert cluster.partitions_for_broker(7) is None
+
+
+def test_unknown_topics_are_none(cluster: ClusterMetadata) -> None:
+    assert cluster.partitions_for_topic("u") is None
+    assert cluster.available_partitions_for_topic("u") is None
+    assert cluster.partition_ids("u") == ()
+    assert cluster.topic_id("u") is None
+
+
+def test_topic_ids_go_both_ways(cluster: ClusterMetadata) -> None:
+    assert cluster.topic_id("t") == ID_A
+    assert cluster.topic_name(ID_A) == "t"
+    assert cluster.topic_name(ID_B) is None
+
+
+def test_brokers_without_topic_ids_share_no_zero_id() -> None:
+    cluster = ClusterMetadata().updated(response(topic("t", partition(0), topic_id=bytes(16))))
+    assert cluster.topic_id("t") is None
+    assert cluster.topic_name(bytes(16)) is None
+
+
+def test_internal_topics_are_left_out_on_request() -> None:
+    internal = topic("__consumer_offsets", partition(0))
+    internal.is_internal = True
+    cluster = ClusterMetadata().updated(response(internal, topic("t", partition(0))))
+    assert cluster.topics() == {"t"}
+    assert cluster.topics(exclude_internal_topics=False) == {"t", "__consumer_offsets"}
+    assert cluster.internal_topics == {"__consumer_offsets"}
+
+
+def test_a_new_snapshot_leaves_the_old_one_alone(cluster: ClusterMetadata) -> None:
+    newer = cluster.updated(response(topic("u", partition(0))))
+    assert cluster.topics() == {"t"}
+    assert newer.topics() == {"u"}
+    assert newer.epoch == cluster.epoch + 1
+
+
+def test_a_partial_answer_keeps_the_other_topics(cluster: ClusterMetadata) -> None:
+    newer = cluster.updated(response(topic("u", partition(0))), is_full=False)
+    assert newer.topics() == {"t", "u"}
+
+
+def test_a_full_answer_keeps_what_is_asked_to_be_kept(cluster: ClusterMetadata) -> None:
+    newer = cluster.updated(response(topic("u", partition(0))), keep={"t"})
+    assert newer.topics() == {"t", "u"}
+
+
+@pytest.mark.parametrize("error", [5, 7, 3])
+def test_a_passing_error_keeps_the_old_partitions(cluster: ClusterMetadata, error: int) -> None:
+    newer = cluster.updated(response(topic("t", error=error)))
+    assert newer.partitions_for_topic("t") == {0, 1, 2}
+    assert newer.topic_error("t") == error
+    assert newer.lacks_leaders(["t"])
+
+
+def test_a_topic_that_stays_unknown_is_dropped(cluster: ClusterMetadata) -> None:
+    for _ in range(3):
+        cluster = cluster.updated(response(topic("t", error=3)))
+    assert cluster.partitions_for_topic("t") is None
+    assert cluster.topic_error("t") == 3
+
+
+def test_a_good_answer_makes_up_for_earlier_errors(cluster: ClusterMetadata) -> None:
+    for _ in range(5):
+        cluster = cluster.updated(response(topic("t", error=3)))
+        cluster = cluster.updated(response(topic("t", partition(0, epoch=9))))
+    assert cluster.partitions_for_topic("t") == {0}
+
+
+def test_a_refused_topic_is_dropped_at_once(cluster: ClusterMetadata) -> None:
+    newer = cluster.updated(response(topic("t", error=29)))
+    assert newer.partitions_for_topic("t") is None
+    assert newer.unauthorized_topics == {"t"}
+    assert newer.topic_errors() == {"t": 29}
+
+
+def test_leader_epochs_never_go_back(cluster: ClusterMetadata) -> None:
+    stale = cluster.updated(response(topic("t", partition(1, leader=1, epoch=4))))
+    assert stale.leader_for_partition(TopicPartition("t", 1)) == 2
+    assert stale.leader_epoch(TopicPartition("t", 1)) == 5
+    newer = stale.updated(response(topic("t", partition(1, leader=1, epoch=6))))
+    assert newer.leader_for_partition(TopicPartition("t", 1)) == 1
+
+
+def test_a_topic_made_anew_starts_its_epochs_anew(cluster: ClusterMetadata) -> None:
+    newer = cluster.updated(response(topic("t", partition(1, leader=1, epoch=0), topic_id=ID_B)))
+    assert newer.leader_for_partition(TopicPartition("t", 1)) == 1
+    assert newer.leader_epoch(TopicPartition("t", 1)) == 0
+    assert newer.topic_name(ID_A) is None
+    assert newer.topic_name(ID_B) == "t"
+
+
+def test_brokers_that_tell_no_epochs_are_believed() -> None:
+    cluster = ClusterMetadata().updated(response(topic("t", partition(0, 1, -1))))
+    cluster = cluster.updated(response(topic("t", partition(0, 2, -1))))
+    assert cluster.leader_for_partition(TopicPartition("t", 0)) == 2
+
+
+def test_newer_leaders_from_error_answers(cluster: ClusterMetadata) -> None:
+    tp = TopicPartition("t", 0)
+    endpoint = BrokerMetadata(7, "host7", 9092, None)
+    newer = cluster.with_leaders({tp: (7, 6)}, [endpoint])
+    assert newer.leader_for_partition(tp) == 7
+    assert newer.leader_epoch(tp) == 6
+    assert newer.broker_metadata(7) == endpoint
+    assert newer.controller == cluster.controller
+    assert newer.topic_id("t") == ID_A
+    assert cluster.leader_for_partition(tp) == 1
+
+
+def test_older_leaders_from_error_answers_are_ignored(cluster: ClusterMetadata) -> None:
+    assert cluster.with_leaders({TopicPartition("t", 0): (2, 5)}) is cluster
+    assert cluster.with_leaders({TopicPartition("t", 9): (2, 9)}) is cluster
+    assert cluster.with_leaders({TopicPartition("u", 0): (2, 9)}) is cluster
+    assert cluster.with_leaders({TopicPartition("t", 0): (-1, 9)}) is cluster
+
+
+def test_an_answer_without_brokers_keeps_the_old_ones(cluster: ClusterMetadata) -> None:
+    assert cluster.updated(response(brokers=())).brokers() == cluster.brokers()
+
+
+def test_listeners_hear_of_every_snapshot() -> None:
+    heard: list[ClusterMetadata] = []
+    cluster = ClusterMetadata()
+    cluster.add_listener(heard.append)
+    cluster.add_listener(lambda _: 1 / 0)
+    cluster.update_metadata(response(topic("t", partition(0))))
+    assert heard == [cluster]
+    cluster.remove_listener(heard.append)
+    cluster.remove_listener(print)
+    cluster.update_metadata(response())
+    assert len(heard) == 1
+
+
+def test_a_cluster_made_by_hand_takes_updates_in_place() -> None:
+    cluster = ClusterMetadata(bootstrap_servers="localhost")
+    cluster.update_metadata(response(topic("t", partition(0))))
+    assert cluster.partitions_for_topic("t") == {0}
+    assert cluster.request_update() is None
+
+
+def test_partitions_can_be_added_to_a_copy(cluster: ClusterMetadata) -> None:
+    added = PartitionMetadata("u", 3, 1, [1, 2], [1], None)
+    assert cluster.with_partitions([added]).partitions_for_topic("u") == {3}
+    assert cluster.partitions_for_topic("u") is None

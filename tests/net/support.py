@@ -1,0 +1,168 @@
+"""What the tests of the network share: a scripted server, clients with short times, certificates."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import ipaddress
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from aiokafka._config import ClientConfig
+from aiokafka._tasks import TaskOwner
+from aiokafka.net.connection import BrokerConnection
+from aiokafka.net.connector import Connector
+from aiokafka.net.pool import ConnectionPool, Endpoint
+
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def config(servers: str = "127.0.0.1:1", **options: Any) -> ClientConfig:
+    return ClientConfig.from_options(bootstrap_servers=servers, **options)
+
+
+def split(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host, int(port)
+
+
+@contextlib.asynccontextmanager
+async def serve(
+    handler: Handler,
+    *,
+    context: ssl.SSLContext | None = None,
+    host: str = "127.0.0.1",
+    port: int = 0,
+) -> AsyncIterator[str]:
+    """A TCP server that does what `handler` does with each connection; yields its address."""
+    writers: list[asyncio.StreamWriter] = []
+
+    async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        try:
+            await handler(reader, writer)
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(on_connection, host, port, ssl=context)
+    try:
+        yield f"{host}:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        for writer in writers:
+            writer.transport.abort()
+        await server.wait_closed()
+        await asyncio.sleep(0)
+
+
+async def read_frame(reader: asyncio.StreamReader) -> bytes:
+    size = int.from_bytes(await reader.readexactly(4), "big")
+    return await reader.readexactly(size)
+
+
+@contextlib.asynccontextmanager
+async def connected(address: str, **options: Any) -> AsyncIterator[BrokerConnection]:
+    """A greeted connection to a broker."""
+    connector = Connector(config(address, **options), *split(address), "test broker")
+    connection = await connector.open(now() + 10)
+    try:
+        yield connection
+    finally:
+        connection.close()
+        await connection.closed
+
+
+@contextlib.asynccontextmanager
+async def pooled(*addresses: str, **options: Any) -> AsyncIterator[ConnectionPool]:
+    """A pool in which node 0 is the first address, node 1 the second."""
+    endpoints = [Endpoint(*split(address), f"node {i}") for i, address in enumerate(addresses)]
+    owner = TaskOwner("test")
+
+    def spawn(coro: Coroutine[Any, Any, None], name: str) -> Any:
+        return owner.start(coro, name=name)
+
+    def endpoint_of(node_id: int) -> Endpoint | None:
+        return endpoints[node_id] if 0 <= node_id < len(endpoints) else None
+
+    pool = ConnectionPool(config(**options), endpoint_of, spawn)
+    try:
+        yield pool
+    finally:
+        await owner.stop(now() + 5)
+        await pool.close(now() + 5)
+        owner.check()
+
+
+class Certificates:
+    """An authority and what it signed, made at test time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test authority")])
+        authority = self._sign(self._name, self._key, x509.BasicConstraints(True, None), "")
+        self.cafile = self._write("ca.pem", authority.public_bytes(serialization.Encoding.PEM))
+
+    def issue(self, name: str, host: str) -> str:
+        """Path of a file with a key and its certificate for `host` (a name or an IP address)."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        certificate = self._sign(subject, key, x509.BasicConstraints(False, None), host)
+        pem = key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+        return self._write(f"{name}.pem", pem + certificate.public_bytes(serialization.Encoding.PEM))
+
+    def server_context(self, host: str, *, wants_client: bool = False) -> ssl.SSLContext:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=self.cafile)
+        context.load_cert_chain(self.issue(f"server-{host}", host))
+        if wants_client:
+            context.verify_mode = ssl.CERT_REQUIRED
+        return context
+
+    def _sign(
+        self, subject: x509.Name, key: Any, constraints: x509.BasicConstraints, host: str
+    ) -> x509.Certificate:
+        today = datetime.datetime.now(datetime.timezone.utc)
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(today - datetime.timedelta(days=1))
+            .not_valid_after(today + datetime.timedelta(days=2))
+            .add_extension(constraints, critical=True)
+        )
+        if host:
+            alternative = x509.SubjectAlternativeName([_general_name(host)])
+            builder = builder.add_extension(alternative, critical=False)
+        return builder.sign(self._key, hashes.SHA256())
+
+    def _write(self, name: str, content: bytes) -> str:
+        path = self._folder / name
+        path.write_bytes(content)
+        return str(path)
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)

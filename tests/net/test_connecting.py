@@ -1,0 +1,331 @@
+"""Connecting: handshake with brokers of every age, likely causes in messages, the pool's rules."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+import pytest
+
+from aiokafka.errors import KafkaConnectionError
+from aiokafka.net.connector import Connector
+from aiokafka.net.pool import Purpose
+from aiokafka.protocol.messages import ApiVersionsRequest, MetadataRequest
+from aiokafka.testing import Cut, Delay, FakeCluster, FaultProxy, Hold, Silence
+from tests.net.support import config, connected, now, pooled, read_frame, serve, split
+
+
+def metadata_request() -> MetadataRequest:
+    return MetadataRequest(topics=[])
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+# -- handshake
+
+
+@pytest.mark.parametrize("version", ["0.10.2", "0.11", "1.1", "2.1", "2.8", "3.9", "4.0", "4.3"])
+async def test_brokers_of_every_age_are_greeted(version: str) -> None:
+    async with FakeCluster(as_version=version) as cluster:
+        async with connected(cluster.bootstrap_servers) as connection:
+            assert connection.versions is not None
+            assert connection.versions.has(MetadataRequest)
+            assert (await connection.request(metadata_request())).brokers
+        assert cluster.failures == []
+
+
+async def test_the_client_names_itself() -> None:
+    async with FakeCluster() as cluster, connected(cluster.bootstrap_servers):
+        (seen,) = cluster.requests(ApiVersionsRequest)
+        assert seen.version == 4
+        assert seen.request.client_software_name == "aiokafka"
+        assert seen.request.client_software_version
+
+
+async def test_the_form_that_worked_is_used_at_once_next_time() -> None:
+    async with FakeCluster(as_version="2.1") as cluster, pooled(cluster.bootstrap_servers) as pool:
+        await pool.get(0)
+        await pool.get(0, Purpose.FETCH)
+        assert len(cluster.requests(ApiVersionsRequest)) == 2
+        assert {seen.version for seen in cluster.requests(ApiVersionsRequest)} == {0}
+
+
+async def test_finalized_features_are_kept() -> None:
+    async with FakeCluster() as cluster, connected(cluster.bootstrap_servers) as connection:
+        assert connection.versions is not None
+        assert connection.versions.finalized_features["transaction.version"] == 2
+
+
+async def test_a_broker_that_never_answers_is_given_up_in_time() -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with serve(silent) as address:
+        connector = Connector(config(), *split(address), "")
+        with pytest.raises(KafkaConnectionError, match="did not finish the handshake in time"):
+            await connector.open(now() + 0.3)
+
+
+async def test_a_slow_broker_is_not_taken_for_an_old_one() -> None:
+    async with FakeCluster() as cluster:
+        cluster.intercept(ApiVersionsRequest, Delay(1.3), times=1)
+        async with connected(cluster.bootstrap_servers) as connection:
+            assert connection.versions is not None
+            assert connection.versions.api_versions[3] == (0, 13)
+
+
+# -- likely causes
+
+
+async def test_nobody_listens() -> None:
+    connector = Connector(config(), "127.0.0.1", port := free_port(), "node 3")
+    with pytest.raises(KafkaConnectionError, match=f"127.0.0.1:{port} .node 3.: connection refused"):
+        await connector.open(now() + 5)
+
+
+async def test_the_name_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def getaddrinfo(*args: Any, **kwargs: Any) -> Any:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
+    connector = Connector(config(), "kafka.invalid", 9092, "")
+    with pytest.raises(KafkaConnectionError, match=r"kafka.invalid:9092: cannot resolve the host"):
+        await connector.open(now() + 5)
+
+
+async def test_the_resolver_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def getaddrinfo(*args: Any, **kwargs: Any) -> Any:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
+    connector = Connector(config(), "kafka.invalid", 9092, "")
+    with pytest.raises(KafkaConnectionError, match="could not be resolved in time"):
+        await connector.open(now() + 0.05)
+
+
+async def test_a_close_before_the_first_answer_names_possible_causes() -> None:
+    async def close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_frame(reader)
+
+    async with serve(close) as address:
+        connector = Connector(config(), *split(address), "")
+        with pytest.raises(KafkaConnectionError, match=r"expects TLS.*expects SASL"):
+            await connector.open(now() + 5)
+
+
+@pytest.mark.parametrize(
+    ("answer", "cause"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "HTTP"),
+        (b"\x15\x03\x03\x00\x02\x02\x28", "TLS"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "SSH"),
+        (b"\xff\xff\xff\xff", "negative length"),
+        (b"\x7f\xff\xff\xff", "exceeds the limit"),
+        (b"\x00\x00\x00\x04\x00\x00\x00\x63", "the next answer should be to request 1"),
+        (b"\x00\x00\x00\x02\x00\x00", "no header"),
+    ],
+)
+async def test_what_is_no_kafka_is_named(answer: bytes, cause: str) -> None:
+    async def foreign(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_frame(reader)
+        writer.write(answer)
+        await reader.read()
+
+    async with serve(foreign) as address:
+        connector = Connector(config(), *split(address), "")
+        with pytest.raises(KafkaConnectionError, match=cause):
+            await connector.open(now() + 5)
+
+
+# -- addresses (KIP-302)
+
+
+async def test_every_address_of_a_name_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolved: list[str] = []
+
+    async def getaddrinfo(host: str, port: int, **kwargs: Any) -> Any:
+        resolved.append(host)
+        return [
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))
+            for address in ("127.0.0.2", "127.0.0.3", "127.0.0.1")
+        ]
+
+    async with FakeCluster() as cluster:
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
+        _, port = split(cluster.bootstrap_servers)
+        connector = Connector(config(), "kafka.example", port, "")
+        for _ in range(2):
+            connection = await connector.open(now() + 5)
+            assert connection.remote == ("127.0.0.1", port)
+            connection.close()
+            await connection.closed
+        assert resolved == ["kafka.example"] * 2
+
+        with pytest.raises(KafkaConnectionError) as error:
+            await Connector(config(), "kafka.example", free_port(), "").open(now() + 5)
+        for address in ("127.0.0.2", "127.0.0.3", "127.0.0.1"):
+            assert address in str(error.value)
+
+
+async def test_an_address_that_answers_nothing_leaves_time_for_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async def getaddrinfo(host: str, port: int, **kwargs: Any) -> Any:
+        return [
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))
+            for address in ("127.0.0.2", "127.0.0.1")
+        ]
+
+    async with FakeCluster() as cluster:
+        _, port = split(cluster.bootstrap_servers)
+        async with serve(silent, host="127.0.0.2", port=port):
+            monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
+            connection = await Connector(config(), "kafka.example", port, "").open(now() + 0.6)
+            assert connection.remote == ("127.0.0.1", port)
+            connection.close()
+            await connection.closed
+
+
+# -- the pool
+
+
+async def test_callers_share_one_attempt() -> None:
+    async with FakeCluster() as cluster, pooled(cluster.bootstrap_servers) as pool:
+        connections = await asyncio.gather(*(pool.get(0) for _ in range(10)))
+        assert len({id(connection) for connection in connections}) == 1
+        assert cluster.connections == 1
+        assert pool.find(0) is connections[0]
+
+
+async def test_each_purpose_has_a_connection_of_its_own() -> None:
+    async with FakeCluster() as cluster, pooled(cluster.bootstrap_servers) as pool:
+        connections = [await pool.get(0, purpose) for purpose in Purpose]
+        assert len({id(connection) for connection in connections}) == 3
+        assert cluster.connections == 3
+
+
+async def test_a_caller_that_gives_up_leaves_the_attempt_to_the_others() -> None:
+    async with FakeCluster() as cluster, pooled(cluster.bootstrap_servers) as pool:
+        release = asyncio.Event()
+        cluster.intercept(ApiVersionsRequest, Hold(release), times=1)
+        first = asyncio.ensure_future(pool.get(0))
+        second = asyncio.ensure_future(pool.get(0))
+        await asyncio.sleep(0)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        release.set()
+        assert (await second).is_open
+
+
+async def test_an_attempt_outlives_all_its_callers() -> None:
+    async with FakeCluster() as cluster, pooled(cluster.bootstrap_servers) as pool:
+        release = asyncio.Event()
+        cluster.intercept(ApiVersionsRequest, Hold(release), times=1)
+        only = asyncio.ensure_future(pool.get(0))
+        await asyncio.sleep(0)
+        only.cancel()
+        release.set()
+        assert (await pool.get(0)).is_open
+        assert len(cluster.requests(ApiVersionsRequest)) == 1
+
+
+async def test_each_waiter_gets_an_error_of_its_own() -> None:
+    async with pooled(f"127.0.0.1:{free_port()}") as pool:
+        errors = await asyncio.gather(*(pool.get(0) for _ in range(3)), return_exceptions=True)
+        assert all(isinstance(error, KafkaConnectionError) for error in errors)
+        assert len({id(error) for error in errors}) == 3
+
+
+async def test_a_dead_broker_does_not_hold_up_the_others() -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with serve(silent) as dead, FakeCluster() as cluster:
+        async with pooled(dead, cluster.bootstrap_servers) as pool:
+            stuck = asyncio.ensure_future(pool.get(0))
+            assert (await pool.get(1)).is_open
+            assert not stuck.done()
+            stuck.cancel()
+
+
+async def test_failures_are_followed_by_growing_pauses() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    async with pooled(address, reconnect_backoff_ms=20, reconnect_backoff_max_ms=10_000) as pool:
+        delays = []
+        for _ in range(4):
+            with pytest.raises(KafkaConnectionError):
+                await pool.get(0)
+            delays.append(pool.retry_delay(0))
+        assert delays == sorted(delays)
+        assert delays[-1] > 3 * delays[0]
+
+
+async def test_a_pause_ends_with_the_next_success() -> None:
+    async with FakeCluster() as cluster:
+        proxy = FaultProxy(cluster.bootstrap_servers)
+        async with proxy, pooled(proxy.address, reconnect_backoff_ms=20) as pool:
+            proxy.refuse()
+            with pytest.raises(KafkaConnectionError):
+                await pool.get(0)
+            proxy.restore()
+            assert (await pool.get(0)).is_open
+            assert pool.retry_delay(0) == 0
+
+
+async def test_a_broken_connection_is_made_anew() -> None:
+    async with FakeCluster() as cluster, pooled(cluster.bootstrap_servers) as pool:
+        first = await pool.get(0)
+        cluster.intercept(MetadataRequest, Cut(), times=1)
+        with pytest.raises(KafkaConnectionError):
+            await first.request(metadata_request())
+        assert pool.find(0) is None
+        second = await pool.get(0)
+        assert second is not first
+        assert (await second.request(metadata_request())).brokers
+
+
+async def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:
+    async with FakeCluster() as cluster:
+        async with pooled(cluster.bootstrap_servers, connections_max_idle_ms=100) as pool:
+            idle = await pool.get(0)
+            busy = await pool.get(0, Purpose.FETCH)
+            release = asyncio.Event()
+            cluster.intercept(MetadataRequest, Hold(release), times=1)
+            waiting = busy.send_nowait(metadata_request())
+            await idle.closed
+            assert busy.is_open
+            release.set()
+            await waiting
+            await busy.closed
+            assert pool.connections() == []
+            assert (await pool.get(0)).is_open
+
+
+async def test_close_ends_attempts_and_connections() -> None:
+    async with FakeCluster() as cluster:
+        async with pooled(cluster.bootstrap_servers) as pool:
+            connection = await pool.get(0)
+            cluster.intercept(ApiVersionsRequest, Silence())
+            waiting = asyncio.ensure_future(pool.get(0, Purpose.FETCH))
+            await asyncio.sleep(0)
+            await pool.close(now() + 5)
+            with pytest.raises(Exception, match="client is closed"):
+                await waiting
+            with pytest.raises(Exception, match="client is closed"):
+                await pool.get(0)
+            assert not connection.is_open
+
+
+async def test_an_unknown_node_has_no_address() -> None:
+    async with pooled() as pool:
+        with pytest.raises(KafkaConnectionError, match="node 5: its address is unknown"):
+            await pool.get(5)

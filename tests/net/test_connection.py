@@ -1,0 +1,213 @@
+"""BrokerConnection: futures in, answers out, and every future ends."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aiokafka.errors import (
+    KafkaConnectionError,
+    RequestTimedOutError,
+    UnsupportedVersionError,
+)
+from aiokafka.protocol.messages import (
+    FetchRequest,
+    FindCoordinatorRequest,
+    MetadataRequest,
+    ProduceRequest,
+)
+from aiokafka.protocol.messages.metadata import MetadataRequestTopic
+from aiokafka.testing import Cut, Delay, FakeCluster, Hold, Silence
+from tests.net.support import connected, now
+
+
+def metadata_request() -> MetadataRequest:
+    return MetadataRequest(topics=[])
+
+
+def other_request() -> FindCoordinatorRequest:
+    return FindCoordinatorRequest(coordinator_keys=["group"])
+
+
+async def test_requests_are_pipelined_and_answered_in_order() -> None:
+    async with FakeCluster() as cluster, connected(cluster.bootstrap_servers) as connection:
+        futures = [connection.send_nowait(metadata_request()) for _ in range(100)]
+        assert connection.in_flight == 100
+        answers = await asyncio.gather(*futures)
+        assert all(answer.brokers[0].node_id == 0 for answer in answers)
+        assert connection.in_flight == 0
+
+
+async def test_an_answer_larger_than_every_buffer_arrives() -> None:
+    async with FakeCluster() as cluster, connected(cluster.bootstrap_servers) as connection:
+        names = [f"topic-{'x' * 200}-{i}" for i in range(3000)]
+        for name in names[:3]:
+            await cluster.create_topic(name, partitions=2)
+        topics = [MetadataRequestTopic(name=name) for name in names]
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        answer = await connection.request(request)
+        assert {topic.name for topic in answer.topics} == set(names)
+
+
+async def test_a_cancelled_request_keeps_its_slot() -> None:
+    async with FakeCluster() as cluster, connected(cluster.bootstrap_servers) as connection:
+        release = asyncio.Event()
+        cluster.intercept(MetadataRequest, Hold(release), times=1)
+        first = asyncio.ensure_future(connection.request(metadata_request()))
+        second = asyncio.ensure_future(connection.request(other_request()))
+        await asyncio.sleep(0)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        assert connection.in_flight == 2
+        release.set()
+        await second
+        assert connection.is_open
+        assert connection.in_flight == 0
+
+
+async def test_a_request_out_of_time_closes_the_connection() -> None:
+    async with FakeCluster() as cluster, connected(cluster.bootstrap_servers) as connection:
+        cluster.intercept(MetadataRequest, Silence())
+        late = connection.send_nowait(metadata_request(), timeout=0.05)
+        neighbours = [connection.send_nowait(metadata_request(), timeout=30) for _ in range(2)]
+        with pytest.raises(RequestTimedOutError, match=r"MetadataRequest v\d+"):
+            await late
+        assert not connection.is_open
+        errors = await asyncio.gather(*neighbours, return_exceptions=True)
+        assert [type(error) for error in errors] == [KafkaConnectionError] * 2
+        assert errors[0] is not errors[1]
+        with pytest.raises(KafkaConnectionError, match="got no answer in time"):
+            connection.send_nowait(metadata_request())
+
+
+async def test_a_cancelled_request_that_is_never_answered_closes_the_connection_too() -> None:
+    async with FakeCluster() as cluster, connected(cluster.bootstrap_servers) as connection:
+        cluster.intercept(MetadataRequest, Silence(), times=1)
+        connection.send_nowait(metadata_request(), timeout=0.05).cancel()
+        await connection.closed
+        assert not connection.is_open
+
+
+async def test_a_short_deadline_behind_a_long_one_is_kept() -> None:
+    async with FakeCluster() as cluster, connected(cluster.bootstrap_servers) as connection:
+        cluster.intercept(MetadataRequest, Silence())
+        long = connection.send_nowait(metadata_request(), timeout=30)
+        short = connection.send_nowait(metadata_request(), timeout=0.05)
+        with pytest.raises(RequestTimedOutError):
+            await short
+        with pytest.raises(KafkaConnectionError):
+            await long
+
+
+async def test_a_deadline_that_was_met_does_not_fire_later() -> None:
+    async with FakeCluster() as cluster, connected(cluster.bootstrap_servers) as connection:
+        cluster.intercept(MetadataRequest, Delay(0.2), times=1)
+        quick = connection.send_nowait(other_request(), timeout=0.1)
+        slow = connection.send_nowait(metadata_request(), timeout=30)
+        await asyncio.gather(quick, slow)
+        assert connection.is_open
+
+
+async def test_a_close_fails_every_request_with_an_error_of_its_own() -> None:
+    async with FakeCluster() as cluster, connected(cluster.bootstrap_servers) as connection:
+        cluster.intercept(MetadataRequest, Cut(), times=1)
+        futures = [connection.send_nowait(metadata_request()) for _ in range(3)]
+        errors = await asyncio.gather(*futures, return_exceptions=True)
+        assert len({id(error) for error in errors}) == 3
+        assert all(isinstance(error, KafkaConnectionError) for error in errors)
+        assert all(cluster.bootstrap_servers in str(error) for error in errors)
+
+
+async def test_close_fails_what_is_in_flight_at_once() -> None:
+    async with FakeCluster() as cluster, connected(cluster.bootstrap_servers) as connection:
+        cluster.intercept(MetadataRequest, Silence())
+        future = connection.send_nowait(metadata_request())
+        connection.close()
+        connection.close()
+        with pytest.raises(KafkaConnectionError, match="closed by this client"):
+            await future
+        with pytest.raises(KafkaConnectionError, match="closed by this client"):
+            await connection.request(metadata_request())
+
+
+async def test_a_request_without_an_answer_ends_at_once() -> None:
+    async with FakeCluster() as cluster, connected(cluster.bootstrap_servers) as connection:
+        request = ProduceRequest(acks=0, timeout_ms=1000, topic_data=[])
+        future = connection.send_nowait(request)
+        assert future.done()
+        assert future.result() is None
+        assert connection.in_flight == 0
+        await connection.request(metadata_request())
+        assert cluster.count(ProduceRequest) == 1
+
+
+async def test_a_request_that_cannot_be_encoded_changes_nothing() -> None:
+    async with FakeCluster() as cluster, connected(cluster.bootstrap_servers) as connection:
+        with pytest.raises(Exception, match="throttle|int|range|required|argument") as error:
+            connection.send_nowait(ProduceRequest(acks=10**9, timeout_ms=1, topic_data=[]))
+        assert not isinstance(error.value, KafkaConnectionError)
+        assert connection.in_flight == 0
+        assert (await connection.request(metadata_request())).brokers
+
+
+async def test_versions_are_those_of_the_broker() -> None:
+    async with FakeCluster(as_version="0.11") as cluster:
+        async with connected(cluster.bootstrap_servers) as connection:
+            assert connection.pick(MetadataRequest) == 4
+            assert connection.pick(MetadataRequest, 2) == 2
+            assert connection.pick(FetchRequest) == 5
+            await connection.request(metadata_request())
+            with pytest.raises(UnsupportedVersionError, match="0 to 4"):
+                connection.pick(MetadataRequest, -1)
+
+
+async def test_a_throttled_connection_is_not_ready_until_it_is_over() -> None:
+    async with FakeCluster() as cluster, connected(cluster.bootstrap_servers) as connection:
+        cluster.throttle(150)
+        await connection.request(metadata_request())
+        assert not connection.is_ready
+        until = now() + 0.1
+        cluster.throttle(0)
+        await connection.request(metadata_request(), timeout=0.05)
+        assert now() > until
+        assert connection.is_ready
+
+
+async def test_a_request_sent_before_the_throttling_is_not_timed_out_by_it() -> None:
+    async with FakeCluster() as cluster, connected(cluster.bootstrap_servers) as connection:
+        cluster.throttle(300)
+        first = connection.send_nowait(metadata_request(), timeout=0.1)
+        second = connection.send_nowait(metadata_request(), timeout=0.1)
+        await asyncio.gather(first, second)
+        assert connection.is_open
+
+
+async def test_brokers_before_2_0_have_waited_already() -> None:
+    async with FakeCluster(as_version="1.1") as cluster:
+        async with connected(cluster.bootstrap_servers) as connection:
+            cluster.throttle(100)
+            assert (await connection.request(metadata_request())).throttle_time_ms == 100
+            assert connection.is_ready
+
+
+async def test_a_full_write_buffer_makes_it_unready_and_requests_wait() -> None:
+    async with FakeCluster(proxied=True) as cluster:
+        async with connected(cluster.bootstrap_servers) as connection:
+            cluster.proxies[0].stall("requests")
+            name = "x" * 200
+            big = MetadataRequest(
+                topics=[MetadataRequestTopic(name=name)] * 20_000,
+                allow_auto_topic_creation=False,
+            )
+            # More than the proxy and the kernel can hold.
+            futures = [connection.send_nowait(big) for _ in range(8)]
+            assert not connection.is_ready
+            waiting = asyncio.ensure_future(connection.request(other_request()))
+            with pytest.raises(RequestTimedOutError, match="write buffer is full"):
+                await connection.request(other_request(), timeout=0.05)
+            assert not waiting.done()
+            connection.abort()
+            results = await asyncio.gather(*futures, waiting, return_exceptions=True)
+            assert {type(result) for result in results} == {KafkaConnectionError}
