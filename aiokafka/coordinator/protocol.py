@@ -184,6 +184,20 @@ def _put_partitions(out: bytearray, partitions: PartitionsByTopic) -> None:
         out += struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)
 
 
+def write_partitions(partitions: PartitionsByTopic) -> bytes:
+    """Return the bytes of an array of (topic, partitions), as assignors put into user data."""
+    out = bytearray()
+    _put_partitions(out, partitions)
+    return bytes(out)
+
+
+def read_partitions(data: bytes) -> tuple[list[tuple[str, list[int]]], bytes]:
+    """Read an array of (topic, partitions); return it with the bytes that follow it."""
+    reader = _Reader(data)
+    partitions = reader.partitions()
+    return partitions, reader.rest()
+
+
 class _Reader:
     """Reads fields in order. Lengths are checked against what is left before they are used."""
 
@@ -198,6 +212,9 @@ class _Reader:
                 f"group metadata is malformed: {size} bytes wanted at {start} of {len(self._data)}"
             )
         return self._data[start : self._at]
+
+    def rest(self) -> bytes:
+        return self._data[self._at :]
 
     def int16(self) -> int:
         value: int = _INT16.unpack(self._take(2))[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberAssignment,
@@ -24,24 +24,27 @@ class AbstractPartitionAssignor(abc.ABC):
     itself, so an assignor may keep state on `self`; class methods work as well.
     """
 
+    supports_cooperative: ClassVar[bool] = False
+    """Whether members keep their partitions during a rebalance (KIP-429)."""
+
     @property
     @abc.abstractmethod
     def name(self) -> str:
         """Name by which the members agree on this assignor; usually a class attribute."""
 
-    @classmethod
     @abc.abstractmethod
     def assign(
-        cls, cluster: ClusterMetadata, members: Mapping[str, ConsumerProtocolMemberMetadata]
+        self, cluster: ClusterMetadata, members: Mapping[str, ConsumerProtocolMemberMetadata]
     ) -> dict[str, ConsumerProtocolMemberAssignment]:
         """Return what each member gets, by member id. Called on the leader of the group only."""
 
-    @classmethod
     @abc.abstractmethod
-    def metadata(cls, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
+    def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
         """Return what this member tells the leader when it joins."""
 
-    @classmethod
     @abc.abstractmethod
-    def on_assignment(cls, assignment: ConsumerProtocolMemberAssignment) -> None:
+    def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
         """Take note of what this member got; called on every member after a rebalance."""
+
+    def on_generation_assignment(self, generation: int) -> None:  # noqa: B027
+        """Take note of the generation of the group; called before `on_assignment`."""

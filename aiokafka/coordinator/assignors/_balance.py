@@ -1,0 +1,195 @@
+"""Share out partitions evenly, moving as few as possible.
+
+A member's load is its number of partitions. A sharing is as even as it can be when no chain of
+moves ends in a member that has at least two partitions fewer than the chain's first: A gives one to
+B, B one to C, where each wants the topic it gets (an optimal semi-matching; Harvey, Ladner, Lovász
+and Tamir 2006). So: keep what is owned, give the rest to the members with least, then follow
+shortest chains until there are none.
+
+Topics with the same subscribers are alike, so the search runs over groups of topics.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+
+from aiokafka.structs import TopicPartition
+
+Shares = dict[str, list[TopicPartition]]
+
+
+def balance(
+    subscribers: Mapping[str, Sequence[str]],
+    partitions: Mapping[str, Sequence[int]],
+    owned: Mapping[str, Iterable[TopicPartition]],
+) -> Shares:
+    """Return the partitions of each member of `owned`.
+
+    subscribers: the members that want a topic, in sorted order.
+    partitions: the partitions of each topic that exists.
+    owned: what each member has now; no partition twice. What it no longer wants is ignored.
+    """
+    sharing = _Sharing(subscribers, partitions, list(owned))
+    sharing.keep(owned)
+    sharing.deal(partitions)
+    sharing.even_out()
+    return sharing.result()
+
+
+class _Sharing:
+    """Who has what. Members and groups of topics go by number.
+
+    Owns: `shares[member][group]`, the partitions of a member in a group, in the order in which it
+    got them, and `load[member]`, how many these are together.
+    """
+
+    def __init__(
+        self,
+        subscribers: Mapping[str, Sequence[str]],
+        partitions: Mapping[str, Sequence[int]],
+        members: list[str],
+    ) -> None:
+        self.names = sorted(members)
+        numbers = {name: number for number, name in enumerate(self.names)}
+        self.group_of: dict[str, int] = {}
+        self.takers: list[tuple[int, ...]] = []
+        known: dict[tuple[int, ...], int] = {}
+        for topic in sorted(partitions):
+            takers = tuple(numbers[name] for name in subscribers[topic])
+            group = known.setdefault(takers, len(known))
+            if group == len(self.takers):
+                self.takers.append(takers)
+            self.group_of[topic] = group
+        self.shares: list[dict[int, list[TopicPartition]]] = [{} for _ in self.names]
+        self.load = [0] * len(self.names)
+        self.groups: list[list[int]] = [[] for _ in self.names]
+        for group, takers in enumerate(self.takers):
+            for member in takers:
+                self.groups[member].append(group)
+        self._kept: set[TopicPartition] = set()
+
+    def keep(self, owned: Mapping[str, Iterable[TopicPartition]]) -> None:
+        """Leave with each member what it has and still wants."""
+        wanted = [set(groups) for groups in self.groups]
+        for member, name in enumerate(self.names):
+            for tp in sorted(owned[name]):
+                group = self.group_of.get(tp.topic)
+                if group is not None and group in wanted[member]:
+                    self._give(member, group, tp)
+                    self._kept.add(tp)
+
+    def deal(self, partitions: Mapping[str, Sequence[int]]) -> None:
+        """Give every other partition to the taker that has least, the choosiest topics first."""
+        free: dict[int, list[TopicPartition]] = {}
+        for topic in sorted(partitions):
+            rest = [TopicPartition(topic, number) for number in partitions[topic]]
+            rest = [tp for tp in rest if tp not in self._kept]
+            free.setdefault(self.group_of[topic], []).extend(rest)
+        for group in sorted(free, key=lambda group: len(self.takers[group])):
+            heap = [(self.load[member], member) for member in self.takers[group]]
+            heapq.heapify(heap)
+            for tp in free[group]:
+                load, member = heap[0]
+                heapq.heapreplace(heap, (load + 1, member))
+                self._give(member, group, tp)
+
+    def even_out(self) -> None:
+        """Move partitions along chains from members with more to members with less."""
+        # Chains of one move are most of them, and are found without a search.
+        moved = True
+        while moved:
+            moved = sum(map(self._even_out_group, range(len(self.takers)))) > 0
+        open_members = set(range(len(self.names)))
+        while open_members:
+            least = min(self.load[member] for member in open_members)
+            if max(self.load[member] for member in open_members) <= least + 1:
+                return
+            poorest = sorted(m for m in open_members if self.load[m] == least)
+            chain, seen = self._find_chain(poorest, open_members)
+            if chain:
+                self._move_along(chain)
+            else:
+                # Nobody who could give to these, even over others, has two more than the poorest.
+                # Nor can anybody else give to them: whoever could has been seen.
+                open_members -= seen
+
+    def _even_out_group(self, group: int) -> bool:
+        """Move partitions of one group until its takers with and without them are even."""
+        poorest = [(self.load[taker], taker) for taker in self.takers[group]]
+        richest = [(-load, taker) for load, taker in poorest if self.shares[taker].get(group)]
+        heapq.heapify(poorest)
+        heapq.heapify(richest)
+        moved = False
+        while richest:
+            load, taker = poorest[0]
+            if load != self.load[taker]:  # It has given since this entry was made.
+                heapq.heapreplace(poorest, (self.load[taker], taker))
+                continue
+            above, giver = richest[0]
+            if -above - load < 2:
+                break
+            moved = True
+            self._move_along([(giver, taker, group)])
+            heapq.heapreplace(poorest, (load + 1, taker))
+            if self.shares[giver][group]:
+                heapq.heapreplace(richest, (above + 1, giver))
+            else:
+                heapq.heappop(richest)
+        return moved
+
+    def _find_chain(
+        self, poorest: list[int], open_members: set[int]
+    ) -> tuple[list[tuple[int, int, int]], set[int]]:
+        """Search from all of the poorest at once for someone with two more.
+
+        Returns the moves (giver, taker, group) of a shortest chain, the last giver's first, or an
+        empty list with all members seen.
+        """
+        enough = self.load[poorest[0]] + 2
+        came: dict[int, tuple[int, int] | None] = dict.fromkeys(poorest)
+        searched: set[int] = set()
+        queue = list(poorest)
+        for taker in queue:
+            for group in self.groups[taker]:
+                if group in searched:
+                    continue
+                searched.add(group)
+                givers = [g for g in self.takers[group] if self.shares[g].get(group)]
+                fresh = [g for g in givers if g not in came and g in open_members]
+                for giver in fresh:
+                    came[giver] = (taker, group)
+                richest = max(fresh, key=self.load.__getitem__, default=None)
+                if richest is not None and self.load[richest] >= enough:
+                    return self._trace(richest, came), set(came)
+                queue.extend(fresh)
+        return [], set(came)
+
+    def _trace(
+        self, giver: int, came: Mapping[int, tuple[int, int] | None]
+    ) -> list[tuple[int, int, int]]:
+        moves = []
+        step = came[giver]
+        while step is not None:
+            taker, group = step
+            moves.append((giver, taker, group))
+            giver, step = taker, came[taker]
+        return moves
+
+    def _move_along(self, chain: list[tuple[int, int, int]]) -> None:
+        for giver, taker, group in chain:
+            # The last one got is one that the giver did not have before, if there is such a one.
+            tp = self.shares[giver][group].pop()
+            self.load[giver] -= 1
+            self._give(taker, group, tp)
+
+    def _give(self, member: int, group: int, tp: TopicPartition) -> None:
+        self.shares[member].setdefault(group, []).append(tp)
+        self.load[member] += 1
+
+    def result(self) -> Shares:
+        """Return the partitions of each member by name."""
+        return {
+            name: sorted(tp for group in self.shares[member].values() for tp in group)
+            for member, name in enumerate(self.names)
+        }

@@ -1,0 +1,91 @@
+"""Sticky shares, reached in two steps so that nobody stops reading what stays (KIP-429)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from aiokafka.coordinator.assignors._balance import Shares, balance
+from aiokafka.coordinator.assignors._common import (
+    Members,
+    build,
+    partitions_by_topic,
+    subscribers_by_topic,
+)
+from aiokafka.coordinator.assignors._ownership import Claim, settle
+from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+from aiokafka.coordinator.protocol import (
+    ConsumerProtocolMemberAssignment,
+    ConsumerProtocolMemberMetadata,
+)
+
+if TYPE_CHECKING:
+    from aiokafka.cluster import ClusterMetadata
+
+__all__ = ["CooperativeStickyAssignor"]
+
+_GENERATION = struct.Struct(">i")
+
+
+class CooperativeStickyAssignor(AbstractPartitionAssignor):
+    """Shares out as `StickyPartitionAssignor` does, without taking away what a member keeps.
+
+    A partition that moves is given to nobody in the first rebalance, so that its owner can let go
+    of it, and to its new owner in a second one that follows at once. All members of a group have
+    to support it. The bytes are those of Java's CooperativeStickyAssignor.
+
+    Owns: the last assignment of this member and its generation, which it tells to the leader.
+    """
+
+    name = "cooperative-sticky"
+    version = 3
+    supports_cooperative = True
+
+    def __init__(self) -> None:
+        self._assignment: list[tuple[str, list[int]]] = []
+        self._generation = -1
+
+    def assign(
+        self, cluster: ClusterMetadata, members: Members
+    ) -> dict[str, ConsumerProtocolMemberAssignment]:
+        claims = {member: _claim(metadata) for member, metadata in members.items()}
+        owned = settle(claims)
+        subscribers = subscribers_by_topic(members)
+        partitions = partitions_by_topic(cluster, subscribers)
+        shares = balance(subscribers, partitions, owned)
+        return build(self.version, _without_moving(shares, claims))
+
+    def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
+        return ConsumerProtocolMemberMetadata(
+            self.version,
+            topics,
+            _GENERATION.pack(self._generation),
+            self._assignment,
+            self._generation,
+        )
+
+    def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
+        self._assignment = assignment.assignment
+
+    def on_generation_assignment(self, generation: int) -> None:
+        """Take note of the generation in which the last assignment was made."""
+        self._generation = generation
+
+
+def _claim(metadata: ConsumerProtocolMemberMetadata) -> Claim:
+    generation = metadata.generation
+    if generation < 0 and metadata.user_data and len(metadata.user_data) >= 4:
+        # Before version 2 the generation went into the user data.
+        generation = _GENERATION.unpack_from(metadata.user_data)[0]
+    return Claim(generation, metadata.owned())
+
+
+def _without_moving(shares: Shares, claims: dict[str, Claim]) -> Shares:
+    """Leave out what only others claim: the next rebalance can give it away."""
+    claimed = {member: set(claim.partitions) for member, claim in claims.items()}
+    taken = set().union(*claimed.values())
+    return {
+        member: [tp for tp in share if tp in claimed[member] or tp not in taken]
+        for member, share in shares.items()
+    }

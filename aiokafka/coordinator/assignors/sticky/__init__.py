@@ -1,0 +1,1 @@
+"""Even shares that change as little as possible."""

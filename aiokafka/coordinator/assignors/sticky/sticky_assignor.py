@@ -1,0 +1,84 @@
+"""Even shares that change as little as possible from one rebalance to the next (KIP-54)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from aiokafka.coordinator.assignors._balance import balance
+from aiokafka.coordinator.assignors._common import (
+    Members,
+    build,
+    partitions_by_topic,
+    subscribers_by_topic,
+)
+from aiokafka.coordinator.assignors._ownership import Claim, settle
+from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+from aiokafka.coordinator.protocol import (
+    ConsumerProtocolMemberAssignment,
+    ConsumerProtocolMemberMetadata,
+    read_partitions,
+    write_partitions,
+)
+from aiokafka.errors import KafkaProtocolError
+from aiokafka.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka.cluster import ClusterMetadata
+
+__all__ = ["StickyPartitionAssignor"]
+
+_GENERATION = struct.Struct(">i")
+
+
+class StickyPartitionAssignor(AbstractPartitionAssignor):
+    """Shares out evenly, and lets every member keep as much as that allows.
+
+    All members still give up everything while they rebalance, but most get the same back, so local
+    state survives. The bytes are those of Java's StickyAssignor: both may be in one group.
+
+    Owns: the last assignment of this member and its generation, which it tells to the leader.
+    """
+
+    name = "sticky"
+    version = 0
+
+    def __init__(self) -> None:
+        self._assignment: list[TopicPartition] = []
+        self._generation = -1
+
+    def assign(
+        self, cluster: ClusterMetadata, members: Members
+    ) -> dict[str, ConsumerProtocolMemberAssignment]:
+        owned = settle({member: _claim(metadata) for member, metadata in members.items()})
+        subscribers = subscribers_by_topic(members)
+        partitions = partitions_by_topic(cluster, subscribers)
+        return build(self.version, balance(subscribers, partitions, owned))
+
+    def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
+        user_data = b""
+        if self._assignment:
+            grouped = build(0, {"": self._assignment})[""].assignment
+            user_data = write_partitions(grouped) + _GENERATION.pack(self._generation)
+        return ConsumerProtocolMemberMetadata(self.version, topics, user_data)
+
+    def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
+        self._assignment = assignment.partitions()
+
+    def on_generation_assignment(self, generation: int) -> None:
+        """Take note of the generation in which the last assignment was made."""
+        self._generation = generation
+
+
+def _claim(metadata: ConsumerProtocolMemberMetadata) -> Claim:
+    """Read what a member says that it had; another client's nonsense counts as nothing."""
+    if not metadata.user_data:
+        return Claim(-1, ())
+    try:
+        partitions, rest = read_partitions(metadata.user_data)
+    except KafkaProtocolError:
+        return Claim(-1, ())
+    # The first version of these bytes had no generation.
+    generation = _GENERATION.unpack_from(rest)[0] if len(rest) >= 4 else -1
+    return Claim(generation, [TopicPartition(t, n) for t, numbers in partitions for n in numbers])
