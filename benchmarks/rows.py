@@ -190,7 +190,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         name="import",
-        title="import in a clean interpreter",
+        title="importing consumer and producer in a clean interpreter",
         workload="import_time",
         records=15,
         clients=_SAME_API,
