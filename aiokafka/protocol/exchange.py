@@ -138,10 +138,11 @@ class Exchange(Generic[T]):
             slot = slots.popleft()
             return None if slot.is_cancelled else (slot.token, bytes(frame))
         offset = self._check_header(frame, plan)
-        slot = slots.popleft()
-        if slot.is_cancelled:
-            return None
-        return slot.token, plan.decode(frame, offset)
+        slot = slots[0]
+        # The slot leaves only with its answer: after a malformed one `drain` still gives its token.
+        response = None if slot.is_cancelled else plan.decode(frame, offset)
+        slots.popleft()
+        return None if slot.is_cancelled else (slot.token, response)
 
     def _check_header(self, frame: bytes | bytearray, plan: _Plan) -> int:
         if len(frame) < 4 + plan.tags:
