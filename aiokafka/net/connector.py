@@ -166,7 +166,7 @@ class Connector:
         finally:
             answer.cancel()
         if self._config.security.uses_sasl:
-            await authenticate(connection, self._config.security, left)
+            await authenticate(connection, self._config.security, self.host, left)
         return connection
 
     async def _probe(

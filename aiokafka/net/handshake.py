@@ -7,6 +7,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from aiokafka._compat import timeout as within
 from aiokafka.errors import (
     AuthenticationFailedError,
     AuthenticationMethodNotSupported,
@@ -111,17 +112,23 @@ def _versions(response: ApiVersionsResponse) -> BrokerVersions:
 
 
 async def authenticate(
-    connection: BrokerConnection, security: SecurityConfig, timeout: float
+    connection: BrokerConnection, security: SecurityConfig, host: str, timeout: float
 ) -> None:
     """Authenticate by SASL; sets `connection.session_lifetime`. Each question may take `timeout`
-    seconds.
+    seconds. `host` is the broker's name, which Kerberos proves.
 
     Raises AuthenticationMethodNotSupported when the broker does not offer the mechanism,
     AuthenticationFailedError when it refuses the credentials, KafkaConnectionError,
     RequestTimedOutError.
     """
-    mechanism = create_mechanism(security)
-    await mechanism.prepare()
+    mechanism = create_mechanism(security, host)
+    try:
+        async with within(timeout):
+            await mechanism.prepare()
+    except asyncio.TimeoutError:
+        raise AuthenticationFailedError(
+            f"{connection.peer}: {mechanism.name}: no token or ticket within {timeout:.1f} s"
+        ) from None
     version = connection.pick(SaslHandshakeRequest)
     answer = await connection.request(
         SaslHandshakeRequest(mechanism=mechanism.name), version=version, timeout=timeout

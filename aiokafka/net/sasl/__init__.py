@@ -37,14 +37,25 @@ class Mechanism(Protocol):
         """
 
 
-def create_mechanism(security: SecurityConfig) -> Mechanism:
-    """The mechanism that the configuration names.
+def create_mechanism(security: SecurityConfig, host: str) -> Mechanism:
+    """The mechanism that the configuration names, for the broker that is called `host`.
 
     Raises AuthenticationMethodNotSupported for an unknown one.
     """
-    if security.sasl_mechanism == "PLAIN":
+    name = security.sasl_mechanism
+    if name == "PLAIN":
         return Plain(security.sasl_plain_username or "", security.sasl_plain_password or "")
-    raise AuthenticationMethodNotSupported(
-        f"sasl_mechanism {security.sasl_mechanism!r} is not available in this version; "
-        "available: 'PLAIN'"
-    )
+    if name.startswith("SCRAM-"):
+        from aiokafka.net.sasl.scram import Scram
+
+        return Scram(name, security.sasl_plain_username or "", security.sasl_plain_password or "")
+    if name == "OAUTHBEARER" and security.sasl_oauth_token_provider is not None:
+        from aiokafka.net.sasl.oauthbearer import OAuthBearer
+
+        return OAuthBearer(security.sasl_oauth_token_provider)
+    if name == "GSSAPI":
+        from aiokafka.net.sasl.gssapi import Gssapi
+
+        host = security.sasl_kerberos_domain_name or host
+        return Gssapi(security.sasl_kerberos_service_name, host)
+    raise AuthenticationMethodNotSupported(f"sasl_mechanism {name!r} is not available")

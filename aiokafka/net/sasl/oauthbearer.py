@@ -1,0 +1,83 @@
+"""OAUTHBEARER (RFC 7628, KIP-255): a token that somebody else issued, and extensions (KIP-342)."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import TYPE_CHECKING
+
+from aiokafka.errors import AuthenticationFailedError, KafkaError
+
+if TYPE_CHECKING:
+    from aiokafka.abc import AbstractTokenProvider
+
+__all__ = ["OAuthBearer"]
+
+_SEPARATOR = "\x01"
+
+# RFC 6750 for the token, RFC 7628 for what may stand beside it.
+_TOKEN = re.compile(r"[-A-Za-z0-9._~+/]+=*")
+_KEY = re.compile(r"[A-Za-z]+")
+_VALUE = re.compile(r"[\x20-\x7e\t\r\n]*")
+
+
+class OAuthBearer:
+    """One token out. A refusal comes as a challenge, to be acknowledged before the error is told."""
+
+    name = "OAUTHBEARER"
+
+    def __init__(self, provider: AbstractTokenProvider) -> None:
+        self._provider = provider
+        self._message = b""
+        self._refusal: str | None = None
+        self.done = False
+
+    async def prepare(self) -> None:
+        """Ask the provider for its token. Its errors become AuthenticationFailedError's cause."""
+        try:
+            token: object = await self._provider.token()
+            if inspect.isawaitable(token):
+                # Some providers return the future of an executor from a coroutine function.
+                token = await token
+            extensions = self._provider.extensions() or {}
+        except KafkaError:
+            raise
+        except Exception as error:
+            raise AuthenticationFailedError(
+                f"{self.name}: the token provider {type(self._provider).__name__} failed: "
+                f"{type(error).__name__}"
+            ) from error
+        self._message = _client_message(token, extensions)
+
+    def start(self) -> bytes:
+        """The token with its extensions."""
+        self.done = True
+        return self._message
+
+    def step(self, challenge: bytes) -> bytes | None:
+        """An empty challenge is success. Any other says why the token is refused, and wants an
+        acknowledgement (RFC 7628, 3.2.3)."""
+        if self._refusal is not None:
+            raise AuthenticationFailedError(
+                f"{self.name}: the broker refused the token: {self._refusal}"
+            )
+        if not challenge:
+            return None
+        self._refusal = bytes(challenge[:500]).decode(errors="replace")
+        return _SEPARATOR.encode()
+
+
+def _client_message(token: object, extensions: dict[str, str]) -> bytes:
+    # Neither message shows the token: it is a secret.
+    if not isinstance(token, str) or not _TOKEN.fullmatch(token):
+        raise AuthenticationFailedError(
+            "OAUTHBEARER: the token provider gave no valid token (a non-empty str, RFC 6750)"
+        )
+    parts = [f"auth=Bearer {token}"]
+    for key, value in extensions.items():
+        if key == "auth" or not _KEY.fullmatch(key) or not _VALUE.fullmatch(value):
+            raise AuthenticationFailedError(
+                f"OAUTHBEARER: {key!r} is no valid extension (letters; printable value)"
+            )
+        parts.append(f"{key}={value}")
+    return ("n,," + _SEPARATOR + _SEPARATOR.join(parts) + _SEPARATOR * 2).encode()
