@@ -22,7 +22,7 @@ _VALUE = re.compile(r"[\x20-\x7e\t\r\n]*")
 
 
 class OAuthBearer:
-    """One token out. A refusal comes as a challenge, to be acknowledged before the error is told."""
+    """One token out. A refusal comes as a challenge, which wants an answer."""
 
     name = "OAUTHBEARER"
 

@@ -53,7 +53,7 @@ class Scram:
         return (_GS2_HEADER + self._first_bare).encode()
 
     def step(self, challenge: bytes) -> bytes | None:
-        """Answer the server-first message with our proof; check the proof in the server-final one."""
+        """Answer the server-first message with our proof; check that in the server-final one."""
         text = self._text(challenge)
         if self._server_signature is None:
             return self._prove(text)
@@ -100,7 +100,7 @@ class Scram:
             )
 
     def _attributes(self, text: str) -> dict[str, str]:
-        """The `k=value` pairs of a message; refuses errors and extensions that we would have to know."""
+        """The `k=value` pairs of a message; refuses errors and mandatory extensions."""
         fields = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
         if "e" in fields:
             raise self._failure(f"the broker refused: {fields['e'][:200]}")
