@@ -22,7 +22,7 @@ from aiokafka.errors import (
     UnknownLeaderEpoch,
     for_code,
 )
-from aiokafka.record.batch import RecordReader
+from aiokafka.record.reader import RecordReader
 from aiokafka.structs import BrokerMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class FetchAnswers:
     def _on_records(self, state: PartitionState, data: PartitionData, records: Any) -> None:
         cursor = state.cursor
         size = len(records)
-        end, epoch = scan_record_set(records, size)
+        end, epoch = scan_record_set(memoryview(records))
         if end < 0 and cursor.offset >= 0 and self._is_cut_short(records, size):
             self._fail(state, _too_large(state, self._config.max_partition_fetch_bytes))
             return

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection
-from struct import Struct
 from typing import Any
 
 from aiokafka.consumer.partition_state import PartitionState
-from aiokafka.record.batch import RecordReader
+from aiokafka.record import _memory as mem
+from aiokafka.record.reader import RecordReader
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
 __all__ = ["FetchBuffer", "FetchedPartition", "Frame", "scan_record_set"]
@@ -19,38 +19,42 @@ __all__ = ["FetchBuffer", "FetchedPartition", "Frame", "scan_record_set"]
 Failure = Callable[[], BaseException]
 Wanted = Collection[TopicPartition] | None
 
-_PREFIX = Struct(">qiib")  # base offset, length, leader epoch (v2), magic
-_LAST_OFFSET_DELTA = Struct(">i")
-_LENGTH_START = 12  # bytes before those that the length field counts
-_V2_DELTA_AT = 23
-_V2_HEADER = 61
-_V2 = 2
 _ALL = 2**31 - 1
+_MAX_OFFSET = 2**63 - 1
+
+_SMALLEST_BATCH = 17  # bytes up to and with the magic, in every format
+_LOG_OVERHEAD = 12  # offset and length, which the length does not count
+_V2_HEADER = 61
 
 
-def scan_record_set(records: Any, size: int) -> tuple[int, int]:
+def scan_record_set(view: memoryview) -> tuple[int, int]:
     """(offset after the last complete batch, its leader epoch) from the batch headers alone.
 
     (-1, -1) if there is no complete batch. Stops at the first header that makes no sense: reading
     the batch will say what is wrong with it.
     """
+    data = mem.source(view)
+    size = len(view)
     end = -1
     epoch = -1
     at = 0
-    while size - at > 16:
-        base_offset, length, leader_epoch, magic = _PREFIX.unpack_from(records, at)
-        if length <= 0 or length > size - at - _LENGTH_START:
+    while size - at >= _SMALLEST_BATCH:
+        base_offset = mem.i64(data, at)
+        length = mem.i32(data, at + 8)
+        if base_offset < 0 or length <= 0 or length > size - at - _LOG_OVERHEAD:
             break
-        if magic >= _V2:
-            if length < _V2_HEADER - _LENGTH_START:
-                break
-            delta = _LAST_OFFSET_DELTA.unpack_from(records, at + _V2_DELTA_AT)[0]
-            end = base_offset + delta + 1
-            epoch = leader_epoch
-        else:
+        if data[at + 16] < 2:
             end = base_offset + 1
             epoch = -1
-        at += length + _LENGTH_START
+        else:
+            if length < _V2_HEADER - _LOG_OVERHEAD:
+                break
+            delta = mem.i32(data, at + 23)
+            if delta < 0 or base_offset > _MAX_OFFSET - delta - 1:
+                break
+            end = base_offset + delta + 1
+            epoch = mem.i32(data, at + 12)
+        at += length + _LOG_OVERHEAD
     return end, epoch
 
 

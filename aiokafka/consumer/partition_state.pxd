@@ -1,10 +1,15 @@
+cimport cython
+from libc.stdint cimport int64_t
+
+
+@cython.final
 cdef class PartitionState:
     cdef public object tp
-    cdef public long long next_offset
-    cdef public long long epoch
+    cdef public int64_t next_offset
+    cdef public int64_t epoch
     cdef public bint paused
-    cdef public long long call
-    cdef public long long finished
+    cdef public int64_t call
+    cdef public int64_t finished
     cdef public object phase
     cdef public object reset_to
     cdef public object cursor

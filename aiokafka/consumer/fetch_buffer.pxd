@@ -1,0 +1,77 @@
+cimport cython
+from libc.stdint cimport int32_t, int64_t
+
+cimport aiokafka.record._native as mem
+from aiokafka.consumer.partition_state cimport PartitionState
+from aiokafka.record.reader cimport RecordReader
+
+cdef Py_ssize_t _ALL
+cdef int64_t _MAX_OFFSET
+cdef Py_ssize_t _SMALLEST_BATCH
+cdef Py_ssize_t _LOG_OVERHEAD
+cdef Py_ssize_t _V2_HEADER
+
+
+@cython.locals(
+    data=mem.source_t,
+    size=Py_ssize_t,
+    at=Py_ssize_t,
+    end=int64_t,
+    epoch=int32_t,
+    base_offset=int64_t,
+    length=Py_ssize_t,
+    delta=int32_t,
+)
+cpdef tuple scan_record_set(object view)
+
+
+@cython.final
+cdef class Frame:
+    cdef readonly Py_ssize_t nbytes
+    cdef Py_ssize_t live
+    cdef object on_release
+
+
+@cython.final
+cdef class FetchedPartition:
+    cdef PartitionState state
+    cdef int64_t epoch
+    cdef int64_t start
+    cdef RecordReader reader
+    cdef Frame frame
+
+
+@cython.final
+cdef class FetchBuffer:
+    cdef readonly int64_t call
+    cdef readonly bint is_hungry
+    cdef readonly object hungry_for
+    cdef FetchedPartition _current
+    cdef object _queues
+    cdef object _failures
+
+    cpdef add(self, PartitionState state, RecordReader reader, Frame frame)
+    @cython.locals(chunk=FetchedPartition)
+    cpdef discard(self, PartitionState state)
+    @cython.locals(chunk=FetchedPartition)
+    cpdef discard_stale(self, PartitionState state)
+    cpdef begin_call(self)
+    @cython.locals(chunk=FetchedPartition, state=PartitionState)
+    cpdef object next(self)
+    @cython.locals(state=PartitionState, skipped=Py_ssize_t)
+    cpdef object next_of(self, object wanted)
+    @cython.locals(state=PartitionState, records=list)
+    cpdef dict take(self, object wanted, Py_ssize_t limit)
+    @cython.locals(chunk=FetchedPartition, before=int64_t)
+    cdef object _next_from(self, PartitionState state, bint is_free)
+    @cython.locals(chunk=FetchedPartition, before=int64_t, found=list)
+    cdef object _take_from(self, PartitionState state, Py_ssize_t limit, list records)
+    @cython.locals(chunk=FetchedPartition)
+    cdef FetchedPartition _head(self, PartitionState state)
+    cdef int _finish(self, FetchedPartition chunk) except -1
+    cdef int _set_aside(self, PartitionState state) except -1
+    @cython.locals(frame=Frame)
+    cdef int _release(self, FetchedPartition chunk) except -1
+
+
+cdef bint _is_served(PartitionState state, object wanted) except -1
