@@ -14,10 +14,14 @@ def get_uvarint(buffer: bytes | bytearray, position: int) -> tuple[int, int]:
 
     Raises KafkaProtocolError where it is too long, IndexError where the buffer ends.
     """
+    size = len(buffer)
+    data = buffer
     value = 0
     shift = 0
     while shift < 35:
-        byte = buffer[position]
+        if not 0 <= position < size:
+            raise IndexError("a varint goes on beyond the end of the buffer")
+        byte = data[position]
         position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
@@ -30,24 +34,26 @@ def get_uvarint(buffer: bytes | bytearray, position: int) -> tuple[int, int]:
 
 def put_uvarint(out: bytearray, value: int) -> None:
     """Append an unsigned varint."""
-    while value > 0x7F:
-        out.append((value & 0x7F) | 0x80)
-        value >>= 7
-    out.append(value)
+    rest = value
+    while rest > 0x7F:
+        out.append((rest & 0x7F) | 0x80)
+        rest >>= 7
+    out.append(rest)
 
 
 def skip_tags(buffer: bytes | bytearray, position: int, end: int) -> int:
-    """Skip a section of tagged fields; returns the position after it."""
+    """Skip a section of tagged fields that ends before `end`; returns the position after it.
+
+    Raises KafkaProtocolError or IndexError if it does not end there.
+    """
     count, position = get_uvarint(buffer, position)
-    if count > end - position:
+    if position > end or count > end - position:
         raise KafkaProtocolError(f"{count} tagged fields do not fit in {end - position} bytes")
     while count > 0:
         count -= 1
         position = get_uvarint(buffer, position)[1]
-        size, position = get_uvarint(buffer, position)
-        if size > end - position:
-            raise KafkaProtocolError(
-                f"a tagged field of {size} bytes exceeds {end - position} left"
-            )
-        position += size
+        length, position = get_uvarint(buffer, position)
+        if position > end or length > end - position:
+            raise KafkaProtocolError(f"a tagged field of {length} bytes exceeds what is left")
+        position += length
     return position
