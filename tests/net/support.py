@@ -21,6 +21,18 @@ from aiokafka._tasks import TaskOwner
 from aiokafka.net.connection import BrokerConnection
 from aiokafka.net.connector import Connector
 from aiokafka.net.pool import ConnectionPool, Endpoint
+from aiokafka.protocol.compiler import codec
+from aiokafka.protocol.headers import (
+    decode_request_header,
+    encode_response_header,
+    peek_request_header,
+)
+from aiokafka.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
+from aiokafka.protocol.schema import Request, Response
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -166,3 +178,45 @@ def _general_name(host: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
         return x509.DNSName(host)
+
+
+Answers = dict[type[Request[Any]], Callable[[Any], Response | bytes | None]]
+
+
+@contextlib.asynccontextmanager
+async def scripted_broker(
+    answers: Answers, *, versions: dict[int, tuple[int, int]] | None = None
+) -> AsyncIterator[str]:
+    """A broker that answers by the table: a response, raw bytes, or None to close the connection.
+
+    ApiVersions it answers itself, with the newest versions of the table's requests (or `versions`).
+    """
+    known = {request.API_KEY: request for request in answers}
+    ranges = {key: request.VERSIONS for key, request in known.items()} | (versions or {})
+
+    def api_versions(request: Any) -> ApiVersionsResponse:
+        return ApiVersionsResponse(
+            api_keys=[
+                ApiVersion(api_key=key, min_version=low, max_version=high)
+                for key, (low, high) in ranges.items()
+            ]
+        )
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            frame = await read_frame(reader)
+            key, version, correlation_id = peek_request_header(frame)
+            request_class = known.get(key, ApiVersionsRequest)
+            header = decode_request_header(request_class, version, frame)
+            request = codec(request_class, version).decode(frame, header.body_offset)
+            answer = answers.get(request_class, api_versions)(request)
+            if answer is None:
+                return
+            if not isinstance(answer, bytes):
+                head = encode_response_header(request_class, version, correlation_id)
+                body = head + codec(request_class.RESPONSE, version).encode_bytes(answer)
+                answer = len(body).to_bytes(4, "big") + body
+            writer.write(answer)
+
+    async with serve(handle) as address:
+        yield address

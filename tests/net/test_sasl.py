@@ -1,0 +1,159 @@
+"""The place of SASL in the handshake, with PLAIN."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import (
+    AuthenticationFailedError,
+    AuthenticationMethodNotSupported,
+    KafkaConnectionError,
+)
+from aiokafka.net.connector import Connector
+from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from aiokafka.protocol.messages.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from tests.net.support import Answers, config, now, read_frame, scripted_broker, serve, split
+
+USER = {
+    "security_protocol": "SASL_PLAINTEXT",
+    "sasl_mechanism": "PLAIN",
+    "sasl_plain_username": "alice",
+    "sasl_plain_password": "sécret",
+}
+TOKEN = "\0alice\0sécret".encode()
+
+
+def connector(address: str) -> Connector:
+    return Connector(config(address, **USER), *split(address), "")
+
+
+def plain_answers(**answer: Any) -> Answers:
+    return {
+        SaslHandshakeRequest: lambda request: SaslHandshakeResponse(mechanisms=["PLAIN"]),
+        SaslAuthenticateRequest: lambda request: SaslAuthenticateResponse(
+            **{
+                "error_message": None,
+                "error_code": 0 if request.auth_bytes == TOKEN else 58,
+                "auth_bytes": b"",
+                "session_lifetime_ms": 60_000,
+                **answer,
+            },
+        ),
+    }
+
+
+async def test_user_and_password_are_accepted() -> None:
+    async with scripted_broker(plain_answers()) as address:
+        connection = await connector(address).open(now() + 5)
+        assert connection.is_ready
+        assert connection.session_lifetime == 60.0
+        connection.close()
+        await connection.closed
+
+
+async def test_a_refusal_names_the_mechanism_and_the_reason() -> None:
+    answers = plain_answers(error_code=58, error_message="Invalid username or password")
+    async with scripted_broker(answers) as address:
+        with pytest.raises(AuthenticationFailedError, match="PLAIN: Invalid username or password"):
+            await connector(address).open(now() + 5)
+
+
+async def test_a_refusal_never_repeats_the_password() -> None:
+    async with scripted_broker(plain_answers(error_code=58)) as address:
+        with pytest.raises(AuthenticationFailedError) as error:
+            await connector(address).open(now() + 5)
+        assert "sécret" not in str(error.value)
+
+
+async def test_a_mechanism_that_is_not_offered() -> None:
+    answers = plain_answers()
+    answers[SaslHandshakeRequest] = lambda request: SaslHandshakeResponse(
+        error_code=33, mechanisms=["GSSAPI", "SCRAM-SHA-256"]
+    )
+    async with scripted_broker(answers) as address:
+        with pytest.raises(AuthenticationMethodNotSupported, match="GSSAPI, SCRAM-SHA-256"):
+            await connector(address).open(now() + 5)
+
+
+async def test_a_listener_without_sasl() -> None:
+    answers = plain_answers()
+    answers[SaslHandshakeRequest] = lambda request: SaslHandshakeResponse(
+        error_code=34, mechanisms=[]
+    )
+    async with scripted_broker(answers) as address:
+        with pytest.raises(AuthenticationFailedError, match="does not use SASL"):
+            await connector(address).open(now() + 5)
+
+
+async def test_a_challenge_that_plain_does_not_have() -> None:
+    async with scripted_broker(plain_answers(auth_bytes=b"more")) as address:
+        with pytest.raises(AuthenticationFailedError, match="unexpected challenge"):
+            await connector(address).open(now() + 5)
+
+
+async def test_bootstrap_raises_a_refusal_as_itself() -> None:
+    async with scripted_broker(plain_answers(error_code=58)) as address:
+        client = AIOKafkaClient(bootstrap_servers=address, **USER)
+        with pytest.raises(AuthenticationFailedError):
+            await client.bootstrap()
+        await client.close()
+
+
+async def test_a_plain_client_on_a_sasl_listener_is_told_so() -> None:
+    answers: Answers = {MetadataRequest: lambda request: None}
+    async with scripted_broker(answers) as address:
+        client = AIOKafkaClient(bootstrap_servers=address)
+        with pytest.raises(KafkaConnectionError, match="closed by the broker"):
+            await client.bootstrap()
+        await client.close()
+
+
+@pytest.mark.parametrize("is_accepted", [True, False])
+async def test_old_brokers_take_tokens_without_a_header(is_accepted: bool) -> None:
+    tokens: list[bytes] = []
+
+    async def old_broker(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for answer in (
+            # ApiVersions v4 is unknown; v0 lists SaslHandshake v0 and Metadata v0 to v2.
+            b"\x00\x23\x00\x00\x00\x00",
+            b"\x00\x00\x00\x00\x00\x02\x00\x11\x00\x00\x00\x00\x00\x03\x00\x00\x00\x02",
+            b"\x00\x00\x00\x00\x00\x01\x00\x05PLAIN",
+        ):
+            frame = await read_frame(reader)
+            body = frame[4:8] + answer
+            writer.write(len(body).to_bytes(4, "big") + body)
+        tokens.append(await read_frame(reader))
+        if is_accepted:
+            writer.write(bytes(4))
+            frame = await read_frame(reader)
+            body = frame[4:8] + bytes(12)
+            writer.write(len(body).to_bytes(4, "big") + body)
+            await reader.read()
+
+    async with serve(old_broker) as address:
+        if is_accepted:
+            connection = await connector(address).open(now() + 5)
+            answer = await connection.request(MetadataRequest(topics=[]), version=1)
+            assert isinstance(answer, MetadataResponse)
+            connection.close()
+            await connection.closed
+        else:
+            with pytest.raises(AuthenticationFailedError, match="closed the connection"):
+                await connector(address).open(now() + 5)
+        assert tokens == [TOKEN]
+
+
+async def test_a_mechanism_of_a_later_version_is_refused_clearly() -> None:
+    async with scripted_broker(plain_answers()) as address:
+        options = {**USER, "sasl_mechanism": "GSSAPI"}
+        with pytest.raises(AuthenticationMethodNotSupported, match="GSSAPI"):
+            await Connector(config(address, **options), *split(address), "").open(now() + 5)
