@@ -1,0 +1,359 @@
+"""The admin client against the fake cluster: results, routing, retries, deadlines."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from aiokafka.admin import (
+    AIOKafkaAdminClient,
+    ConfigResource,
+    ConfigResourceType,
+    NewPartitions,
+    NewTopic,
+    RecordsToDelete,
+)
+from aiokafka.errors import (
+    IllegalArgumentError,
+    IllegalStateError,
+    InvalidPartitionsError,
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    NotControllerError,
+    NotLeaderForPartitionError,
+    OffsetOutOfRangeError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+    for_code,
+)
+from aiokafka.protocol.messages.metadata import MetadataRequest
+from aiokafka.protocol.messages.records import DeleteRecordsRequest
+from aiokafka.protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
+from aiokafka.structs import TopicPartition
+from aiokafka.testing import Cut, Delay, Fail, FakeCluster, Silence
+
+
+def make_admin(cluster: FakeCluster, **options: Any) -> AIOKafkaAdminClient:
+    options = {"request_timeout_ms": 5_000, "retry_backoff_ms": 10, **options}
+    return AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers, **options)
+
+
+async def test_create_topics() -> None:
+    async with FakeCluster(brokers=3) as cluster, make_admin(cluster) as admin:
+        result = await admin.create_topics(
+            [NewTopic("t", 3, 2, topic_configs={"retention.ms": "1000"}), NewTopic("u", 1, 1)]
+        )
+        assert result.topic_errors == [("t", 0, None), ("u", 0, None)]
+        assert sorted(await admin.list_topics()) == ["t", "u"]
+        (described,) = await admin.describe_topics(["t"])
+        assert described["topic"] == "t"
+        assert described["is_internal"] is False
+        assert [p["partition"] for p in described["partitions"]] == [0, 1, 2]
+        for partition in described["partitions"]:
+            assert partition["error_code"] == 0
+            assert len(partition["replicas"]) == 2
+            assert partition["leader"] in partition["isr"]
+            assert partition["offline_replicas"] == []
+
+
+async def test_errors_of_topics_are_returned() -> None:
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        await cluster.create_topic("t")
+        result = await admin.create_topics([NewTopic("t", 1, 1), NewTopic("u", 1, 1)])
+        codes = {topic: for_code(code) for topic, code, _ in result.topic_errors}
+        assert codes["t"] is TopicAlreadyExistsError
+        assert codes["u"].errno == 0
+        messages = {topic: message for topic, _, message in result.topic_errors}
+        assert messages["t"]
+
+
+async def test_create_topics_by_assignment() -> None:
+    async with FakeCluster(brokers=3) as cluster, make_admin(cluster) as admin:
+        topic = NewTopic("t", -1, -1, replica_assignments={0: [2, 0], 1: [1, 2]})
+        assert (await admin.create_topics([topic])).topic_errors == [("t", 0, None)]
+        (described,) = await admin.describe_topics(["t"])
+        assert [p["replicas"] for p in described["partitions"]] == [[2, 0], [1, 2]]
+        assert [p["leader"] for p in described["partitions"]] == [2, 1]
+
+
+async def test_only_checking_changes_nothing() -> None:
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        result = await admin.create_topics([NewTopic("t", 1, 1)], validate_only=True)
+        assert result.topic_errors == [("t", 0, None)]
+        assert await admin.list_topics() == []
+
+
+async def test_delete_topics() -> None:
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        await cluster.create_topic("t")
+        result = await admin.delete_topics(["t", "missing"])
+        unknown = UnknownTopicOrPartitionError.errno
+        assert result.topic_error_codes == [("t", 0), ("missing", unknown)]
+        assert await admin.list_topics() == []
+
+
+async def test_describing_a_topic_does_not_create_it() -> None:
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        (described,) = await admin.describe_topics(["missing"])
+        assert described["error_code"] == UnknownTopicOrPartitionError.errno
+        assert await admin.list_topics() == []
+        assert await admin.describe_topics([]) == []
+
+
+async def test_describe_all_topics() -> None:
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        await cluster.create_topic("t")
+        await cluster.create_topic("u", partitions=2)
+        described = {d["topic"]: len(d["partitions"]) for d in await admin.describe_topics()}
+        assert described == {"t": 1, "u": 2}
+
+
+async def test_create_partitions() -> None:
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        await cluster.create_topic("t", partitions=2)
+        await cluster.create_topic("u")
+        await admin.create_partitions({"t": NewPartitions(4), "u": 3})
+        described = {d["topic"]: len(d["partitions"]) for d in await admin.describe_topics()}
+        assert described == {"t": 4, "u": 3}
+        with pytest.raises(InvalidPartitionsError, match="t: "):
+            await admin.create_partitions({"t": NewPartitions(2)})
+        with pytest.raises(UnknownTopicOrPartitionError):
+            await admin.create_partitions({"missing": 2})
+
+
+async def test_describe_cluster() -> None:
+    async with FakeCluster(brokers=2) as cluster, make_admin(cluster) as admin:
+        described = await admin.describe_cluster()
+        addresses = sorted(f"{b['host']}:{b['port']}" for b in described["brokers"])
+        assert addresses == sorted(cluster.bootstrap_servers.split(","))
+        assert [b["node_id"] for b in described["brokers"]] == [0, 1]
+        assert described["controller_id"] in (0, 1)
+        assert described["cluster_id"]
+
+
+async def test_configs() -> None:
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        await cluster.create_topic("t", config={"retention.ms": "1000"})
+        (answer,) = await admin.describe_configs(
+            [ConfigResource("topic", "t", ["retention.ms"])], include_synonyms=True
+        )
+        (resource,) = answer.resources
+        assert (resource.error_code, resource.resource_name) == (0, "t")
+        values = {entry.config_name: entry.config_value for entry in resource.config_entries}
+        assert values == {"retention.ms": "1000"}
+
+        change = ConfigResource(ConfigResourceType.TOPIC, "t", {"cleanup.policy": "compact"})
+        (changed,) = await admin.alter_configs([change])
+        assert [r.error_code for r in changed.resources] == [0]
+        wanted = ConfigResource("TOPIC", "t", ["cleanup.policy"])
+        (answer,) = await admin.describe_configs([wanted])
+        assert answer.resources[0].config_entries[0].config_value == "compact"
+
+
+async def test_each_broker_is_asked_about_itself() -> None:
+    async with FakeCluster(brokers=2) as cluster, make_admin(cluster) as admin:
+        answers = await admin.describe_configs(
+            [ConfigResource("broker", "0"), ConfigResource("broker", "1")]
+        )
+        assert [answer.resources[0].resource_name for answer in answers] == ["0", "1"]
+
+
+async def test_delete_records() -> None:
+    async with FakeCluster(brokers=2) as cluster, make_admin(cluster) as admin:
+        await cluster.create_topic("t", partitions=2)
+        for partition in (0, 1):
+            cluster.log("t", partition).extend([(None, b"x", ())] * 10)
+        first, second = TopicPartition("t", 0), TopicPartition("t", 1)
+        wanted = {first: RecordsToDelete(4), second: RecordsToDelete(-1)}
+        assert await admin.delete_records(wanted) == {first: 4, second: 10}
+        with pytest.raises(OffsetOutOfRangeError, match="t-0"):
+            await admin.delete_records({first: RecordsToDelete(99)})
+
+
+async def test_a_topic_that_is_not_there_may_be_new() -> None:
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        wanted = {TopicPartition("late", 0): RecordsToDelete(0)}
+        with pytest.raises(KafkaTimeoutError, match="late"):
+            await admin.delete_records(wanted, timeout_ms=200)
+        call = asyncio.create_task(admin.delete_records(wanted))
+        seen = cluster.count(MetadataRequest)
+        await cluster.wait_for(lambda: cluster.count(MetadataRequest) > seen)
+        await cluster.create_topic("late")
+        assert await call == {TopicPartition("late", 0): 0}
+
+
+# -- faults
+
+
+async def test_another_controller_is_asked() -> None:
+    async with FakeCluster(brokers=2) as cluster, make_admin(cluster) as admin:
+        with cluster.intercept(CreateTopicsRequest, Fail(NotControllerError), times=2) as seen:
+            result = await admin.create_topics([NewTopic("t", 1, 1)])
+        assert seen.hits == 2
+        assert result.topic_errors == [("t", 0, None)]
+
+
+async def test_deleting_follows_the_leader() -> None:
+    async with FakeCluster(brokers=2) as cluster, make_admin(cluster) as admin:
+        await cluster.create_topic("t")
+        cluster.log("t").extend([(None, b"x", ())] * 3)
+        tp = TopicPartition("t", 0)
+        failure = Fail(NotLeaderForPartitionError)
+        with cluster.intercept(DeleteRecordsRequest, failure, times=2) as seen:
+            assert await admin.delete_records({tp: RecordsToDelete(2)}) == {tp: 2}
+        assert seen.hits == 2
+
+
+async def test_a_cut_connection_is_made_again() -> None:
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        await cluster.create_topic("t")
+        with cluster.intercept(DeleteTopicsRequest, Cut(), times=2) as seen:
+            assert (await admin.delete_topics(["t"])).topic_error_codes == [("t", 0)]
+        assert seen.hits == 2
+
+
+async def test_another_broker_is_asked_when_one_is_away() -> None:
+    async with FakeCluster(brokers=2) as cluster, make_admin(cluster) as admin:
+        await cluster.create_topic("t")
+        await cluster.stop_broker(0)
+        assert await admin.list_topics() == ["t"]
+        described = await admin.describe_cluster()
+        assert 1 in [broker["node_id"] for broker in described["brokers"]]
+
+
+@pytest.mark.parametrize("answer", [Fail(NotControllerError), Cut(), Silence(), Delay(30)])
+async def test_a_call_ends_at_its_timeout(answer: Any) -> None:
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        cluster.intercept(CreateTopicsRequest, answer)
+        with pytest.raises(KafkaTimeoutError, match="not done in time"):
+            await admin.create_topics([NewTopic("t", 1, 1)], timeout_ms=300)
+
+
+async def test_the_last_failure_is_the_cause_of_a_timeout() -> None:
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        cluster.intercept(CreateTopicsRequest, Fail(NotControllerError))
+        with pytest.raises(KafkaTimeoutError) as caught:
+            await admin.create_topics([NewTopic("t", 1, 1)], timeout_ms=200)
+        assert isinstance(caught.value.__cause__, NotControllerError)
+
+
+async def test_the_broker_learns_how_long_it_may_take() -> None:
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        await admin.create_topics([NewTopic("t", 1, 1)], timeout_ms=3_000)
+        (seen,) = cluster.requests(CreateTopicsRequest)
+        assert 0 < seen.request.timeout_ms <= 3_000
+
+
+async def test_a_cancelled_call_leaves_the_client_usable() -> None:
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        with cluster.intercept(MetadataRequest, Delay(30)):
+            call = asyncio.create_task(admin.list_topics())
+            await cluster.wait_for(lambda: cluster.count(MetadataRequest) >= 2)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+        cluster.drop_connections()
+        assert await admin.list_topics() == []
+
+
+async def test_an_old_broker_is_spoken_to_in_its_versions() -> None:
+    async with FakeCluster(as_version="1.1") as cluster, make_admin(cluster) as admin:
+        assert (await admin.create_topics([NewTopic("t", 2, 1)])).topic_errors[0][:2] == ("t", 0)
+        assert await admin.list_topics() == ["t"]
+        assert (await admin.delete_topics(["t"])).topic_error_codes == [("t", 0)]
+
+
+async def test_what_a_broker_lacks_is_said_at_once() -> None:
+    async with FakeCluster(as_version="0.9") as cluster, make_admin(cluster) as admin:
+        with pytest.raises(UnsupportedVersionError, match="CreateTopics"):
+            await admin.create_topics([NewTopic("t", 1, 1)])
+
+
+# -- life cycle and arguments
+
+
+async def test_no_broker() -> None:
+    async with FakeCluster() as cluster:
+        admin = make_admin(cluster, request_timeout_ms=500)
+        await cluster.stop_broker(0)
+        with pytest.raises(KafkaConnectionError):
+            await admin.start()
+        await admin.close()
+
+
+async def test_close_twice_and_without_start() -> None:
+    async with FakeCluster() as cluster:
+        admin = make_admin(cluster)
+        await admin.close()
+        await admin.stop()
+        with pytest.raises(IllegalStateError, match="closed"):
+            await admin.start()
+
+
+async def test_calls_need_a_started_client() -> None:
+    async with FakeCluster() as cluster:
+        admin = make_admin(cluster)
+        calls: list[Callable[[], Awaitable[Any]]] = [
+            admin.list_topics,
+            admin.describe_cluster,
+            lambda: admin.create_topics([]),
+        ]
+        for call in calls:
+            with pytest.raises(IllegalStateError, match="not started"):
+                await call()
+        await admin.start()
+        await admin.start()
+        assert await admin.list_topics() == []
+        await admin.close()
+        for call in calls:
+            with pytest.raises(IllegalStateError, match="closed"):
+                await call()
+        assert cluster.connections == 0 or await wait_until_disconnected(cluster)
+
+
+async def wait_until_disconnected(cluster: FakeCluster) -> bool:
+    await cluster.wait_for(lambda: cluster.connections == 0)
+    return True
+
+
+def test_a_running_loop_is_needed() -> None:
+    with pytest.raises(RuntimeError):
+        AIOKafkaAdminClient()
+
+
+async def test_ignored_arguments() -> None:
+    await AIOKafkaAdminClient(loop=None, api_version="auto").close()
+    with pytest.warns(DeprecationWarning, match="api_version has no effect"):
+        await AIOKafkaAdminClient(api_version="2.4.1").close()
+
+
+@pytest.mark.parametrize("given", [(-1, -1, None), (1, 1, {0: [0]}), (-1, 1, None), (1, -1, None)])
+def test_new_topic_is_either_numbers_or_an_assignment(given: tuple[Any, Any, Any]) -> None:
+    with pytest.raises(IllegalArgumentError, match="replica_assignments"):
+        NewTopic("t", *given)
+
+
+def test_new_topic_with_the_broker_defaults() -> None:
+    topic = NewTopic("t", None, None)
+    assert (topic.num_partitions, topic.replication_factor) == (-1, -1)
+    assert topic.replica_assignments == {}
+    assert topic.topic_configs == {}
+
+
+def test_config_resource_types() -> None:
+    assert ConfigResource("topic", "t").resource_type is ConfigResourceType.TOPIC
+    assert ConfigResource(ConfigResourceType.BROKER, "0").resource_type == 4
+    with pytest.raises(ValueError, match="TOPIC, BROKER"):
+        ConfigResource("queue", "t")
+
+
+async def test_wrong_arguments_of_configs() -> None:
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        with pytest.raises(ValueError, match="id of a broker"):
+            await admin.describe_configs([ConfigResource("broker", "first")])
+        with pytest.raises(TypeError, match="mapping"):
+            await admin.alter_configs([ConfigResource("topic", "t", ["retention.ms"])])
