@@ -50,6 +50,12 @@ def from_message_set(data: Buffer) -> bytes:
 
 def to_message_set(data: Buffer, magic: int) -> bytes:
     """A batch of magic 2 as messages of magic 0 or 1, uncompressed; headers are lost."""
-    from aiokafka.record.legacy import down_convert
+    from aiokafka.record.legacy import build_message_set
 
-    return bytes(down_convert(data, magic, 0, None))
+    messages = []
+    for record in decode(data, "", 0, 0):
+        item = (record.timestamp, record.key, record.value)
+        message = bytearray(build_message_set(magic, [item], 0, None))
+        message[:8] = record.offset.to_bytes(8, "big")  # which the checksum leaves out
+        messages.append(message)
+    return b"".join(messages)
