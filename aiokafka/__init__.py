@@ -18,22 +18,20 @@ if os.environ.get("AIOKAFKA_NO_EXTENSIONS"):
     install()
 
 if TYPE_CHECKING:
-    from aiokafka import (
-        abc,
-        client,
-        cluster,
-        codec,
-        conn,
-        consumer,
-        coordinator,
-        errors,
-        partitioner,
-        producer,
-        protocol,
-        record,
-        structs,
-        util,
-    )
+    from aiokafka import abc as abc
+    from aiokafka import client as client
+    from aiokafka import cluster as cluster
+    from aiokafka import codec as codec
+    from aiokafka import conn as conn
+    from aiokafka import consumer as consumer
+    from aiokafka import coordinator as coordinator
+    from aiokafka import errors as errors
+    from aiokafka import partitioner as partitioner
+    from aiokafka import producer as producer
+    from aiokafka import protocol as protocol
+    from aiokafka import record as record
+    from aiokafka import structs as structs
+    from aiokafka import util as util
     from aiokafka.abc import ConsumerRebalanceListener
     from aiokafka.client import AIOKafkaClient
     from aiokafka.consumer.consumer import AIOKafkaConsumer
@@ -73,8 +71,22 @@ _HOMES = {
 }
 
 _SUBMODULES = frozenset(
-    "abc client cluster codec conn consumer coordinator errors partitioner producer protocol "
-    "record structs util".split()
+    (
+        "abc",
+        "client",
+        "cluster",
+        "codec",
+        "conn",
+        "consumer",
+        "coordinator",
+        "errors",
+        "partitioner",
+        "producer",
+        "protocol",
+        "record",
+        "structs",
+        "util",
+    )
 )
 
 
