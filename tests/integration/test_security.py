@@ -200,7 +200,7 @@ async def test_an_unknown_authority_is_named(secured: KafkaCluster) -> None:
         security_protocol="SSL",
         ssl_context=ssl.create_default_context(),
     )
-    with pytest.raises(KafkaConnectionError, match="(?i)certificate"):
+    with pytest.raises(KafkaConnectionError, match=r"(?i)certificate"):
         await producer.start()
     await producer.stop()
 
