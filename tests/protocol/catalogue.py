@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -41,7 +41,7 @@ _INTEGERS = {
 }
 
 
-@lru_cache(maxsize=None)
+@cache
 def values(
     cls: type[Struct], version: int, limits: tuple[tuple[str, int, int], ...] = ()
 ) -> st.SearchStrategy[Any]:

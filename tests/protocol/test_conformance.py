@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import zipfile
-from functools import lru_cache
+from functools import cache
 from typing import Any, NamedTuple
 
 import pytest
@@ -71,7 +71,7 @@ class Definition(NamedTuple):
     fields: list[dict[str, Any]]
 
 
-@lru_cache(maxsize=None)
+@cache
 def definitions(release: str) -> dict[str, Definition]:
     found = {}
     with zipfile.ZipFile(fetch_clients_jar(release)) as jar:
@@ -215,12 +215,12 @@ def test_version_ranges(cls: type[Message]) -> None:
     known = sources(cls)
     first = min(d.versions.first for d in known)
     last = max(d.versions.last for d in known)
-    assert cls.VERSIONS == (first, last)
+    assert (first, last) == cls.VERSIONS
     for definition in known:
         flexible = None if definition.flexible == NEVER else definition.flexible.first
         assert flexible == cls.FLEXIBLE
         if issubclass(cls, (Request, Response)):
-            assert cls.API_KEY == definition.api_key
+            assert definition.api_key == cls.API_KEY
 
 
 def test_nothing_is_missing_that_a_client_may_send() -> None:
@@ -237,7 +237,9 @@ def test_nothing_is_missing_that_a_client_may_send() -> None:
 
 def test_a_renamed_api_keeps_its_key() -> None:
     for old, new in RENAMED.items():
-        assert definitions(OLD)[f"{old}Request"].api_key == definitions(NEW)[f"{new}Request"].api_key
+        assert (
+            definitions(OLD)[f"{old}Request"].api_key == definitions(NEW)[f"{new}Request"].api_key
+        )
         assert f"{old}Request" not in definitions(NEW)
 
 
