@@ -1,0 +1,152 @@
+"""Every example runs as a user runs it: as a script of its own, here on the fake cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from aiokafka.testing import FakeCluster
+
+REPOSITORY = Path(__file__).parent.parent.parent
+EXAMPLES = REPOSITORY / "examples"
+
+# What each prints; the examples that are not here have a test of their own.
+OUTPUT = {
+    "producer.py": r"first: partition \d, offset 0\n(record \d: partition \d, offset \d+\n){9}",
+    "serialization.py": (r"dict {'a': 123.4, 'b': 'some string'}\nlist \[1, 2, 3, 4\]\n"),
+    "custom_partitioner.py": r"last: partition 2\nany: partition [012]\nfirst: partition 0\n",
+    "batch_producer.py": r"(\d+ records to partition \d, the first at offset \d+\n)+",
+    "topics.py": (
+        r"cluster \S+ has 1 broker\(s\)\n"
+        r"create my-new-topic: done \n"
+        r"partition 0: leader 0\npartition 1: leader 0\npartition 2: leader 0\n"
+        r"retention.ms = 3600000\n"
+        r"delete my-new-topic: done\n"
+    ),
+}
+OTHERS = {"consumer.py", "demo.py", "flow_control.py", "own_offsets.py", "seek_by_time.py"}
+
+
+async def run_script(name: str, *arguments: str) -> str:
+    """Run an example to its end; return what it printed."""
+    path = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-W",
+        "error",
+        str(EXAMPLES / name),
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": path, "BOOTSTRAP": ""},
+    )
+    try:
+        output, errors = await asyncio.wait_for(process.communicate(), 50)
+    except BaseException:
+        process.kill()
+        await process.wait()
+        raise
+    assert process.returncode == 0, errors.decode()
+    assert not errors, errors.decode()
+    return output.decode().replace("\r\n", "\n")
+
+
+def test_every_example_is_run() -> None:
+    assert {path.name for path in EXAMPLES.glob("*.py")} == OUTPUT.keys() | OTHERS
+
+
+@pytest.mark.parametrize("name", sorted(OUTPUT))
+async def test_output(name: str) -> None:
+    async with FakeCluster() as cluster:
+        await cluster.create_topic("my-topic", partitions=3)
+        await cluster.create_topic("my-json-topic")
+        output = await run_script(name, "--bootstrap", cluster.bootstrap_servers)
+    assert re.fullmatch(OUTPUT[name], output), output
+
+
+async def test_batches_hold_all_records() -> None:
+    async with FakeCluster() as cluster:
+        await cluster.create_topic("my-topic", partitions=3)
+        await run_script(
+            "batch_producer.py", "--bootstrap", cluster.bootstrap_servers, "--count", "2000"
+        )
+        values = {
+            record.value
+            for partition in range(3)
+            for record in cluster.log("my-topic", partition).records()
+        }
+    assert values == {b"Test message %d" % number for number in range(2000)}
+
+
+async def test_consumer() -> None:
+    async with FakeCluster() as cluster:
+        await cluster.create_topic("my-topic")
+        cluster.log("my-topic").extend([(b"value", b"key", ())] * 3)
+        output = await run_script(
+            "consumer.py", "--bootstrap", cluster.bootstrap_servers, "--count", "3"
+        )
+    assert output.splitlines() == [f"0:{offset} b'key' b'value'" for offset in range(3)]
+
+
+async def test_own_offsets_go_on_where_they_stopped(tmp_path: Path) -> None:
+    arguments = ["--state", str(tmp_path / "state.json"), "--idle-ms", "500"]
+    async with FakeCluster() as cluster:
+        await cluster.create_topic("my-topic")
+        arguments += ["--bootstrap", cluster.bootstrap_servers]
+        log = cluster.log("my-topic")
+        log.extend([(b"x", b"a", ()), (b"x", b"b", ())])
+        assert (
+            await run_script("own_offsets.py", *arguments) == "up to offset 2: {'a': 1, 'b': 1}\n"
+        )
+        log.extend([(b"x", b"a", ())])
+        assert (
+            await run_script("own_offsets.py", *arguments) == "up to offset 3: {'a': 2, 'b': 1}\n"
+        )
+
+
+async def test_flow_control_reads_all() -> None:
+    async with FakeCluster() as cluster:
+        await cluster.create_topic("my-topic", partitions=2)
+        cluster.log("my-topic", 0).extend([(b"x", None, ())] * 500)
+        cluster.log("my-topic", 1).extend([(b"x", None, ())] * 20)
+        output = await run_script(
+            "flow_control.py", "--bootstrap", cluster.bootstrap_servers, "--idle-ms", "500"
+        )
+    read = {"0": 0, "1": 0}
+    for partition, count in re.findall(r"partition (\d): (\d+)", output):
+        read[partition] += int(count)
+    assert read == {"0": 500, "1": 20}
+
+
+async def test_seek_by_time() -> None:
+    async with FakeCluster() as cluster:
+        await cluster.create_topic("my-topic")
+        cluster.log("my-topic").append(b"old", timestamp_ms=1_000)
+        cluster.log("my-topic").append(b"new")
+        output = await run_script("seek_by_time.py", "--bootstrap", cluster.bootstrap_servers)
+    assert re.fullmatch(r"0:1 at \d+: b'new'\nthat was all\n", output)
+
+
+async def test_demo(tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("One fish\ntwo fish\n\nred fish, blue fish\n" * 10)
+    output = await run_script("demo.py", str(text), "--top", "2")
+    assert re.search(r"^aiokafka \S+ \((compiled|pure Python)\), Python 3", output)
+    assert "a fake cluster in this process" in output
+    assert re.search(r"^fish +40  #+\n", output, re.MULTILINE)
+    assert re.search(r"^lines sent +30 ", output, re.MULTILINE)
+    assert re.search(r"^counts read +5 ", output, re.MULTILINE)
+
+
+async def test_demo_on_a_running_cluster(tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("some words\n")
+    async with FakeCluster(brokers=2) as cluster:
+        output = await run_script("demo.py", "--bootstrap", cluster.bootstrap_servers, str(text))
+        assert not [topic for topic in cluster.state.topics if topic.startswith("demo-")]
+    assert f"the Kafka at {cluster.bootstrap_servers}" in output
