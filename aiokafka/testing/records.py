@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from aiokafka.errors import CorruptRecordError
+from aiokafka.testing.batches import (
+    CODEC_MASK,
+    CORRUPT_MESSAGE,
+    BatchRefusedError,
+    Buffer,
+    magic_of,
+)
+
 if TYPE_CHECKING:
     from aiokafka.structs import ConsumerRecord
-    from aiokafka.testing.batches import Buffer
 
     Item = tuple[int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
 
@@ -41,11 +49,18 @@ def from_message_set(data: Buffer) -> bytes:
     """Messages of magic 0 or 1 as one batch of magic 2, compressed in the same way.
 
     Raises:
-        BatchRefusedError: there is no message in it.
+        BatchRefusedError: these are no sound messages of the old formats.
     """
-    found = decode(data, "", 0, 0)
-    attributes = data[17] if len(data) > 17 else 0
-    return build([(r.timestamp, r.key, r.value, ()) for r in found], codec=attributes & 0x07)
+    magic = magic_of(data)
+    if magic not in (0, 1):
+        raise BatchRefusedError(CORRUPT_MESSAGE, "only messages of magic 0 and 1 are taken")
+    try:
+        found = decode(data, "", 0, 0)
+    except CorruptRecordError as exc:
+        raise BatchRefusedError(CORRUPT_MESSAGE, str(exc)) from exc
+    attributes = data[17]
+    items: list[Item] = [(r.timestamp if magic else -1, r.key, r.value, ()) for r in found]
+    return build(items, codec=attributes & CODEC_MASK)
 
 
 def to_message_set(data: Buffer, magic: int) -> bytes:

@@ -57,9 +57,7 @@ def values(data: PartitionData, position: int = 0) -> list[bytes | None]:
 
 
 @pytest.mark.parametrize("version", range(4, 13))
-async def test_every_version_by_name(
-    cluster: FakeCluster, client: RawClient, version: int
-) -> None:
+async def test_every_version_by_name(cluster: FakeCluster, client: RawClient, version: int) -> None:
     cluster.log("t").append(b"a")
     data = only(await client.call(fetch_request("t"), version))
     assert (data.error_code, data.high_watermark, values(data)) == (0, 1, [b"a"])
@@ -266,9 +264,7 @@ async def test_sessions_must_be_known_and_in_step(cluster: FakeCluster, client: 
     assert (await client.call(gone, 12)).error_code == 70
 
 
-async def test_a_restarted_broker_has_no_sessions(
-    cluster: FakeCluster, client: RawClient
-) -> None:
+async def test_a_restarted_broker_has_no_sessions(cluster: FakeCluster, client: RawClient) -> None:
     full = await client.call(fetch_request("t", session_epoch=0), 12)
     await cluster.stop_broker(0)
     await cluster.start_broker(0)
@@ -307,9 +303,7 @@ async def truncated(cluster: FakeCluster) -> None:
         log.append(value)
 
 
-async def test_truncation_shows_as_diverging_epoch(
-    cluster: FakeCluster, client: RawClient
-) -> None:
+async def test_truncation_shows_as_diverging_epoch(cluster: FakeCluster, client: RawClient) -> None:
     await truncated(cluster)
     request = fetch_request("t", 3, leader_epoch=1, last_fetched_epoch=0)
     data = only(await client.call(request, 12))
@@ -371,9 +365,7 @@ async def test_offsets_inside_a_batch(cluster: FakeCluster, client: RawClient) -
     assert (await find(client, -3)).offset == 2
 
 
-async def test_the_latest_offset_of_read_committed(
-    cluster: FakeCluster, client: RawClient
-) -> None:
+async def test_the_latest_offset_of_read_committed(cluster: FakeCluster, client: RawClient) -> None:
     log = cluster.log("t")
     log.append_bytes(batch(b"open", pid=2, epoch=0, sequence=0, transactional=True))
     assert (await find(client, -1)).offset == 1

@@ -132,9 +132,7 @@ async def test_log_append_time(cluster: FakeCluster, client: RawClient) -> None:
     assert records[0].timestamp_type == 1
 
 
-async def test_timestamps_out_of_range_are_refused(
-    cluster: FakeCluster, client: RawClient
-) -> None:
+async def test_timestamps_out_of_range_are_refused(cluster: FakeCluster, client: RawClient) -> None:
     assert (await produce(client, "t", batch(b"a", timestamp=1 << 50))).error_code == 32
 
 
@@ -154,7 +152,9 @@ async def test_producer_ids_are_never_given_twice(client: RawClient) -> None:
     assert {a.producer_epoch for a in answers} == {0}
 
 
-async def send(client: RawClient, pid: int, epoch: int, sequence: int, count: int = 1) -> tuple[int, int]:
+async def send(
+    client: RawClient, pid: int, epoch: int, sequence: int, count: int = 1
+) -> tuple[int, int]:
     records = batch(*[b"x"] * count, pid=pid, epoch=epoch, sequence=sequence)
     answer = await produce(client, "t", records)
     return answer.error_code, answer.base_offset
