@@ -147,8 +147,10 @@ class FetchBuffer:
     def discard_stale(self, state: PartitionState) -> None:
         """Drop what a seek, a reset or a revocation made void."""
         queue = self._queues.get(state)
-        if queue is not None and queue[0].epoch != state.epoch:
-            self.discard(state)
+        if queue is not None:
+            chunk: FetchedPartition = queue[0]
+            if chunk.epoch != state.epoch:
+                self.discard(state)
         failure = self._failures.get(state)
         if failure is not None and failure[0] != state.epoch:
             del self._failures[state]
