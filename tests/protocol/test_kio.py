@@ -94,7 +94,7 @@ def pairs() -> list[Any]:
 
 @pytest.mark.parametrize("cls", pairs())
 @settings(
-    max_examples=4,
+    max_examples=3,
     deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -1,5 +1,7 @@
 """Storing positions of a group."""
 
+from typing import ClassVar
+
 from aiokafka.protocol.schema import (
     I16,
     I32,
@@ -47,6 +49,8 @@ class OffsetCommitRequestTopic(Struct):
 
 class OffsetCommitRequest(Request[OffsetCommitResponse], api_key=8, versions="0-10", flexible="8+"):
     """Store positions of a group with its coordinator."""
+
+    DEFAULT_GENERATION_ID: ClassVar[int] = -1  # of a consumer that is not a member
 
     group_id: Str
     generation_id_or_member_epoch: I32 = field("1+", default=-1, ignorable=True)
