@@ -4,33 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout, timeout_at
+from aiokafka._discovery import FATAL, Discovery
 from aiokafka.cluster import ClusterMetadata
-from aiokafka.errors import (
-    AuthenticationFailedError,
-    AuthenticationMethodNotSupported,
-    KafkaConnectionError,
-    KafkaError,
-    KafkaTimeoutError,
-    MetadataEmptyBrokerList,
-    RebootstrapRequired,
-    RequestTimedOutError,
-    UnsupportedVersionError,
-    for_code,
-)
-from aiokafka.net.address import format_address
+from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
 from aiokafka.net.failures import renewed
-from aiokafka.net.pool import ConnectionPool, Endpoint, Purpose
-from aiokafka.protocol.messages.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-)
+from aiokafka.net.pool import ConnectionPool, Endpoint
+from aiokafka.protocol.messages.metadata import MetadataResponse
 from aiokafka.structs import BrokerMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -40,16 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["MetadataLoop", "TopicsInUse"]
 
 log = logging.getLogger("aiokafka.cluster")
-
-# One silent broker must not use up the time of those who wait: after this long the next one is
-# asked. The request itself goes on, and closes its connection at request_timeout.
-_LONGEST_ASK = 10.0
-
-# Bootstrap servers are tried in turn, but the next one starts when the one before has not answered
-# for this long.
-_STAGGER = 0.5
-
-_FATAL = (AuthenticationFailedError, AuthenticationMethodNotSupported, UnsupportedVersionError)
 
 
 class TopicsInUse:
@@ -98,17 +72,18 @@ class MetadataLoop:
         self.error: KafkaError | None = None
         """Why the last refresh failed; None after a good one."""
         self._config = config
+        self._discovery = Discovery(config)
         self._loop = asyncio.get_running_loop()
         self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
         self._new_topics: set[str] = set()
         self._reason = ""
-        self._last_success = self._loop.time()
+        self._last_full = self._loop.time()
         self._not_before = 0.0
         self._wake = asyncio.Event()
         self._waiters: list[asyncio.Future[None]] = []
         self._refreshes: list[tuple[asyncio.Future[bool], tuple[str, ...]]] = []
-        self._origin = ""
         self._dead: BaseException | None = None
+        self.cluster.on_request_update(self.force_update)
 
     # -- asked by others
 
@@ -169,11 +144,18 @@ class MetadataLoop:
         return waiter
 
     def next_refresh(self, topics: Iterable[str] = ()) -> asyncio.Future[bool]:
-        """A future that ends with the next refresh: whether it succeeded and `topics` are known
-        then."""
+        """A future that ends with the next refresh: did it succeed, are `topics` known now."""
         waiter: asyncio.Future[bool] = self._loop.create_future()
-        self._refreshes.append((waiter, tuple(topics)))
+        if self._dead is None:
+            self._refreshes.append((waiter, tuple(topics)))
+        else:
+            waiter.set_result(False)
         return waiter
+
+    def force_update(self) -> asyncio.Future[bool]:
+        """Refresh soon; the future gives whether the next refresh succeeded."""
+        self.request_update("forced by the application")
+        return self.next_refresh()
 
     async def wait_for(
         self, predicate: Callable[[ClusterMetadata], Any], deadline: float, why: str
@@ -189,7 +171,7 @@ class MetadataLoop:
                 while not predicate(self.cluster):
                     if self._dead is not None:
                         raise renewed(self._dead)
-                    if isinstance(self.error, _FATAL):
+                    if isinstance(self.error, FATAL):
                         raise renewed(self.error)
                     self.request_update(why)
                     await self.changed()
@@ -208,7 +190,7 @@ class MetadataLoop:
         broker = self.cluster.broker_metadata(node_id)
         if broker is None:
             return None
-        return Endpoint(broker.host, broker.port, f"node {node_id}", self._origin)
+        return Endpoint(broker.host, broker.port, f"node {node_id}", self._discovery.origin)
 
     def fail(self, error: BaseException) -> None:
         """The task is dead: nobody may wait for it any more."""
@@ -240,7 +222,7 @@ class MetadataLoop:
             return 0.0
         if self._reason or self._new_topics:
             return self._not_before
-        return max(self._last_success + self._config.metadata_max_age, self._not_before)
+        return max(self._last_full + self._config.metadata_max_age, self._not_before)
 
     async def refresh(self, pool: ConnectionPool) -> None:
         """Ask one broker after the other until one answers, in the end the bootstrap servers.
@@ -248,16 +230,14 @@ class MetadataLoop:
         Raises nothing.
         """
         started = self._loop.time()
-        only_new = not self._reason and started < self._last_success + self._config.metadata_max_age
+        only_new = not self._reason and started < self._last_full + self._config.metadata_max_age
         wanted = self._take_wanted(only_new)
         log.debug(
             "refreshing metadata of %s", "all topics" if wanted is None else f"{len(wanted)} topics"
         )
         try:
-            response = await self._ask_anybody(pool, wanted)
+            response = await self._discovery.ask_anybody(pool, self.cluster.node_ids, wanted)
             self._accept(response, wanted, is_full=not only_new)
-            self.error = None
-            self._last_success = self._loop.time()
         except KafkaError as error:
             self._on_failure(error)
         except Exception as error:
@@ -295,61 +275,9 @@ class MetadataLoop:
         self.error = error
         self._reason = "the last refresh failed"
 
-    async def _ask_anybody(self, pool: ConnectionPool, wanted: Set[str] | None) -> MetadataResponse:
-        failure: KafkaError | None = None
-        for node_id in self._candidates(pool):
-            try:
-                async with timeout(_LONGEST_ASK):
-                    return await self._ask(await pool.get(node_id), wanted)
-            except asyncio.TimeoutError:
-                failure = RequestTimedOutError(f"node {node_id}: no metadata in {_LONGEST_ASK:g} s")
-            except RebootstrapRequired as error:
-                failure = error
-                break
-            except KafkaError as error:
-                failure = error
-            log.debug("no metadata from node %d: %s", node_id, failure)
-        if failure is not None and self._config.rebootstrap_trigger is None:
-            raise failure
-        # KIP-899, KIP-1102: no known broker helps, perhaps all have moved. Since each of them was
-        # just tried, there is nothing to wait for.
-        log.info("No known broker gives metadata: asking the bootstrap servers again")
-        deadline = self._loop.time() + self._config.request_timeout
-        return await self._ask_bootstrap_servers(pool, wanted, deadline)
-
-    def _candidates(self, pool: ConnectionPool) -> list[int]:
-        """Every known broker: connected ones with little to do first, those in back-off last."""
-        connected = {
-            node_id: connection
-            for node_id in self.cluster.node_ids
-            if (connection := pool.find(node_id))
-        }
-        others = [node_id for node_id in self.cluster.node_ids if node_id not in connected]
-        random.shuffle(others)
-        others.sort(key=pool.retry_delay)
-        return sorted(connected, key=lambda node_id: connected[node_id].in_flight) + others
-
-    async def _ask(self, connection: BrokerConnection, wanted: Set[str] | None) -> MetadataResponse:
-        version = connection.pick(MetadataRequest)
-        topics = None
-        if wanted is not None:
-            topics = [MetadataRequestTopic(name=name) for name in sorted(wanted)]
-        elif version == 0:
-            # Before version 1 no topics meant all of them.
-            topics = []
-        request = MetadataRequest(topics=topics)
-        if version >= 4:
-            request.allow_auto_topic_creation = self._config.allow_auto_create_topics
-        response = await connection.request(request, version=version)
-        if response.error_code:
-            raise for_code(response.error_code)(f"{connection.peer}: refused Metadata")
-        if not any(_is_reachable(broker) for broker in response.brokers):
-            raise MetadataEmptyBrokerList(f"{connection.peer}: knows no brokers")
-        return response
-
     async def fetch_all(self, connection: BrokerConnection) -> ClusterMetadata:
         """A snapshot of all topics, which does not become the current one."""
-        return ClusterMetadata().updated(await self._ask(connection, None))
+        return ClusterMetadata().updated(await self._discovery.ask(connection, None))
 
     # -- bootstrap
 
@@ -361,115 +289,18 @@ class MetadataLoop:
         themselves.
         """
         wanted = self._take_wanted(only_new=False)
-        response = await self._ask_bootstrap_servers(pool, wanted, deadline)
+        response = await self._discovery.ask_bootstrap_servers(pool, wanted, deadline)
         self._accept(response, wanted, is_full=True)
-        self._last_success = self._loop.time()
         self._end_refresh()
-
-    async def _ask_bootstrap_servers(
-        self, pool: ConnectionPool, wanted: Set[str] | None, deadline: float
-    ) -> MetadataResponse:
-        """Ask the servers in turn, the next one also when those before it are slow."""
-        waiting = list(range(-1, -len(self._config.bootstrap_servers) - 1, -1))
-        connecting: dict[asyncio.Future[BrokerConnection], int] = {}
-        failures: dict[int, KafkaError] = {}
-        try:
-            while (waiting or connecting) and self._loop.time() < deadline:
-                if waiting:
-                    node_id = waiting.pop(0)
-                    connecting[pool.connect(node_id)] = node_id
-                left = deadline - self._loop.time()
-                done, _ = await asyncio.wait(
-                    connecting,
-                    timeout=min(left, _STAGGER) if waiting else left,
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
-                # All of them, so that no exception is left unseen when one succeeds.
-                failed = {future for future in done if future.exception() is not None}
-                for future in [*failed, *(done - failed)]:
-                    node_id = connecting.pop(future)
-                    try:
-                        connection = future.result()
-                        return await self._ask_bootstrap_server(
-                            connection, node_id, pool, wanted, deadline
-                        )
-                    except _FATAL:
-                        raise
-                    except KafkaError as error:
-                        failures[node_id] = error
-        finally:
-            for future in connecting:
-                future.cancel()
-        raise self._bootstrap_error(failures)
-
-    async def _ask_bootstrap_server(
-        self,
-        connection: BrokerConnection,
-        node_id: int,
-        pool: ConnectionPool,
-        wanted: Set[str] | None,
-        deadline: float,
-    ) -> MetadataResponse:
-        try:
-            async with timeout_at(min(deadline, self._loop.time() + _LONGEST_ASK)):
-                response = await self._ask(connection, wanted)
-        except asyncio.TimeoutError:
-            pool.drop(node_id, Purpose.GENERAL, "no answer to Metadata")
-            raise KafkaConnectionError(
-                f"{connection.peer}: no answer to Metadata in time"
-            ) from None
-        except BaseException:
-            pool.drop(node_id, Purpose.GENERAL, "gave no metadata")
-            raise
-        self._origin = (
-            f"this address was told by bootstrap server {connection.peer}; "
-            "if it cannot be reached from here, check the brokers' advertised.listeners"
-        )
-        self._adopt(pool, connection, node_id, response)
-        return response
-
-    def _adopt(
-        self,
-        pool: ConnectionPool,
-        connection: BrokerConnection,
-        node_id: int,
-        response: MetadataResponse,
-    ) -> None:
-        """Keep the connection if it leads to one of the brokers; a second one to the same place
-        is of no use."""
-        same = {self._config.bootstrap_servers[-node_id - 1]}
-        if connection.remote is not None and not self._config.security.uses_tls:
-            same.add(connection.remote)
-        for broker in response.brokers:
-            if (broker.host, broker.port) in same:
-                pool.adopt(
-                    node_id,
-                    broker.node_id,
-                    Endpoint(broker.host, broker.port, f"node {broker.node_id}"),
-                )
-                return
-        pool.drop(node_id, Purpose.GENERAL, "not a broker's advertised address")
-
-    def _bootstrap_error(self, failures: Mapping[int, KafkaError]) -> KafkaConnectionError:
-        reasons = []
-        for index, server in enumerate(self._config.bootstrap_servers):
-            failure = failures.get(-index - 1)
-            if failure is None:
-                reasons.append(f"{format_address(*server)}: no answer in time")
-            elif isinstance(failure, KafkaConnectionError) and failure.args:
-                reasons.append(str(failure.args[0]))
-            else:
-                reasons.append(f"{format_address(*server)}: {failure}")
-        error = KafkaConnectionError(f"Unable to bootstrap: {'; '.join(reasons)}")
-        error.__cause__ = next(iter(failures.values()), None)
-        return error
 
     # -- the snapshot
 
     def _accept(
         self, response: MetadataResponse, wanted: Set[str] | None, *, is_full: bool
     ) -> None:
-        response.brokers = [broker for broker in response.brokers if _is_reachable(broker)]
+        self.error = None
+        if is_full:
+            self._last_full = self._loop.time()
         before = self.cluster
         keep = self._new_topics
         after = before.updated(response, is_full=is_full or wanted is None, keep=keep)
@@ -491,8 +322,3 @@ class MetadataLoop:
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
-
-
-def _is_reachable(broker: Any) -> bool:
-    """A broker that is shutting down may be told with an empty address."""
-    return bool(broker.host) and 0 < broker.port < 65536 and broker.node_id >= 0

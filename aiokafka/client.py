@@ -19,6 +19,7 @@ from aiokafka._tasks import TaskOwner
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import (
     GroupCoordinatorNotAvailableError,
+    IllegalStateError,
     InvalidTopicError,
     KafkaConnectionError,
     KafkaError,
@@ -86,10 +87,8 @@ class AIOKafkaClient:
         self._loop = asyncio.get_running_loop()
         warn_ignored(loop=loop, api_version=options.pop("api_version", None))
         self._config = ClientConfig.from_options(**options) if config is None else config
-        self._owner = TaskOwner(self._config.client_id, self._on_task_failed)
         self._metadata = MetadataLoop(self._config)
-        self._metadata.cluster._request_update = self.force_metadata_update
-        self._pool = ConnectionPool(self._config, self._metadata.endpoint_of, self._spawn)
+        self._open()
         self._coordinators: dict[tuple[int, str], int] = {}
         self._is_started = False
         self._is_closed = False
@@ -121,7 +120,7 @@ class AIOKafkaClient:
         except BaseException:
             self._is_started = False
             await self._stop()
-            self._reopen()
+            self._open()
             raise
         self._owner.start(self._metadata.run(self._pool), name="metadata")
 
@@ -132,6 +131,7 @@ class AIOKafkaClient:
         May be called any number of times, also after it was cancelled.
         """
         self._is_closed = True
+        self._metadata.fail(IllegalStateError("the client is closed"))
         await self._stop()
 
     async def __aenter__(self) -> AIOKafkaClient:
@@ -146,17 +146,11 @@ class AIOKafkaClient:
         await self._owner.stop(deadline)
         await self._pool.close(deadline)
 
-    def _reopen(self) -> None:
-        self._owner = TaskOwner(self._config.client_id, self._on_task_failed)
-        self._pool = ConnectionPool(self._config, self._metadata.endpoint_of, self._spawn)
-
-    def _spawn(self, coro: Any, name: str) -> None:
-        self._owner.start(coro, name=name)
-
-    def _on_task_failed(self, error: BaseException) -> None:
-        """A bug, since neither the metadata task nor a connect may raise: let nobody wait for
-        it."""
-        self._metadata.fail(error)
+    def _open(self) -> None:
+        # Nothing that a task holds may refer to the client, so that an unclosed one is noticed.
+        # Neither the metadata task nor a connect may raise: if one does, let nobody wait for it.
+        self._owner = TaskOwner(self._config.client_id, self._metadata.fail)
+        self._pool = ConnectionPool(self._config, self._metadata.endpoint_of, self._owner.start)
 
     # -- requests
 
@@ -356,8 +350,7 @@ class AIOKafkaClient:
 
     def force_metadata_update(self) -> asyncio.Future[bool]:
         """Refresh the metadata; the future gives whether the next refresh succeeded."""
-        self._metadata.request_update("forced by the application")
-        return self._metadata.next_refresh()
+        return self._metadata.force_update()
 
     def _known_soon(self, topics: Iterable[str], are_known: bool) -> asyncio.Future[bool]:
         if not are_known:

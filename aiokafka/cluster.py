@@ -346,6 +346,10 @@ class ClusterMetadata:
         client)."""
         return None if self._request_update is None else self._request_update()
 
+    def on_request_update(self, request: Callable[[], Any]) -> None:
+        """What `request_update()` calls, of this snapshot and those that follow it."""
+        self._request_update = request
+
     def update_metadata(self, metadata: MetadataResponse) -> None:
         """Take `metadata` in place.
 

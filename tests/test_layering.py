@@ -31,6 +31,7 @@ LAYERS = {
     "helpers": 2,
     "net": 2,
     # 3, cluster
+    "_discovery": 3,
     "_metadata": 3,
     "_tasks": 3,
     "client": 3,

@@ -6,7 +6,7 @@ import asyncio
 import enum
 import logging
 from collections.abc import Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from aiokafka._backoff import Backoff
 from aiokafka.errors import IllegalStateError, KafkaConnectionError, KafkaError
@@ -39,6 +39,12 @@ class Endpoint(NamedTuple):
     label: str = ""
     origin: str = ""
     """Where the address comes from, for the message when it was never reached."""
+
+
+class Spawn(Protocol):
+    """Starts a background task that somebody else owns."""
+
+    def __call__(self, coro: Coroutine[Any, Any, None], *, name: str) -> object: ...
 
 
 class _Node:
@@ -95,7 +101,7 @@ class _Attempt:
 class ConnectionPool:
     """Owns every connection of a client, and the back-off of each broker.
 
-    `endpoint_of(node_id)` tells where a node is now (None if unknown); `spawn(coroutine, name)`
+    `endpoint_of(node_id)` tells where a node is now (None if unknown); `spawn(coroutine, name=...)`
     starts a background task that somebody else owns and will cancel before `close()`.
     """
 
@@ -103,7 +109,7 @@ class ConnectionPool:
         self,
         config: ClientConfig,
         endpoint_of: Callable[[int], Endpoint | None],
-        spawn: Callable[[Coroutine[Any, Any, None], str], Any],
+        spawn: Spawn,
     ) -> None:
         self._config = config
         self._endpoint_of = endpoint_of
@@ -217,7 +223,7 @@ class ConnectionPool:
             node = self._node(key[0])
             self._note_loss(key, node)
             attempt = _Attempt()
-            self._spawn(self._connect(key, node, attempt), f"connect {key[0]}")
+            self._spawn(self._connect(key, node, attempt), name=f"connect {key[0]}")
             self._attempts[key] = attempt
         attempt.waiters.append(waiter)
         return waiter

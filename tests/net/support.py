@@ -1,4 +1,4 @@
-"""What the tests of the network share: a scripted server, clients with short times, certificates."""
+"""What the tests of the network share: a scripted server, short times, certificates."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import contextlib
 import datetime
 import ipaddress
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -104,13 +104,10 @@ async def pooled(*addresses: str, **options: Any) -> AsyncIterator[ConnectionPoo
     endpoints = [Endpoint(*split(address), f"node {i}") for i, address in enumerate(addresses)]
     owner = TaskOwner("test")
 
-    def spawn(coro: Coroutine[Any, Any, None], name: str) -> Any:
-        return owner.start(coro, name=name)
-
     def endpoint_of(node_id: int) -> Endpoint | None:
         return endpoints[node_id] if 0 <= node_id < len(endpoints) else None
 
-    pool = ConnectionPool(config(**options), endpoint_of, spawn)
+    pool = ConnectionPool(config(**options), endpoint_of, owner.start)
     try:
         yield pool
     finally:
@@ -139,7 +136,9 @@ class Certificates:
             serialization.PrivateFormat.PKCS8,
             serialization.NoEncryption(),
         )
-        return self._write(f"{name}.pem", pem + certificate.public_bytes(serialization.Encoding.PEM))
+        return self._write(
+            f"{name}.pem", pem + certificate.public_bytes(serialization.Encoding.PEM)
+        )
 
     def server_context(self, host: str, *, wants_client: bool = False) -> ssl.SSLContext:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=self.cafile)

@@ -84,7 +84,9 @@ async def test_a_slow_broker_is_not_taken_for_an_old_one() -> None:
 
 async def test_nobody_listens() -> None:
     connector = Connector(config(), "127.0.0.1", port := free_port(), "node 3")
-    with pytest.raises(KafkaConnectionError, match=f"127.0.0.1:{port} .node 3.: connection refused"):
+    with pytest.raises(
+        KafkaConnectionError, match=f"127.0.0.1:{port} .node 3.: connection refused"
+    ):
         await connector.open(now() + 5)
 
 

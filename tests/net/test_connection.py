@@ -145,7 +145,7 @@ async def test_a_request_without_an_answer_ends_at_once() -> None:
 
 async def test_a_request_that_cannot_be_encoded_changes_nothing() -> None:
     async with FakeCluster() as cluster, connected(cluster.bootstrap_servers) as connection:
-        with pytest.raises(Exception, match="throttle|int|range|required|argument") as error:
+        with pytest.raises(Exception, match=r"int|range|acks") as error:
             connection.send_nowait(ProduceRequest(acks=10**9, timeout_ms=1, topic_data=[]))
         assert not isinstance(error.value, KafkaConnectionError)
         assert connection.in_flight == 0

@@ -60,7 +60,9 @@ async def test_memory_is_not_taken_on_the_word_of_a_length_field() -> None:
         options = {"receive_message_max_bytes": 10_000}
         async with connected(cluster.bootstrap_servers, **options) as connection:
             cluster.intercept(MetadataRequest, RawBytes(b"\x00\x00\x27\x11"), times=1)
-            with pytest.raises(KafkaConnectionError, match="10001 bytes exceeds the limit of 10000"):
+            with pytest.raises(
+                KafkaConnectionError, match="10001 bytes exceeds the limit of 10000"
+            ):
                 await connection.request(metadata_request())
 
 

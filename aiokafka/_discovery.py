@@ -1,0 +1,222 @@
+"""Ask brokers for metadata: the known ones, in the end the bootstrap servers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Mapping, Set
+from typing import TYPE_CHECKING, Any
+
+from aiokafka._compat import timeout, timeout_at
+from aiokafka.errors import (
+    AuthenticationFailedError,
+    AuthenticationMethodNotSupported,
+    KafkaConnectionError,
+    KafkaError,
+    MetadataEmptyBrokerList,
+    RebootstrapRequired,
+    RequestTimedOutError,
+    UnsupportedVersionError,
+    for_code,
+)
+from aiokafka.net.address import format_address
+from aiokafka.net.pool import ConnectionPool, Endpoint, Purpose
+from aiokafka.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+
+if TYPE_CHECKING:
+    from aiokafka._config import ClientConfig
+    from aiokafka.net.connection import BrokerConnection
+
+__all__ = ["FATAL", "Discovery"]
+
+log = logging.getLogger("aiokafka.cluster")
+
+# One silent broker must not use up the time of those who wait: after this long the next one is
+# asked. The request itself goes on, and closes its connection at request_timeout.
+_LONGEST_ASK = 10.0
+
+# Bootstrap servers are tried in turn, but the next one starts when the one before has not answered
+# for this long.
+_STAGGER = 0.5
+
+FATAL = (AuthenticationFailedError, AuthenticationMethodNotSupported, UnsupportedVersionError)
+"""What no other broker will do differently."""
+
+
+class Discovery:
+    """Finds a broker that gives metadata. Owns nothing but the memory of who told the addresses."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        self._config = config
+        self.origin = ""
+        """Where the known addresses come from, for messages."""
+
+    async def ask_anybody(
+        self, pool: ConnectionPool, nodes: tuple[int, ...], wanted: Set[str] | None
+    ) -> MetadataResponse:
+        """The first answer of a known broker, or of a bootstrap server when none of `nodes` helps.
+
+        `wanted` None means all topics. Raises the KafkaError that tells most.
+        """
+        failure: KafkaError | None = None
+        for node_id in self._candidates(pool, nodes):
+            try:
+                async with timeout(_LONGEST_ASK):
+                    return await self.ask(await pool.get(node_id), wanted)
+            except asyncio.TimeoutError:
+                failure = RequestTimedOutError(f"node {node_id}: no metadata in {_LONGEST_ASK:g} s")
+            except RebootstrapRequired as error:
+                failure = error
+                break
+            except KafkaError as error:
+                failure = error
+            log.debug("no metadata from node %d: %s", node_id, failure)
+        if failure is not None and self._config.rebootstrap_trigger is None:
+            raise failure
+        # KIP-899, KIP-1102: no known broker helps, perhaps all have moved. Since each of them was
+        # just tried, there is nothing to wait for.
+        log.info("No known broker gives metadata: asking the bootstrap servers again")
+        deadline = asyncio.get_running_loop().time() + self._config.request_timeout
+        return await self.ask_bootstrap_servers(pool, wanted, deadline)
+
+    def _candidates(self, pool: ConnectionPool, nodes: tuple[int, ...]) -> list[int]:
+        """Every known broker: connected ones with little to do first, those in back-off last."""
+        connected = {node_id: connection for node_id in nodes if (connection := pool.find(node_id))}
+        others = [node_id for node_id in nodes if node_id not in connected]
+        random.shuffle(others)
+        others.sort(key=pool.retry_delay)
+        return sorted(connected, key=lambda node_id: connected[node_id].in_flight) + others
+
+    async def ask(self, connection: BrokerConnection, wanted: Set[str] | None) -> MetadataResponse:
+        """One broker's answer. Raises KafkaError, also when the answer names no broker."""
+        version = connection.pick(MetadataRequest)
+        topics = None
+        if wanted is not None:
+            topics = [MetadataRequestTopic(name=name) for name in sorted(wanted)]
+        elif version == 0:
+            # Before version 1 no topics meant all of them.
+            topics = []
+        request = MetadataRequest(topics=topics)
+        if version >= 4:
+            request.allow_auto_topic_creation = self._config.allow_auto_create_topics
+        response = await connection.request(request, version=version)
+        if response.error_code:
+            raise for_code(response.error_code)(f"{connection.peer}: refused Metadata")
+        response.brokers = [broker for broker in response.brokers if _is_reachable(broker)]
+        if not response.brokers:
+            raise MetadataEmptyBrokerList(f"{connection.peer}: knows no brokers")
+        return response
+
+    async def ask_bootstrap_servers(
+        self, pool: ConnectionPool, wanted: Set[str] | None, deadline: float
+    ) -> MetadataResponse:
+        """Ask the servers in turn, the next one also when those before it are slow.
+
+        Raises ONE KafkaConnectionError with the reason of every server, at the latest at `deadline`
+        (loop time); FATAL errors as themselves.
+        """
+        loop = asyncio.get_running_loop()
+        waiting = list(range(-1, -len(self._config.bootstrap_servers) - 1, -1))
+        connecting: dict[asyncio.Future[BrokerConnection], int] = {}
+        failures: dict[int, KafkaError] = {}
+        try:
+            while (waiting or connecting) and loop.time() < deadline:
+                if waiting:
+                    node_id = waiting.pop(0)
+                    connecting[pool.connect(node_id)] = node_id
+                left = deadline - loop.time()
+                done, _ = await asyncio.wait(
+                    connecting,
+                    timeout=min(left, _STAGGER) if waiting else left,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                # All of them, so that no exception is left unseen when one succeeds.
+                failed = {future for future in done if future.exception() is not None}
+                for future in [*failed, *(done - failed)]:
+                    node_id = connecting.pop(future)
+                    try:
+                        connection = future.result()
+                        return await self._ask_bootstrap_server(
+                            connection, node_id, pool, wanted, deadline
+                        )
+                    except FATAL:
+                        raise
+                    except KafkaError as error:
+                        failures[node_id] = error
+        finally:
+            for future in connecting:
+                future.cancel()
+        raise self._bootstrap_error(failures)
+
+    async def _ask_bootstrap_server(
+        self,
+        connection: BrokerConnection,
+        node_id: int,
+        pool: ConnectionPool,
+        wanted: Set[str] | None,
+        deadline: float,
+    ) -> MetadataResponse:
+        try:
+            now = asyncio.get_running_loop().time()
+            async with timeout_at(min(deadline, now + _LONGEST_ASK)):
+                response = await self.ask(connection, wanted)
+        except asyncio.TimeoutError:
+            pool.drop(node_id, Purpose.GENERAL, "no answer to Metadata")
+            raise KafkaConnectionError(
+                f"{connection.peer}: no answer to Metadata in time"
+            ) from None
+        except BaseException:
+            pool.drop(node_id, Purpose.GENERAL, "gave no metadata")
+            raise
+        self.origin = (
+            f"this address was told by bootstrap server {connection.peer}; "
+            "if it cannot be reached from here, check the brokers' advertised.listeners"
+        )
+        self._adopt(pool, connection, node_id, response)
+        return response
+
+    def _adopt(
+        self,
+        pool: ConnectionPool,
+        connection: BrokerConnection,
+        node_id: int,
+        response: MetadataResponse,
+    ) -> None:
+        """Keep the connection if it leads to one of the brokers; a second one to the same place
+        is of no use."""
+        same = {self._config.bootstrap_servers[-node_id - 1]}
+        if connection.remote is not None and not self._config.security.uses_tls:
+            same.add(connection.remote)
+        for broker in response.brokers:
+            if (broker.host, broker.port) in same:
+                pool.adopt(
+                    node_id,
+                    broker.node_id,
+                    Endpoint(broker.host, broker.port, f"node {broker.node_id}"),
+                )
+                return
+        pool.drop(node_id, Purpose.GENERAL, "not a broker's advertised address")
+
+    def _bootstrap_error(self, failures: Mapping[int, KafkaError]) -> KafkaConnectionError:
+        reasons = []
+        for index, server in enumerate(self._config.bootstrap_servers):
+            failure = failures.get(-index - 1)
+            if failure is None:
+                reasons.append(f"{format_address(*server)}: no answer in time")
+            elif isinstance(failure, KafkaConnectionError) and failure.args:
+                reasons.append(str(failure.args[0]))
+            else:
+                reasons.append(f"{format_address(*server)}: {failure}")
+        error = KafkaConnectionError(f"Unable to bootstrap: {'; '.join(reasons)}")
+        error.__cause__ = next(iter(failures.values()), None)
+        return error
+
+
+def _is_reachable(broker: Any) -> bool:
+    """A broker that is shutting down may be told with an empty address."""
+    return bool(broker.host) and 0 < broker.port < 65536 and broker.node_id >= 0
