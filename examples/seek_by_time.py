@@ -6,19 +6,14 @@ import argparse
 import asyncio
 import time
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer
 
 
 async def consume(bootstrap: str, topic: str, minutes: float) -> None:
     since = int((time.time() - minutes * 60) * 1000)
-    async with AIOKafkaConsumer(bootstrap_servers=bootstrap) as consumer:
-        await consumer.topics()  # Loads the metadata that the next line looks into.
-        numbers = consumer.partitions_for_topic(topic)
-        if not numbers:
-            raise SystemExit(f"there is no topic {topic}")
-        partitions = [TopicPartition(topic, number) for number in sorted(numbers)]
-        consumer.assign(partitions)
-
+    async with AIOKafkaConsumer(topic, bootstrap_servers=bootstrap) as consumer:
+        # Without a group, all partitions of the topic are assigned at once.
+        partitions = sorted(consumer.assignment())
         ends = await consumer.end_offsets(partitions)
         starts = await consumer.offsets_for_times(dict.fromkeys(partitions, since))
         for tp in partitions:

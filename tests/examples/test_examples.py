@@ -86,7 +86,7 @@ async def test_batches_hold_all_records() -> None:
 async def test_consumer() -> None:
     async with FakeCluster() as cluster:
         await cluster.create_topic("my-topic")
-        cluster.log("my-topic").extend([(b"value", b"key", ())] * 3)
+        cluster.log("my-topic").extend([(b"key", b"value", ())] * 3)
         output = await run_script(
             "consumer.py", "--bootstrap", cluster.bootstrap_servers, "--count", "3"
         )
@@ -99,11 +99,11 @@ async def test_own_offsets_go_on_where_they_stopped(tmp_path: Path) -> None:
         await cluster.create_topic("my-topic")
         arguments += ["--bootstrap", cluster.bootstrap_servers]
         log = cluster.log("my-topic")
-        log.extend([(b"x", b"a", ()), (b"x", b"b", ())])
+        log.extend([(b"a", b"x", ()), (b"b", b"x", ())])
         assert (
             await run_script("own_offsets.py", *arguments) == "up to offset 2: {'a': 1, 'b': 1}\n"
         )
-        log.extend([(b"x", b"a", ())])
+        log.extend([(b"a", b"x", ())])
         assert (
             await run_script("own_offsets.py", *arguments) == "up to offset 3: {'a': 2, 'b': 1}\n"
         )
@@ -112,8 +112,8 @@ async def test_own_offsets_go_on_where_they_stopped(tmp_path: Path) -> None:
 async def test_flow_control_reads_all() -> None:
     async with FakeCluster() as cluster:
         await cluster.create_topic("my-topic", partitions=2)
-        cluster.log("my-topic", 0).extend([(b"x", None, ())] * 500)
-        cluster.log("my-topic", 1).extend([(b"x", None, ())] * 20)
+        cluster.log("my-topic", 0).extend([(None, b"x", ())] * 500)
+        cluster.log("my-topic", 1).extend([(None, b"x", ())] * 20)
         output = await run_script(
             "flow_control.py", "--bootstrap", cluster.bootstrap_servers, "--idle-ms", "500"
         )
