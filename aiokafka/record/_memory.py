@@ -7,14 +7,19 @@ bounds except `varint`: callers check before they read or write.
 
 from __future__ import annotations
 
+from struct import Struct
+
 __all__ = [
     "Buffer",
+    "copy",
     "cut",
     "i16",
     "i32",
     "i64",
     "put_bytes",
     "put_text",
+    "put_i32",
+    "put_i64",
     "put_varint",
     "resize",
     "source",
@@ -28,6 +33,8 @@ __all__ = [
 
 Buffer = bytes | bytearray | memoryview
 
+_I32 = Struct("=i")
+_I64 = Struct("=q")
 _from_bytes = int.from_bytes
 
 
@@ -106,8 +113,11 @@ def target(buffer: bytearray) -> bytearray:
 
 
 def resize(buffer: bytearray, size: int) -> None:
-    """Make `buffer` longer; what the new bytes hold is not defined."""
-    buffer.extend(bytes(size - len(buffer)))
+    """Make `buffer` longer or shorter; what new bytes hold is not defined."""
+    if size > len(buffer):
+        buffer.extend(bytes(size - len(buffer)))
+    else:
+        del buffer[size:]
 
 
 def varint_size(value: int) -> int:
@@ -132,6 +142,21 @@ def put_bytes(out: bytearray, at: int, data: bytes) -> int:
     end = at + len(data)
     out[at:end] = data
     return end
+
+
+def put_i32(out: bytearray, index: int, value: int) -> None:
+    """Write a native int32 as element `index` of an array."""
+    _I32.pack_into(out, 4 * index, value)
+
+
+def put_i64(out: bytearray, index: int, value: int) -> None:
+    """Write a native int64 as element `index` of an array."""
+    _I64.pack_into(out, 8 * index, value)
+
+
+def copy(out: bytearray, at: int, data: Buffer, start: int, size: int) -> None:
+    """Write `size` bytes from `start` on in `data` to `at` in `out`."""
+    out[at : at + size] = data[start : start + size]
 
 
 def text_size(value: str) -> int:

@@ -115,6 +115,20 @@ cdef inline Py_ssize_t put_bytes(target_t out, Py_ssize_t at, bytes data) noexce
     return at + len(data)
 
 
+cdef inline void put_i32(target_t out, Py_ssize_t index, int32_t value) noexcept:
+    (<int32_t*> out)[index] = value
+
+
+cdef inline void put_i64(target_t out, Py_ssize_t index, int64_t value) noexcept:
+    (<int64_t*> out)[index] = value
+
+
+cdef inline void copy(
+    target_t out, Py_ssize_t at, source_t data, Py_ssize_t start, Py_ssize_t size
+) noexcept:
+    memcpy(out + at, data + start, size)
+
+
 cdef inline Py_ssize_t text_size(str value) except -1:
     cdef Py_ssize_t size = 0
     PyUnicode_AsUTF8AndSize(value, &size)
