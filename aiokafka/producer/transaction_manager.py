@@ -90,6 +90,10 @@ class TransactionManager:
             if queue.in_flight or not self._start_anew(sequence):
                 return False
         if not batch.has_identity:
+            # A leader takes any number as the first of an epoch: if it refuses the first batch
+            # (because it leads only since then) and takes the second, the first is lost for ever.
+            if queue.in_flight and not sequence.expected:
+                return False
             batch.producer_id = sequence.producer_id
             batch.producer_epoch = sequence.epoch
             batch.base_sequence = sequence.next
