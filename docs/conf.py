@@ -1,0 +1,108 @@
+"""How Sphinx builds the manual."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from docutils.parsers.rst import Directive
+from sphinx.application import Sphinx
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import aiokafka
+from aiokafka import _config, errors
+
+project = "aiokafka"
+author = "the aiokafka authors"
+copyright = author
+version = release = aiokafka.__version__
+
+extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+html_theme = "furo"
+html_title = f"aiokafka {release}"
+html_show_sphinx = False
+exclude_patterns = ["_build"]
+default_role = "literal"
+
+autodoc_member_order = "bysource"
+autodoc_default_options = {"members": True, "show-inheritance": True}
+autodoc_typehints = "signature"
+autodoc_class_signature = "mixed"
+autodoc_preserve_defaults = False
+# Private names of layers below are shown as the package names them.
+add_module_names = False
+nitpicky = False
+
+
+class Options(Directive):
+    """``.. options:: ProducerConfig`` prints the options of a configuration class as a table."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        rows = []
+        for option in getattr(_config, self.arguments[0]).describe():
+            default = "see there" if option.default is _config.MISSING else repr(option.default)
+            meaning = f"{option.help} Must be {option.accepts}."
+            rows.append(row(code(option.keyword), code(default), meaning))
+        return [table((25, 15, 60), row("Option", "Default", "Meaning"), rows)]
+
+
+class ErrorCodes(Directive):
+    """``.. error-codes::`` prints every error that a broker can answer as a table."""
+
+    def run(self) -> list[nodes.Node]:
+        rows = []
+        for number, found in sorted(errors.kafka_errors.items()):
+            flags = ("retriable", "invalid_metadata", "is_fatal", "requires_abort")
+            shown = ", ".join(flag for flag in flags if getattr(found, flag))
+            rows.append(row(str(number), code(found.__name__), shown, found.description))
+        return [table((6, 30, 20, 44), row("Code", "Class", "It is", "Meaning"), rows)]
+
+
+class ClientErrors(Directive):
+    """``.. client-errors::`` prints every error that a client finds out by itself."""
+
+    def run(self) -> list[nodes.Node]:
+        rows = []
+        for name in errors.__all__:
+            found = getattr(errors, name)
+            if isinstance(found, type) and name == found.__name__ and not is_broker_error(found):
+                first = (found.__doc__ or "").split("\n\n")[0]
+                rows.append(row(code(name), " ".join(first.split())))
+        return [table((30, 70), row("Class", "Meaning"), rows)]
+
+
+def is_broker_error(found: type) -> bool:
+    return issubclass(found, errors.BrokerResponseError) and "errno" in vars(found)
+
+
+def code(text: str) -> nodes.literal:
+    return nodes.literal(text=text)
+
+
+def table(widths: tuple[int, ...], head: nodes.row, rows: list[nodes.row]) -> nodes.table:
+    group = nodes.tgroup(cols=len(widths))
+    group += [nodes.colspec(colwidth=width) for width in widths]
+    group += nodes.thead("", head)
+    group += nodes.tbody("", *rows)
+    return nodes.table("", group)
+
+
+def row(*cells: nodes.Node | str) -> nodes.row:
+    made = nodes.row()
+    for cell in cells:
+        text = nodes.paragraph()
+        text += nodes.Text(cell) if isinstance(cell, str) else cell
+        made += nodes.entry("", text)
+    return made
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.add_directive("options", Options)
+    app.add_directive("error-codes", ErrorCodes)
+    app.add_directive("client-errors", ClientErrors)
+    return {"parallel_read_safe": True}
