@@ -7,16 +7,13 @@ length has been checked, so that it is not copied again.
 
 from __future__ import annotations
 
-import struct
-
 from aiokafka.errors import KafkaProtocolError
+from aiokafka.protocol import _memory as mem
 
 SCRATCH_BYTES = 65536
 
 # An unfinished frame longer than this gets its own buffer.
 _LARGE = 8192
-
-_LENGTH = struct.Struct(">i")
 
 # What other protocols start with, read as the length of a frame: all are above 300 MB.
 _FOREIGN = {
@@ -39,16 +36,17 @@ class FrameReader:
 
     def __init__(self, max_frame_bytes: int) -> None:
         self._max_frame_bytes = max_frame_bytes
-        self._scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self._scratch = bytearray(SCRATCH_BYTES)
+        self._scratch_view = memoryview(self._scratch)
         self._pending = 0  # bytes in scratch: the beginning of a frame
         self._frame: bytearray | None = None  # the large frame being read
-        self._target = self._scratch
+        self._target = self._scratch_view
         self._filled = 0
 
     def get_buffer(self, sizehint: int = -1) -> memoryview:
         """Where the next bytes go; never empty. `sizehint` is ignored."""
         if self._frame is None:
-            return self._scratch[self._pending :]
+            return self._scratch_view[self._pending :] if self._pending else self._scratch_view
         return self._target[self._filled :]
 
     def advance(self, count: int) -> list[bytes | bytearray]:
@@ -59,44 +57,50 @@ class FrameReader:
         """
         if self._frame is not None:
             return self._advance_large(count)
+        if not 0 <= count <= SCRATCH_BYTES - self._pending:
+            raise ValueError(f"{count} bytes cannot have been written")
         frames: list[bytes | bytearray] = []
-        scratch = self._scratch
+        data = mem.source(self._scratch)
         end = self._pending + count
         position = 0
         while end - position >= 4:
-            (size,) = _LENGTH.unpack_from(scratch, position)
+            size = mem.length_at(data, position)
             start = position + 4
-            if start + size <= end and 0 <= size <= self._max_frame_bytes:
+            if size <= end - start and 0 <= size <= self._max_frame_bytes:
                 position = start + size
-                frames.append(bytes(scratch[start:position]))
+                frames.append(mem.cut(data, start, position))
                 continue
             self._check(size, position)
             if size > _LARGE:
-                self._begin_large(size, scratch[start:end])
+                self._begin_large(size, start, end)
                 position = end
             break
-        if position:
-            scratch[: end - position] = scratch[position:end]
         self._pending = end - position
+        if position and self._pending:
+            self._scratch_view[: self._pending] = self._scratch_view[position:end]
         return frames
 
-    def _begin_large(self, size: int, beginning: memoryview) -> None:
-        self._frame = bytearray(size)
+    def _begin_large(self, size: int, start: int, end: int) -> None:
+        """Move the beginning of a frame out of scratch, to a buffer for the whole of it."""
+        self._frame = mem.new_buffer(size)
         self._target = memoryview(self._frame)
-        self._filled = len(beginning)
-        self._target[: self._filled] = beginning
+        self._filled = end - start
+        self._target[: self._filled] = self._scratch_view[start:end]
 
     def _advance_large(self, count: int) -> list[bytes | bytearray]:
-        self._filled += count
         frame = self._frame
         assert frame is not None
+        if not 0 <= count <= len(frame) - self._filled:
+            raise ValueError(f"{count} bytes cannot have been written")
+        self._filled += count
         if self._filled < len(frame):
             return []
         self._frame = None
-        self._target = self._scratch
+        self._target = self._scratch_view
         return [frame]
 
     def _check(self, size: int, position: int) -> None:
+        """Raise if a length cannot be right, with the likely cause."""
         if 0 <= size <= self._max_frame_bytes and size < _FOREIGN_FROM:
             return
         first = bytes(self._scratch[position : position + 4])

@@ -1,0 +1,25 @@
+cimport cython
+from libc.stdint cimport int32_t
+
+cimport aiokafka.protocol._native as mem
+
+
+cdef class FrameReader:
+    cdef Py_ssize_t _max_frame_bytes
+    cdef bytearray _scratch
+    cdef object _scratch_view
+    cdef Py_ssize_t _pending
+    cdef bytearray _frame
+    cdef object _target
+    cdef Py_ssize_t _filled
+
+    cpdef object get_buffer(self, Py_ssize_t sizehint=*)
+
+    @cython.locals(
+        data=mem.source_t, end=Py_ssize_t, position=Py_ssize_t, start=Py_ssize_t, size=int32_t
+    )
+    cpdef list advance(self, Py_ssize_t count)
+
+    cdef object _begin_large(self, Py_ssize_t size, Py_ssize_t start, Py_ssize_t end)
+    cdef list _advance_large(self, Py_ssize_t count)
+    cdef object _check(self, int32_t size, Py_ssize_t position)
