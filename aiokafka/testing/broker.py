@@ -157,7 +157,6 @@ class FakeBroker:
             writer.transport.abort()
             if task is not None:
                 self._connections.pop(task, None)
-            self.services.connection_closed(self)
 
     async def _read_frame(self, reader: asyncio.StreamReader) -> bytes:
         size = int.from_bytes(await reader.readexactly(4), "big", signed=True)

@@ -78,8 +78,8 @@ class FakeCluster:
         nodes = [Node(i, host, 0, racks[i] if racks else None) for i in range(brokers)]
         self._state = ClusterState(profile(as_version), nodes)
         self._state.config.update(_checked(config or {}))
-        self._services = Services(self._state)
         self._script = Script()
+        self._services = Services(self._state, self._script.wake)
         self._brokers = {
             i: FakeBroker(i, self._services, self._script, host=host, ssl_context=ssl_context)
             for i in range(brokers)
@@ -212,6 +212,7 @@ class FakeCluster:
             KeyError: there is no such topic.
         """
         self._state.delete_topic(self._state.topics[name])
+        self._services.topic_deleted(name)
         self._script.wake()
 
     def move_leader(self, tp: TopicPartition | tuple[str, int], broker_id: int) -> int:
@@ -230,6 +231,7 @@ class FakeCluster:
         if broker_id not in partition.replicas:
             partition.replicas.append(broker_id)
         self._state.set_leader(partition, broker_id)
+        self._services.leaders_changed()
         self._script.wake()
         return partition.leader_epoch
 
@@ -261,6 +263,7 @@ class FakeCluster:
             await proxy.start()
             node.port = proxy.port
         self._state.node_up(broker_id)
+        self._services.leaders_changed()
         self._script.wake()
 
     def drop_connections(self, broker_id: int | None = None) -> None:

@@ -210,7 +210,7 @@ class Script:
 
     def wake(self) -> None:
         """Let :meth:`wait_for` look again."""
-        for event in self._waiters:
+        for event in tuple(self._waiters):
             event.set()
 
     async def wait_for(self, condition: Callable[[], bool], timeout_s: float) -> None:

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from aiokafka.testing import codes
+from aiokafka.testing.batches import BatchRefusedError
 from aiokafka.testing.fetch_sessions import FetchSessions
+from aiokafka.testing.groups import Groups
+from aiokafka.testing.transactions import Transactions
 
 if TYPE_CHECKING:
     from aiokafka.testing.batches import Batch
-    from aiokafka.testing.broker import FakeBroker
     from aiokafka.testing.script import RequestContext
     from aiokafka.testing.state import ClusterState, Partition
+
+_FIRST_ADDING_PARTITION = 12  # Produce versions; KIP-890
+_FIRST_ABORTABLE_ERROR = 11
+_FIRST_VERIFYING = (3, 6)  # releases
 
 
 class Services:
     """Everything of a cluster that is not a socket: its state and its coordinators."""
 
-    def __init__(self, state: ClusterState) -> None:
+    def __init__(self, state: ClusterState, changed: Callable[[], None]) -> None:
         self.state = state
+        #: The group coordinators.
+        self.groups = Groups(state, changed)
+        #: The transaction coordinators.
+        self.transactions = Transactions(state, self.groups, changed)
         self._fetch_sessions: dict[int, FetchSessions] = {}
 
     def fetch_sessions(self, node_id: int) -> FetchSessions:
@@ -35,14 +47,44 @@ class Services:
         batch: Batch,
         transactional_id: str | None,
     ) -> None:
-        """Raise BatchRefusedError unless the batch may be part of a transaction."""
+        """Ask the coordinator whether a batch may be written as part of a transaction.
+
+        Brokers before 3.6 write what comes, as long as the producer is not fenced.
+
+        Raises:
+            BatchRefusedError: it may not.
+        """
+        if not batch.is_transactional or transactional_id is None:
+            return
+        release = self.state.profile.release
+        if release < _FIRST_VERIFYING:
+            return
+        errno = self.transactions.check_produce(
+            transactional_id,
+            batch.producer_id,
+            batch.producer_epoch,
+            partition,
+            adds_partition=context.api_version >= _FIRST_ADDING_PARTITION
+            and self.state.profile.level("transaction.version") >= 2,
+        )
+        if errno == codes.INVALID_TXN_STATE and context.api_version >= _FIRST_ABORTABLE_ERROR:
+            errno = codes.TRANSACTION_ABORTABLE
+        if errno:
+            raise BatchRefusedError(errno, "the coordinator knows of no such open transaction")
+
+    def topic_deleted(self, name: str) -> None:
+        """Forget what belongs to a topic."""
+        self.groups.forget_topic(name)
+
+    def leaders_changed(self) -> None:
+        """Partitions may have a leader again."""
+        self.transactions.complete_waiting()
 
     def node_stopped(self, node_id: int) -> None:
         """Forget what only the memory of that broker held."""
         self._fetch_sessions.pop(node_id, None)
 
-    def connection_closed(self, broker: FakeBroker) -> None:
-        """A client is gone."""
-
     def close(self) -> None:
         """Cancel all timers."""
+        self.groups.close()
+        self.transactions.close()

@@ -167,9 +167,7 @@ def kafka_python_produce(servers: str, topic: str, **config: Any) -> list[int]:
 
 
 def kafka_python_consume(servers: str, topic: str, **config: Any) -> list[tuple[int, bytes]]:
-    consumer = kp.KafkaConsumer(
-        bootstrap_servers=servers, enable_auto_commit=False, **config
-    )
+    consumer = kp.KafkaConsumer(bootstrap_servers=servers, enable_auto_commit=False, **config)
     tp = kp.TopicPartition(topic, 0)
     consumer.assign([tp])
     consumer.seek_to_beginning(tp)

@@ -53,6 +53,7 @@ def _delete(context: RequestContext, wanted: DeleteTopicState) -> DeletableTopic
     if context.state.config["delete.topic.enable"] != "true":
         return _refused(wanted, codes.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
     context.state.delete_topic(topic)
+    context.services.topic_deleted(topic.name)
     return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
 
 

@@ -7,20 +7,35 @@ from aiokafka.protocol.messages.init_producer_id import (
     InitProducerIdResponse,
 )
 from aiokafka.testing import codes
+from aiokafka.testing.handlers._transacting import in_version
 from aiokafka.testing.script import RequestContext
+from aiokafka.testing.transactions import TransactionRefusedError
 
 REQUEST = InitProducerIdRequest
+_FIRST_FENCED = 4
 
 
 def handle(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
     """Without a transactional id: a new producer id, always."""
-    if request.transactional_id == "":
+    transactional_id = request.transactional_id
+    if transactional_id is None:
+        return InitProducerIdResponse(
+            throttle_time_ms=0, producer_id=next(context.state.next_producer_id), producer_epoch=0
+        )
+    if transactional_id == "":
         return refuse(context, request, codes.INVALID_REQUEST)
-    if request.transactional_id is not None:
-        return refuse(context, request, codes.COORDINATOR_NOT_AVAILABLE)
-    return InitProducerIdResponse(
-        throttle_time_ms=0, producer_id=next(context.state.next_producer_id), producer_epoch=0
-    )
+    transactions = context.services.transactions
+    errno = transactions.check_coordinator(context.node_id, transactional_id)
+    if errno:
+        return refuse(context, request, errno)
+    timeout = request.transaction_timeout_ms / 1000
+    try:
+        producer_id, epoch = transactions.init(
+            transactional_id, timeout, request.producer_id, request.producer_epoch
+        )
+    except TransactionRefusedError as exc:
+        return refuse(context, request, in_version(context, exc.errno, _FIRST_FENCED))
+    return InitProducerIdResponse(throttle_time_ms=0, producer_id=producer_id, producer_epoch=epoch)
 
 
 def refuse(

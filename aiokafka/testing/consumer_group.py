@@ -1,0 +1,366 @@
+"""A consumer group of the next-generation protocol, which the broker assigns (KIP-848)."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from aiokafka.testing import codes
+from aiokafka.testing.classic_group import GroupRefusedError
+
+Slot = tuple[bytes, int]
+"""Topic id and partition."""
+Slots = frozenset[Slot]
+
+JOINING, LEAVING, LEAVING_FOR_A_WHILE = 0, -1, -2
+ASSIGNORS = ("uniform", "range")
+_NOTHING: Slots = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """What a ConsumerGroupHeartbeat request says; None where it says nothing new."""
+
+    member_id: str
+    epoch: int
+    instance_id: str | None
+    rack_id: str | None
+    rebalance_timeout: float | None
+    topics: Sequence[str] | None
+    regex: str | None
+    assignor: str | None
+    owned: Slots | None
+    client_id: str
+    client_host: str
+
+
+@dataclass(slots=True, eq=False)
+class ConsumerMember:
+    """A member of such a group."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rack_id: str | None = None
+    rebalance_timeout: float = 45.0
+    topics: tuple[str, ...] = ()
+    regex: str | None = None
+    assignor: str | None = None
+    epoch: int = 0
+    previous_epoch: int = -1
+    assigned: Slots = _NOTHING
+    """What the member may consume."""
+    revoking: Slots = _NOTHING
+    """What it was told to give up and has not confirmed yet."""
+    away: bool = False
+    """A static member that left for a while; its partitions are kept for it."""
+    expiry: asyncio.TimerHandle | None = None
+    revocation: asyncio.TimerHandle | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the coordinator answers to a heartbeat."""
+
+    member_id: str
+    epoch: int
+    assignment: Slots | None
+    """None if it is as the member knows it."""
+
+
+@dataclass
+class ConsumerGroup:
+    """One group. All methods change state at once."""
+
+    group_id: str
+    session_timeout: float
+    topics_by_name: Callable[[], Mapping[str, tuple[bytes, int]]]
+    """Topic name to its id and number of partitions, as of now."""
+    max_size: int
+    changed: Callable[[], None]
+    epoch: int = 0
+    """Goes up when members or topics change."""
+    assignment_epoch: int = 0
+    members: dict[str, ConsumerMember] = field(default_factory=dict)
+    target: dict[str, Slots] = field(default_factory=dict)
+    _known_topics: Mapping[str, tuple[bytes, int]] = field(default_factory=dict)
+
+    @property
+    def state(self) -> str:
+        """Kafka's name of the group's state."""
+        if not self.members:
+            return "Empty"
+        settled = all(
+            m.epoch == self.assignment_epoch and m.assigned == self.target[m.member_id]
+            for m in self.members.values()
+        )
+        return "Stable" if settled else "Reconciling"
+
+    @property
+    def assignor(self) -> str:
+        """The assignor that most members ask for; ``uniform`` if none asks."""
+        asked = [m.assignor for m in self.members.values() if m.assignor]
+        return max(set(asked), key=asked.count) if asked else ASSIGNORS[0]
+
+    # -- heartbeat -----------------------------------------------------------------------------
+
+    def heartbeat(self, beat: Heartbeat) -> Reply:
+        """Join, stay or leave.
+
+        Raises:
+            GroupRefusedError: with the broker's error code.
+        """
+        if beat.epoch in (LEAVING, LEAVING_FOR_A_WHILE):
+            return self._leave(beat)
+        if beat.assignor is not None and beat.assignor not in ASSIGNORS:
+            raise GroupRefusedError(codes.UNSUPPORTED_ASSIGNOR)
+        member = self._join(beat) if beat.epoch == JOINING else self._known(beat)
+        before = (member.assigned, member.epoch)
+        if (
+            self._update(member, beat)
+            or self._topics_changed()
+            or member.member_id not in (self.target)
+        ):
+            self._reassign()
+        self._reconcile(member, beat.owned)
+        self._touch(member)
+        tell = beat.epoch == JOINING or beat.owned is not None or before[0] != member.assigned
+        self.changed()
+        return Reply(member.member_id, member.epoch, member.assigned if tell else None)
+
+    def _join(self, beat: Heartbeat) -> ConsumerMember:
+        if beat.topics is None and beat.regex is None:
+            raise GroupRefusedError(codes.INVALID_REQUEST)
+        known = self.members.get(beat.member_id)
+        if known is not None:
+            return known
+        if len(self.members) >= self.max_size:
+            raise GroupRefusedError(codes.GROUP_MAX_SIZE_REACHED)
+        member = ConsumerMember(beat.member_id, beat.instance_id, beat.client_id, beat.client_host)
+        former = self._static(beat.instance_id)
+        if former is not None:
+            if not former.away:
+                raise GroupRefusedError(codes.UNRELEASED_INSTANCE_ID)
+            self._take_over(member, former)
+        self.members[member.member_id] = member
+        return member
+
+    def _take_over(self, member: ConsumerMember, former: ConsumerMember) -> None:
+        """A static member is back: it gets what was kept for it."""
+        self._remove(former)
+        member.topics, member.regex = former.topics, former.regex
+        member.assignor = former.assignor
+        member.assigned = former.assigned
+        self.target[member.member_id] = self.target.pop(former.member_id, _NOTHING)
+
+    def _known(self, beat: Heartbeat) -> ConsumerMember:
+        member = self.members.get(beat.member_id)
+        if member is None:
+            raise GroupRefusedError(codes.UNKNOWN_MEMBER_ID)
+        if beat.instance_id is not None and member.instance_id != beat.instance_id:
+            raise GroupRefusedError(codes.FENCED_INSTANCE_ID)
+        if beat.epoch == member.epoch:
+            return member
+        answer_was_lost = (
+            beat.epoch == member.previous_epoch
+            and beat.owned is not None
+            and beat.owned <= member.assigned
+        )
+        if not answer_was_lost:
+            raise GroupRefusedError(codes.FENCED_MEMBER_EPOCH)
+        return member
+
+    def _update(self, member: ConsumerMember, beat: Heartbeat) -> bool:
+        """Take over what the member says; True if the assignment has to be made anew."""
+        if beat.regex:
+            _check_regex(beat.regex)
+        before = (member.topics, member.regex, member.assignor)
+        if beat.topics is not None:
+            member.topics = tuple(sorted(beat.topics))
+        if beat.regex is not None:
+            member.regex = beat.regex or None
+        if beat.assignor is not None:
+            member.assignor = beat.assignor
+        if beat.rack_id is not None:
+            member.rack_id = beat.rack_id
+        if beat.rebalance_timeout is not None:
+            member.rebalance_timeout = beat.rebalance_timeout
+        return before != (member.topics, member.regex, member.assignor)
+
+    def _leave(self, beat: Heartbeat) -> Reply:
+        member = self.members.get(beat.member_id)
+        if member is None:
+            raise GroupRefusedError(codes.UNKNOWN_MEMBER_ID)
+        if beat.epoch == LEAVING_FOR_A_WHILE and member.instance_id is not None:
+            member.away = True
+            member.epoch = LEAVING_FOR_A_WHILE
+            self._touch(member)
+        else:
+            self.remove(member.member_id)
+        self.changed()
+        return Reply(beat.member_id, beat.epoch, None)
+
+    # -- assignment ----------------------------------------------------------------------------
+
+    def _topics_changed(self) -> bool:
+        now = self.topics_by_name()
+        subscribed = {name for m in self.members.values() for name in self._subscription(m, now)}
+        relevant = {name: now[name] for name in subscribed}
+        changed = relevant != self._known_topics
+        self._known_topics = relevant
+        return changed
+
+    def _subscription(
+        self, member: ConsumerMember, topics: Mapping[str, tuple[bytes, int]]
+    ) -> list[str]:
+        names = {name for name in member.topics if name in topics}
+        if member.regex:
+            names |= {name for name in topics if re.fullmatch(member.regex, name)}
+        return sorted(names)
+
+    def _reassign(self) -> None:
+        """A new group epoch with a new target assignment."""
+        self.epoch += 1
+        topics = self.topics_by_name()
+        wanted = {m.member_id: self._subscription(m, topics) for m in self.members.values()}
+        spread = _range if self.assignor == "range" else _uniform
+        self.target = spread(wanted, topics, self.target)
+        self.assignment_epoch = self.epoch
+
+    def _reconcile(self, member: ConsumerMember, owned: Slots | None) -> None:
+        """Move a member towards its target: first it gives up, then it gets what others gave up."""
+        target = self.target[member.member_id]
+        if owned is not None and not owned & member.revoking:
+            member.revoking = _NOTHING
+        surplus = member.assigned - target
+        if surplus:
+            member.assigned &= target
+            member.revoking |= surplus if owned is None or owned & surplus else _NOTHING
+        if member.revoking:
+            self._expect_revocation(member)
+            return
+        _cancel(member.revocation)
+        member.revocation = None
+        if member.epoch != self.assignment_epoch:
+            member.previous_epoch, member.epoch = member.epoch, self.assignment_epoch
+        member.assigned |= {slot for slot in target if self._is_free(slot, member)}
+
+    def _is_free(self, slot: Slot, for_member: ConsumerMember) -> bool:
+        return not any(
+            slot in other.assigned or slot in other.revoking
+            for other in self.members.values()
+            if other is not for_member
+        )
+
+    def _expect_revocation(self, member: ConsumerMember) -> None:
+        if member.revocation is None:
+            loop = asyncio.get_running_loop()
+            member.revocation = loop.call_later(member.rebalance_timeout, self._expire, member)
+
+    # -- leaving -------------------------------------------------------------------------------
+
+    def remove(self, member_id: str) -> None:
+        """Take a member out and assign its partitions to others."""
+        self._remove(self.members[member_id])
+        self.target.pop(member_id, None)
+        self._reassign()
+
+    def _remove(self, member: ConsumerMember) -> None:
+        _cancel(member.expiry)
+        _cancel(member.revocation)
+        del self.members[member.member_id]
+
+    def _touch(self, member: ConsumerMember) -> None:
+        _cancel(member.expiry)
+        loop = asyncio.get_running_loop()
+        member.expiry = loop.call_later(self.session_timeout, self._expire, member)
+
+    def _expire(self, member: ConsumerMember) -> None:
+        if self.members.get(member.member_id) is member:
+            self.remove(member.member_id)
+            self.changed()
+
+    def _static(self, instance_id: str | None) -> ConsumerMember | None:
+        if instance_id is None:
+            return None
+        found = (m for m in self.members.values() if m.instance_id == instance_id)
+        return next(found, None)
+
+    def close(self) -> None:
+        """Stop all timers."""
+        for member in self.members.values():
+            _cancel(member.expiry)
+            _cancel(member.revocation)
+
+
+def _check_regex(regex: str) -> None:
+    try:
+        re.compile(regex)
+    except re.error:
+        raise GroupRefusedError(codes.INVALID_REGULAR_EXPRESSION) from None
+
+
+def _cancel(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()
+
+
+def _range(
+    wanted: Mapping[str, Sequence[str]],
+    topics: Mapping[str, tuple[bytes, int]],
+    _former: Mapping[str, Slots],
+) -> dict[str, Slots]:
+    """By topic: neighbouring partitions to each member, in the order of member ids."""
+    found: dict[str, set[Slot]] = {member: set() for member in wanted}
+    for name, (topic_id, count) in topics.items():
+        members = sorted(member for member, names in wanted.items() if name in names)
+        start = 0
+        for index, member in enumerate(members):
+            size = count // len(members) + (index < count % len(members))
+            found[member] |= {(topic_id, p) for p in range(start, start + size)}
+            start += size
+    return {member: frozenset(slots) for member, slots in found.items()}
+
+
+def _uniform(
+    wanted: Mapping[str, Sequence[str]],
+    topics: Mapping[str, tuple[bytes, int]],
+    former: Mapping[str, Slots],
+) -> dict[str, Slots]:
+    """Evenly over the members, who keep what they have as far as that is fair."""
+    ids = {name: topics[name][0] for names in wanted.values() for name in names}
+    allowed = {member: {ids[name] for name in names} for member, names in wanted.items()}
+    slots = [(ids[name], p) for name in sorted(ids) for p in range(topics[name][1])]
+    fair = -(-len(slots) // len(wanted)) if wanted else 0
+    found: dict[str, set[Slot]] = {member: set() for member in wanted}
+    free = set(slots)
+    for member in wanted:
+        for slot in sorted(former.get(member, ())):
+            if slot in free and slot[0] in allowed[member] and len(found[member]) < fair:
+                found[member].add(slot)
+                free.discard(slot)
+    for slot in (slot for slot in slots if slot in free):
+        takers = [member for member in wanted if slot[0] in allowed[member]]
+        found[min(takers, key=lambda member: len(found[member]))].add(slot)
+    _level(found, allowed)
+    return {member: frozenset(assigned) for member, assigned in found.items()}
+
+
+def _level(found: dict[str, set[Slot]], allowed: Mapping[str, Iterable[bytes]]) -> None:
+    """Move partitions from members that have two more than another who may have them."""
+    moved = True
+    while moved:
+        moved = False
+        for poor in sorted(found, key=lambda member: len(found[member])):
+            for rich in sorted(found, key=lambda member: -len(found[member])):
+                if len(found[rich]) < len(found[poor]) + 2:
+                    break
+                slot = next((s for s in sorted(found[rich]) if s[0] in allowed[poor]), None)
+                if slot is not None:
+                    found[rich].remove(slot)
+                    found[poor].add(slot)
+                    moved = True
+                    break

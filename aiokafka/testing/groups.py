@@ -1,0 +1,148 @@
+"""The group coordinators of a fake cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from aiokafka.testing import codes
+from aiokafka.testing.classic_group import ClassicGroup, GroupRefusedError, GroupState
+from aiokafka.testing.consumer_group import ConsumerGroup
+from aiokafka.testing.offsets import GroupOffsets
+from aiokafka.testing.state import ClusterState
+
+_GROUP = 0
+
+
+class Groups:
+    """All groups of the cluster, whichever broker coordinates them; their state outlives brokers,
+    as Kafka's does through its offsets topic. Sessions go on while a broker is down."""
+
+    def __init__(self, state: ClusterState, changed: Callable[[], None]) -> None:
+        self._state = state
+        self._changed = changed
+        self.classic: dict[str, ClassicGroup] = {}
+        self.consumer: dict[str, ConsumerGroup] = {}
+        self.offsets: dict[str, GroupOffsets] = {}
+
+    def check_coordinator(self, node_id: int, group_id: str) -> int:
+        """The error code for a request about a group to this broker; 0 if it is the right one."""
+        if self._state.coordinator(_GROUP, group_id) != node_id:
+            return codes.NOT_COORDINATOR
+        return codes.NONE
+
+    def classic_for_join(self, group_id: str) -> ClassicGroup:
+        """The classic group to join, made if there is none.
+
+        Raises:
+            GroupRefusedError: a group of the other protocol has that id and members.
+        """
+        other = self.consumer.get(group_id)
+        if other is not None:
+            if other.members:
+                raise GroupRefusedError(codes.INCONSISTENT_GROUP_PROTOCOL)
+            self._forget_consumer(group_id)
+        group = self.classic.get(group_id)
+        if group is None:
+            setting = self._state.setting
+            delay = setting("group.initial.rebalance.delay.ms") / 1000
+            group = ClassicGroup(group_id, delay, setting("group.max.size"), self._changed)
+            self.classic[group_id] = group
+        return group
+
+    def consumer_for_heartbeat(self, group_id: str, *, joining: bool) -> ConsumerGroup:
+        """The group of the next-generation protocol, made if a member joins.
+
+        Raises:
+            GroupRefusedError: there is none, or a classic group with members has that id.
+        """
+        group = self.consumer.get(group_id)
+        if group is not None:
+            return group
+        other = self.classic.get(group_id)
+        if not joining or (other is not None and other.members):
+            raise GroupRefusedError(codes.GROUP_ID_NOT_FOUND)
+        if other is not None:
+            self._forget_classic(group_id)
+        group = ConsumerGroup(
+            group_id,
+            self._state.setting("group.consumer.session.timeout.ms") / 1000,
+            self._topics,
+            self._state.setting("group.max.size"),
+            self._changed,
+        )
+        self.consumer[group_id] = group
+        return group
+
+    def offsets_of(self, group_id: str) -> GroupOffsets:
+        """The committed positions of a group, made if there are none."""
+        return self.offsets.setdefault(group_id, GroupOffsets())
+
+    def exists(self, group_id: str) -> bool:
+        """Whether anything is known of a group."""
+        return group_id in self.classic or group_id in self.consumer or group_id in self.offsets
+
+    def state_of(self, group_id: str) -> str:
+        """Kafka's name of the state of a group; ``Dead`` if there is none."""
+        if group_id in self.classic:
+            return self.classic[group_id].state.value
+        if group_id in self.consumer:
+            return self.consumer[group_id].state
+        return GroupState.EMPTY.value if group_id in self.offsets else GroupState.DEAD.value
+
+    def delete(self, group_id: str) -> int:
+        """Delete a group without members; the error code."""
+        if not self.exists(group_id):
+            return codes.GROUP_ID_NOT_FOUND
+        if self.state_of(group_id) != GroupState.EMPTY.value:
+            return codes.NON_EMPTY_GROUP
+        self._forget_classic(group_id)
+        self._forget_consumer(group_id)
+        self.offsets.pop(group_id, None)
+        return codes.NONE
+
+    def rebalance(self, group_id: str) -> None:
+        """Make all members of a classic group join again.
+
+        Raises:
+            KeyError: there is no such group.
+        """
+        self.classic[group_id].rebalance()
+
+    def expire(self, group_id: str, member_id: str) -> None:
+        """Take a member out, as when its session has expired.
+
+        Raises:
+            KeyError: no such group or member.
+        """
+        group = self.classic.get(group_id) or self.consumer[group_id]
+        group.remove(member_id)
+        self._changed()
+
+    def forget_topic(self, topic: str) -> None:
+        """Forget the positions of a deleted topic."""
+        for offsets in self.offsets.values():
+            offsets.forget_topic(topic)
+
+    def close(self) -> None:
+        """Stop all timers."""
+        for classic in self.classic.values():
+            classic.close()
+        for consumer in self.consumer.values():
+            consumer.close()
+
+    def _topics(self) -> Mapping[str, tuple[bytes, int]]:
+        return {
+            topic.name: (topic.topic_id, len(topic.partitions))
+            for topic in self._state.topics.values()
+            if not topic.is_internal
+        }
+
+    def _forget_classic(self, group_id: str) -> None:
+        group = self.classic.pop(group_id, None)
+        if group is not None:
+            group.close()
+
+    def _forget_consumer(self, group_id: str) -> None:
+        group = self.consumer.pop(group_id, None)
+        if group is not None:
+            group.close()

@@ -1,0 +1,107 @@
+"""ConsumerGroupHeartbeat: join, stay in and leave a next-generation group (KIP-848)."""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import Iterable
+
+from aiokafka.protocol.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from aiokafka.testing import codes
+from aiokafka.testing.classic_group import GroupRefusedError
+from aiokafka.testing.consumer_group import JOINING, Heartbeat, Slots
+from aiokafka.testing.script import RequestContext
+
+REQUEST = ConsumerGroupHeartbeatRequest
+
+
+def handle(
+    context: RequestContext, request: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse:
+    """One step towards the assignment."""
+    errno = _check(context, request)
+    if errno:
+        return refuse(context, request, errno)
+    groups = context.services.groups
+    try:
+        joining = request.member_epoch == JOINING
+        group = groups.consumer_for_heartbeat(request.group_id, joining=joining)
+        reply = group.heartbeat(_heartbeat(context, request))
+    except GroupRefusedError as exc:
+        return refuse(context, request, exc.errno)
+    return ConsumerGroupHeartbeatResponse(
+        throttle_time_ms=0,
+        member_id=reply.member_id,
+        member_epoch=reply.epoch,
+        heartbeat_interval_ms=context.state.setting("group.consumer.heartbeat.interval.ms"),
+        assignment=None if reply.assignment is None else _assignment(reply.assignment),
+    )
+
+
+def refuse(
+    context: RequestContext, request: ConsumerGroupHeartbeatRequest, errno: int
+) -> ConsumerGroupHeartbeatResponse:
+    """Say no."""
+    return ConsumerGroupHeartbeatResponse(
+        throttle_time_ms=0,
+        error_code=errno,
+        error_message="refused",
+        member_epoch=0,
+        heartbeat_interval_ms=0,
+    )
+
+
+def _check(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> int:
+    if context.state.profile.level("group.version") < 1:
+        return codes.UNSUPPORTED_VERSION
+    if not request.group_id:
+        return codes.INVALID_REQUEST
+    if not request.member_id and (context.api_version >= 1 or request.member_epoch != JOINING):
+        return codes.INVALID_REQUEST
+    if request.member_epoch == JOINING and request.topic_partitions:
+        return codes.INVALID_REQUEST  # who joins owns nothing
+    return context.services.groups.check_coordinator(context.node_id, request.group_id)
+
+
+def _heartbeat(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Heartbeat:
+    timeout = request.rebalance_timeout_ms
+    return Heartbeat(
+        member_id=request.member_id or _new_member_id(),
+        epoch=request.member_epoch,
+        instance_id=request.instance_id,
+        rack_id=request.rack_id,
+        rebalance_timeout=None if timeout < 0 else timeout / 1000,
+        topics=request.subscribed_topic_names,
+        regex=request.subscribed_topic_regex,
+        assignor=request.server_assignor,
+        owned=_owned(request.topic_partitions),
+        client_id=context.client_id or "",
+        client_host=f"/{context.client_host}",
+    )
+
+
+def _new_member_id() -> str:
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
+def _owned(topics: Iterable[TopicPartitions] | None) -> Slots | None:
+    if topics is None:
+        return None
+    return frozenset((topic.topic_id, index) for topic in topics for index in topic.partitions)
+
+
+def _assignment(slots: Slots) -> Assignment:
+    by_topic: dict[bytes, list[int]] = {}
+    for topic_id, index in sorted(slots):
+        by_topic.setdefault(topic_id, []).append(index)
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic_id, partitions=indexes)
+            for topic_id, indexes in by_topic.items()
+        ]
+    )

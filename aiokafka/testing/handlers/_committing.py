@@ -1,0 +1,48 @@
+"""Who may commit positions of a group, and read them."""
+
+from __future__ import annotations
+
+from aiokafka.testing import codes
+from aiokafka.testing.classic_group import GroupRefusedError, GroupState
+from aiokafka.testing.script import RequestContext
+
+
+def check_committer(
+    context: RequestContext,
+    group_id: str,
+    member_id: str,
+    instance_id: str | None,
+    generation: int,
+) -> int:
+    """The error code for a commit to this broker by such a member; 0 if it may.
+
+    Whoever names no generation (-1) may commit while the group has no members.
+    """
+    groups = context.services.groups
+    errno = groups.check_coordinator(context.node_id, group_id)
+    if errno:
+        return errno
+    if group_id in groups.consumer:
+        return _check_consumer(context, group_id, member_id, generation)
+    group = groups.classic.get(group_id)
+    if group is None or group.state is GroupState.EMPTY:
+        return codes.NONE if generation < 0 else codes.ILLEGAL_GENERATION
+    try:
+        group.check_member(member_id, instance_id, generation)
+    except GroupRefusedError as exc:
+        return exc.errno
+    if group.state is GroupState.COMPLETING:
+        return codes.REBALANCE_IN_PROGRESS
+    if group.state is not GroupState.PREPARING:
+        group.heartbeat(member_id, instance_id, generation)
+    return codes.NONE
+
+
+def _check_consumer(context: RequestContext, group_id: str, member_id: str, epoch: int) -> int:
+    group = context.services.groups.consumer[group_id]
+    if not group.members and epoch < 0:
+        return codes.NONE
+    member = group.members.get(member_id)
+    if member is None:
+        return codes.UNKNOWN_MEMBER_ID
+    return codes.NONE if member.epoch == epoch else codes.STALE_MEMBER_EPOCH

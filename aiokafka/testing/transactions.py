@@ -1,0 +1,353 @@
+"""The transaction coordinators of a fake cluster (KIP-98, 360, 447, 588, 890)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from aiokafka.testing import codes
+from aiokafka.testing.groups import Groups
+from aiokafka.testing.state import ClusterState, Partition
+
+_TRANSACTION = 1
+_NO_EPOCH = -1
+_LAST_EPOCH = 32766  # 32767 is kept for the coordinator's own fencing
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+class TransactionState(Enum):
+    """The states of a transactional id; the values are Kafka's names for them."""
+
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    PREPARE_COMMIT = "PrepareCommit"
+    PREPARE_ABORT = "PrepareAbort"
+    COMPLETE_COMMIT = "CompleteCommit"
+    COMPLETE_ABORT = "CompleteAbort"
+
+
+_PREPARING = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+
+
+class TransactionRefusedError(Exception):
+    """The coordinator says no; `errno` says why."""
+
+    def __init__(self, errno: int) -> None:
+        super().__init__(errno)
+        self.errno = errno
+
+
+@dataclass(eq=False)
+class Transaction:
+    """What the coordinator knows of one transactional id."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    timeout: float
+    state: TransactionState = TransactionState.EMPTY
+    last_epoch: int = _NO_EPOCH
+    """The epoch before the last bump, under which a retry may still come."""
+    former_producer_id: int = -1
+    """The producer id before epochs ran out."""
+    partitions: set[Place] = field(default_factory=set)
+    groups: set[str] = field(default_factory=set)
+    started_at_ms: int = -1
+    marker: tuple[int, int] = (-1, -1)
+    """Producer id and epoch of the markers that end the transaction."""
+    expiry: asyncio.TimerHandle | None = None
+
+    def bump(self, next_producer_id: Callable[[], int]) -> None:
+        """The next epoch, or a new producer id when there is none left."""
+        if self.epoch >= _LAST_EPOCH:
+            self.former_producer_id, self.producer_id = self.producer_id, next_producer_id()
+            self.last_epoch, self.epoch = self.epoch, 0
+        else:
+            self.last_epoch, self.epoch = self.epoch, self.epoch + 1
+
+
+class Transactions:
+    """All transactional ids of the cluster, whichever broker coordinates them.
+
+    Markers are written at once, unless :meth:`pause_markers` was called or a partition has no
+    leader: then the transaction stays in its Prepare state, as on a slow cluster.
+    """
+
+    def __init__(self, state: ClusterState, groups: Groups, changed: Callable[[], None]) -> None:
+        self._state = state
+        self._groups = groups
+        self._changed = changed
+        self._paused = False
+        self.by_id: dict[str, Transaction] = {}
+
+    def check_coordinator(self, node_id: int, transactional_id: str) -> int:
+        """The error code for a request about an id to this broker; 0 if it is the right one."""
+        if self._state.coordinator(_TRANSACTION, transactional_id) != node_id:
+            return codes.NOT_COORDINATOR
+        return codes.NONE
+
+    # -- InitProducerId ------------------------------------------------------------------------
+
+    def init(
+        self, transactional_id: str, timeout: float, producer_id: int, epoch: int
+    ) -> tuple[int, int]:
+        """A session of a transactional id, which ends that of its former owner.
+
+        Args:
+            producer_id: -1, or with `epoch` the session that the caller has and wants to renew.
+
+        Returns:
+            Producer id and epoch.
+
+        Raises:
+            TransactionRefusedError: with the broker's error code.
+        """
+        if not 0 < timeout * 1000 <= self._state.setting("transaction.max.timeout.ms"):
+            raise TransactionRefusedError(codes.INVALID_TRANSACTION_TIMEOUT)
+        known = self.by_id.get(transactional_id)
+        if known is None:
+            new = Transaction(transactional_id, self._next_producer_id(), 0, timeout)
+            self.by_id[transactional_id] = new
+            return new.producer_id, new.epoch
+        if producer_id != -1:
+            return self._renew(known, timeout, producer_id, epoch)
+        self._end_open(known)
+        known.bump(self._next_producer_id)
+        known.last_epoch = _NO_EPOCH  # a new owner: the old one may not retry
+        self._reset(known, timeout)
+        return known.producer_id, known.epoch
+
+    def _renew(
+        self, known: Transaction, timeout: float, producer_id: int, epoch: int
+    ) -> tuple[int, int]:
+        """KIP-360: an owner that met an error wants the next epoch of its own session."""
+        retried = epoch == known.last_epoch and producer_id in (
+            known.producer_id,
+            known.former_producer_id,
+        )
+        current = producer_id == known.producer_id and epoch == known.epoch
+        if not current and not retried:
+            raise TransactionRefusedError(codes.PRODUCER_FENCED)
+        self._end_open(known)
+        if current:
+            known.bump(self._next_producer_id)
+        self._reset(known, timeout)
+        return known.producer_id, known.epoch
+
+    def _end_open(self, known: Transaction) -> None:
+        """A session cannot begin before the transaction of the former one is over: the first try
+        aborts it and is told to come again."""
+        if known.state in _PREPARING:
+            raise TransactionRefusedError(codes.CONCURRENT_TRANSACTIONS)
+        if known.state is TransactionState.ONGOING:
+            self._fence(known)
+            raise TransactionRefusedError(codes.CONCURRENT_TRANSACTIONS)
+
+    def _reset(self, known: Transaction, timeout: float) -> None:
+        known.timeout = timeout
+        known.state = TransactionState.EMPTY
+        self._changed()
+
+    def _next_producer_id(self) -> int:
+        return next(self._state.next_producer_id)
+
+    # -- the transaction -----------------------------------------------------------------------
+
+    def check_owner(self, transactional_id: str, producer_id: int, epoch: int) -> Transaction:
+        """The session that a request names.
+
+        Raises:
+            TransactionRefusedError: there is no such session any more.
+        """
+        known = self.by_id.get(transactional_id)
+        if known is None or producer_id != known.producer_id:
+            raise TransactionRefusedError(codes.INVALID_PRODUCER_ID_MAPPING)
+        if epoch != known.epoch:
+            raise TransactionRefusedError(codes.PRODUCER_FENCED)
+        return known
+
+    def add_partitions(
+        self, transactional_id: str, producer_id: int, epoch: int, places: Iterable[Place]
+    ) -> None:
+        """Enter partitions into the transaction, which begins with the first.
+
+        Raises:
+            TransactionRefusedError: with the broker's error code.
+        """
+        known = self._open(transactional_id, producer_id, epoch)
+        known.partitions |= set(places)
+
+    def add_group(self, transactional_id: str, producer_id: int, epoch: int, group_id: str) -> None:
+        """Enter the offsets of a group into the transaction.
+
+        Raises:
+            TransactionRefusedError: with the broker's error code.
+        """
+        self._open(transactional_id, producer_id, epoch).groups.add(group_id)
+
+    def _open(self, transactional_id: str, producer_id: int, epoch: int) -> Transaction:
+        known = self.check_owner(transactional_id, producer_id, epoch)
+        if known.state in _PREPARING:
+            raise TransactionRefusedError(codes.CONCURRENT_TRANSACTIONS)
+        if known.state is not TransactionState.ONGOING:
+            known.state = TransactionState.ONGOING
+            known.started_at_ms = int(time.time() * 1000)
+            loop = asyncio.get_running_loop()
+            known.expiry = loop.call_later(known.timeout, self._expire, known)
+            self._changed()
+        return known
+
+    def end(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        *,
+        commit: bool,
+        bumps_epoch: bool,
+    ) -> tuple[int, int]:
+        """Commit or abort.
+
+        Args:
+            bumps_epoch: The second version of transactions (KIP-890): the epoch goes up with every
+                end, and there may be nothing to abort.
+
+        Returns:
+            Producer id and epoch for the next transaction.
+
+        Raises:
+            TransactionRefusedError: with the broker's error code.
+        """
+        known = self.by_id.get(transactional_id)
+        if known is not None and bumps_epoch and _is_retry(known, producer_id, epoch, commit):
+            if known.state in _PREPARING:
+                raise TransactionRefusedError(codes.CONCURRENT_TRANSACTIONS)
+            return known.producer_id, known.epoch
+        known = self.check_owner(transactional_id, producer_id, epoch)
+        if known.state is TransactionState.ONGOING:
+            marker = (known.producer_id, known.epoch + int(bumps_epoch))
+            if bumps_epoch:
+                known.bump(self._next_producer_id)
+            self._finish(known, marker, commit=commit)
+            return known.producer_id, known.epoch
+        return self._end_again(known, commit=commit, bumps_epoch=bumps_epoch)
+
+    def _end_again(self, known: Transaction, *, commit: bool, bumps_epoch: bool) -> tuple[int, int]:
+        """There is no open transaction to end: a repetition, a mistake, or an empty abort."""
+        prepared = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
+        complete = TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
+        if known.state is prepared:
+            raise TransactionRefusedError(codes.CONCURRENT_TRANSACTIONS)
+        if bumps_epoch and not commit and known.state not in _PREPARING:
+            known.bump(self._next_producer_id)
+            known.state = TransactionState.COMPLETE_ABORT
+            return known.producer_id, known.epoch
+        if known.state is complete and not bumps_epoch:
+            return known.producer_id, known.epoch
+        raise TransactionRefusedError(codes.INVALID_TXN_STATE)
+
+    # -- markers -------------------------------------------------------------------------------
+
+    def pause_markers(self) -> None:
+        """Write no markers: transactions that end stay in their Prepare state, their records
+        stay unstable, and requests of the producer get CONCURRENT_TRANSACTIONS."""
+        self._paused = True
+
+    def resume_markers(self) -> None:
+        """Write the markers that wait, and all later ones at once."""
+        self._paused = False
+        self.complete_waiting()
+
+    def complete_waiting(self) -> None:
+        """Complete the transactions whose partitions all have a leader again."""
+        for known in self.by_id.values():
+            if known.state in _PREPARING:
+                self._maybe_complete(known)
+
+    def _finish(self, known: Transaction, marker: tuple[int, int], *, commit: bool) -> None:
+        known.state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
+        known.marker = marker
+        if known.expiry is not None:
+            known.expiry.cancel()
+            known.expiry = None
+        self._maybe_complete(known)
+        self._changed()
+
+    def _maybe_complete(self, known: Transaction) -> None:
+        found = [self._state.partition(*place) for place in sorted(known.partitions)]
+        partitions = [partition for partition in found if partition is not None]
+        if self._paused or any(partition.leader == -1 for partition in partitions):
+            return
+        commit = known.state is TransactionState.PREPARE_COMMIT
+        producer_id, epoch = known.marker
+        for partition in partitions:
+            partition.log.add_marker(producer_id, epoch, commit=commit)
+        for group_id in known.groups:
+            self._groups.offsets_of(group_id).end_transaction(producer_id, commit=commit)
+        known.partitions.clear()
+        known.groups.clear()
+        known.state = (
+            TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
+        )
+
+    def _expire(self, known: Transaction) -> None:
+        """The transaction took too long: it is aborted, and its owner is fenced."""
+        if known.state is TransactionState.ONGOING:
+            self._fence(known)
+
+    def _fence(self, known: Transaction) -> None:
+        """Abort under the next epoch, so that the owner can write no more."""
+        known.epoch += 1
+        known.last_epoch = _NO_EPOCH
+        self._finish(known, (known.producer_id, known.epoch), commit=False)
+
+    # -- produce -------------------------------------------------------------------------------
+
+    def check_produce(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        partition: Partition,
+        *,
+        adds_partition: bool,
+    ) -> int:
+        """The error code for a transactional batch to a partition; 0 if it may be written.
+
+        Args:
+            adds_partition: The second version of transactions (KIP-890): the write itself enters
+                the partition into the transaction.
+        """
+        place = (partition.topic, partition.index)
+        try:
+            if adds_partition:
+                self.add_partitions(transactional_id, producer_id, epoch, [place])
+                return codes.NONE
+            known = self.check_owner(transactional_id, producer_id, epoch)
+        except TransactionRefusedError as exc:
+            fenced = exc.errno == codes.PRODUCER_FENCED
+            return codes.INVALID_PRODUCER_EPOCH if fenced else exc.errno
+        ongoing = known.state is TransactionState.ONGOING and place in known.partitions
+        return codes.NONE if ongoing else codes.INVALID_TXN_STATE
+
+    def close(self) -> None:
+        """Stop all timers."""
+        for known in self.by_id.values():
+            if known.expiry is not None:
+                known.expiry.cancel()
+
+
+def _is_retry(known: Transaction, producer_id: int, epoch: int, commit: bool) -> bool:
+    """Whether this end was carried out already, and the epoch has gone up by it."""
+    ended = (
+        (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
+        if commit
+        else (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT)
+    )
+    same_id = producer_id in (known.producer_id, known.former_producer_id)
+    return known.state in ended and same_id and epoch == known.last_epoch
