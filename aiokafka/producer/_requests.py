@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, Union
+from typing import NamedTuple
 
 from aiokafka.errors import (
     BrokerResponseError,
@@ -23,7 +23,7 @@ from aiokafka.record.compression import ZSTD
 from aiokafka.record.legacy import down_convert
 from aiokafka.structs import TopicPartition
 
-Chunk = Union[bytes, bytearray, memoryview]
+Chunk = bytes | bytearray | memoryview
 
 __all__ = [
     "NAMED_TOPICS_VERSION",

@@ -18,7 +18,7 @@ _MARGIN = 1.05
 _MOST_GROWTH = 16
 """How many times `max_batch_size` a batch may have before it is compressed."""
 
-_MEMORY = 0.9
+_MEMORY = 0.8
 """Share of the old estimate that a new observation leaves in place."""
 
 

@@ -89,8 +89,8 @@ class ProducerBatch:
     def __repr__(self) -> str:
         topic, number = self.partition
         return (
-            f"<ProducerBatch {topic}-{number} {BatchState(self.state).name} records={self.record_count} "
-            f"sequence={self.base_sequence} attempts={self.attempts}>"
+            f"<ProducerBatch {topic}-{number} {BatchState(self.state).name} "
+            f"records={self.record_count} sequence={self.base_sequence} attempts={self.attempts}>"
         )
 
     @property

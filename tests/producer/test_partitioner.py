@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from aiokafka.partitioner import DefaultPartitioner, RoundRobinPartitioner, murmur2
+
+
+# Known values of Java's org.apache.kafka.common.utils.Utils.murmur2.
+@pytest.mark.parametrize(
+    ("data", "java"),
+    [
+        (b"21", -973932308),
+        (b"foobar", -790332482),
+        (b"a-little-bit-long-string", -985981536),
+        (b"a-little-bit-longer-string", -1486304829),
+        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+        (b"abc", 479470107),
+    ],
+)
+def test_murmur2_is_that_of_java(data: bytes, java: int) -> None:
+    assert murmur2(data) == java & 0xFFFFFFFF
+
+
+def test_murmur2_takes_bytearray() -> None:
+    assert murmur2(bytearray(b"foobar")) == murmur2(b"foobar")
+
+
+def test_default_partitioner_hashes_keys() -> None:
+    partitioner = DefaultPartitioner()
+    chosen = partitioner(b"foobar", list(range(1000)), [])
+    assert chosen == (murmur2(b"foobar") & 0x7FFFFFFF) % 1000
+    assert chosen == DefaultPartitioner.__call__(b"foobar", list(range(1000)), [3])
+
+
+def test_default_partitioner_without_key_prefers_available_partitions() -> None:
+    partitioner = DefaultPartitioner()
+    assert {partitioner(None, [0, 1, 2, 3], [1, 2]) for _ in range(100)} == {1, 2}
+    assert {partitioner(None, [0, 1], []) for _ in range(100)} == {0, 1}
+
+
+def test_murmur2_agrees_with_kafka_python() -> None:
+    peer = pytest.importorskip("kafka.partitioner.default").murmur2
+    for _ in range(500):
+        data = random.randbytes(random.randrange(40))
+        assert murmur2(data) == peer(data) & 0xFFFFFFFF
+
+
+def test_round_robin_serves_every_partition_of_every_topic() -> None:
+    partitioner = RoundRobinPartitioner()
+    chosen: dict[str, list[int]] = {"a": [], "b": []}
+    for _ in range(4):
+        for topic in chosen:
+            chosen[topic].append(partitioner.partition_for(topic, b"key", [0, 1, 2, 3], [0, 1, 2, 3]))
+    assert sorted(chosen["a"]) == sorted(chosen["b"]) == [0, 1, 2, 3]
+
+
+def test_round_robin_skips_partitions_without_leader() -> None:
+    partitioner = RoundRobinPartitioner()
+    assert {partitioner(None, [0, 1, 2], [0, 2]) for _ in range(10)} == {0, 2}

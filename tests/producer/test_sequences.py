@@ -1,0 +1,208 @@
+"""Sequence numbers: which batches may go out, and under which identity."""
+
+from __future__ import annotations
+
+from aiokafka.producer._append import PartitionQueue
+from aiokafka.producer.batch import BatchState, ProducerBatch
+from aiokafka.producer.transaction_manager import PartitionSequence, TransactionManager, advance
+from aiokafka.record.batch import RecordBatchBuilder
+from aiokafka.structs import TopicPartition
+
+PARTITION = TopicPartition("topic", 0)
+
+
+def new_queue() -> PartitionQueue:
+    queue = PartitionQueue(PARTITION)
+    queue.sequence = PartitionSequence()
+    return queue
+
+
+def used_queue(manager: TransactionManager) -> PartitionQueue:
+    """A queue whose first batch, of one record, was delivered."""
+    queue = new_queue()
+    new_batch(queue)
+    deliver(manager, queue, send(manager, queue))
+    return queue
+
+
+def new_manager(epoch: int = 0) -> TransactionManager:
+    manager = TransactionManager()
+    manager.set_producer_id(7, epoch)
+    return manager
+
+
+def new_batch(queue: PartitionQueue, records: int = 1) -> ProducerBatch:
+    builder = RecordBatchBuilder(size_limit=10_000)
+    for _ in range(records):
+        builder.append(0, None, b"v", ())
+    batch = ProducerBatch(PARTITION, builder, 0.0, 1.0)
+    batch.transition(BatchState.SEALED)
+    queue.waiting.append(batch)
+    return batch
+
+
+def send(manager: TransactionManager, queue: PartitionQueue) -> ProducerBatch:
+    batch = queue.waiting[0]
+    assert manager.identify(queue, batch)
+    queue.waiting.popleft()
+    batch.transition(BatchState.IN_FLIGHT)
+    queue.in_flight.append(batch)
+    return batch
+
+
+def deliver(manager: TransactionManager, queue: PartitionQueue, batch: ProducerBatch) -> None:
+    queue.in_flight.remove(batch)
+    manager.on_success(queue, batch)
+
+
+def put_back(queue: PartitionQueue, batch: ProducerBatch) -> None:
+    queue.in_flight.remove(batch)
+    batch.transition(BatchState.SEALED)
+    queue.put_back(batch)
+
+
+def identity(batch: ProducerBatch) -> tuple[int, int, int]:
+    return batch.producer_id, batch.producer_epoch, batch.base_sequence
+
+
+def test_sequence_wraps_to_zero() -> None:
+    assert advance(2**31 - 1, 1) == 0
+    assert advance(2**31 - 2, 5) == 3
+
+
+def test_batches_are_numbered_in_order() -> None:
+    manager = new_manager()
+    queue = used_queue(manager)
+    for records in (3, 1, 2):
+        new_batch(queue, records)
+    assert [identity(send(manager, queue)) for _ in range(3)] == [(7, 0, 1), (7, 0, 4), (7, 0, 5)]
+
+
+def test_the_first_batch_of_an_epoch_goes_alone() -> None:
+    manager, queue = new_manager(), new_queue()
+    new_batch(queue), new_batch(queue)
+    first = send(manager, queue)
+    assert not manager.identify(queue, queue.waiting[0])
+    deliver(manager, queue, first)
+    assert identity(send(manager, queue)) == (7, 0, 1)
+
+
+def test_order_survives_the_wrap() -> None:
+    manager, queue = new_manager(), new_queue()
+    manager.identify(queue, new_batch(queue))
+    queue.waiting.clear()
+    queue.sequence.next = queue.sequence.expected = 2**31 - 2
+    first, second = new_batch(queue, 2), new_batch(queue, 2)
+    assert [send(manager, queue).base_sequence for _ in range(2)] == [2**31 - 2, 0]
+    put_back(queue, second)
+    put_back(queue, first)
+    assert list(queue.waiting) == [first, second]
+
+
+def test_a_batch_keeps_its_number_when_it_is_sent_again() -> None:
+    manager = new_manager()
+    queue = used_queue(manager)
+    new_batch(queue), new_batch(queue)
+    first, second = send(manager, queue), send(manager, queue)
+    put_back(queue, second)
+    put_back(queue, first)
+    assert send(manager, queue) is first
+    assert send(manager, queue) is second
+    assert [first.base_sequence, second.base_sequence] == [1, 2]
+
+
+def test_a_gap_behind_a_failed_batch_is_no_reason_for_a_new_epoch() -> None:
+    manager = new_manager()
+    queue = used_queue(manager)
+    new_batch(queue), new_batch(queue)
+    first, second = send(manager, queue), send(manager, queue)
+    put_back(queue, first)
+    manager.on_gap(queue, second)
+    put_back(queue, second)
+    assert send(manager, queue) is first
+    assert identity(first) == (7, 0, 1)
+
+
+def test_a_gap_before_the_oldest_batch_starts_a_new_epoch() -> None:
+    manager = new_manager()
+    queue = used_queue(manager)
+    for _ in range(3):
+        new_batch(queue)
+    first, second = send(manager, queue), send(manager, queue)
+    manager.on_gap(queue, first)
+    put_back(queue, first)
+    assert not manager.identify(queue, first)  # the other one is still in flight
+    manager.on_gap(queue, second)
+    put_back(queue, second)
+    for expected in range(3):
+        batch = send(manager, queue)
+        assert identity(batch) == (7, 1, expected)
+        deliver(manager, queue, batch)
+
+
+def test_a_lost_batch_makes_new_ones_wait_and_then_begin_anew() -> None:
+    manager = new_manager()
+    queue = used_queue(manager)
+    for _ in range(3):
+        new_batch(queue)
+    first, second = send(manager, queue), send(manager, queue)
+    queue.in_flight.remove(first)
+    manager.on_loss(queue, first)
+    assert not manager.identify(queue, queue.waiting[0])
+    put_back(queue, second)
+    # The broker may have it under this number: it tells when asked again.
+    assert identity(send(manager, queue)) == (7, 0, 2)
+    manager.on_gap(queue, second)
+    put_back(queue, second)
+    assert identity(send(manager, queue)) == (7, 1, 0)
+
+
+def test_a_lost_batch_that_was_written_after_all_costs_no_epoch() -> None:
+    manager = new_manager()
+    queue = used_queue(manager)
+    for _ in range(3):
+        new_batch(queue)
+    first, second = send(manager, queue), send(manager, queue)
+    queue.in_flight.remove(first)
+    manager.on_loss(queue, first)
+    deliver(manager, queue, second)
+    assert identity(send(manager, queue)) == (7, 0, 3)
+
+
+def test_partitions_change_to_a_new_producer_id_when_nothing_is_pending() -> None:
+    manager, queue = new_manager(), new_queue()
+    new_batch(queue), new_batch(queue)
+    first = send(manager, queue)
+    manager.discard_producer_id(7)
+    manager.set_producer_id(8, 0)
+    assert not manager.identify(queue, queue.waiting[0])
+    deliver(manager, queue, first)
+    assert identity(send(manager, queue)) == (8, 0, 0)
+
+
+def test_after_the_last_epoch_a_new_producer_id_is_wanted() -> None:
+    manager, queue = new_manager(epoch=2**15 - 1), new_queue()
+    new_batch(queue)
+    first = send(manager, queue)
+    manager.on_gap(queue, first)
+    put_back(queue, first)
+    assert not manager.identify(queue, first)
+    assert manager.wants_producer_id
+    manager.set_producer_id(9, 0)
+    assert identity(send(manager, queue)) == (9, 0, 0)
+
+
+def test_late_answers_for_an_old_epoch_change_nothing() -> None:
+    manager, queue = new_manager(), new_queue()
+    new_batch(queue)
+    stale = send(manager, queue)
+    queue.in_flight.clear()
+    manager.on_loss(queue, stale)
+    new_batch(queue)
+    fresh = send(manager, queue)
+    assert identity(fresh) == (7, 1, 0)
+    manager.on_gap(queue, stale)
+    manager.on_loss(queue, stale)
+    deliver(manager, queue, fresh)
+    new_batch(queue)
+    assert identity(send(manager, queue)) == (7, 1, 1)
