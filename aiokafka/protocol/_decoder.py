@@ -50,7 +50,7 @@ def make_decoder(cls: type[Struct], version: int, flexible: bool) -> Callable[..
         root = writer.struct(cls, "")
         writer.flush()
         writer.line(f"return {root}, pos")
-    return writer.define(f"<{name}>", name)
+    return writer.define(name)
 
 
 def _bad_length(path: str, length: int, left: int) -> KafkaProtocolError:
@@ -134,14 +134,15 @@ class _DecoderWriter(Source):
         self.flush()
         with self.block(f"if {count}:"):
             if tagged:
-                self.line(f"pos = {self._tag_reader(tagged, path)}(buf, pos - 1, size, {variable})")
+                # Rare in practice, so out of line and written on demand.
+                reader = self.defer("tags", lambda name: self._tag_reader(name, tagged, path))
+                self.line(f"pos = {reader}(buf, pos - 1, size, {variable})")
             else:
                 self.line("pos = skip_tags(buf, pos - 1, size)")
 
-    def _tag_reader(self, tagged: list[Field], path: str) -> str:
-        """Define a function that reads a section of tagged fields; rare, so out of line."""
+    def _tag_reader(self, name: str, tagged: list[Field], path: str) -> Source:
+        """Write a function that reads a section of tagged fields."""
         writer = _DecoderWriter(self.scope, self.version, self.flexible)
-        name = self.fresh("tags")
         with writer.block(f"def {name}(buf, pos, limit, o):"):
             writer.line("count, pos = uvarint(buf, pos)")
             writer.line("previous = -1")
@@ -167,8 +168,7 @@ class _DecoderWriter(Source):
                             writer.line(f"raise bad_length({where!r}, length, size - pos)")
                 writer.line("pos = size")
             writer.line("return pos")
-        writer.define(f"<{name}>", name)
-        return name
+        return writer
 
     # -- values
 

@@ -50,7 +50,7 @@ def make_encoder(cls: type[Struct], version: int, flexible: bool) -> Callable[..
         writer.flush()
         writer.line("chunks.append(out)")
         writer.line("return chunks")
-    return writer.define(f"<{name}>", name)
+    return writer.define(name)
 
 
 def _as_list(value: object) -> list[Any]:
@@ -149,12 +149,13 @@ class _EncoderWriter(Source):
         with self.block(f"if {' and '.join(unset)}:"):
             self.line("out.append(0)")
         with self.block("else:"):
-            self.line(f"{self._tag_writer(tagged, defaults)}({variable}, out)")
+            # Rare in practice, so out of line and written on demand.
+            writer = self.defer("tags", lambda name: self._tag_writer(name, tagged, defaults))
+            self.line(f"{writer}({variable}, out)")
 
-    def _tag_writer(self, tagged: list[Field], defaults: list[str]) -> str:
-        """Define a function that writes a section of tagged fields; rare, so out of line."""
+    def _tag_writer(self, name: str, tagged: list[Field], defaults: list[str]) -> Source:
+        """Write a function that writes a section of tagged fields."""
         writer = _EncoderWriter(self.scope, self.version, self.flexible)
-        name = self.fresh("tags")
         with writer.block(f"def {name}(o, sink):"):
             writer.line("found = []")
             for field, default in zip(tagged, defaults, strict=True):
@@ -169,8 +170,7 @@ class _EncoderWriter(Source):
                 writer.line("put_uvarint(sink, tag)")
                 writer.line("put_uvarint(sink, len(out))")
                 writer.line("sink += out")
-        writer.define(f"<{name}>", name)
-        return name
+        return writer
 
     # -- values
 

@@ -50,11 +50,21 @@ class Source:
     def text(self) -> str:
         return "".join(self._lines)
 
-    def define(self, filename: str, name: str) -> Callable[..., Any]:
+    def define(self, name: str) -> Callable[..., Any]:
         """Compile the text and return the function `name` it defines."""
-        exec(compile(self.text(), filename, "exec"), self.scope)
+        exec(compile(self.text(), f"<{name}>", "exec"), self.scope)
         function: Callable[..., Any] = self.scope[name]
         return function
+
+    def defer(self, prefix: str, write: Callable[[str], Source]) -> str:
+        """The name of a function that is written when it is first called."""
+        name = self.fresh(prefix)
+
+        def first_call(*args: object) -> Any:
+            return write(name).define(name)(*args)
+
+        self.scope[name] = first_call
+        return name
 
 
 def new_scope(**names: object) -> dict[str, Any]:
