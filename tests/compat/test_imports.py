@@ -1,0 +1,72 @@
+"""Every import that published programs make of aiokafka, inner modules included."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+IMPORTS = [
+    # FastStream
+    "aiokafka.admin.client AIOKafkaAdminClient",
+    "aiokafka.structs RecordMetadata TopicPartition",
+    "aiokafka.partitioner DefaultPartitioner murmur2",
+    "aiokafka.producer.producer _missing AIOKafkaProducer",
+    "aiokafka.coordinator.assignors.roundrobin RoundRobinPartitionAssignor",
+    "aiokafka.coordinator.assignors.abstract AbstractPartitionAssignor",
+    "aiokafka.errors ConsumerStoppedError KafkaError UnsupportedCodecError TopicAlreadyExistsError"
+    " for_code",
+    # ddtrace
+    "aiokafka.protocol.metadata MetadataRequest",
+    "aiokafka.consumer.group_coordinator GroupCoordinator",
+    # Faust
+    "aiokafka.abc ConsumerRebalanceListener AbstractTokenProvider",
+    "aiokafka.conn AbstractTokenProvider",
+    "aiokafka.cluster ClusterMetadata BrokerMetadata",
+    "aiokafka.coordinator.protocol ConsumerProtocolMemberAssignment ConsumerProtocolMemberMetadata",
+    "aiokafka.consumer.group_coordinator OffsetCommitRequest CoordinationType",
+    "aiokafka.protocol.admin CreateTopicsRequest",
+    "aiokafka.util parse_kafka_version",
+    "aiokafka.errors ProducerFenced",
+    # Karapace
+    "aiokafka.client AIOKafkaClient ConnectionGroup CoordinationType",
+    "aiokafka.protocol.api Request Response",
+    "aiokafka.protocol.group HeartbeatRequest JoinGroupRequest LeaveGroupRequest SyncGroupRequest",
+    "aiokafka.util create_future create_task",
+    # seen in several repositories
+    "aiokafka.consumer.consumer AIOKafkaConsumer",
+    "aiokafka.producer.message_accumulator BatchBuilder RecordMetadata",
+    "aiokafka.consumer.subscription_state SubscriptionState ConsumerRebalanceListener",
+    "aiokafka.consumer.fetcher Fetcher",
+    "aiokafka.admin.client AIOKafkaAdminClient NewTopic",
+    "aiokafka.admin.new_topic NewTopic",
+    "aiokafka.admin.new_partitions NewPartitions",
+    "aiokafka.admin.records_to_delete RecordsToDelete",
+    "aiokafka.admin.config_resource ConfigResource ConfigResourceType",
+    "aiokafka.codec has_gzip has_snappy has_lz4 has_zstd",
+    "aiokafka.helpers create_ssl_context",
+    "aiokafka.protocol.produce ProduceRequest",
+    "aiokafka.protocol.fetch FetchRequest",
+    "aiokafka.protocol.commit OffsetCommitRequest OffsetFetchRequest",
+    "aiokafka.protocol.offset OffsetRequest",
+    "aiokafka.protocol.transaction InitProducerIdRequest",
+    "aiokafka.protocol.coordination FindCoordinatorRequest",
+    "aiokafka.client asyncio",
+    "aiokafka.conn asyncio",
+    "aiokafka.client log",
+]
+
+
+@pytest.mark.parametrize("line", IMPORTS)
+def test_import(line: str) -> None:
+    module, *names = line.split()
+    found = importlib.import_module(module)
+    missing = [name for name in names if not hasattr(found, name)]
+    assert not missing
+
+
+def test_protocol_classes_are_those_of_the_messages() -> None:
+    from aiokafka.protocol.messages.metadata import MetadataRequest as Message
+    from aiokafka.protocol.metadata import MetadataRequest
+
+    assert MetadataRequest is Message or issubclass(MetadataRequest, Message)
