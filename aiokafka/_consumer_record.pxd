@@ -1,3 +1,4 @@
+cimport aiokafka._gc_native as gc
 cimport aiokafka._names_native as names
 
 

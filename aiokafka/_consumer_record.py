@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from aiokafka import _gc as gc
 from aiokafka import _names as names
 
 __all__ = ["KT", "VT", "ConsumerRecord"]
@@ -45,7 +46,7 @@ class Record:
     __match_args__ = tuple(_TYPES)
     __annotations__ = _TYPES
 
-    __class_getitem__ = classmethod(GenericAlias)
+    __class_getitem__ = classmethod(GenericAlias)  # type: ignore[var-annotated]
 
     def __init__(
         self,
@@ -72,6 +73,10 @@ class Record:
         self.serialized_key_size = serialized_key_size
         self.serialized_value_size = serialized_value_size
         self.headers = headers
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # A reader hands records out untracked; with this they may become part of a cycle.
+        gc.set_tracked(self, name, value)
 
     def _astuple(self) -> tuple[Any, ...]:
         return (
@@ -109,6 +114,7 @@ class Record:
         return type(self), self._astuple(), extra or None
 
 
+gc.leave_tracked(Record)
 names.present_as(Record, "aiokafka.structs", "ConsumerRecord")
 
 if TYPE_CHECKING:

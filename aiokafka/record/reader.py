@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from aiokafka import _gc as gc
 from aiokafka._consumer_record import Record
-from aiokafka.errors import CorruptRecordError, RecordDeserializationError
+from aiokafka.errors import RecordDeserializationError
 from aiokafka.record import _memory as mem
 from aiokafka.record.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
 from aiokafka.record.cursor import BatchCursor
@@ -106,7 +107,7 @@ class RecordReader(BatchCursor):
         was_raw, self._is_raw = self._is_raw, True
         try:
             self._decode()
-        except CorruptRecordError:
+        except Exception:
             self._left = 0  # where the next record would begin is not known
         finally:
             self._is_raw = was_raw
@@ -150,7 +151,9 @@ class RecordReader(BatchCursor):
         record = self._read_record(at, stop)
         record.offset = offset
         record.timestamp = self._timestamp(timestamp)
-        if not self._is_raw:
+        if self._is_raw:
+            gc.untrack(record)
+        else:
             self._deserialize(record)
         self._at = stop
         self._left -= 1
