@@ -920,20 +920,26 @@ class LogTruncationError(OffsetOutOfRangeError):
     """The log was cut below the consumer's position after an unclean leader election (KIP-320).
 
     Records that were read are gone from the log. `divergent_offset` is where the common part of
-    the log ends, or None when it is not known.
+    the log ends, or None when it is not known. As with `OffsetOutOfRangeError`, the first of `args`
+    is a dict of the position by partition.
     """
 
     def __init__(
         self, topic_partition: TopicPartition, offset: int, divergent_offset: int | None
     ) -> None:
-        common = "an unknown offset" if divergent_offset is None else f"offset {divergent_offset}"
-        super().__init__(
-            f"{topic_partition} was truncated: the position was {offset}, the log that was read "
-            f"agrees with the leader's only up to {common}"
-        )
+        super().__init__({topic_partition: offset})
         self.topic_partition = topic_partition
         self.offset = offset
         self.divergent_offset = divergent_offset
+
+    def __str__(self) -> str:
+        known = self.divergent_offset
+        common = "an unknown offset" if known is None else f"offset {known}"
+        return (
+            f"[Error {self.errno}] LogTruncationError: {self.topic_partition} was truncated: the "
+            f"position was {self.offset}, the log that was read agrees with the leader's only up "
+            f"to {common}"
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.topic_partition, self.offset, self.divergent_offset)

@@ -184,6 +184,8 @@ def test_truncation_is_caught_as_offset_out_of_range() -> None:
     error = errors.LogTruncationError(TopicPartition("t", 0), 10, None)
     assert isinstance(error, errors.OffsetOutOfRangeError)
     assert error.divergent_offset is None
+    assert error.args[0] == {TopicPartition("t", 0): 10}
+    assert "only up to an unknown offset" in str(error)
 
 
 def test_errors_are_reached_through_the_package() -> None:
