@@ -157,6 +157,8 @@ def test_deadlines() -> None:
     assert exchange.next_deadline == 10.0
     assert exchange.overdue(9.9) is None
     assert exchange.overdue(10.0) == "MetadataRequest v1"
+    assert exchange.overdue_tokens(10.0) == ["fast"]
+    assert exchange.overdue_tokens(30.0) == ["slow", "fast"]
     exchange.receive(answer(HeartbeatRequest, 4, 1, HeartbeatResponse()))
     exchange.cancel("fast")
     assert exchange.next_deadline == 10.0  # its answer is still owed

@@ -29,7 +29,7 @@ class DescribeAclsRequest(Request[DescribeAclsResponse], api_key=29, versions="0
 
     resource_type_filter: I8
     resource_name_filter: NStr
-    pattern_type_filter: I8 = field("1+", default=3)
+    pattern_type_filter: I8 = field("1+", default=3)  # 3: literal (KIP-290)
     principal_filter: NStr
     host_filter: NStr
     operation: I8

@@ -25,10 +25,11 @@ class ApiVersionsResponse(Response):
     error_code: I16 = 0
     api_keys: list[ApiVersion]
     throttle_time_ms: I32 = field("1+", default=0, ignorable=True)
+    # KIP-584
     supported_features: list[SupportedFeatureKey] = field("3+", default=[], tag=0, ignorable=True)
     finalized_features_epoch: I64 = field("3+", default=-1, tag=1, ignorable=True)
     finalized_features: list[FinalizedFeatureKey] = field("3+", default=[], tag=2, ignorable=True)
-    zk_migration_ready: Bool = field("3+", default=False, tag=3, ignorable=True)
+    zk_migration_ready: Bool = field("3+", default=False, tag=3, ignorable=True)  # KIP-866
 
 
 class ApiVersionsRequest(Request[ApiVersionsResponse], api_key=18, versions="0-4", flexible="3+"):

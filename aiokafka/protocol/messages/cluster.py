@@ -39,8 +39,8 @@ class DescribeClusterRequest(
     """Ask for the cluster id and its brokers (KIP-700)."""
 
     include_cluster_authorized_operations: Bool
-    endpoint_type: I8 = field("1+", default=1)
-    include_fenced_brokers: Bool = field("2+", default=False)
+    endpoint_type: I8 = field("1+", default=1)  # 1 brokers, 2 controllers (KIP-919)
+    include_fenced_brokers: Bool = field("2+", default=False)  # KIP-1073
 
 
 class UnregisterBrokerResponse(Response):
@@ -74,7 +74,7 @@ class FeatureUpdateKey(Struct):
     feature: Str
     max_version_level: I16
     allow_downgrade: Bool = field("0", default=False)
-    upgrade_type: I8 = field("1+", default=1)
+    upgrade_type: I8 = field("1+", default=1)  # 1 upgrade, 2 safe, 3 unsafe downgrade
 
 
 class UpdateFeaturesRequest(

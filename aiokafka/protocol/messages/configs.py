@@ -27,9 +27,9 @@ class DescribeConfigsResourceResult(Struct):
     is_default: Bool = field("0", default=False)
     config_source: I8 = field("1+", default=-1, ignorable=True)
     is_sensitive: Bool
-    synonyms: list[DescribeConfigsSynonym] = field("1+", default=[], ignorable=True)
+    synonyms: list[DescribeConfigsSynonym] = field("1+", default=[], ignorable=True)  # KIP-226
     config_type: I8 = field("3+", default=0, ignorable=True)
-    documentation: NStr = field("3+", default="", ignorable=True)
+    documentation: NStr = field("3+", default="", ignorable=True)  # KIP-569
 
 
 class DescribeConfigsResult(Struct):
@@ -93,7 +93,7 @@ class AlterConfigsRequest(Request[AlterConfigsResponse], api_key=33, versions="0
 
 class ConfigResource(Struct):
     resource_name: Str
-    resource_type: I8 = field("1+", default=16, ignorable=True)
+    resource_type: I8 = field("1+", default=16, ignorable=True)  # 16: client metrics
 
 
 class ListConfigResourcesResponse(Response):

@@ -28,8 +28,8 @@ class ConsumerGroupHeartbeatRequest(
     """Join, stay in, and leave a group; fields are sent when they have changed."""
 
     group_id: Str
-    member_id: Str
-    member_epoch: I32
+    member_id: Str  # chosen by the client (KIP-1082)
+    member_epoch: I32  # 0 joins, -1 leaves, -2 leaves for a while
     instance_id: NStr = None
     rack_id: NStr = None
     rebalance_timeout_ms: I32 = -1

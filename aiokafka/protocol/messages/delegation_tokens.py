@@ -38,7 +38,7 @@ class CreateDelegationTokenRequest(
 ):
     """Create a token."""
 
-    owner_principal_type: NStr = field("3+", default="")
+    owner_principal_type: NStr = field("3+", default="")  # KIP-373
     owner_principal_name: NStr = field("3+", default="")
     renewers: list[CreatableRenewers]
     max_lifetime_ms: I64

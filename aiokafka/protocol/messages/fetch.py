@@ -43,11 +43,11 @@ class PartitionData(Struct):
     high_watermark: I64
     last_stable_offset: I64 = field("4+", default=-1, ignorable=True)
     log_start_offset: I64 = field("5+", default=-1, ignorable=True)
-    diverging_epoch: EpochEndOffset = field("12+", default=EpochEndOffset(), tag=0)
-    current_leader: LeaderIdAndEpoch = field("12+", default=LeaderIdAndEpoch(), tag=1)
+    diverging_epoch: EpochEndOffset = field("12+", default=EpochEndOffset(), tag=0)  # KIP-595
+    current_leader: LeaderIdAndEpoch = field("12+", default=LeaderIdAndEpoch(), tag=1)  # KIP-951
     snapshot_id: SnapshotId = field("12+", default=SnapshotId(), tag=2)
     aborted_transactions: list[AbortedTransaction] | None = field("4+", default=[], ignorable=True)
-    preferred_read_replica: I32 = field("11+", default=-1)
+    preferred_read_replica: I32 = field("11+", default=-1)  # KIP-392
     records: Records = None
 
 
@@ -67,9 +67,9 @@ class NodeEndpoint(Struct):
 class FetchResponse(Response):
     throttle_time_ms: I32 = field("1+", default=0, ignorable=True)
     error_code: I16 = field("7+", default=0, ignorable=True)
-    session_id: I32 = field("7+", default=0)
+    session_id: I32 = field("7+", default=0)  # KIP-227
     responses: list[FetchableTopicResponse]
-    node_endpoints: list[NodeEndpoint] = field("16+", default=[], tag=0)
+    node_endpoints: list[NodeEndpoint] = field("16+", default=[], tag=0)  # KIP-951
 
 
 class ReplicaState(Struct):
@@ -79,18 +79,18 @@ class ReplicaState(Struct):
 
 class FetchPartition(Struct):
     partition: I32
-    current_leader_epoch: I32 = field("9+", default=-1, ignorable=True)
+    current_leader_epoch: I32 = field("9+", default=-1, ignorable=True)  # KIP-320
     fetch_offset: I64
-    last_fetched_epoch: I32 = field("12+", default=-1)
+    last_fetched_epoch: I32 = field("12+", default=-1)  # KIP-595
     log_start_offset: I64 = field("5+", default=-1, ignorable=True)
     partition_max_bytes: I32
-    replica_directory_id: Uuid = field("17+", default=ZERO_UUID, tag=0, ignorable=True)
-    high_watermark: I64 = field("18+", default=2**63 - 1, tag=1, ignorable=True)
+    replica_directory_id: Uuid = field("17+", default=ZERO_UUID, tag=0, ignorable=True)  # KIP-853
+    high_watermark: I64 = field("18+", default=2**63 - 1, tag=1, ignorable=True)  # KIP-1166
 
 
 class FetchTopic(Struct):
     topic: Str = field("0-12", default="", ignorable=True)
-    topic_id: Uuid = field("13+", default=ZERO_UUID, ignorable=True)
+    topic_id: Uuid = field("13+", default=ZERO_UUID, ignorable=True)  # KIP-516
     partitions: list[FetchPartition]
 
 
@@ -104,14 +104,14 @@ class FetchRequest(Request[FetchResponse], api_key=1, versions="0-18", flexible=
     """Read from partitions, waiting for data; sessions send only what changed (KIP-227)."""
 
     cluster_id: NStr = field("12+", default=None, tag=0, ignorable=True)
-    replica_id: I32 = field("0-14", default=-1)
-    replica_state: ReplicaState = field("15+", default=ReplicaState(), tag=1)
+    replica_id: I32 = field("0-14", default=-1)  # -1: not a replica
+    replica_state: ReplicaState = field("15+", default=ReplicaState(), tag=1)  # KIP-903
     max_wait_ms: I32
     min_bytes: I32
-    max_bytes: I32 = field("3+", default=0x7FFFFFFF, ignorable=True)
-    isolation_level: I8 = field("4+", default=0, ignorable=True)
-    session_id: I32 = field("7+", default=0, ignorable=True)
+    max_bytes: I32 = field("3+", default=0x7FFFFFFF, ignorable=True)  # KIP-74
+    isolation_level: I8 = field("4+", default=0, ignorable=True)  # 1: committed only
+    session_id: I32 = field("7+", default=0, ignorable=True)  # KIP-227
     session_epoch: I32 = field("7+", default=-1, ignorable=True)
     topics: list[FetchTopic]
     forgotten_topics_data: list[ForgottenTopic] = field("7+", default=[])
-    rack_id: Str = field("11+", default="", ignorable=True)
+    rack_id: Str = field("11+", default="", ignorable=True)  # KIP-392

@@ -28,5 +28,5 @@ class FindCoordinatorRequest(
     """Find coordinators: of one key, from version 4 on of several (KIP-699)."""
 
     key: Str = field("0-3", default="")
-    key_type: I8 = field("1+", default=0)
+    key_type: I8 = field("1+", default=0)  # 0 group, 1 transaction, 2 share group
     coordinator_keys: list[Str] = field("4+", default=[])

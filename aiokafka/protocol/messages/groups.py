@@ -17,8 +17,8 @@ from aiokafka.protocol.schema import (
 class ListedGroup(Struct):
     group_id: Str
     protocol_type: Str
-    group_state: Str = field("4+", default="", ignorable=True)
-    group_type: Str = field("5+", default="", ignorable=True)
+    group_state: Str = field("4+", default="", ignorable=True)  # KIP-518
+    group_type: Str = field("5+", default="", ignorable=True)  # KIP-848
 
 
 class ListGroupsResponse(Response):
@@ -45,13 +45,13 @@ class DescribedGroupMember(Struct):
 
 class DescribedGroup(Struct):
     error_code: I16 = 0
-    error_message: NStr = field("6+", default=None)
+    error_message: NStr = field("6+", default=None)  # KIP-1043
     group_id: Str
     group_state: Str
     protocol_type: Str
     protocol_data: Str
     members: list[DescribedGroupMember]
-    authorized_operations: I32 = field("3+", default=-2147483648)
+    authorized_operations: I32 = field("3+", default=-2147483648)  # KIP-430
 
 
 class DescribeGroupsResponse(Response):

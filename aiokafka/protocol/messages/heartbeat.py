@@ -14,4 +14,4 @@ class HeartbeatRequest(Request[HeartbeatResponse], api_key=12, versions="0-4", f
     group_id: Str
     generation_id: I32
     member_id: Str
-    group_instance_id: NStr = field("3+", default=None)
+    group_instance_id: NStr = field("3+", default=None)  # KIP-345

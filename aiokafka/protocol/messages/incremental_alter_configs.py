@@ -17,7 +17,7 @@ class IncrementalAlterConfigsResponse(Response):
 
 class AlterableConfig(Struct):
     name: Str
-    config_operation: I8
+    config_operation: I8  # 0 set, 1 delete, 2 append, 3 subtract
     value: NStr
 
 

@@ -19,7 +19,7 @@ class InitProducerIdRequest(
 
     transactional_id: NStr
     transaction_timeout_ms: I32
-    producer_id: I64 = field("3+", default=-1)
+    producer_id: I64 = field("3+", default=-1)  # KIP-360
     producer_epoch: I16 = field("3+", default=-1)
-    enable2_pc: Bool = field("6+", default=False)
+    enable2_pc: Bool = field("6+", default=False)  # KIP-939
     keep_prepared_txn: Bool = field("6+", default=False)

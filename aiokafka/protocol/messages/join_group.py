@@ -24,10 +24,10 @@ class JoinGroupResponse(Response):
     throttle_time_ms: I32 = field("2+", default=0, ignorable=True)
     error_code: I16 = 0
     generation_id: I32 = -1
-    protocol_type: NStr = field("7+", default=None, ignorable=True)
+    protocol_type: NStr = field("7+", default=None, ignorable=True)  # KIP-559
     protocol_name: NStr = field(nullable="7+")
     leader: Str
-    skip_assignment: Bool = field("9+", default=False)
+    skip_assignment: Bool = field("9+", default=False)  # KIP-814
     member_id: Str
     members: list[JoinGroupResponseMember]
 
@@ -44,7 +44,7 @@ class JoinGroupRequest(Request[JoinGroupResponse], api_key=11, versions="0-9", f
     session_timeout_ms: I32
     rebalance_timeout_ms: I32 = field("1+", default=-1, ignorable=True)
     member_id: Str
-    group_instance_id: NStr = field("5+", default=None)
+    group_instance_id: NStr = field("5+", default=None)  # KIP-345
     protocol_type: Str
     protocols: list[JoinGroupRequestProtocol]
-    reason: NStr = field("8+", default=None, ignorable=True)
+    reason: NStr = field("8+", default=None, ignorable=True)  # KIP-800

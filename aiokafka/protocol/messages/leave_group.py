@@ -18,7 +18,7 @@ class LeaveGroupResponse(Response):
 class MemberIdentity(Struct):
     member_id: Str
     group_instance_id: NStr = None
-    reason: NStr = field("5+", default=None, ignorable=True)
+    reason: NStr = field("5+", default=None, ignorable=True)  # KIP-800
 
 
 class LeaveGroupRequest(Request[LeaveGroupResponse], api_key=13, versions="0-5", flexible="4+"):

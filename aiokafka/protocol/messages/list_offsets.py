@@ -9,7 +9,7 @@ class ListOffsetsPartitionResponse(Struct):
     old_style_offsets: list[I64] = field("0", default=[])
     timestamp: I64 = field("1+", default=-1)
     offset: I64 = field("1+", default=-1)
-    leader_epoch: I32 = field("4+", default=-1)
+    leader_epoch: I32 = field("4+", default=-1)  # KIP-320
 
 
 class ListOffsetsTopicResponse(Struct):
@@ -24,7 +24,7 @@ class ListOffsetsResponse(Response):
 
 class ListOffsetsPartition(Struct):
     partition_index: I32
-    current_leader_epoch: I32 = field("4+", default=-1, ignorable=True)
+    current_leader_epoch: I32 = field("4+", default=-1, ignorable=True)  # KIP-320
     timestamp: I64
     max_num_offsets: I32 = field("0", default=1)
 
@@ -35,9 +35,14 @@ class ListOffsetsTopic(Struct):
 
 
 class ListOffsetsRequest(Request[ListOffsetsResponse], api_key=2, versions="0-11", flexible="6+"):
-    """Look up the offset of a timestamp; negative timestamps ask for special places."""
+    """Look up the offset of a timestamp, or of a special place:
 
-    replica_id: I32
-    isolation_level: I8 = field("2+", default=0)
+    -1 latest, -2 earliest, -3 newest timestamp (version 7, KIP-734), -4 earliest on the broker's
+    own disk (8, KIP-405), -5 latest in tiered storage (9, KIP-1005), -6 earliest that tiered
+    storage still lacks (11, KIP-1023).
+    """
+
+    replica_id: I32  # -1: not a replica
+    isolation_level: I8 = field("2+", default=0)  # 1: committed only
     topics: list[ListOffsetsTopic]
-    timeout_ms: I32 = field("10+", default=0, ignorable=True)
+    timeout_ms: I32 = field("10+", default=0, ignorable=True)  # KIP-1075

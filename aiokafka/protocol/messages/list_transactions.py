@@ -23,5 +23,5 @@ class ListTransactionsRequest(
 
     state_filters: list[Str]
     producer_id_filters: list[I64]
-    duration_filter: I64 = field("1+", default=-1)
-    transactional_id_pattern: NStr = field("2+", default=None)
+    duration_filter: I64 = field("1+", default=-1)  # KIP-994
+    transactional_id_pattern: NStr = field("2+", default=None)  # KIP-1152

@@ -19,9 +19,9 @@ class DescribeLogDirsResult(Struct):
     error_code: I16 = 0
     log_dir: Str
     topics: list[DescribeLogDirsTopic]
-    total_bytes: I64 = field("4+", default=-1, ignorable=True)
+    total_bytes: I64 = field("4+", default=-1, ignorable=True)  # KIP-827
     usable_bytes: I64 = field("4+", default=-1, ignorable=True)
-    is_cordoned: Bool = field("5+", default=False, ignorable=True)
+    is_cordoned: Bool = field("5+", default=False, ignorable=True)  # KIP-1066
 
 
 class DescribeLogDirsResponse(Response):

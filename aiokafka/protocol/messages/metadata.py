@@ -26,7 +26,7 @@ class MetadataResponsePartition(Struct):
     error_code: I16 = 0
     partition_index: I32
     leader_id: I32
-    leader_epoch: I32 = field("7+", default=-1, ignorable=True)
+    leader_epoch: I32 = field("7+", default=-1, ignorable=True)  # KIP-320
     replica_nodes: list[I32]
     isr_nodes: list[I32]
     offline_replicas: list[I32] = field("5+", default=[], ignorable=True)
@@ -35,10 +35,10 @@ class MetadataResponsePartition(Struct):
 class MetadataResponseTopic(Struct):
     error_code: I16 = 0
     name: NStr = field(nullable="12+")
-    topic_id: Uuid = field("10+", default=ZERO_UUID, ignorable=True)
+    topic_id: Uuid = field("10+", default=ZERO_UUID, ignorable=True)  # KIP-516
     is_internal: Bool = field("1+", default=False, ignorable=True)
     partitions: list[MetadataResponsePartition]
-    topic_authorized_operations: I32 = field("8+", default=-2147483648)
+    topic_authorized_operations: I32 = field("8+", default=-2147483648)  # KIP-430
 
 
 class MetadataResponse(Response):
@@ -47,8 +47,8 @@ class MetadataResponse(Response):
     cluster_id: NStr = field("2+", default=None, ignorable=True)
     controller_id: I32 = field("1+", default=-1, ignorable=True)
     topics: list[MetadataResponseTopic]
-    cluster_authorized_operations: I32 = field("8-10", default=-2147483648)
-    error_code: I16 = field("13+", default=0, ignorable=True)
+    cluster_authorized_operations: I32 = field("8-10", default=-2147483648)  # KIP-430
+    error_code: I16 = field("13+", default=0, ignorable=True)  # KIP-1102
 
 
 class MetadataRequestTopic(Struct):
@@ -57,7 +57,11 @@ class MetadataRequestTopic(Struct):
 
 
 class MetadataRequest(Request[MetadataResponse], api_key=3, versions="0-13", flexible="9+"):
-    """Ask who leads what; `topics` None means all, but version 0 says so by an empty list."""
+    """Ask who leads what.
+
+    `topics`: None asks for all topics, an empty list for none; in version 0, which has no None,
+    an empty list asks for all.
+    """
 
     topics: list[MetadataRequestTopic] | None = field(nullable="1+")
     allow_auto_topic_creation: Bool = field("4+", default=True)

@@ -36,14 +36,14 @@ class OffsetCommitResponse(Response):
 class OffsetCommitRequestPartition(Struct):
     partition_index: I32
     committed_offset: I64
-    committed_leader_epoch: I32 = field("6+", default=-1, ignorable=True)
+    committed_leader_epoch: I32 = field("6+", default=-1, ignorable=True)  # KIP-320
     commit_timestamp: I64 = field("1", default=-1)
     committed_metadata: NStr
 
 
 class OffsetCommitRequestTopic(Struct):
     name: Str = field("0-9", default="", ignorable=True)
-    topic_id: Uuid = field("10+", default=ZERO_UUID, ignorable=True)
+    topic_id: Uuid = field("10+", default=ZERO_UUID, ignorable=True)  # KIP-848
     partitions: list[OffsetCommitRequestPartition]
 
 
@@ -53,8 +53,8 @@ class OffsetCommitRequest(Request[OffsetCommitResponse], api_key=8, versions="0-
     DEFAULT_GENERATION_ID: ClassVar[int] = -1  # of a consumer that is not a member
 
     group_id: Str
-    generation_id_or_member_epoch: I32 = field("1+", default=-1, ignorable=True)
+    generation_id_or_member_epoch: I32 = field("1+", default=-1, ignorable=True)  # -1: not a member
     member_id: Str = field("1+", default="", ignorable=True)
-    group_instance_id: NStr = field("7+", default=None)
+    group_instance_id: NStr = field("7+", default=None)  # KIP-345
     retention_time_ms: I64 = field("2-4", default=-1, ignorable=True)
     topics: list[OffsetCommitRequestTopic]

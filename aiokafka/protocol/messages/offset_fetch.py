@@ -63,14 +63,14 @@ class OffsetFetchRequestTopic(Struct):
 
 class OffsetFetchRequestTopics(Struct):
     name: Str = field("8-9", default="", ignorable=True)
-    topic_id: Uuid = field("10+", default=ZERO_UUID, ignorable=True)
+    topic_id: Uuid = field("10+", default=ZERO_UUID, ignorable=True)  # KIP-848
     partition_indexes: list[I32]
 
 
 class OffsetFetchRequestGroup(Struct):
     group_id: Str
     member_id: NStr = field("9+", default=None, ignorable=True)
-    member_epoch: I32 = field("9+", default=-1, ignorable=True)
+    member_epoch: I32 = field("9+", default=-1, ignorable=True)  # KIP-848
     topics: list[OffsetFetchRequestTopics] | None
 
 
@@ -80,4 +80,4 @@ class OffsetFetchRequest(Request[OffsetFetchResponse], api_key=9, versions="0-10
     group_id: Str = field("0-7", default="")
     topics: list[OffsetFetchRequestTopic] | None = field("0-7", nullable="2-7", default=[])
     groups: list[OffsetFetchRequestGroup] = field("8+", default=[])
-    require_stable: Bool = field("7+", default=False)
+    require_stable: Bool = field("7+", default=False)  # KIP-447

@@ -32,9 +32,10 @@ class PartitionProduceResponse(Struct):
     base_offset: I64
     log_append_time_ms: I64 = field("2+", default=-1, ignorable=True)
     log_start_offset: I64 = field("5+", default=-1, ignorable=True)
+    # KIP-467
     record_errors: list[BatchIndexAndErrorMessage] = field("8+", default=[], ignorable=True)
     error_message: NStr = field("8+", default=None, ignorable=True)
-    current_leader: LeaderIdAndEpoch = field("10+", default=LeaderIdAndEpoch(), tag=0)
+    current_leader: LeaderIdAndEpoch = field("10+", default=LeaderIdAndEpoch(), tag=0)  # KIP-951
 
 
 class TopicProduceResponse(Struct):
@@ -63,14 +64,19 @@ class PartitionProduceData(Struct):
 
 class TopicProduceData(Struct):
     name: Str = field("0-12", default="", ignorable=True)
-    topic_id: Uuid = field("13+", default=ZERO_UUID, ignorable=True)
+    topic_id: Uuid = field("13+", default=ZERO_UUID, ignorable=True)  # KIP-516
     partition_data: list[PartitionProduceData]
 
 
 class ProduceRequest(Request[ProduceResponse], api_key=0, versions="0-13", flexible="9+"):
-    """Append record batches to partitions; with acks=0 there is no answer."""
+    """Append record batches to partitions; with acks=0 there is no answer.
 
-    transactional_id: NStr = field("3+", default=None)
+    In a transaction, version 12 and later enter the partitions into it, too: they take the place
+    of AddPartitionsToTxn where transaction.version 2 is in force, and must not be used elsewhere
+    (KIP-890).
+    """
+
+    transactional_id: NStr = field("3+", default=None)  # KIP-98
     acks: I16
     timeout_ms: I32
     topic_data: list[TopicProduceData]

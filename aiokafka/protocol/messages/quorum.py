@@ -56,7 +56,7 @@ class DescribeQuorumResponse(Response):
     error_code: I16 = 0
     error_message: NStr = field("2+", default="", ignorable=True)
     topics: list[TopicData]
-    nodes: list[Node] = field("2+", default=[])
+    nodes: list[Node] = field("2+", default=[])  # KIP-853
 
 
 class QuorumPartition(Struct):

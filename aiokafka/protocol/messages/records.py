@@ -21,7 +21,7 @@ class DeleteRecordsResponse(Response):
 
 class DeleteRecordsPartition(Struct):
     partition_index: I32
-    offset: I64
+    offset: I64  # -1: up to the high watermark
 
 
 class DeleteRecordsTopic(Struct):

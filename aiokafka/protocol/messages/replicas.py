@@ -35,7 +35,7 @@ class AlterPartitionReassignmentsResponse(Response):
 
 class ReassignablePartition(Struct):
     partition_index: I32
-    replicas: list[I32] | None = None
+    replicas: list[I32] | None = None  # None cancels
 
 
 class ReassignableTopic(Struct):
@@ -49,7 +49,7 @@ class AlterPartitionReassignmentsRequest(
     """Start or cancel moves of replicas (KIP-455)."""
 
     timeout_ms: I32 = 60000
-    allow_replication_factor_change: Bool = field("1+", default=True)
+    allow_replication_factor_change: Bool = field("1+", default=True)  # KIP-860
     topics: list[ReassignableTopic]
 
 
@@ -111,6 +111,6 @@ class TopicPartitions(Struct):
 class ElectLeadersRequest(Request[ElectLeadersResponse], api_key=43, versions="0-2", flexible="2+"):
     """Elect preferred, or unclean, leaders (KIP-460)."""
 
-    election_type: I8 = field("1+", default=0)
-    topic_partitions: list[TopicPartitions] | None
+    election_type: I8 = field("1+", default=0)  # 0 preferred, 1 unclean
+    topic_partitions: list[TopicPartitions] | None  # None: all
     timeout_ms: I32 = 60000

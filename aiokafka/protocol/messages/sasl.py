@@ -18,7 +18,7 @@ class SaslAuthenticateResponse(Response):
     error_code: I16 = 0
     error_message: NStr
     auth_bytes: Bytes = field(secret=True)
-    session_lifetime_ms: I64 = field("1+", default=0, ignorable=True)
+    session_lifetime_ms: I64 = field("1+", default=0, ignorable=True)  # KIP-368
 
 
 class SaslAuthenticateRequest(

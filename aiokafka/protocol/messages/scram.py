@@ -15,7 +15,7 @@ from aiokafka.protocol.schema import (
 
 
 class CredentialInfo(Struct):
-    mechanism: I8
+    mechanism: I8  # 1 SCRAM-SHA-256, 2 SCRAM-SHA-512
     iterations: I32
 
 

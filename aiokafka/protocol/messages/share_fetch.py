@@ -63,7 +63,7 @@ class ShareFetchResponse(Response):
 class AcknowledgementBatch(Struct):
     first_offset: I64
     last_offset: I64
-    acknowledge_types: list[I8]
+    acknowledge_types: list[I8]  # 0 gap, 1 accept, 2 release, 3 reject, 4 renew
 
 
 class FetchPartition(Struct):
@@ -92,7 +92,7 @@ class ShareFetchRequest(Request[ShareFetchResponse], api_key=78, versions="1-2",
     max_bytes: I32 = 0x7FFFFFFF
     max_records: I32
     batch_size: I32
-    share_acquire_mode: I8 = field("2+", default=0, ignorable=True)
-    is_renew_ack: Bool = field("2+", default=False)
+    share_acquire_mode: I8 = field("2+", default=0, ignorable=True)  # KIP-1206
+    is_renew_ack: Bool = field("2+", default=False)  # KIP-1222
     topics: list[FetchTopic]
     forgotten_topics_data: list[ForgottenTopic]

@@ -18,7 +18,7 @@ class DescribeShareGroupOffsetsResponsePartition(Struct):
     partition_index: I32
     start_offset: I64
     leader_epoch: I32
-    lag: I64 = field("1+", default=-1, ignorable=True)
+    lag: I64 = field("1+", default=-1, ignorable=True)  # KIP-1226
     error_code: I16 = 0
     error_message: NStr = None
 

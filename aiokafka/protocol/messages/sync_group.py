@@ -22,7 +22,7 @@ class SyncGroupRequest(Request[SyncGroupResponse], api_key=14, versions="0-5", f
     group_id: Str
     generation_id: I32
     member_id: Str
-    group_instance_id: NStr = field("3+", default=None)
-    protocol_type: NStr = field("5+", default=None, ignorable=True)
+    group_instance_id: NStr = field("3+", default=None)  # KIP-345
+    protocol_type: NStr = field("5+", default=None, ignorable=True)  # KIP-559
     protocol_name: NStr = field("5+", default=None, ignorable=True)
     assignments: list[SyncGroupRequestAssignment]

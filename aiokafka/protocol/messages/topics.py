@@ -30,7 +30,7 @@ class CreatableTopicResult(Struct):
     error_code: I16 = 0
     error_message: NStr = field("1+", default="", ignorable=True)
     topic_config_error_code: I16 = field("5+", default=0, tag=0, ignorable=True)
-    num_partitions: I32 = field("5+", default=-1, ignorable=True)
+    num_partitions: I32 = field("5+", default=-1, ignorable=True)  # KIP-525
     replication_factor: I16 = field("5+", default=-1, ignorable=True)
     configs: list[CreatableTopicConfigs] | None = field("5+", default=[], ignorable=True)
 
@@ -86,7 +86,7 @@ class DeleteTopicState(Struct):
 class DeleteTopicsRequest(Request[DeleteTopicsResponse], api_key=20, versions="0-6", flexible="4+"):
     """Delete topics by name, from version 6 on also by id."""
 
-    topics: list[DeleteTopicState] = field("6+", default=[])
+    topics: list[DeleteTopicState] = field("6+", default=[])  # KIP-516
     topic_names: list[Str] = field("0-5", default=[], ignorable=True)
     timeout_ms: I32
 
@@ -129,7 +129,7 @@ class DescribeTopicPartitionsResponsePartition(Struct):
     leader_epoch: I32 = -1
     replica_nodes: list[I32]
     isr_nodes: list[I32]
-    eligible_leader_replicas: list[I32] | None = None
+    eligible_leader_replicas: list[I32] | None = None  # KIP-966
     last_known_elr: list[I32] | None = None
     offline_replicas: list[I32]
 

@@ -45,7 +45,7 @@ class WritableTxnMarker(Struct):
     transaction_result: Bool
     topics: list[WritableTxnMarkerTopic]
     coordinator_epoch: I32
-    transaction_version: I8 = field("2+", default=0, ignorable=True)
+    transaction_version: I8 = field("2+", default=0, ignorable=True)  # KIP-1228
 
 
 class WriteTxnMarkersRequest(

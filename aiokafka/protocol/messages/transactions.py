@@ -45,7 +45,7 @@ class AddPartitionsToTxnTransaction(Struct):
     transactional_id: Str
     producer_id: I64
     producer_epoch: I16
-    verify_only: Bool = False
+    verify_only: Bool = False  # KIP-890
     topics: list[AddPartitionsToTxnTopic]
 
 
@@ -80,12 +80,15 @@ class AddOffsetsToTxnRequest(
 class EndTxnResponse(Response):
     throttle_time_ms: I32 = 0
     error_code: I16 = 0
-    producer_id: I64 = field("5+", default=-1, ignorable=True)
+    producer_id: I64 = field("5+", default=-1, ignorable=True)  # KIP-890
     producer_epoch: I16 = field("5+", default=-1, ignorable=True)
 
 
 class EndTxnRequest(Request[EndTxnResponse], api_key=26, versions="0-5", flexible="3+"):
-    """Commit or abort the transaction."""
+    """Commit or abort the transaction.
+
+    Version 5 answers with the next epoch, and wants transaction.version 2 in force (KIP-890).
+    """
 
     transactional_id: Str
     producer_id: I64
@@ -111,7 +114,7 @@ class TxnOffsetCommitResponse(Response):
 class TxnOffsetCommitRequestPartition(Struct):
     partition_index: I32
     committed_offset: I64
-    committed_leader_epoch: I32 = field("2+", default=-1, ignorable=True)
+    committed_leader_epoch: I32 = field("2+", default=-1, ignorable=True)  # KIP-320
     committed_metadata: NStr
 
 
@@ -123,13 +126,17 @@ class TxnOffsetCommitRequestTopic(Struct):
 class TxnOffsetCommitRequest(
     Request[TxnOffsetCommitResponse], api_key=28, versions="0-5", flexible="3+"
 ):
-    """Store positions of a group, valid once the transaction commits."""
+    """Store positions of a group, valid once the transaction commits.
+
+    Version 5 enters the group into the transaction, too: it takes the place of AddOffsetsToTxn
+    where transaction.version 2 is in force, and must not be used elsewhere (KIP-890).
+    """
 
     transactional_id: Str
     group_id: Str
     producer_id: I64
     producer_epoch: I16
-    generation_id: I32 = field("3+", default=-1)
+    generation_id: I32 = field("3+", default=-1)  # KIP-447
     member_id: Str = field("3+", default="")
     group_instance_id: NStr = field("3+", default=None)
     topics: list[TxnOffsetCommitRequestTopic]
