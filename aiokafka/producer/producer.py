@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka._config import ClientConfig, ProducerConfig, warn_ignored
 from aiokafka._options import MISSING
-from aiokafka._tasks import TaskOwner
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
     ClusterAuthorizationFailedError,
@@ -22,7 +21,6 @@ from aiokafka.errors import (
     ProducerClosed,
     UnsupportedVersionError,
 )
-from aiokafka.net.failures import renewed
 from aiokafka.partitioner import DefaultPartitioner
 from aiokafka.producer._append import TopicLanes
 from aiokafka.producer._convert import WrongArgument, as_bytes, as_headers, as_timestamp
@@ -127,8 +125,8 @@ class AIOKafkaProducer:
         self._partitioner = config.partitioner or _DEFAULT_PARTITIONER
         self._hashes_keys = type(self._partitioner) is DefaultPartitioner
         self.client = AIOKafkaClient(client_config)
-        self._owner = TaskOwner(client_config.client_id, self._on_task_failed)
-        self._sender = Sender(self.client, config, self._owner, hashes_keys=self._hashes_keys)
+        self._sender = Sender(self.client, config, hashes_keys=self._hashes_keys)
+        self._owner = self._sender.owner
         self._accumulator = self._sender.accumulator
         self._append = self._accumulator.appender.append
         # Fails here, not with the first record, if the codec's package is missing.
@@ -226,14 +224,6 @@ class AIOKafkaProducer:
         traceback: TracebackType | None,
     ) -> None:
         await self.stop()
-
-    def _on_task_failed(self, error: BaseException) -> None:
-        """A background task died, which is a bug: nothing is delivered any more, so let nobody
-        wait.
-        """
-        self._accumulator.accept(False)
-        self._accumulator.refuse_waiters(lambda: renewed(error))
-        self._sender.fail_all(error)
 
     def _check_usable(self) -> None:
         self._owner.check()

@@ -7,7 +7,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from aiokafka._backoff import Backoff
+from aiokafka._tasks import TaskOwner
 from aiokafka.errors import KafkaError
+from aiokafka.net.failures import renewed
 from aiokafka.producer._append import PartitionQueue
 from aiokafka.producer.batch import BatchState
 from aiokafka.producer.delivery import Delivery
@@ -18,7 +20,6 @@ from aiokafka.producer.transaction_requests import init_producer_id
 
 if TYPE_CHECKING:
     from aiokafka._config import ProducerConfig
-    from aiokafka._tasks import TaskOwner
     from aiokafka.client import AIOKafkaClient
     from aiokafka.cluster import ClusterMetadata
 
@@ -30,21 +31,21 @@ log = logging.getLogger("aiokafka.producer.producer")
 class Sender:
     """Routes every partition queue to the NodeSender of its leader.
 
-    Owns: the NodeSenders, the queues without a leader, and `sender_task`, which gives up batches
-    whose time is up. Tasks are started through `owner`.
+    Owns: the NodeSenders, the queues without a leader, the tasks (`owner`), among them `sender_task`,
+    which gives up batches whose time is up.
     """
 
     def __init__(
         self,
         client: AIOKafkaClient,
         config: ProducerConfig,
-        owner: TaskOwner,
         *,
         hashes_keys: bool,
     ) -> None:
         self._client = client
         self._config = config
-        self._owner = owner
+        # The producer must not be among what tasks refer to, or it would never be garbage.
+        self.owner = TaskOwner(config.client.client_id, self._on_task_failed)
         self._loop = asyncio.get_running_loop()
         self.accumulator = MessageAccumulator(
             config, self._loop, hashes_keys=hashes_keys, on_batch=self._on_batch
@@ -57,9 +58,9 @@ class Sender:
 
     def start(self) -> None:
         """Start the background tasks; those of a broker are started when it is first needed."""
-        self.sender_task = self._owner.start(self._expire(), name="expiry")
+        self.sender_task = self.owner.start(self._expire(), name="expiry")
         if self.delivery.manager is not None:
-            self._owner.start(self._renew_producer_id(), name="producer-id")
+            self.owner.start(self._renew_producer_id(), name="producer-id")
         self._client.cluster.add_listener(self._on_cluster)
 
     def close(self) -> None:
@@ -67,6 +68,12 @@ class Sender:
         self._client.cluster.remove_listener(self._on_cluster)
         for node in self._nodes.values():
             node.close()
+
+    def _on_task_failed(self, error: BaseException) -> None:
+        """A task died, which is a bug: nothing is delivered any more, so let nobody wait."""
+        self.accumulator.accept(False)
+        self.accumulator.refuse_waiters(lambda: renewed(error))
+        self.fail_all(error)
 
     # -- routes
 
@@ -105,14 +112,14 @@ class Sender:
         node = self._nodes.get(node_id)
         if node is None:
             node = self._nodes[node_id] = NodeSender(node_id, self.delivery)
-            self._owner.start(node.run(), name=f"sender-{node_id}")
-            self._owner.start(node.settle(), name=f"settler-{node_id}")
+            self.owner.start(node.run(), name=f"sender-{node_id}")
+            self.owner.start(node.settle(), name=f"settler-{node_id}")
         return node
 
     def _on_cluster(self, cluster: ClusterMetadata) -> None:
         """Leaders and partitions may have changed."""
         self.accumulator.forget_lanes()
-        if self._owner.is_stopping:
+        if self.owner.is_stopping:
             return
         for queue in self.accumulator.queues.values():
             if queue.node is not None or queue.waiting:

@@ -52,7 +52,9 @@ def test_round_robin_serves_every_partition_of_every_topic() -> None:
     chosen: dict[str, list[int]] = {"a": [], "b": []}
     for _ in range(4):
         for topic in chosen:
-            chosen[topic].append(partitioner.partition_for(topic, b"key", [0, 1, 2, 3], [0, 1, 2, 3]))
+            chosen[topic].append(
+                partitioner.partition_for(topic, b"key", [0, 1, 2, 3], [0, 1, 2, 3])
+            )
     assert sorted(chosen["a"]) == sorted(chosen["b"]) == [0, 1, 2, 3]
 
 

@@ -90,7 +90,10 @@ async def test_serializers_run_once_for_each_record(cluster: FakeCluster) -> Non
         await producer.send_and_wait(TOPIC, 1, key=2, partition=0)
         await producer.send_and_wait(TOPIC, 3, partition=0)
     assert calls == [2, 1, None, 3]
-    assert [(r.key, r.value) for r in cluster.log(TOPIC, 0).records()] == [(b"2", b"1"), (None, b"3")]
+    assert [(r.key, r.value) for r in cluster.log(TOPIC, 0).records()] == [
+        (b"2", b"1"),
+        (None, b"3"),
+    ]
 
 
 async def test_a_serializer_that_raises_sends_nothing(cluster: FakeCluster) -> None:

@@ -1,0 +1,170 @@
+"""Batches that users make themselves."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aiokafka.errors import IllegalStateError, KafkaTimeoutError, MessageSizeTooLargeError
+from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.protocol.messages.produce import ProduceRequest
+from aiokafka.testing import Cut, FakeCluster, Hold
+from tests.producer.support import TOPIC, new_producer, numbers, values
+
+
+def fill(batch: BatchBuilder, count: int = 10) -> None:
+    for number in range(count):
+        assert batch.append(key=None, value=b"%d" % number, timestamp=1000 + number) is not None
+
+
+async def test_a_batch_arrives_whole(cluster: FakeCluster) -> None:
+    async with new_producer(cluster) as producer:
+        await producer.send_and_wait(TOPIC, b"before", partition=1)
+        batch = producer.create_batch()
+        fill(batch)
+        batch.close()
+        metadata = await (await producer.send_batch(batch, TOPIC, partition=1))
+    assert (metadata.offset, metadata.partition, metadata.timestamp) == (1, 1, 1000)
+    assert values(cluster, 1) == [b"before", *numbers(10)]
+    assert len(cluster.log(TOPIC, 1).batches) == 2
+
+
+async def test_what_append_tells(cluster: FakeCluster) -> None:
+    async with new_producer(cluster, max_batch_size=200) as producer:
+        batch = producer.create_batch()
+        first = batch.append(key=b"k", value=b"v", timestamp=77, headers=[("h", b"1")])
+        assert first is not None
+        assert (first.offset, first.timestamp, first.crc) == (0, 77, None)
+        second = batch.append(key=None, value=b"v", timestamp=None)
+        assert second is not None and second.offset == 1 and second.timestamp > 77
+        assert batch.size() == 61 + first.size + second.size
+        assert batch.append(key=None, value=b"x" * 200, timestamp=None) is None
+        assert (batch.record_count(), batch.closed()) == (2, False)
+        batch.close()
+        assert batch.append(key=None, value=b"x", timestamp=None) is None
+        assert batch.closed()
+
+
+async def test_a_record_larger_than_a_batch_fits_alone(cluster: FakeCluster) -> None:
+    async with new_producer(cluster, max_batch_size=100) as producer:
+        batch = producer.create_batch()
+        assert batch.append(key=None, value=b"x" * 1000, timestamp=None) is not None
+        await (await producer.send_batch(batch, TOPIC, partition=0))
+    assert values(cluster) == [b"x" * 1000]
+
+
+async def test_serializers_are_applied(cluster: FakeCluster) -> None:
+    async with new_producer(
+        cluster, key_serializer=str.encode, value_serializer=lambda n: b"%d" % n
+    ) as producer:
+        batch = producer.create_batch()
+        batch.append(key="k", value=5, timestamp=None)
+        await (await producer.send_batch(batch, TOPIC, partition=0))
+    (record,) = cluster.log(TOPIC, 0).records()
+    assert (record.key, record.value) == (b"k", b"5")
+
+
+async def test_an_open_batch_takes_records_of_send(cluster: FakeCluster) -> None:
+    async with new_producer(cluster, linger_ms=20) as producer:
+        batch = producer.create_batch()
+        fill(batch, 3)
+        whole = await producer.send_batch(batch, TOPIC, partition=0)
+        single = await producer.send(TOPIC, b"more", partition=0, timestamp_ms=5)
+        assert (await whole).offset == 0
+        metadata = await single
+    assert (metadata.offset, metadata.timestamp) == (3, 5)
+    assert values(cluster) == [b"0", b"1", b"2", b"more"]
+    assert len(cluster.log(TOPIC, 0).batches) == 1
+
+
+async def test_a_submitted_batch_is_closed_for_its_maker(cluster: FakeCluster) -> None:
+    async with new_producer(cluster) as producer:
+        batch = producer.create_batch()
+        fill(batch)
+        await producer.send_batch(batch, TOPIC, partition=0)
+        assert batch.append(key=None, value=b"late", timestamp=None) is None
+        with pytest.raises(IllegalStateError, match="sent already"):
+            await producer.send_batch(batch, TOPIC, partition=0)
+    assert values(cluster) == numbers(10)
+
+
+async def test_batches_keep_their_order_among_records(cluster: FakeCluster) -> None:
+    expected = []
+    async with new_producer(cluster, max_batch_size=300) as producer:
+        for round_ in range(20):
+            for number in range(5):
+                expected.append(b"r%d-%d" % (round_, number))
+                await producer.send(TOPIC, expected[-1], partition=0)
+            batch = producer.create_batch()
+            for number in range(5):
+                expected.append(b"b%d-%d" % (round_, number))
+                batch.append(key=None, value=expected[-1], timestamp=None)
+            batch.close()
+            await producer.send_batch(batch, TOPIC, partition=0)
+    assert values(cluster) == expected
+
+
+async def test_many_batches_with_lost_answers(cluster: FakeCluster) -> None:
+    hits = 0
+
+    def lose(request: ProduceRequest, context: object) -> Cut | None:
+        nonlocal hits
+        hits += 1
+        return Cut(handled=True) if hits % 3 == 0 else None
+
+    cluster.intercept(ProduceRequest, lose)
+    async with new_producer(cluster) as producer:
+        futures = []
+        for number in range(30):
+            batch = producer.create_batch()
+            batch.append(key=None, value=b"%d" % number, timestamp=None)
+            futures.append(await producer.send_batch(batch, TOPIC, partition=0))
+        found = await asyncio.gather(*futures)
+    assert values(cluster) == numbers(30)
+    assert [metadata.offset for metadata in found] == list(range(30))
+
+
+async def test_wrong_batches(cluster: FakeCluster) -> None:
+    async with new_producer(cluster, max_request_size=1000) as producer:
+        with pytest.raises(ValueError, match="empty"):
+            await producer.send_batch(producer.create_batch(), TOPIC, partition=0)
+        with pytest.raises(TypeError, match="create_batch"):
+            await producer.send_batch([b"v"], TOPIC, partition=0)  # type: ignore[arg-type]
+        batch = producer.create_batch()
+        fill(batch)
+        with pytest.raises(ValueError, match="partition 9"):
+            await producer.send_batch(batch, TOPIC, partition=9)
+        large = producer.create_batch()
+        large.append(key=None, value=b"x" * 1000, timestamp=None)
+        with pytest.raises(MessageSizeTooLargeError, match="max_request_size"):
+            await producer.send_batch(large, TOPIC, partition=0)
+        await (await producer.send_batch(batch, TOPIC, partition=0))
+    assert values(cluster) == numbers(10)
+
+
+async def test_a_batch_too_large_for_the_broker_fails() -> None:
+    async with FakeCluster() as cluster:
+        await cluster.create_topic(TOPIC, config={"max.message.bytes": 500})
+        async with new_producer(cluster) as producer:
+            batch = producer.create_batch()
+            fill(batch, 100)
+            with pytest.raises(MessageSizeTooLargeError):
+                await (await producer.send_batch(batch, TOPIC, partition=0))
+            await producer.send_and_wait(TOPIC, b"v", partition=0)
+        assert values(cluster) == [b"v"]
+
+
+async def test_a_batch_waits_for_memory_and_can_be_sent_later(cluster: FakeCluster) -> None:
+    release = asyncio.Event()
+    with cluster.intercept(ProduceRequest, Hold(release)):
+        async with new_producer(cluster, buffer_memory=10_000, max_block_ms=50) as producer:
+            future = await producer.send(TOPIC, b"x" * 6000, partition=0)
+            batch = producer.create_batch()
+            batch.append(key=None, value=b"y" * 6000, timestamp=None)
+            with pytest.raises(KafkaTimeoutError):
+                await producer.send_batch(batch, TOPIC, partition=0)
+            release.set()
+            await future
+            await (await producer.send_batch(batch, TOPIC, partition=0))
+    assert values(cluster) == [b"x" * 6000, b"y" * 6000]

@@ -1,0 +1,188 @@
+"""Wrong calls raise at once and say what is wrong; nothing is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import Any
+
+import pytest
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
+    KafkaConnectionError,
+    KafkaError,
+    MessageSizeTooLargeError,
+    ProducerClosed,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+)
+from aiokafka.producer.producer import _missing
+from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from aiokafka.testing import Fail, FakeCluster
+from tests.producer.support import TOPIC, new_producer, values
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "named"),
+    [
+        ({"acks": 2}, ValueError, "acks"),
+        ({"acks": "none"}, ValueError, "acks"),
+        ({"acks": 1, "enable_idempotence": True}, ValueError, "acks"),
+        ({"acks": 0, "enable_idempotence": True}, ValueError, "acks"),
+        ({"compression_type": "rar"}, ValueError, "compression_type"),
+        ({"compression_type": "gzip", "compression_level": 99}, ValueError, "level"),
+        ({"linger_ms": -1}, ValueError, "linger_ms"),
+        ({"buffer_memory": "much"}, TypeError, "buffer_memory"),
+        ({"key_serializer": "utf-8"}, TypeError, "key_serializer"),
+        ({"partitioner": 3}, TypeError, "partitioner"),
+        ({"max_in_flight_requests_per_connection": 0}, ValueError, "max_in_flight"),
+        ({"security_protocol": "SSL"}, ValueError, "ssl_context"),
+        ({"nonsense": 1}, TypeError, "nonsense"),
+    ],
+)
+async def test_wrong_options(options: dict[str, Any], error: type[Exception], named: str) -> None:
+    with pytest.raises(error, match=named):
+        AIOKafkaProducer(**options)
+
+
+def test_a_producer_needs_a_running_loop() -> None:
+    with pytest.raises(RuntimeError):
+        AIOKafkaProducer()
+
+
+async def test_old_keywords_are_accepted(cluster: FakeCluster) -> None:
+    async with new_producer(cluster, loop=None, api_version="auto", acks=_missing) as producer:
+        await producer.send_and_wait(TOPIC, b"v")
+    with pytest.warns(DeprecationWarning, match="send_backoff_ms"):
+        AIOKafkaProducer(send_backoff_ms=100)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "said"),
+    [
+        ({"topic": 5, "value": b"v"}, TypeError, "topic"),
+        ({"topic": "", "value": b"v"}, ValueError, "topic"),
+        ({"topic": TOPIC}, ValueError, "key or a value"),
+        ({"topic": TOPIC, "value": "text"}, TypeError, "value_serializer"),
+        ({"topic": TOPIC, "value": b"v", "key": 5}, TypeError, "key_serializer"),
+        ({"topic": TOPIC, "value": b"v", "partition": 3}, AssertionError, "3 partitions"),
+        ({"topic": TOPIC, "value": b"v", "partition": -1}, ValueError, "partition -1"),
+        ({"topic": TOPIC, "value": b"v", "partition": "0"}, TypeError, "partition"),
+        ({"topic": TOPIC, "value": b"v", "timestamp_ms": -5}, ValueError, "timestamp"),
+        ({"topic": TOPIC, "value": b"v", "timestamp_ms": 1.5}, TypeError, "timestamp"),
+        ({"topic": TOPIC, "value": b"v", "headers": [b"x"]}, TypeError, "headers"),
+        ({"topic": TOPIC, "value": b"v", "headers": [(b"x", b"y")]}, TypeError, "headers"),
+        ({"topic": TOPIC, "value": b"v", "headers": [("x", "y")]}, TypeError, "headers"),
+        ({"topic": TOPIC, "value": b"x" * 2**20}, MessageSizeTooLargeError, "max_request_size"),
+    ],
+)
+async def test_wrong_records(
+    cluster: FakeCluster, call: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    async with new_producer(cluster) as producer:
+        for _ in range(2):
+            with pytest.raises(error, match=said):
+                await producer.send(**call)
+            await producer.send_and_wait(TOPIC, b"good", partition=0)
+    assert values(cluster) == [b"good", b"good"]
+
+
+async def test_no_key_and_no_value_is_caught_as_before(cluster: FakeCluster) -> None:
+    async with new_producer(cluster) as producer:
+        for caught in (AssertionError, ValueError, KafkaError):
+            with pytest.raises(caught):
+                await producer.send(TOPIC)
+
+
+async def test_a_partitioner_that_answers_nonsense(cluster: FakeCluster) -> None:
+    async with new_producer(cluster, partitioner=lambda *_: 17) as producer:
+        with pytest.raises(ValueError, match="the partitioner chose 17"):
+            await producer.send(TOPIC, b"v")
+
+
+async def test_an_unknown_topic() -> None:
+    async with FakeCluster(config={"auto.create.topics.enable": "false"}) as cluster:
+        async with new_producer(cluster, max_block_ms=100) as producer:
+            with pytest.raises(UnknownTopicOrPartitionError, match="absent"):
+                await producer.send("absent", b"v")
+
+
+async def test_before_start_and_after_stop(cluster: FakeCluster) -> None:
+    producer = new_producer(cluster)
+    with pytest.raises(ProducerClosed, match="start"):
+        await producer.send(TOPIC, b"v")
+    await producer.start()
+    with pytest.raises(AssertionError):
+        await producer.start()
+    await producer.stop()
+    await producer.stop()
+    with pytest.raises(ProducerClosed):
+        await producer.send(TOPIC, b"v")
+    with pytest.raises(ProducerClosed):
+        await producer.partitions_for(TOPIC)
+    with pytest.raises(ProducerClosed):
+        await producer.start()
+
+
+async def test_stop_without_start(cluster: FakeCluster) -> None:
+    await new_producer(cluster).stop()
+
+
+async def test_nobody_answers() -> None:
+    producer = AIOKafkaProducer(bootstrap_servers="127.0.0.1:1", request_timeout_ms=300)
+    with pytest.raises(KafkaConnectionError, match="127.0.0.1:1"):
+        await producer.start()
+    await producer.stop()
+
+
+async def test_insisting_on_idempotence_with_an_old_broker() -> None:
+    async with FakeCluster(as_version="0.10.2") as cluster:
+        producer = new_producer(cluster, enable_idempotence=True)
+        with pytest.raises(UnsupportedVersionError, match="InitProducerId"):
+            await producer.start()
+        await producer.stop()
+
+
+async def test_without_the_right_for_idempotence(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    with cluster.intercept(InitProducerIdRequest, Fail(ClusterAuthorizationFailedError)):
+        async with new_producer(cluster) as producer:
+            await producer.send_and_wait(TOPIC, b"v", partition=0)
+        assert "enable_idempotence=False" in caplog.text
+        producer = new_producer(cluster, enable_idempotence=True)
+        with pytest.raises(ClusterAuthorizationFailedError):
+            await producer.start()
+
+
+async def test_a_forgotten_producer_is_told(cluster: FakeCluster) -> None:
+    loop = asyncio.get_running_loop()
+    heard: list[dict[str, Any]] = []
+    loop.set_exception_handler(lambda _, context: heard.append(context))
+    producer = new_producer(cluster)
+    await producer.start()
+    client = producer.client
+    with pytest.warns(ResourceWarning, match="Unclosed"):
+        del producer
+        gc.collect()
+    await client.close()
+    assert [context["message"] for context in heard] == ["Unclosed AIOKafkaProducer"]
+
+
+async def test_names_that_others_use(cluster: FakeCluster) -> None:
+    async with new_producer(cluster, key_serializer=str.encode) as producer:
+        await producer.partitions_for(TOPIC)
+        assert producer._closed is False
+        assert producer._key_serializer is str.encode
+        assert producer._value_serializer is None
+        assert producer._sender.sender_task is not None
+        assert not producer._sender.sender_task.done()
+        assert producer._partition(TOPIC, None, "k", None, b"k", None) in {0, 1, 2}
+        assert producer._partition(TOPIC, 1, None, None, None, None) == 1
+        peek = producer._partition(TOPIC, None, None, b"v", None, b"v")
+        assert (await producer.send_and_wait(TOPIC, b"v", key="")).partition in {0, 1, 2}
+        assert peek in {0, 1, 2}
+        assert producer.client.cluster.brokers()
+    assert producer._closed is True
