@@ -245,7 +245,7 @@ class ClusterMetadata:
         brokers = {
             broker.nodeId: broker
             for broker in endpoints
-            if self._brokers.get(broker.nodeId) != broker
+            if not _is_same_place(self._brokers.get(broker.nodeId), broker)
         }
         if not changed and not brokers:
             return self
@@ -361,6 +361,11 @@ class ClusterMetadata:
     def failed_update(self, exception: BaseException) -> None:
         """Kept for callers of the old class; a failed refresh leaves the snapshot as it is."""
         log.debug("Metadata update failed: %s", exception)
+
+
+def _is_same_place(known: BrokerMetadata | None, told: BrokerMetadata) -> bool:
+    """Whether an answer tells nothing new about a broker; it may not tell the rack."""
+    return known is not None and (known.host, known.port) == (told.host, told.port)
 
 
 def _merge_topic(old: TopicInfo | None, topic: MetadataResponseTopic) -> TopicInfo:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 from collections.abc import Sequence
 from typing import Any, TypeVar, cast
 
@@ -25,12 +24,11 @@ Chunk = bytes | bytearray | memoryview
 R = TypeVar("R", bound=Response)
 
 # Smaller chunks are joined: copying them costs less than one more system call (or TLS record).
+# Larger ones are written one by one and not by writelines(): before CPython 3.12 that joins
+# everything, and in 3.12 and 3.13 it never calls pause_writing(), so nobody would hold back.
 _JOIN_BELOW = 65536
 
 _API_VERSIONS = 18
-
-# CPython 3.12 made writelines() a vectored send; before, it joins everything it is given.
-_HAS_VECTORED_WRITE = sys.version_info >= (3, 12)
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
@@ -219,20 +217,18 @@ class BrokerConnection(asyncio.BufferedProtocol):
         assert transport is not None
         if len(chunks) == 1:
             transport.write(chunks[0])
-        elif _HAS_VECTORED_WRITE:
-            transport.writelines(chunks)
-        else:
-            small: list[Chunk] = []
-            for chunk in chunks:
-                if len(chunk) < _JOIN_BELOW:
-                    small.append(chunk)
-                    continue
-                if small:
-                    transport.write(b"".join(small))
-                    small.clear()
-                transport.write(chunk)
+            return
+        small: list[Chunk] = []
+        for chunk in chunks:
+            if len(chunk) < _JOIN_BELOW:
+                small.append(chunk)
+                continue
             if small:
                 transport.write(b"".join(small))
+                small.clear()
+            transport.write(chunk)
+        if small:
+            transport.write(b"".join(small))
 
     def _on_frame(self, frame: bytes | bytearray) -> None:
         received = self._exchange.receive(frame)
@@ -301,4 +297,4 @@ class BrokerConnection(asyncio.BufferedProtocol):
         for future in self._exchange.drain():
             if not future.done():
                 future.set_exception(self.closed_error())
-        self.gate.resume()
+        self.gate.close()

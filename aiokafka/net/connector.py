@@ -164,7 +164,7 @@ class Connector:
                         return old
             connection.versions = await negotiate(connection, self._greeting, answer, left)
         finally:
-            answer.cancel()
+            _discard(answer)
         if self._config.security.uses_sasl:
             await authenticate(connection, self._config.security, self.host, left)
         return connection
@@ -172,24 +172,38 @@ class Connector:
     async def _probe(
         self, address: str, unanswered: asyncio.Future[Any], deadline: float
     ) -> BrokerConnection | None:
-        """A second connection, if the broker answers there but not to ApiVersions: that is Kafka
-        0.9."""
+        """A new connection, if the broker is Kafka 0.9: it answers others, but not ApiVersions.
+
+        So that a slow or lossy network is not taken for an old broker, ApiVersions must stay
+        unanswered on a second connection too, behind a request that was answered there.
+        """
         from aiokafka.protocol.messages import ListGroupsRequest
 
         connection = await self._connect(address, deadline)
         left = deadline - asyncio.get_running_loop().time()
-        answer = connection.send_nowait(ListGroupsRequest(), version=0, timeout=left)
+        control = connection.send_nowait(ListGroupsRequest(), version=0, timeout=left)
+        again = ask_versions(connection, self._greeting, left)
         try:
-            await asyncio.wait((answer, unanswered), return_when=asyncio.FIRST_COMPLETED)
-            if unanswered.done() or answer.exception() is not None:
-                connection.abort()
+            await asyncio.wait((control, unanswered), return_when=asyncio.FIRST_COMPLETED)
+            if unanswered.done() or control.exception() is not None:
                 return None
-        except BaseException:
-            connection.abort()
-            raise
+            await asyncio.wait(
+                (again, unanswered), timeout=_PATIENCE, return_when=asyncio.FIRST_COMPLETED
+            )
+            if unanswered.done() or again.done():
+                return None
         finally:
-            answer.cancel()
+            _discard(control)
+            _discard(again)
+            connection.abort()
         log.info("%s: leaves ApiVersions unanswered, taken for Kafka 0.9", self.peer)
         self._greeting.is_kafka_0_9 = True
+        connection = await self._connect(address, deadline)
         connection.versions = BrokerVersions.assumed_0_9()
         return connection
+
+
+def _discard(future: asyncio.Future[Any]) -> None:
+    """Take no more interest in `future`, whatever it ends with."""
+    if not future.cancel() and not future.cancelled():
+        future.exception()

@@ -41,7 +41,7 @@ class SendGate:
         self._is_paused = True
 
     def resume(self) -> None:
-        """The write buffer has room, or nothing will ever be written again: wake who waits."""
+        """The write buffer has room again: wake who waits."""
         self._is_paused = False
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
@@ -70,13 +70,19 @@ class SendGate:
             )
             raise RequestTimedOutError(f"request not sent in time: {cause}") from None
 
+    def close(self) -> None:
+        """Nothing will ever be sent again: wake who waits."""
+        self.throttled_until = 0.0
+        self.resume()
+
     async def _wait_once(self) -> None:
-        if self._is_paused:
-            waiter = self._loop.create_future()
-            self._waiters.append(waiter)
-            await waiter
-        else:
-            await asyncio.sleep(self.throttled_until - self._loop.time())
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        self._waiters.append(waiter)
+        limit = None if self._is_paused else self.throttled_until - self._loop.time()
+        try:
+            await asyncio.wait((waiter,), timeout=limit)
+        finally:
+            waiter.cancel()
 
 
 class DeadlineTimer:

@@ -225,3 +225,9 @@ def test_partitions_can_be_added_to_a_copy(cluster: ClusterMetadata) -> None:
     added = PartitionMetadata("u", 3, 1, [1, 2], [1], None)
     assert cluster.with_partitions([added]).partitions_for_topic("u") == {3}
     assert cluster.partitions_for_topic("u") is None
+
+
+def test_an_address_told_without_a_rack_keeps_the_rack(cluster: ClusterMetadata) -> None:
+    assert cluster.with_leaders({}, [BrokerMetadata(1, "host1", 9092, None)]) is cluster
+    moved = cluster.with_leaders({}, [BrokerMetadata(1, "host9", 9092, None)])
+    assert moved.broker_metadata(1) == BrokerMetadata(1, "host9", 9092, None)

@@ -160,6 +160,12 @@ class Certificates:
             .not_valid_before(today - datetime.timedelta(days=1))
             .not_valid_after(today + datetime.timedelta(days=2))
             .add_extension(constraints, critical=True)
+            .add_extension(_key_usage(constraints.ca), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False)
+            # Python 3.13 insists on it.
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), False
+            )
         )
         if host:
             alternative = x509.SubjectAlternativeName([_general_name(host)])
@@ -170,6 +176,20 @@ class Certificates:
         path = self._folder / name
         path.write_bytes(content)
         return str(path)
+
+
+def _key_usage(is_authority: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not is_authority,
+        key_cert_sign=is_authority,
+        crl_sign=is_authority,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
 
 
 def _general_name(host: str) -> x509.GeneralName:

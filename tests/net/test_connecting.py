@@ -39,6 +39,16 @@ async def test_brokers_of_every_age_are_greeted(version: str) -> None:
         assert cluster.failures == []
 
 
+async def test_kafka_0_9_is_known_by_its_silence() -> None:
+    async with FakeCluster(as_version="0.9") as cluster, pooled(cluster.bootstrap_servers) as pool:
+        connection = await pool.get(0)
+        assert connection.pick(MetadataRequest) == 0
+        assert (await connection.request(metadata_request())).brokers
+        asked = cluster.count(ApiVersionsRequest)
+        assert (await pool.get(0, Purpose.FETCH)).is_ready
+        assert cluster.count(ApiVersionsRequest) == asked
+
+
 async def test_the_client_names_itself() -> None:
     async with FakeCluster() as cluster, connected(cluster.bootstrap_servers):
         (seen,) = cluster.requests(ApiVersionsRequest)

@@ -18,6 +18,8 @@ from aiokafka.protocol.messages import (
     ProduceRequest,
 )
 from aiokafka.protocol.messages.metadata import MetadataRequestTopic
+from aiokafka.protocol.messages.produce import PartitionProduceData, TopicProduceData
+from aiokafka.record.batch import RecordBatchBuilder
 from aiokafka.testing import Cut, Delay, FakeCluster, Hold, Silence
 from tests.net.support import connected, now
 
@@ -211,3 +213,30 @@ async def test_a_full_write_buffer_makes_it_unready_and_requests_wait() -> None:
             connection.abort()
             results = await asyncio.gather(*futures, waiting, return_exceptions=True)
             assert {type(result) for result in results} == {KafkaConnectionError}
+
+
+async def test_a_close_wakes_those_who_wait_out_the_throttling() -> None:
+    async with FakeCluster() as cluster, connected(cluster.bootstrap_servers) as connection:
+        cluster.throttle(60_000)
+        await connection.request(metadata_request())
+        waiting = asyncio.ensure_future(connection.request(metadata_request()))
+        await asyncio.sleep(0)
+        connection.close()
+        with pytest.raises(KafkaConnectionError, match="closed by this client"):
+            await waiting
+
+
+async def test_a_large_payload_passes_in_pieces() -> None:
+    async with FakeCluster() as cluster:
+        await cluster.create_topic("topic", config={"max.message.bytes": "9000000"})
+        async with connected(cluster.bootstrap_servers) as connection:
+            builder = RecordBatchBuilder(size_limit=8_000_000)
+            value = bytes(range(256)) * 16_384
+            builder.append(0, None, value, ())
+            data = PartitionProduceData(index=0, records=builder.build())
+            topic = TopicProduceData(name="topic", partition_data=[data])
+            request = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[topic])
+            version = connection.pick(ProduceRequest, 12)
+            answer = await connection.request(request, version=version)
+            assert answer.responses[0].partition_responses[0].error_code == 0
+        assert [record.value for record in cluster.log("topic").records()] == [value]
