@@ -16,6 +16,7 @@ LAYERS = {
     "_compat": 0,
     "_config": 0,
     "_consumer_record": 0,
+    "_gc": 0,
     "_names": 0,
     "_options": 0,
     "_pure": 0,

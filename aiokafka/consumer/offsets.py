@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._backoff import Backoff
@@ -35,6 +36,7 @@ __all__ = ["OffsetResolver"]
 log = logging.getLogger("aiokafka.consumer.fetcher")
 
 _Ask = Callable[[int, list[PartitionState]], Coroutine[Any, Any, None]]
+_Question = Callable[[], Coroutine[Any, Any, None]]
 
 
 class OffsetResolver:
@@ -87,7 +89,7 @@ class OffsetResolver:
         due = [state for state in self._waiting() if state.cursor.retry_at <= now]
         unset = [state for state in due if state.phase is Phase.UNSET]
         if unset and self._committer is not None:
-            self._start(self._ask_committed(unset), unset, "committed-offsets")
+            self._start(partial(self._ask_committed, unset), unset, "committed-offsets")
         else:
             for state in unset:
                 self._apply_policy(state)
@@ -114,18 +116,16 @@ class OffsetResolver:
                 if leader is not None and leader >= 0:
                     homes.setdefault(leader, []).append(state)
         for node_id, states in homes.items():
-            self._start(ask(node_id, states), states, f"{name}-{node_id}")
+            self._start(partial(ask, node_id, states), states, f"{name}-{node_id}")
 
-    def _start(
-        self, work: Coroutine[Any, Any, None], states: list[PartitionState], name: str
-    ) -> None:
+    def _start(self, ask: _Question, states: list[PartitionState], name: str) -> None:
         self._asked.update(states)
-        self._tasks.start(self._finish(work, states), name=name)
+        self._tasks.start(self._finish(ask, states), name=name)
 
-    async def _finish(self, work: Coroutine[Any, Any, None], states: list[PartitionState]) -> None:
+    async def _finish(self, ask: _Question, states: list[PartitionState]) -> None:
         """Await one question; whatever comes of it, its partitions may be asked about again."""
         try:
-            await work
+            await ask()
         except KafkaError as error:
             self._on_failure(states, error)
         finally:

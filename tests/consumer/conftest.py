@@ -1,0 +1,59 @@
+"""A fake cluster, and consumers on it that are stopped at the end of the test."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.testing import FakeCluster
+
+Start = Callable[..., Awaitable[AIOKafkaConsumer]]
+
+T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[FakeCluster]:
+    async with FakeCluster() as fake:
+        yield fake
+        assert fake.failures == []
+
+
+@pytest.fixture
+async def start() -> AsyncIterator[Start]:
+    """`await start(cluster, *topics, **options)`: a started consumer that reads from the beginning."""
+    consumers: list[AIOKafkaConsumer] = []
+
+    async def make(fake: FakeCluster, *topics: str, assign: Any = (), **options: Any) -> Any:
+        options.setdefault("auto_offset_reset", "earliest")
+        options.setdefault("retry_backoff_ms", 10)
+        options.setdefault("fetch_max_wait_ms", 100)
+        consumer = AIOKafkaConsumer(*topics, bootstrap_servers=fake.bootstrap_servers, **options)
+        consumers.append(consumer)
+        if assign:
+            consumer.assign(assign)
+        await consumer.start()
+        return consumer
+
+    yield make
+    for consumer in consumers:
+        await consumer.stop()
+
+
+def fill(fake: FakeCluster, partition: int, count: int, *, topic: str = "t", batch: int = 1) -> None:
+    """Write `count` numbered records, `batch` of them to a batch."""
+    log = fake.log(topic, partition)
+    start = log.end_offset
+    numbers = range(start, start + count)
+    for first in range(0, count, batch):
+        log.extend([(None, b"%d" % n, ()) for n in numbers[first : first + batch]])
+
+
+async def read(consumer: AIOKafkaConsumer, count: int) -> list[tuple[int, int]]:
+    """(partition, offset) of the next `count` records."""
+    records = [await consumer.getone() for _ in range(count)]
+    assert all(int(record.value) == record.offset for record in records)
+    return [(record.partition, record.offset) for record in records]
