@@ -31,6 +31,10 @@ from aiokafka.errors import (
 from tests.kafka.fixtures import Kafka, MakeTopic
 
 
+# Starting a broker counts as part of the first test.
+pytestmark = pytest.mark.timeout(180)
+
+
 def new_name() -> str:
     return f"admin-{uuid.uuid4().hex[:12]}"
 
