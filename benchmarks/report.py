@@ -13,6 +13,7 @@ from benchmarks.rows import METRICS, OURS, ROWS, Row
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 STORE = Path(__file__).with_name("results.json")
+_IN_MEMORY = "in-memory"
 
 _INTRODUCTION = """\
 # Results
@@ -26,16 +27,29 @@ divided by ours in the same round: above 1 we are better. Machines are noisy; co
 
 def save(row: Row, result: dict[str, dict[str, float]], rounds: int, versions: list[str]) -> None:
     """Replace the figures of one row, and write the report again."""
+    _keep(row.name, {"clients": result} | _conditions(rounds, versions))
+
+
+def save_in_memory(table: str, rounds: int, versions: list[str]) -> None:
+    """Replace the table of the records in memory, and write the report again."""
+    _keep(_IN_MEMORY, {"table": table.strip()} | _conditions(rounds, versions))
+
+
+def _keep(name: str, figures: dict[str, Any]) -> None:
     store = _load()
-    store[row.name] = {
-        "clients": result,
+    store[name] = figures
+    STORE.write_text(json.dumps(store, indent=1, sort_keys=True) + "\n")
+    RESULTS.write_text(render(store))
+
+
+def _conditions(rounds: int, versions: list[str]) -> dict[str, Any]:
+    today = datetime.datetime.now(datetime.timezone.utc).date()
+    return {
         "rounds": rounds,
-        "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+        "date": today.isoformat(),
         "machine": machine(),
         "versions": versions,
     }
-    STORE.write_text(json.dumps(store, indent=1, sort_keys=True) + "\n")
-    RESULTS.write_text(render(store))
 
 
 def machine() -> str:
@@ -59,6 +73,10 @@ def machine() -> str:
 def render(store: dict[str, Any]) -> str:
     parts = [_INTRODUCTION, _overview(store)]
     parts += [_details(row, store[row.name]) for row in ROWS if row.name in store]
+    if _IN_MEMORY in store:
+        kept = store[_IN_MEMORY]
+        heading = f"## Record batches in memory\n\n{_circumstances(_IN_MEMORY, kept)}"
+        parts.append(f"{heading}\n\n{kept['table']}\n")
     return "\n".join(parts)
 
 
@@ -93,14 +111,17 @@ def _details(row: Row, kept: dict[str, Any]) -> str:
     lines = [
         f"## {row.title}",
         "",
-        f"`{row.name}`: {kept['rounds']} rounds on {kept['date']}; {kept['machine']}; "
-        + ", ".join(kept["versions"])
-        + ".",
+        _circumstances(row.name, kept),
         "",
         *_table(row, kept["clients"]),
         "",
     ]
     return "\n".join(lines)
+
+
+def _circumstances(name: str, kept: dict[str, Any]) -> str:
+    versions = ", ".join(kept["versions"])
+    return f"`{name}`: {kept['rounds']} rounds on {kept['date']}; {kept['machine']}; {versions}."
 
 
 _COLUMNS = {
