@@ -43,7 +43,9 @@ async def start() -> AsyncIterator[Start]:
         await consumer.stop()
 
 
-def fill(fake: FakeCluster, partition: int, count: int, *, topic: str = "t", batch: int = 1) -> None:
+def fill(
+    fake: FakeCluster, partition: int, count: int, *, topic: str = "t", batch: int = 1
+) -> None:
     """Write `count` numbered records, `batch` of them to a batch."""
     log = fake.log(topic, partition)
     start = log.end_offset

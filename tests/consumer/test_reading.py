@@ -238,9 +238,7 @@ async def test_waiting_readers_hear_of_the_stop(cluster: FakeCluster, start: Sta
     await consumer.stop()
 
 
-async def test_reading_needs_a_start_and_a_subscription(
-    cluster: FakeCluster, start: Start
-) -> None:
+async def test_reading_needs_a_start_and_a_subscription(cluster: FakeCluster, start: Start) -> None:
     consumer = AIOKafkaConsumer("t", bootstrap_servers=cluster.bootstrap_servers)
     with pytest.raises(IllegalStateError):
         await consumer.getone()

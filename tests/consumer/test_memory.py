@@ -1,0 +1,97 @@
+"""Fetched bytes are bounded, over all brokers, and a bound never stops reading."""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiokafka import TopicPartition
+from aiokafka.protocol.messages.fetch import FetchRequest, FetchResponse
+from aiokafka.testing import Edit, FakeCluster
+from tests.consumer.conftest import T0, T1, Start, fill
+
+
+class Meter:
+    """Counts the bytes of records that a cluster sent in answers to Fetch."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self.sent = 0
+        cluster.intercept(FetchRequest, Edit(self._count))
+
+    def _count(self, response: FetchResponse) -> None:
+        for topic in response.responses:
+            for data in topic.partitions:
+                self.sent += 0 if data.records is None else len(data.records)
+
+
+def fill_large(cluster: FakeCluster, partition: int, count: int) -> None:
+    for _ in range(count):
+        cluster.log("t", partition).append(b"x" * 10_000)
+
+
+async def test_no_more_is_fetched_than_the_bound(start: Start) -> None:
+    async with FakeCluster(brokers=2) as cluster:
+        await cluster.create_topic("t", partitions=8)
+        for number in range(8):
+            fill_large(cluster, number, 30)
+        meter = Meter(cluster)
+        bound = 400_000
+        consumer = await start(
+            cluster,
+            "t",
+            fetch_buffer_memory=bound,
+            max_partition_fetch_bytes=40_000,
+            fetch_max_wait_ms=10,
+        )
+        read = 0
+        for _ in range(240):
+            await asyncio.sleep(0.002)
+            record = await consumer.getone()
+            read += len(record.value)
+            assert meter.sent - read <= bound + 50_000
+        assert read == 2_400_000
+
+
+async def test_a_bound_below_one_batch_still_reads(cluster: FakeCluster, start: Start) -> None:
+    await cluster.create_topic("t", partitions=2)
+    fill_large(cluster, 0, 5)
+    fill_large(cluster, 1, 5)
+    consumer = await start(cluster, "t", fetch_buffer_memory=1000)
+    for _ in range(10):
+        await consumer.getone()
+    assert [await consumer.position(tp) for tp in (T0, T1)] == [5, 5]
+
+
+async def test_partitions_nobody_asks_for_do_not_starve_the_others(
+    cluster: FakeCluster, start: Start
+) -> None:
+    await cluster.create_topic("t", partitions=9)
+    for number in range(9):
+        fill_large(cluster, number, 20)
+    consumer = await start(
+        cluster, "t", fetch_buffer_memory=200_000, max_partition_fetch_bytes=40_000
+    )
+    wanted = TopicPartition("t", 8)
+    records = [await consumer.getone(wanted) for _ in range(20)]
+    assert [record.offset for record in records] == list(range(20))
+    consumer.pause(*(tp for tp in consumer.assignment() if tp.partition < 8))
+    consumer.seek(wanted, 0)
+    records = [await consumer.getone() for _ in range(20)]
+    assert {record.partition for record in records} == {8}
+    consumer.resume(*consumer.paused())
+    seen: dict[int, list[int]] = {}
+    while sum(map(len, seen.values())) < 160:
+        record = await consumer.getone()
+        seen.setdefault(record.partition, []).append(record.offset)
+    assert seen == {number: list(range(20)) for number in range(8)}
+
+
+async def test_a_full_partition_does_not_hold_up_the_others(
+    cluster: FakeCluster, start: Start
+) -> None:
+    await cluster.create_topic("t", partitions=2)
+    fill(cluster, 0, 100)
+    consumer = await start(cluster, "t", max_partition_fetch_bytes=1000, fetch_max_wait_ms=50)
+    await consumer.getone(T0)
+    fill(cluster, 1, 1)
+    # Partition 0 has data waiting all the time; partition 1 is fetched none the less.
+    assert (await consumer.getone(T1)).partition == 1
