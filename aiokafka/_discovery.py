@@ -80,16 +80,22 @@ class Discovery:
             raise failure
         # KIP-899, KIP-1102: no known broker helps, perhaps all have moved. Since each of them was
         # just tried, there is nothing to wait for.
-        log.info("No known broker gives metadata: asking the bootstrap servers again")
+        log.debug("no known broker gives metadata: asking the bootstrap servers again")
         deadline = asyncio.get_running_loop().time() + self._config.request_timeout
         return await self.ask_bootstrap_servers(pool, wanted, deadline)
 
     def _candidates(self, pool: ConnectionPool, nodes: tuple[int, ...]) -> list[int]:
-        """Every known broker: connected ones with little to do first, those in back-off last."""
+        """Whom to ask: connected brokers with little to do first, then those one may connect to.
+
+        Those in back-off are left out if there are bootstrap servers to ask instead.
+        """
         connected = {node_id: connection for node_id in nodes if (connection := pool.find(node_id))}
         others = [node_id for node_id in nodes if node_id not in connected]
+        if self._config.rebootstrap_trigger is not None:
+            others = [node_id for node_id in others if not pool.retry_delay(node_id)]
         random.shuffle(others)
-        others.sort(key=pool.retry_delay)
+        # A connect that is in progress already may be stuck.
+        others.sort(key=lambda node_id: (pool.is_connecting(node_id), pool.retry_delay(node_id)))
         return sorted(connected, key=lambda node_id: connected[node_id].in_flight) + others
 
     async def ask(self, connection: BrokerConnection, wanted: Set[str] | None) -> MetadataResponse:

@@ -271,7 +271,9 @@ class MetadataLoop:
         self._wake_waiters()
 
     def _on_failure(self, error: KafkaError) -> None:
-        log.warning("Metadata refresh failed: %s", error)
+        # Once for each outage, however long it lasts.
+        level = logging.WARNING if self.error is None else logging.DEBUG
+        log.log(level, "Metadata refresh failed: %s", error)
         self.error = error
         self._reason = "the last refresh failed"
 
@@ -298,6 +300,8 @@ class MetadataLoop:
     def _accept(
         self, response: MetadataResponse, wanted: Set[str] | None, *, is_full: bool
     ) -> None:
+        if self.error is not None:
+            log.info("Metadata refresh works again")
         self.error = None
         if is_full:
             self._last_full = self._loop.time()

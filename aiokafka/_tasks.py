@@ -98,7 +98,11 @@ class TaskOwner:
         if error is None or self.failure is not None:
             return
         self.failure = error
-        log.error("%s failed: %s", task.get_name(), error, exc_info=error)
+        if task.cancelled():
+            # Most likely the loop is being shut down around an object that nobody stopped.
+            log.warning("%s", error)
+        else:
+            log.error("%s failed: %s", task.get_name(), error, exc_info=error)
         if self._stopping:
             return
         self._stopping = True

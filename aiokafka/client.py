@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from aiokafka import __version__
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, warn_ignored
@@ -40,6 +41,9 @@ from aiokafka.protocol.schema import Request, Response
 from aiokafka.structs import BrokerMetadata, TopicPartition
 
 if TYPE_CHECKING:
+    import ssl
+
+    from aiokafka.abc import AbstractTokenProvider
     from aiokafka.protocol.versions import BrokerVersions
 
 __all__ = ["AIOKafkaClient", "ConnectionGroup", "CoordinationType"]
@@ -76,17 +80,40 @@ class AIOKafkaClient:
     """
 
     def __init__(
-        self, config: ClientConfig | None = None, *, loop: Any = None, **options: Any
+        self,
+        config: ClientConfig | None = None,
+        *,
+        loop: Any = None,
+        bootstrap_servers: str | list[str] = "localhost",
+        client_id: str = f"aiokafka-{__version__}",
+        metadata_max_age_ms: float = 300_000,
+        request_timeout_ms: float = 40_000,
+        retry_backoff_ms: float = 100,
+        ssl_context: ssl.SSLContext | None = None,
+        security_protocol: str = "PLAINTEXT",
+        api_version: Any = None,
+        connections_max_idle_ms: float | None = 540_000,
+        sasl_mechanism: str = "PLAIN",
+        sasl_plain_username: str | None = None,
+        sasl_plain_password: str | None = None,
+        sasl_kerberos_service_name: str = "kafka",
+        sasl_kerberos_domain_name: str | None = None,
+        sasl_oauth_token_provider: AbstractTokenProvider | None = None,
+        **client_options: Any,
     ) -> None:
-        """From a ready configuration, or from keywords as `bootstrap_servers`, `client_id`,
-        `request_timeout_ms`.
+        """From a ready `config`, or from keywords; `ClientConfig.describe()` lists them all.
 
         Raises ValueError or TypeError naming a wrong keyword, RuntimeError without a running event
         loop.
         """
+        options = {
+            name: value
+            for name, value in locals().items()
+            if name not in ("self", "config", "loop", "api_version", "client_options")
+        }
+        warn_ignored(loop=loop, api_version=api_version)
         self._loop = asyncio.get_running_loop()
-        warn_ignored(loop=loop, api_version=options.pop("api_version", None))
-        self._config = ClientConfig.from_options(**options) if config is None else config
+        self._config = config or ClientConfig.from_options(**options, **client_options)
         self._metadata = MetadataLoop(self._config)
         self._open()
         self._coordinators: dict[tuple[int, str], int] = {}
