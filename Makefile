@@ -10,6 +10,7 @@ PYTEST := $(BIN)/python -m pytest
 PYTEST_ARGS ?=
 VERSIONS ?= 3.10 3.11 3.12 3.13
 BOOTSTRAP ?=
+MUTATIONS ?= 10000000
 export PIP_NO_WARN_SCRIPT_LOCATION = 1
 
 # What the extensions are built from: any of it newer than the stamp means to install again.
@@ -31,7 +32,7 @@ help:
 	@echo "make test       install everything, run every test (test-unit: those without a broker)"
 	@echo "make test-all   the same on Python $(VERSIONS), and in pure Python"
 	@echo "make test-long  the long forms: a million records a codec, every broker version, kills"
-	@echo "make fuzz       mutate record batches for a while"
+	@echo "make fuzz       read damaged record sets (MUTATIONS=10000000)"
 	@echo "make lint docs  ruff and mypy; the manual, warnings are errors"
 	@echo "make bench      compare with the other clients (ROWS=... ROUNDS=...)"
 	@echo "make broker     a real Kafka in the foreground (ARGS='--version 2.8.2 --nodes 1')"
@@ -99,7 +100,7 @@ test-long: $(LIBRARY) $(VENV)/.tests
 	AIOKAFKA_LONG=1 $(PYTEST) -m long $(PYTEST_ARGS)
 
 fuzz: $(LIBRARY) $(VENV)/.tests
-	AIOKAFKA_LONG=1 $(PYTEST) -m fuzz $(PYTEST_ARGS)
+	$(BIN)/python -m tests.record.fuzz --mutations $(MUTATIONS)
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.kafka.fixtures import kafka, kafka3, make_topic, scale, topic
+from tests.kafka.fixtures import is_long_run, kafka, kafka3, make_topic, scale, topic
 from tests.kafka.jars import missing_tools
 
 __all__ = ["kafka", "kafka3", "make_topic", "scale", "topic"]
 
 _INTEGRATION = Path(__file__).parent / "integration"
 _LOST = ("never retrieved", "was destroyed but it is pending", "Exception in callback")
+# Seconds. The start of a broker, and on a new machine the fetch of its jars, is part of a test.
+_BROKER_TIMEOUT = 240
 _LONG_TIMEOUT = 3600
 
 
@@ -49,8 +51,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path.is_relative_to(_INTEGRATION):
             item.add_marker(pytest.mark.integration)
-        if item.get_closest_marker("long") and os.environ.get("AIOKAFKA_LONG"):
-            item.add_marker(pytest.mark.timeout(_LONG_TIMEOUT))
+        set_timeout(item)
     missing = why_no_broker(config)
     if not missing:
         return
@@ -60,6 +61,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in without:
         item.add_marker(pytest.mark.skip(reason=missing))
     config.stash[_SKIPPED] = len(without)
+
+
+def set_timeout(item: pytest.Item) -> None:
+    """More time than usual for tests on brokers, and much more for their long forms."""
+    if item.get_closest_marker("long") and is_long_run():
+        item.add_marker(pytest.mark.timeout(_LONG_TIMEOUT), append=False)
+    elif needs_tools(item) and not item.get_closest_marker("timeout"):
+        item.add_marker(pytest.mark.timeout(_BROKER_TIMEOUT))
 
 
 _SKIPPED = pytest.StashKey[int]()

@@ -1,11 +1,12 @@
-"""Topics for tests, made with an admin client that is not under test."""
+"""Topics for tests, made through the admin client."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import for_code
 
 
 async def create_topic(
@@ -15,8 +16,17 @@ async def create_topic(
     replication_factor: int = 1,
     config: Mapping[str, str] | None = None,
 ) -> None:
-    """Return when the topic is there; raises what the broker answers."""
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    wanted = NewTopic(name, partitions, replication_factor, config=dict(config or {}))
-    future = admin.create_topics([wanted], operation_timeout=20, request_timeout=20)[name]
-    await asyncio.wrap_future(future)
+    """Return when every partition has a leader; raises what the broker answers."""
+    topic = NewTopic(name, partitions, replication_factor, topic_configs=dict(config or {}))
+    async with AIOKafkaAdminClient(bootstrap_servers=bootstrap_servers) as admin:
+        for _topic, code, message in (await admin.create_topics([topic])).topic_errors:
+            if code:
+                raise for_code(code)(message)
+        while not await _is_led(admin, name, partitions):
+            await asyncio.sleep(0.05)
+
+
+async def _is_led(admin: AIOKafkaAdminClient, name: str, partitions: int) -> bool:
+    (topic,) = await admin.describe_topics([name])
+    led = [partition for partition in topic["partitions"] if partition["leader"] >= 0]
+    return len(led) == partitions
