@@ -27,6 +27,10 @@ class MetadataRequest(home.MetadataRequest):
 class MetadataRequest_v1(MetadataRequest, versions="1", flexible="9+"):
     """The same, sent as version 1 only."""
 
+    __init__ = MetadataRequest.__init__
+
 
 class MetadataRequest_v4(MetadataRequest, versions="4", flexible="9+"):
     """The same, sent as version 4 only."""
+
+    __init__ = MetadataRequest.__init__

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -41,7 +40,9 @@ _INTEGERS = {
 }
 
 
-@cache
+_known: dict[Any, st.SearchStrategy[Any]] = {}
+
+
 def values(
     cls: type[Struct], version: int, limits: tuple[tuple[str, int, int], ...] = ()
 ) -> st.SearchStrategy[Any]:
@@ -49,6 +50,15 @@ def values(
 
     limits: narrower ranges of integers, by kind of integer or name of field.
     """
+    key = cls, version, limits
+    if key not in _known:
+        _known[key] = _make_values(cls, version, limits)
+    return _known[key]
+
+
+def _make_values(
+    cls: type[Struct], version: int, limits: tuple[tuple[str, int, int], ...]
+) -> st.SearchStrategy[Any]:
     ranges = {kind: (low, high) for kind, low, high in limits}
     given = {}
     for field in fields(cls):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import struct
 import tracemalloc
+from typing import Any
 
 import pytest
 
 from aiokafka.errors import KafkaProtocolError
-from aiokafka.protocol.compiler import codec
+from aiokafka.protocol.compiler import Codec, codec
 from aiokafka.protocol.messages.api_versions import ApiVersionsResponse
 from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from aiokafka.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
@@ -151,7 +152,7 @@ def test_a_claimed_count_of_integers_is_not_believed() -> None:
 
 
 def test_each_kind_of_malformed_value() -> None:
-    cases = [
+    cases: list[tuple[Codec[Any], bytes, str]] = [
         (codec(SaslHandshakeRequest, 0), b"\x00\x02\xc3\x28", "not UTF-8"),
         (codec(SaslHandshakeRequest, 0), b"\xff\xff", "null or a negative length"),
         (codec(SaslHandshakeRequest, 0), b"\x00\x05ab", "mechanism: length 5 exceeds the 2 bytes"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import zipfile
+from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -243,12 +244,13 @@ def test_a_renamed_api_keeps_its_key() -> None:
         assert f"{old}Request" not in definitions(NEW)
 
 
-def test_count(record_property: Any) -> None:
+def test_count(record_property: Callable[[str, object], None]) -> None:
     found = all_messages()
     total = sum(len(versions(cls)) for cls in found)
-    apis = len(messages.APIS)
-    record_property("messages", len(found))
-    record_property("message_versions", total)
-    print(f"{apis} APIs: {len(found)} messages, {total} versions of them, equal to Apache's")
-    assert apis * 2 <= len(found)
-    assert total > 600
+    record_property(
+        "summary",
+        f"Protocol: {len(messages.APIS)} APIs, {len(found)} messages in {total} versions "
+        f"are as Apache Kafka {OLD} and {NEW} define them.",
+    )
+    assert len(messages.APIS) >= 72
+    assert total >= 606

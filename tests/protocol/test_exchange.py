@@ -149,9 +149,9 @@ def test_a_request_that_cannot_be_encoded_changes_nothing() -> None:
 
 
 def test_deadlines() -> None:
+    assert Exchange[str]("c").next_deadline is None
+    assert Exchange[str]("c").overdue(1e9) is None
     exchange: Exchange[str] = Exchange("c")
-    assert exchange.next_deadline is None
-    assert exchange.overdue(1e9) is None
     exchange.send(HEARTBEAT, 4, 30.0, "slow")
     exchange.send(MetadataRequest(topics=None), 1, 10.0, "fast")
     assert exchange.next_deadline == 10.0

@@ -8,6 +8,7 @@ import enum
 import importlib
 import io
 import uuid
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -118,13 +119,13 @@ def test_agreement(cls: type[Message], data: st.DataObject) -> None:
         assert codec(cls, version).decode(out.getvalue()) == message
 
 
-def test_count() -> None:
+def test_count(record_property: Callable[[str, object], None]) -> None:
     compared = [
         (cls, version)
         for cls in all_messages()
         for version in versions(cls)
         if entity(cls, version) is not None
     ]
-    print(f"kio has {len(compared)} of our message versions")
+    record_property("summary", f"Protocol: {len(compared)} message versions agree with kio's.")
     assert len({cls for cls, _ in compared}) > 140
     assert len(compared) > 540

@@ -42,7 +42,7 @@ def test_constructor_takes_keywords_only() -> None:
     with pytest.raises(TypeError, match="topics"):
         MetadataRequest()  # type: ignore[call-arg]
     with pytest.raises(TypeError):
-        MetadataRequest([])  # type: ignore[misc]
+        MetadataRequest([])  # type: ignore[call-arg]
 
 
 def test_a_field_the_version_lacks_reads_as_its_default() -> None:
