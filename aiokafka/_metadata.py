@@ -83,6 +83,7 @@ class MetadataLoop:
         self._waiters: list[asyncio.Future[None]] = []
         self._refreshes: list[tuple[asyncio.Future[bool], tuple[str, ...]]] = []
         self._dead: BaseException | None = None
+        self._has_unheard = False
         self.cluster.on_request_update(self.force_update)
 
     # -- asked by others
@@ -134,8 +135,17 @@ class MetadataLoop:
         leaders: Mapping[TopicPartition, tuple[int, int]],
         endpoints: Iterable[BrokerMetadata] = (),
     ) -> None:
-        """Take newer (leader id, epoch) from an error answer (KIP-951)."""
-        self._replace(self.cluster.with_leaders(leaders, endpoints))
+        """Take newer (leader id, epoch) from an error answer (KIP-951).
+
+        The snapshot is replaced at once; those who wait hear of it in the next turn of the loop,
+        once for all the partitions of an answer.
+        """
+        newer = self.cluster.with_leaders(leaders, endpoints)
+        if newer is not self.cluster:
+            self.cluster = newer
+            if not self._has_unheard:
+                self._has_unheard = True
+                self._loop.call_soon(self._tell)
 
     def changed(self) -> asyncio.Future[None]:
         """A future that ends with the next snapshot or failed refresh."""
@@ -310,16 +320,16 @@ class MetadataLoop:
         after = before.updated(response, is_full=is_full or wanted is None, keep=keep)
         if before.cluster_id and after.cluster_id != before.cluster_id:
             log.warning("The cluster id changed from %s to %s", before.cluster_id, after.cluster_id)
-        self._replace(after)
+        self.cluster = after
+        self._tell()
         if after.lacks_leaders(self.topics.names()):
             self.request_update("some partitions have no leader")
 
-    def _replace(self, cluster: ClusterMetadata) -> None:
-        if cluster is self.cluster:
-            return
-        self.cluster = cluster
+    def _tell(self) -> None:
+        """Tell the current snapshot to those who wait for news."""
+        self._has_unheard = False
         self._wake_waiters()
-        cluster.notify_listeners()
+        self.cluster.notify_listeners()
 
     def _wake_waiters(self) -> None:
         waiters, self._waiters = self._waiters, []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -73,7 +74,15 @@ class ClusterMetadata:
     empty and takes `update_metadata(response)`.
     """
 
+    # Made by `_index` and shared by snapshots until something in them changes.
+    _node_ids: tuple[int, ...]
+    _leaders: dict[TopicPartition, int]
     _by_leader: dict[int, frozenset[TopicPartition]] | None
+    _names_by_id: dict[bytes, str]
+    _partition_tuples: dict[str, tuple[int, ...]]
+    _partition_sets: dict[str, frozenset[int]]
+    _available_tuples: dict[str, tuple[int, ...]]
+    _available_sets: dict[str, frozenset[int]]
 
     def __init__(self, **configs: Any) -> None:
         self.config: dict[str, Any] = configs
@@ -233,29 +242,40 @@ class ClusterMetadata:
 
         Returns self when nothing is newer than what is known.
         """
-        changed: dict[str, dict[int, PartitionInfo]] = {}
-        for (name, number), (leader, epoch) in leaders.items():
-            topic = self._topics.get(name)
-            info = None if topic is None else topic.partitions.get(number)
-            if topic is None or info is None or leader < 0 or epoch <= info.epoch:
-                continue
-            changed.setdefault(name, dict(topic.partitions))[number] = info._replace(
-                leader=leader, epoch=epoch
-            )
+        newer = {tp: told for tp, told in leaders.items() if self._is_newer(tp, *told)}
         brokers = {
             broker.nodeId: broker
             for broker in endpoints
             if not _is_same_place(self._brokers.get(broker.nodeId), broker)
         }
-        if not changed and not brokers:
+        if not newer and not brokers:
             return self
         twin = self._twin()
         twin._brokers = {**self._brokers, **brokers}
-        twin._topics = dict(self._topics)
-        for name, partitions in changed.items():
-            twin._topics[name] = self._topics[name]._replace(partitions=partitions)
-        twin._index()
+        twin._node_ids = tuple(twin._brokers)
+        twin._move_leaders(newer)
         return twin
+
+    def _is_newer(self, tp: TopicPartition, leader: int, epoch: int) -> bool:
+        known = self.partition(tp)
+        return known is not None and leader >= 0 and epoch > known.epoch
+
+    def _move_leaders(self, leaders: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        """Change what a twin still shares with the snapshot it was made from, and no more."""
+        topics, self._leaders = dict(self._topics), dict(self._leaders)
+        copied: dict[str, dict[int, PartitionInfo]] = {}
+        for (name, number), (leader, epoch) in leaders.items():
+            if name not in copied:
+                copied[name] = dict(topics[name].partitions)
+                topics[name] = topics[name]._replace(partitions=copied[name])
+            info = copied[name][number]
+            copied[name][number] = info._replace(leader=leader, epoch=epoch)
+            self._leaders[TopicPartition(name, number)] = leader
+        self._topics = topics
+        self._available_tuples = dict(self._available_tuples)
+        self._available_sets = dict(self._available_sets)
+        for name in copied:
+            self._index_available(name)
 
     def with_partitions(self, partitions_to_add: Iterable[PartitionMetadata]) -> ClusterMetadata:
         """A copy that knows some more partitions."""
@@ -271,36 +291,25 @@ class ClusterMetadata:
         return twin
 
     def _twin(self) -> ClusterMetadata:
-        twin = ClusterMetadata.__new__(ClusterMetadata)
-        twin.config = self.config
+        twin = copy.copy(self)
         twin.epoch = self.epoch + 1
-        twin.cluster_id = self.cluster_id
-        twin._brokers = self._brokers
-        twin._controller_id = self._controller_id
-        twin._topics = self._topics
-        twin.need_all_topic_metadata = self.need_all_topic_metadata
-        twin._listeners = self._listeners
-        twin._request_update = self._request_update
+        twin._by_leader = None
         return twin
 
     def _index(self) -> None:
         """Precompute what is asked per record: a look-up then costs one dict access."""
         self._node_ids = tuple(self._brokers)
         self._by_leader = None
-        self._leaders: dict[TopicPartition, int] = {}
-        self._names_by_id: dict[bytes, str] = {}
-        self._partition_tuples: dict[str, tuple[int, ...]] = {}
-        self._available_tuples: dict[str, tuple[int, ...]] = {}
+        self._leaders = {}
+        self._names_by_id = {}
+        self._partition_tuples = {}
+        self._available_tuples = {}
+        self._partition_sets = {}
+        self._available_sets = {}
         self.internal_topics: set[str] = set()
         self.unauthorized_topics: set[str] = set()
         for name, topic in self._topics.items():
             self._index_topic(name, topic)
-        self._partition_sets = {
-            name: frozenset(ids) for name, ids in self._partition_tuples.items()
-        }
-        self._available_sets = {
-            name: frozenset(ids) for name, ids in self._available_tuples.items()
-        }
 
     def _index_topic(self, name: str, topic: TopicInfo) -> None:
         if topic.is_internal:
@@ -309,15 +318,25 @@ class ClusterMetadata:
             self.unauthorized_topics.add(name)
         if not topic.partitions:
             return
-        numbers = sorted(topic.partitions)
-        self._partition_tuples[name] = tuple(numbers)
-        self._available_tuples[name] = tuple(
-            [n for n in numbers if topic.partitions[n].leader >= 0]
-        )
-        self._names_by_id[topic.topic_id] = name
-        self._names_by_id.pop(_NO_TOPIC_ID, None)
+        numbers = tuple(sorted(topic.partitions))
+        self._partition_tuples[name] = numbers
+        self._partition_sets[name] = frozenset(numbers)
+        if topic.topic_id != _NO_TOPIC_ID:
+            self._names_by_id[topic.topic_id] = name
         for number in numbers:
             self._leaders[TopicPartition(name, number)] = topic.partitions[number].leader
+        self._index_available(name)
+
+    def _index_available(self, name: str) -> None:
+        partitions, numbers = self._topics[name].partitions, self._partition_tuples[name]
+        available = tuple([number for number in numbers if partitions[number].leader >= 0])
+        if available == numbers:
+            # The usual case; one object less to make and keep.
+            self._available_tuples[name] = numbers
+            self._available_sets[name] = self._partition_sets[name]
+        else:
+            self._available_tuples[name] = available
+            self._available_sets[name] = frozenset(available)
 
     # -- names of the old, changeable class
 

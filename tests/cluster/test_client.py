@@ -431,6 +431,8 @@ async def test_a_new_leader_from_an_answer_is_taken(client: AIOKafkaClient) -> N
     client.update_leader(tp, 9, 77, BrokerMetadata(9, "127.0.0.1", 1, None))
     assert client.cluster.leader_for_partition(tp) == 9
     assert client.cluster.leader_epoch(tp) == 77
+    client.update_leader(TopicPartition("topic", 1), 9, 77)
+    await asyncio.sleep(0)
     assert heard == [client.cluster]
 
 
