@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Iterator
 from typing import Any
 
 from hypothesis import strategies as st
@@ -28,6 +29,28 @@ def _is_message(value: object) -> bool:
 
 def versions(cls: type[Message]) -> range:
     return range(cls.VERSIONS[0], cls.VERSIONS[1] + 1)
+
+
+def layout(cls: type[Struct], version: int) -> tuple[Any, ...]:
+    """What decides which values a version can carry; many versions are like the one before."""
+    return tuple(
+        (f.name, f.nullable.has(version), element.struct and layout(element.struct, version))
+        for f in fields(cls)
+        for element in [f.type.element or f.type]
+        if f.versions.has(version)
+    )
+
+
+def draw_for_versions(
+    data: st.DataObject, cls: type[Message], limits: tuple[tuple[str, int, int], ...] = ()
+) -> Iterator[tuple[int, Any]]:
+    """Every version with a message for it, the same for versions of one layout."""
+    drawn: dict[tuple[Any, ...], Any] = {}
+    for version in versions(cls):
+        shape = layout(cls, version)
+        if shape not in drawn:
+            drawn[shape] = data.draw(values(cls, version, limits))
+        yield version, drawn[shape]
 
 
 _INTEGERS = {

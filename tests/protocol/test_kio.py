@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from aiokafka.protocol.compiler import codec
 from aiokafka.protocol.schema import ZERO_UUID, Message, Struct, fields
-from tests.protocol.catalogue import all_messages, values, versions
+from tests.protocol.catalogue import all_messages, draw_for_versions, versions
 
 # kio runs on Python 3.11 and later only.
 kio_index = pytest.importorskip("kio.schema.index")
@@ -102,11 +102,10 @@ def pairs() -> list[Any]:
 )
 @given(data=st.data())
 def test_agreement(cls: type[Message], data: st.DataObject) -> None:
-    for version in versions(cls):
+    for version, message in draw_for_versions(data, cls, LIMITS):
         kio_class = entity(cls, version)
         if kio_class is None:
             continue
-        message = data.draw(values(cls, version, LIMITS))
         encoded = codec(cls, version).encode_bytes(message)
 
         read, size = kio_serial.entity_reader(kio_class)(encoded, 0)

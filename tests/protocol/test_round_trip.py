@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from aiokafka.errors import KafkaProtocolError
 from aiokafka.protocol.compiler import Codec, codec
 from aiokafka.protocol.schema import Message
-from tests.protocol.catalogue import all_messages, values, versions
+from tests.protocol.catalogue import all_messages, draw_for_versions
 
 QUICK = settings(
     max_examples=5,
@@ -24,8 +24,7 @@ every_message = pytest.mark.parametrize("cls", all_messages(), ids=lambda cls: c
 @QUICK
 @given(data=st.data())
 def test_every_version_round_trips(cls: type[Message], data: st.DataObject) -> None:
-    for version in versions(cls):
-        message = data.draw(values(cls, version))
+    for version, message in draw_for_versions(data, cls):
         wire = codec(cls, version)
         encoded = wire.encode_bytes(message)
         assert wire.decode(encoded) == message
@@ -49,9 +48,9 @@ def assert_only_the_whole_is_accepted(wire: Codec[Message], encoded: bytes, cut:
 def test_damaged_bytes_raise_nothing_but_a_protocol_error(
     cls: type[Message], data: st.DataObject
 ) -> None:
-    for version in versions(cls):
+    for version, message in draw_for_versions(data, cls):
         wire = codec(cls, version)
-        damaged = bytearray(wire.encode_bytes(data.draw(values(cls, version))))
+        damaged = bytearray(wire.encode_bytes(message))
         for position, byte in data.draw(st.lists(st.tuples(st.integers(0), st.integers(0, 255)))):
             if damaged:
                 damaged[position % len(damaged)] = byte
