@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar, cast
 
 from aiokafka.errors import KafkaConnectionError, KafkaError, RequestTimedOutError
-from aiokafka.net.failures import renewed
+from aiokafka.net.failures import early_close_hint, renewed
 from aiokafka.net.gate import DeadlineTimer, SendGate
 from aiokafka.protocol.exchange import Exchange
 from aiokafka.protocol.framing import FrameReader
@@ -48,9 +48,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         client_id: str,
         request_timeout: float,
         max_response_bytes: int,
-        hint: str = "",
+        uses_tls: bool = False,
+        uses_sasl: bool = False,
     ) -> None:
-        """`peer` names the broker in messages; `hint` explains a close before the first answer."""
+        """`peer` names the broker in messages; how it is spoken to explains an early close."""
         self._loop = loop = asyncio.get_running_loop()
         self.peer = peer
         self.versions: BrokerVersions | None = None
@@ -69,7 +70,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.closed: asyncio.Future[None] = loop.create_future()
         """Done when the transport is gone."""
         self._request_timeout = request_timeout
-        self._hint = hint
+        self._security = (uses_tls, uses_sasl)
+        self._is_proven = False
 
     def __repr__(self) -> str:
         state = "open" if self.is_open else "closed"
@@ -115,6 +117,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         loop = self._loop
         self.last_used = now = loop.time()
         deadline = now + (self._request_timeout if timeout is None else timeout)
+        if self.gate.throttled_until > now:
+            deadline += self.gate.throttled_until - now
         future: asyncio.Future[Any] = loop.create_future()
         chunks = self._exchange.send(request, version, deadline, future)
         self._write(chunks)
@@ -235,6 +239,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if received is None:
             return
         future, response = received
+        self._is_proven = self.versions is not None
         throttle = getattr(response, "throttle_time_ms", 0)
         if throttle > 0:
             self._on_throttle(throttle)
@@ -249,17 +254,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
             and self.versions.api_versions.get(_API_VERSIONS, (0, 0))[1] >= 2
         ):
             log.debug("%s: throttled for %d ms", self.peer, throttle_time_ms)
-            self.gate.throttle(throttle_time_ms / 1000)
+            self._exchange.postpone(self.gate.throttle(throttle_time_ms / 1000))
 
     def _on_deadline(self) -> None:
         due = self._exchange.next_deadline
         if due is None or not self.is_open:
             return
-        throttled_until = self.gate.throttled_until
-        if throttled_until:
-            # The broker read nothing meanwhile; a request sent before the throttling starts its
-            # time anew.
-            due = max(due, min(throttled_until + self._request_timeout, due + 60.0))
         now = self._loop.time()
         if due > now:
             self._timer.arm(due)
@@ -282,8 +282,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
             text = "connection closed by the broker"
         else:
             text = f"connection lost: {str(exc) or type(exc).__name__}"
-        if self.versions is None and self._hint:
-            text += f" before it answered; {self._hint}"
+        if not self._is_proven:
+            # Only the handshake was answered, if anything.
+            hint = early_close_hint(*self._security, is_greeted=self.versions is not None)
+            text += f" before it answered; {hint}"
         return KafkaConnectionError(f"{self.peer}: {text}")
 
     def _end(self, error: KafkaError) -> None:

@@ -11,7 +11,7 @@ from aiokafka._compat import timeout_at
 from aiokafka.errors import KafkaConnectionError, RequestTimedOutError
 from aiokafka.net.address import format_address, resolve
 from aiokafka.net.connection import BrokerConnection
-from aiokafka.net.failures import connect_failure, early_close_hint
+from aiokafka.net.failures import connect_failure
 from aiokafka.net.handshake import Greeting, ask_versions, authenticate, negotiate
 from aiokafka.protocol.versions import BrokerVersions
 
@@ -141,9 +141,8 @@ class Connector:
             client_id=config.client_id,
             request_timeout=config.request_timeout,
             max_response_bytes=config.max_response_bytes,
-            hint=early_close_hint(
-                uses_tls=config.security.uses_tls, uses_sasl=config.security.uses_sasl
-            ),
+            uses_tls=config.security.uses_tls,
+            uses_sasl=config.security.uses_sasl,
         )
 
     async def _greet(

@@ -66,16 +66,21 @@ def _tls_reason(error: ssl.SSLError) -> str:
     return f"TLS handshake failed: {reason}"
 
 
-def early_close_hint(*, uses_tls: bool, uses_sasl: bool) -> str:
-    """Why a broker may close a connection before it answered the very first request."""
+def early_close_hint(uses_tls: bool, uses_sasl: bool, *, is_greeted: bool) -> str:
+    """Why a broker may close a connection before it answered the first request.
+
+    `is_greeted`: it did answer ApiVersions, which brokers answer before SASL.
+    """
     causes = []
-    if not uses_tls:
+    if not uses_tls and not is_greeted:
         causes.append("the listener expects TLS (set security_protocol to SSL or SASL_SSL)")
     if not uses_sasl:
         causes.append(
             "the listener expects SASL (set security_protocol to SASL_PLAINTEXT or SASL_SSL)"
         )
-    if uses_sasl:
+    elif not is_greeted:
         causes.append("the listener does not use SASL")
-    causes.append("the broker is shutting down, or this is not a Kafka broker")
+    if not is_greeted:
+        causes.append("this is not a Kafka broker")
+    causes.append("the broker is shutting down")
     return "possible causes: " + "; ".join(causes)

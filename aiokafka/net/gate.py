@@ -48,10 +48,11 @@ class SendGate:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def throttle(self, seconds: float) -> None:
-        """The broker asked for `seconds` of silence."""
-        until = self._loop.time() + min(seconds, _LONGEST_THROTTLE)
-        self.throttled_until = max(self.throttled_until, until)
+    def throttle(self, seconds: float) -> float:
+        """The broker asked for `seconds` of silence; returns how many are granted."""
+        granted = min(seconds, _LONGEST_THROTTLE)
+        self.throttled_until = max(self.throttled_until, self._loop.time() + granted)
+        return granted
 
     async def wait(self, deadline: float) -> None:
         """Return once a request may be sent.

@@ -223,9 +223,12 @@ class ConnectionPool:
             node = self._node(key[0])
             self._note_loss(key, node)
             attempt = _Attempt()
-            self._spawn(self._connect(key, node, attempt), name=f"connect {key[0]}")
+            # Before the task starts: an eager one may be through at once.
             self._attempts[key] = attempt
-        attempt.waiters.append(waiter)
+            attempt.waiters.append(waiter)
+            self._start(key, node, attempt)
+        else:
+            attempt.waiters.append(waiter)
         return waiter
 
     # -- connecting
@@ -250,6 +253,13 @@ class ConnectionPool:
         lost = self._open.pop(key, None)
         if lost is not None:
             node.retry_at = max(node.retry_at, lost.closed_at + node.backoff.peek())
+
+    def _start(self, key: tuple[int, int], node: _Node, attempt: _Attempt) -> None:
+        try:
+            self._spawn(self._connect(key, node, attempt), name=f"connect {key[0]}")
+        except BaseException:
+            del self._attempts[key]
+            raise
 
     async def _connect(self, key: tuple[int, int], node: _Node, attempt: _Attempt) -> None:
         """The task of one attempt: ends with a result or an exception in every waiter, never

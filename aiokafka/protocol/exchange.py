@@ -168,6 +168,11 @@ class Exchange(Generic[T]):
             if slot.token is token:
                 slot.is_cancelled = True
 
+    def postpone(self, seconds: float) -> None:
+        """Give every request in flight more time: the broker reads nothing for so long."""
+        for slot in self._slots:
+            slot.deadline += seconds
+
     @property
     def next_deadline(self) -> float | None:
         """When the first of the requests in flight will be overdue; None without any.

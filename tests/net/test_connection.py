@@ -186,6 +186,17 @@ async def test_a_request_sent_before_the_throttling_is_not_timed_out_by_it() -> 
         assert connection.is_open
 
 
+async def test_a_throttling_that_is_over_extends_nothing() -> None:
+    async with FakeCluster() as cluster, connected(cluster.bootstrap_servers) as connection:
+        cluster.throttle(20)
+        await connection.request(metadata_request())
+        cluster.throttle(0)
+        await connection.request(metadata_request())
+        cluster.intercept(MetadataRequest, Silence())
+        with pytest.raises(RequestTimedOutError):
+            await connection.request(metadata_request(), timeout=0.05)
+
+
 async def test_brokers_before_2_0_have_waited_already() -> None:
     async with FakeCluster(as_version="1.1") as cluster:
         async with connected(cluster.bootstrap_servers) as connection:
