@@ -217,8 +217,10 @@ class Struct:
                 setattr(cls, name, EMPTY if spec.default == [] else spec.default)
 
     def __init__(self, **values: Any) -> None:
-        # The first call makes a constructor for the class, and puts it in this one's place.
         cls = type(self)
+        if not values and all(not f.required and f.default is not EMPTY for f in fields(cls)):
+            return  # such instances are the defaults of fields: made on import, seldom otherwise
+        # The first call makes a constructor for the class, and puts it in this one's place.
         init = vars(cls).get("_init")
         if init is None:
             init = cls._init = _make_init(cls)
