@@ -1,0 +1,1 @@
+"""Records between bytes and objects: batches, message sets, columns, codecs. Pure, no I/O."""

@@ -17,14 +17,15 @@ __all__ = [
     "i32",
     "i64",
     "put_bytes",
-    "put_text",
     "put_i32",
     "put_i64",
+    "put_text",
     "put_varint",
     "resize",
     "source",
     "target",
     "text",
+    "text_like",
     "text_size",
     "u32",
     "varint",
@@ -54,6 +55,11 @@ def cut(data: Buffer, start: int, stop: int) -> bytes:
 def text(data: Buffer, start: int, stop: int) -> str:
     """`data[start:stop]` as UTF-8; as in Java, what is not UTF-8 becomes U+FFFD."""
     return str(data[start:stop], "utf-8", "replace")
+
+
+def text_like(data: Buffer, start: int, stop: int, previous: str) -> str:
+    """`text`, but `previous` itself if that is equal: comparing is cheaper than decoding."""
+    return text(data, start, stop)
 
 
 def i16(data: Buffer, at: int) -> int:

@@ -5,7 +5,7 @@ from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
 cdef extern from "Python.h":
     ctypedef struct Py_buffer:
@@ -30,6 +30,16 @@ cdef inline bytes cut(source_t data, Py_ssize_t start, Py_ssize_t stop):
 
 cdef inline str text(source_t data, Py_ssize_t start, Py_ssize_t stop):
     return PyUnicode_DecodeUTF8(<const char*> data + start, stop - start, "replace")
+
+
+cdef inline str text_like(
+    source_t data, Py_ssize_t start, Py_ssize_t stop, str previous
+):
+    cdef Py_ssize_t size = 0
+    cdef const char* known = PyUnicode_AsUTF8AndSize(previous, &size)
+    if size == stop - start and memcmp(known, data + start, size) == 0:
+        return previous
+    return text(data, start, stop)
 
 
 cdef inline int i16(source_t data, Py_ssize_t at) noexcept:
@@ -66,6 +76,9 @@ cdef inline (int64_t, Py_ssize_t) varint(
     if byte < 0x80:
         return (byte >> 1) ^ -<int64_t> (byte & 1), at
     raw = byte & 0x7F
+    if at < end and data[at] < 0x80:  # most of those that are not one byte are two
+        raw |= <uint64_t> data[at] << 7
+        return <int64_t> (raw >> 1) ^ -<int64_t> (raw & 1), at + 1
     shift = 7
     while at < end:
         byte = data[at]

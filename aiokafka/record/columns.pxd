@@ -55,7 +55,7 @@ cdef class ColumnReader(BatchCursor):
     cdef mem.target_t _header_offsets_at
 
     cdef int _clear(self) except -1
-    @cython.locals(limit=Py_ssize_t)
+    @cython.locals(start=int64_t, limit=Py_ssize_t)
     cpdef object read(self, object max_rows=*)
     @cython.locals(size=Py_ssize_t, rows=Py_ssize_t)
     cdef bint _reserve(self, Py_ssize_t limit) except -1

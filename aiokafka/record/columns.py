@@ -1,7 +1,7 @@
 """Fetched record sets as columns: no Python object per record.
 
-The buffers are laid out as Arrow lays out its arrays (native byte order, offsets one longer than the
-column, validity bits from the lowest up), so `pyarrow.Array.from_buffers` takes them as they are.
+The buffers are laid out as Arrow lays out its arrays (native byte order, offsets one longer than
+the column, validity bits from the lowest up): `pyarrow.Array.from_buffers` takes them as they are.
 """
 
 from __future__ import annotations
@@ -187,6 +187,7 @@ class ColumnReader(BatchCursor):
         a column would hold more than 2 GiB.
         """
         limit = _ALL if max_rows is None else max_rows
+        start = self.position
         self._clear()
         try:
             while self._rows < limit and self._enter():
@@ -197,9 +198,13 @@ class ColumnReader(BatchCursor):
                 else:
                     self._add_records(limit)
                 self._leave_if_done()
-        except CorruptRecordError:
+        except Exception:
             if not self._rows:
                 raise
+        except BaseException:
+            # The rows are not going to arrive: hand out the same ones next time.
+            self._start(start)
+            raise
         if self._left == 0:
             self._settle()
         return self._finish()
@@ -334,7 +339,7 @@ class ColumnReader(BatchCursor):
             if message.offset >= self.position:
                 _add_bytes(self._keys, message.key)
                 _add_bytes(self._values, message.value)
-                if message.timestamp is None:
+                if message.timestamp is None or message.timestamp_type is None:
                     self._add_row(message.offset, -1, -1)
                 else:
                     self._add_row(message.offset, message.timestamp, message.timestamp_type)

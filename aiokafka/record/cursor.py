@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from aiokafka.errors import CorruptRecordError
+from aiokafka.errors import CorruptRecordError, UnsupportedCodecError
 from aiokafka.record import _memory as mem
 from aiokafka.record.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
 from aiokafka.record.control import ABORT, ControlRecord
@@ -163,7 +163,7 @@ class BatchCursor:
         """Pass what hides behind the last record; an error there waits until it is reached."""
         try:
             self._find()
-        except CorruptRecordError:
+        except (CorruptRecordError, UnsupportedCodecError):
             pass
 
     def _skip_batch(self) -> None:
@@ -199,7 +199,7 @@ class BatchCursor:
             return False
         try:
             return not self._find()
-        except CorruptRecordError:
+        except (CorruptRecordError, UnsupportedCodecError):
             return False
 
 

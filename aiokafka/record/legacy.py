@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import NamedTuple
 from zlib import crc32
 
@@ -88,6 +89,8 @@ def _unwrap(
     ]
     if not inner:
         raise CorruptRecordError(f"the compressed message at offset {outer.offset} is empty")
+    if any(after.offset <= before.offset for before, after in pairwise(inner)):
+        raise CorruptRecordError(f"the offsets in the message at {outer.offset} do not ascend")
     if batch.magic == 0:
         return inner
     # The wrapper has the last one's offset. Some early clients wrote absolute offsets (KAFKA-3789

@@ -16,6 +16,7 @@ cdef class RecordReader(BatchCursor):
     cdef object _partition
     cdef object _key_deserializer
     cdef object _value_deserializer
+    cdef list _header_names
     cdef bint _is_raw
 
     cpdef object next(self)
@@ -46,7 +47,14 @@ cdef class RecordReader(BatchCursor):
     )
     cdef Record _read_record(self, Py_ssize_t at, Py_ssize_t stop)
     @cython.locals(
-        data=mem.source_t, count=int64_t, size=int64_t, start=Py_ssize_t, headers=list, name=str
+        data=mem.source_t,
+        count=int64_t,
+        index=int64_t,
+        size=int64_t,
+        start=Py_ssize_t,
+        headers=list,
+        names=list,
+        name=str,
     )
     cdef tuple _read_headers(self, Py_ssize_t at, Py_ssize_t stop)
     @cython.locals(record=Record)

@@ -17,6 +17,7 @@ __all__ = ["RecordReader"]
 
 Deserializer = Callable[[Any], Any]
 
+_NAMES_KEPT = 16
 _MAX_INT64 = 0x7FFFFFFFFFFFFFFF
 _MIN_INT64 = -_MAX_INT64 - 1
 
@@ -65,6 +66,7 @@ class RecordReader(BatchCursor):
         self._partition = partition
         self._key_deserializer = key_deserializer
         self._value_deserializer = value_deserializer
+        self._header_names: list[str] = []
         self._is_raw = key_deserializer is None and value_deserializer is None
 
     def next(self) -> Any:
@@ -200,13 +202,19 @@ class RecordReader(BatchCursor):
         if at < 0 or count < 0 or count > (stop - at) // 2:
             raise self._corrupt("the number of headers of a record")
         headers: list[Any] = []
-        while count > 0:
-            count -= 1
+        names = self._header_names
+        for index in range(count):
             size, start = mem.varint(data, at, stop)
             if start < 0 or size < 0 or size > stop - start:
                 raise self._corrupt("the name of a header")
             at = start + size
-            name = mem.text(data, start, at)
+            # The records of a topic mostly have the same headers.
+            if index < len(names):
+                name = names[index] = mem.text_like(data, start, at, names[index])
+            else:
+                name = mem.text(data, start, at)
+                if index < _NAMES_KEPT:
+                    names.append(name)
             size, start = mem.varint(data, at, stop)
             if start < 0 or size < -1 or size > stop - start:
                 raise self._corrupt("the value of a header")
@@ -218,7 +226,7 @@ class RecordReader(BatchCursor):
                 headers.append((name, mem.cut(data, start, at)))
         if at != stop:
             raise self._corrupt("the length of a record")
-        return tuple(headers)
+        return (headers[0],) if count == 1 else tuple(headers)
 
     def _decode_message(self) -> Any:
         messages = self._messages

@@ -28,8 +28,8 @@ FIRST_TIMESTAMP = 1_700_000_000_000
 
 def best(work: Callable[[], Any], repeat: int, records: int) -> float:
     times = []
+    gc.collect()
     for _ in range(repeat):
-        gc.collect()
         start = time.process_time()
         work()
         times.append(time.process_time() - start)
@@ -39,7 +39,7 @@ def best(work: Callable[[], Any], repeat: int, records: int) -> float:
 def our_work(data: bytes, case: dict[str, Any]) -> dict[str, Callable[[], Any]]:
     from aiokafka.record.batch import RecordBatchBuilder, RecordReader
 
-    headers = [tuple([name, value.encode()]) for name, value in case["headers"]]
+    headers = [(name, value.encode()) for name, value in case["headers"]]
     value = b"v" * case["value_size"]
 
     def decode() -> Any:
@@ -61,13 +61,14 @@ def our_work(data: bytes, case: dict[str, Any]) -> dict[str, Callable[[], Any]]:
 
 
 def upstream_work(data: bytes, case: dict[str, Any]) -> dict[str, Callable[[], Any]]:
-    from aiokafka.consumer.fetcher import READ_UNCOMMITTED, PartitionRecords
     from aiokafka.record.default_records import DefaultRecordBatchBuilder
     from aiokafka.record.memory_records import MemoryRecords
+
+    from aiokafka.consumer.fetcher import READ_UNCOMMITTED, PartitionRecords
     from aiokafka.structs import TopicPartition
 
     partition = TopicPartition("topic", 0)
-    headers = [tuple([name, value.encode()]) for name, value in case["headers"]]
+    headers = [(name, value.encode()) for name, value in case["headers"]]
     value = b"v" * case["value_size"]
 
     def decode() -> Any:
