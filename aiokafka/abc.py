@@ -25,8 +25,8 @@ class ConsumerRebalanceListener(abc.ABC):
     def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> Awaitable[None] | None:
         """Give up partitions: the last chance to commit or to save local state for them.
 
-        Called before a rebalance and when the consumer stops, after it has stopped handing out
-        records of these partitions.
+        Called before a rebalance, when no more records of these partitions are handed out. It is
+        not called by `stop`.
         """
 
     @abc.abstractmethod

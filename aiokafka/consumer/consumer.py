@@ -12,10 +12,18 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from aiokafka import __version__
-from aiokafka._config import ClientConfig, ConsumerConfig, warn_ignored
+from aiokafka._config import warn_ignored
 from aiokafka._tasks import TaskOwner
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.client import AIOKafkaClient
+from aiokafka.consumer._arguments import (
+    as_partitions,
+    as_wanted,
+    configure,
+    is_offset,
+    offsets_to_commit,
+    topic_names,
+)
 from aiokafka.consumer.committer import OffsetCommitter
 from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.consumer.group_coordinator import GroupCoordinator, NoGroupCoordinator, no_group
@@ -41,6 +49,7 @@ if TYPE_CHECKING:
     import ssl
 
     from aiokafka.abc import AbstractTokenProvider
+    from aiokafka.cluster import ClusterMetadata
 
 __all__ = ["AIOKafkaConsumer"]
 
@@ -50,7 +59,6 @@ log = logging.getLogger("aiokafka.consumer.consumer")
 _YIELD_AFTER = 0.02
 
 _STOP_TIMEOUT = 5.0
-
 _NOT_OPTIONS = ("self", "topics", "loop", "api_version", "client_options")
 
 
@@ -147,7 +155,7 @@ class AIOKafkaConsumer:
         options = {name: given[name] for name in given if name not in _NOT_OPTIONS}
         self._loop = asyncio.get_running_loop()
         warn_ignored(loop=loop, api_version=api_version)
-        self._config = config = _configure({**options, **client_options})
+        self._config = config = configure({**options, **client_options})
         self._client = client = AIOKafkaClient(config.client)
         self._subscription = SubscriptionState()
         self._tasks = TaskOwner(client_id, self._on_task_failed)
@@ -159,10 +167,11 @@ class AIOKafkaConsumer:
             client, config, self._subscription, self._fetcher, self._tasks, committer
         )
         self._fetcher.resolver = self._resolver
+        self._all_topics: ClusterMetadata | None = None
         self._is_started = False
         self._yielded_at = 0.0
         if topics:
-            self._subscription.subscribe_topics(_topic_names(topics))
+            self._subscription.subscribe_topics(topic_names(topics))
         if self._loop.get_debug():
             self._source_traceback = traceback.extract_stack(sys._getframe(1))
         self._closed = False
@@ -198,9 +207,7 @@ class AIOKafkaConsumer:
         TopicAuthorizationFailedError, AuthenticationFailedError. After a failure or a cancellation
         everything is closed.
         """
-        assert asyncio.get_running_loop() is self._loop, (
-            "start() must run in the consumer's own loop"
-        )
+        assert asyncio.get_running_loop() is self._loop, "start() is called in another event loop"
         assert not self._is_started, "the consumer was started before"
         self._refuse_if_closed()
         self._is_started = True
@@ -213,6 +220,9 @@ class AIOKafkaConsumer:
     async def _start(self) -> None:
         deadline = self._loop.time() + self._config.client.request_timeout
         await self._client.bootstrap()
+        if self._subscription.subscription is None:
+            # To assign partitions, a program asks partitions_for_topic() next, which cannot wait.
+            self._all_topics = await self._client.fetch_all_metadata()
         self._coordinator.on_subscribed()
         if self._subscription.pattern is None and not self._subscription.is_manual:
             for topic in self._subscription.topics:
@@ -271,7 +281,7 @@ class AIOKafkaConsumer:
         A partition that was assigned before keeps its position and pause. Raises IllegalStateError
         after `subscribe()`, TypeError for anything but TopicPartitions.
         """
-        self._subscription.assign(_partitions(partitions))
+        self._subscription.assign(as_partitions(partitions))
         self._subscription_changed()
 
     def assignment(self) -> frozenset[TopicPartition]:
@@ -307,7 +317,7 @@ class AIOKafkaConsumer:
                 ) from None
             self._subscription.subscribe_pattern(compiled, listener)
         else:
-            self._subscription.subscribe_topics(_topic_names(topics), listener)
+            self._subscription.subscribe_topics(topic_names(topics), listener)
         self._subscription_changed()
 
     def subscription(self) -> frozenset[str]:
@@ -347,7 +357,7 @@ class AIOKafkaConsumer:
     async def _wait_for_one(
         self, partitions: tuple[TopicPartition, ...]
     ) -> ConsumerRecord[Any, Any]:
-        wanted = _wanted(partitions)
+        wanted = as_wanted(partitions)
         self._check_can_read()
         self._check_has_subscription()
         await self._maybe_yield()
@@ -373,7 +383,7 @@ class AIOKafkaConsumer:
         Raises ValueError for a wrong `max_records` or `timeout_ms`, otherwise as `getone()`. Good
         records are returned first; the error of what follows them is raised by the next call.
         """
-        wanted = _wanted(partitions)
+        wanted = as_wanted(partitions)
         limit = self._record_limit(max_records)
         if timeout_ms < 0:
             raise ValueError(f"timeout_ms={timeout_ms!r}: must not be negative")
@@ -399,7 +409,7 @@ class AIOKafkaConsumer:
         if max_records is None:
             max_records = self._config.max_poll_records
             return -1 if max_records is None else max_records
-        if not _is_offset(max_records) or not max_records:
+        if not is_offset(max_records) or not max_records:
             raise ValueError(f"max_records={max_records!r}: must be a positive integer")
         return max_records
 
@@ -408,8 +418,7 @@ class AIOKafkaConsumer:
             raise IllegalStateError("nothing to read: call subscribe() or assign() first")
 
     async def _maybe_yield(self) -> None:
-        """Let other tasks run, ours that fetch among them, if the reader has not done so for a
-        while."""
+        """Let other tasks run, ours that fetch among them, if they have not for a while."""
         now = self._loop.time()
         if now - self._yielded_at > _YIELD_AFTER:
             self._yielded_at = now
@@ -458,7 +467,7 @@ class AIOKafkaConsumer:
         Raises ValueError for anything but an integer of at least 0, IllegalStateError if the
         partition is not assigned.
         """
-        if not _is_offset(offset):
+        if not is_offset(offset):
             raise ValueError(f"offset={offset!r}: must be an integer of at least 0")
         self._subscription.assigned_state(partition).seek(offset)
 
@@ -513,7 +522,7 @@ class AIOKafkaConsumer:
         return offsets
 
     def _states_of(self, partitions: tuple[TopicPartition, ...]) -> list[PartitionState]:
-        tps = _partitions(partitions) or list(self.assignment())
+        tps = as_partitions(partitions) or list(self.assignment())
         assert tps, "no partitions are assigned"
         return [self._subscription.assigned_state(tp) for tp in tps]
 
@@ -524,12 +533,12 @@ class AIOKafkaConsumer:
 
         Raises TypeError for anything but TopicPartitions, IllegalStateError if one is not assigned.
         """
-        for tp in _partitions(partitions):
+        for tp in as_partitions(partitions):
             self._subscription.assigned_state(tp).pause()
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Hand out records of these partitions again. Raises as `pause()`."""
-        for tp in _partitions(partitions):
+        for tp in as_partitions(partitions):
             self._subscription.assigned_state(tp).resume()
 
     def paused(self) -> set[TopicPartition]:
@@ -543,13 +552,12 @@ class AIOKafkaConsumer:
         return self._fetched_state(partition).highwater
 
     def last_stable_offset(self, partition: TopicPartition) -> int | None:
-        """Offset of the first record of an open transaction, as of the last fetch; None before the
-        first, -1 unless reading committed."""
-        return self._fetched_state(partition).lso
+        """Offset of the first open transaction, as last fetched; -1 unless reading committed."""
+        lso = self._fetched_state(partition).lso
+        return lso if lso is None or self._config.read_committed else -1
 
     def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
-        """When the broker last answered about the partition, in milliseconds since 1970; None
-        before."""
+        """When the broker last answered about the partition (ms since 1970); None before."""
         return self._fetched_state(partition).timestamp
 
     def _fetched_state(self, partition: TopicPartition) -> PartitionState:
@@ -586,7 +594,7 @@ class AIOKafkaConsumer:
                 if offset is not None
             }
         else:
-            entries = _offsets_to_commit(offsets)
+            entries = offsets_to_commit(offsets)
             for tp in entries:
                 self._subscription.assigned_state(tp)
         if entries:
@@ -629,7 +637,7 @@ class AIOKafkaConsumer:
     ) -> dict[TopicPartition, int]:
         self._check_can_read()
         deadline = self._loop.time() + self._config.default_api_timeout
-        wanted = dict.fromkeys(_partitions(partitions), spec.timestamp)
+        wanted = dict.fromkeys(as_partitions(partitions), spec.timestamp)
         found = await self._resolver.lookup.find(wanted, deadline)
         return {tp: answer.offset for tp, answer in found.items()}
 
@@ -643,7 +651,7 @@ class AIOKafkaConsumer:
         after `default_api_timeout_ms`, naming what is missing and why.
         """
         self._check_can_read()
-        _partitions(timestamps)
+        as_partitions(timestamps)
         for tp, timestamp in timestamps.items():
             if not isinstance(timestamp, int):
                 raise TypeError(f"timestamp of {tp}: must be an integer, not {timestamp!r}")
@@ -661,14 +669,20 @@ class AIOKafkaConsumer:
     # -- the cluster -------------------------------------------------------------------------------
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """Partition numbers of a topic; None if the consumer has no metadata of it."""
+        """Partition numbers of a topic; None if the consumer has no metadata of it.
+
+        It knows the topics in use, and all those of its last look at the cluster: `topics()`, or
+        `start()` without topics, pattern or partitions.
+        """
         partitions = self._client.cluster.partitions_for_topic(topic)
+        if partitions is None and self._all_topics is not None:
+            partitions = self._all_topics.partitions_for_topic(topic)
         return None if partitions is None else set(partitions)
 
     async def topics(self) -> set[str]:
         """All topics this user may see, asked of a broker. Raises errors of the connection."""
         self._check_can_read()
-        cluster = await self._client.fetch_all_metadata()
+        self._all_topics = cluster = await self._client.fetch_all_metadata()
         return cluster.topics(self._config.exclude_internal_topics)
 
     # -- names that others read --------------------------------------------------------------------
@@ -684,65 +698,3 @@ class AIOKafkaConsumer:
     @property
     def _max_poll_records(self) -> int | None:
         return self._config.max_poll_records
-
-
-def _configure(options: dict[str, Any]) -> ConsumerConfig:
-    own = ConsumerConfig.keywords()
-    client = ClientConfig.from_options(**{k: v for k, v in options.items() if k not in own})
-    return ConsumerConfig.from_options(
-        client=client, **{k: v for k, v in options.items() if k in own}
-    )
-
-
-def _topic_names(topics: Any) -> frozenset[str]:
-    if not isinstance(topics, (tuple, set, frozenset, list)):
-        raise TypeError(f"topics={topics!r}: must be a list, tuple or set of names")
-    for name in topics:
-        if not isinstance(name, str):
-            raise TypeError(f"topics: expected names, not {name!r}")
-        if not name:
-            raise ValueError("topics: a topic name must not be empty")
-    return frozenset(topics)
-
-
-def _partitions(partitions: Iterable[Any]) -> list[TopicPartition]:
-    tps = list(partitions)
-    for tp in tps:
-        if not isinstance(tp, TopicPartition):
-            raise TypeError(f"expected TopicPartitions, not {tp!r}")
-    return tps
-
-
-def _wanted(partitions: tuple[TopicPartition, ...]) -> frozenset[TopicPartition] | None:
-    assert all(isinstance(tp, TopicPartition) for tp in partitions), "expected TopicPartitions"
-    return frozenset(partitions) or None
-
-
-def _offsets_to_commit(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
-    if not isinstance(offsets, Mapping) or not offsets:
-        raise ValueError(f"offsets={offsets!r}: must be a dict with at least one partition")
-    entries: dict[TopicPartition, OffsetAndMetadata] = {}
-    for tp, value in offsets.items():
-        if not isinstance(tp, TopicPartition):
-            raise TypeError(f"offsets: the keys must be TopicPartitions, not {tp!r}")
-        offset, metadata = (value, "") if isinstance(value, int) else _offset_and_metadata(value)
-        if not isinstance(metadata, str):
-            raise TypeError(f"offsets: the metadata of {tp} must be a str, not {metadata!r}")
-        if not _is_offset(offset):
-            raise ValueError(f"offsets: the offset of {tp} must be at least 0, not {offset!r}")
-        entries[tp] = OffsetAndMetadata(offset, metadata)
-    return entries
-
-
-def _is_offset(value: Any) -> bool:
-    return isinstance(value, int) and value >= 0
-
-
-def _offset_and_metadata(value: Any) -> tuple[Any, Any]:
-    try:
-        offset, metadata = value
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"offsets: expected an offset, (offset, metadata) or OffsetAndMetadata, not {value!r}"
-        ) from None
-    return offset, metadata

@@ -1,0 +1,77 @@
+"""Check what callers of the consumer pass, and bring it into one form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from aiokafka._config import ClientConfig, ConsumerConfig
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
+
+
+def topic_names(topics: Any) -> frozenset[str]:
+    """The names of topics, checked."""
+    if not isinstance(topics, (tuple, set, frozenset, list)):
+        raise TypeError(f"topics={topics!r}: must be a list, tuple or set of names")
+    for name in topics:
+        if not isinstance(name, str):
+            raise TypeError(f"topics: expected names, not {name!r}")
+        if not name:
+            raise ValueError("topics: a topic name must not be empty")
+    return frozenset(topics)
+
+
+def as_partitions(partitions: Iterable[Any]) -> list[TopicPartition]:
+    """A list of partitions, checked."""
+    tps = list(partitions)
+    for tp in tps:
+        if not isinstance(tp, TopicPartition):
+            raise TypeError(f"expected TopicPartitions, not {tp!r}")
+    return tps
+
+
+def as_wanted(partitions: tuple[TopicPartition, ...]) -> frozenset[TopicPartition] | None:
+    """The partitions that a call asks for, None for all."""
+    assert all(isinstance(tp, TopicPartition) for tp in partitions), "expected TopicPartitions"
+    return frozenset(partitions) or None
+
+
+def offsets_to_commit(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
+    """What a caller gives to `commit`, in one form. Raises ValueError or TypeError."""
+    if not isinstance(offsets, Mapping) or not offsets:
+        raise ValueError(f"offsets={offsets!r}: must be a dict with at least one partition")
+    entries: dict[TopicPartition, OffsetAndMetadata] = {}
+    for tp, value in offsets.items():
+        if not isinstance(tp, TopicPartition):
+            raise TypeError(f"offsets: the keys must be TopicPartitions, not {tp!r}")
+        offset, metadata = (value, "") if isinstance(value, int) else _offset_and_metadata(value)
+        if not isinstance(metadata, str):
+            raise TypeError(f"offsets: the metadata of {tp} must be a str, not {metadata!r}")
+        if not is_offset(offset):
+            raise ValueError(f"offsets: the offset of {tp} must be at least 0, not {offset!r}")
+        entries[tp] = OffsetAndMetadata(offset, metadata)
+    return entries
+
+
+def is_offset(value: Any) -> bool:
+    """Whether a value can be an offset."""
+    return isinstance(value, int) and value >= 0
+
+
+def _offset_and_metadata(value: Any) -> tuple[Any, Any]:
+    try:
+        offset, metadata = value
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"offsets: expected an offset, (offset, metadata) or OffsetAndMetadata, not {value!r}"
+        ) from None
+    return offset, metadata
+
+
+def configure(options: dict[str, Any]) -> ConsumerConfig:
+    """The configuration from the keywords of the constructor."""
+    own = ConsumerConfig.keywords()
+    client = ClientConfig.from_options(**{k: v for k, v in options.items() if k not in own})
+    return ConsumerConfig.from_options(
+        client=client, **{k: v for k, v in options.items() if k in own}
+    )
