@@ -13,6 +13,7 @@ from aiokafka.testing.state import Partition, Topic
 _ZSTD = 4
 _FIRST_BATCH_V2 = 3  # Produce versions: below come message sets of magic 0 and 1
 _FIRST_ZSTD = 7
+_FIRST_FORGIVING = (2, 5)  # releases; KIP-360
 
 
 @dataclass(frozen=True)
@@ -46,17 +47,24 @@ def append(
         _check(context, topic, batch)
     first = batches[0]
     if first.producer_id >= 0:
+        context.services.check_transaction(context, partition, first, transactional_id)
         known = partition.log.producers.duplicate(first)
         if known is not None:
             return Appended(known.base_offset, -1)
-        partition.log.producers.check(
-            first, unknown_producer_is_error=context.state.profile.release < (2, 5)
-        )
-        context.services.check_transaction(context, partition, first, transactional_id)
+        partition.log.producers.check(first, unknown_producer=_unknown_producer(context, first))
     base_offset = partition.log.end_offset
     for batch in batches:
         partition.log.add(batch, append_time=append_time)
     return Appended(base_offset, -1 if append_time is None else append_time)
+
+
+def _unknown_producer(context: RequestContext, batch: Batch) -> int:
+    """The error code for a producer id without state that does not begin at sequence 0."""
+    if context.state.profile.release < _FIRST_FORGIVING:
+        return codes.UNKNOWN_PRODUCER_ID
+    if batch.is_transactional and context.services.adds_partitions(context):
+        return codes.OUT_OF_ORDER_SEQUENCE_NUMBER
+    return codes.NONE
 
 
 def _batches(context: RequestContext, data: Buffer) -> list[Batch]:
@@ -95,7 +103,9 @@ def _check_timestamp(topic: Topic, batch: Batch) -> None:
     before = int(topic.setting("message.timestamp.before.max.ms"))
     if batch.max_timestamp - now > after or now - batch.max_timestamp > before:
         raise BatchRefusedError(
-            codes.INVALID_TIMESTAMP, f"timestamp {batch.max_timestamp} is out of range"
+            codes.INVALID_TIMESTAMP,
+            f"timestamp {batch.max_timestamp} is out of range",
+            in_log=True,
         )
 
 
@@ -105,4 +115,5 @@ def _check_keys(topic: Topic, batch: Batch) -> None:
             raise BatchRefusedError(
                 codes.INVALID_RECORD,
                 f"Compacted topic cannot accept message without key in topic {topic.name}.",
+                in_log=True,
             )

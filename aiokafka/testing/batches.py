@@ -29,10 +29,12 @@ CONTROL = 0x20
 class BatchRefusedError(Exception):
     """The broker does not take this batch; `errno` says why."""
 
-    def __init__(self, errno: int, message: str) -> None:
+    def __init__(self, errno: int, message: str, *, in_log: bool = False) -> None:
         super().__init__(message)
         self.errno = errno
         self.message = message
+        self.in_log = in_log
+        """Whether the log itself refused it: the answer then tells where the log starts."""
 
 
 CORRUPT_MESSAGE = 2
@@ -95,7 +97,8 @@ def magic_of(buffer: Buffer) -> int:
 
 
 def parse(buffer: Buffer) -> list[Batch]:
-    """All batches in a produced record set, with lengths, magic and checksums verified.
+    """All whole batches in a record set, with lengths, magic and checksums verified. What follows
+    the last whole one is ignored.
 
     Raises:
         BatchRefusedError: as a broker would refuse the record set.
@@ -103,21 +106,29 @@ def parse(buffer: Buffer) -> list[Batch]:
     view = memoryview(buffer)
     batches: list[Batch] = []
     position = 0
-    while position < len(view):
-        if len(view) - position < HEADER_SIZE:
-            raise BatchRefusedError(CORRUPT_MESSAGE, "record batch is shorter than its header")
-        batch = _parse_one(view[position:])
+    while len(view) - position > _MAGIC_OFFSET:
+        size = int.from_bytes(view[position + 8 : position + 12], "big", signed=True)
+        size += _LOG_OVERHEAD
+        if size > len(view) - position:
+            break
+        batch = _parse_one(view[position : position + size], size)
         batches.append(batch)
-        position += batch.size
+        position += size
     return batches
 
 
-def _parse_one(view: memoryview) -> Batch:
+def _parse_one(data: memoryview, size: int) -> Batch:
+    magic = magic_of(data)
+    if magic != 2:
+        errno = INVALID_RECORD if 0 <= magic < 2 else CORRUPT_MESSAGE
+        raise BatchRefusedError(errno, f"record batch has magic {magic}, 2 is required")
+    if size < HEADER_SIZE:
+        raise BatchRefusedError(CORRUPT_MESSAGE, f"record batch of {size} bytes is impossible")
     (
         base_offset,
-        length,
+        _length,
         leader_epoch,
-        magic,
+        _magic,
         crc,
         attributes,
         last_offset_delta,
@@ -127,13 +138,7 @@ def _parse_one(view: memoryview) -> Batch:
         producer_epoch,
         base_sequence,
         record_count,
-    ) = _HEADER.unpack_from(view)
-    if magic != 2:
-        raise BatchRefusedError(INVALID_RECORD, f"record batch has magic {magic}, 2 is required")
-    size = length + _LOG_OVERHEAD
-    if not HEADER_SIZE <= size <= len(view):
-        raise BatchRefusedError(CORRUPT_MESSAGE, f"record batch length {length} is impossible")
-    data = view[:size]
+    ) = _HEADER.unpack_from(data)
     if crc32c(data[_ATTRIBUTES_OFFSET:]) != crc:
         raise BatchRefusedError(CORRUPT_MESSAGE, "record batch checksum does not match")
     return Batch(

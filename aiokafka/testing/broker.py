@@ -177,7 +177,7 @@ class FakeBroker:
             self, api_key, version, correlation_id, client_id, connection_id, host, now
         )
         if not self.state.profile.serves(api_key, version) or not handlers.known(api_key):
-            return self._refuse_version(context)
+            return self._refuse_version(context, frame, position)
         request_class = handlers.load(api_key).REQUEST
         if request_class.FLEXIBLE is not None and version >= request_class.FLEXIBLE:
             position = _skip_tags(frame, position)
@@ -241,13 +241,15 @@ class FakeBroker:
         throttle = getattr(response, "throttle_time_ms", 0) / 1000
         return Reply([header, *body], mute=throttle)
 
-    def _refuse_version(self, context: RequestContext) -> Reply:
+    def _refuse_version(self, context: RequestContext, frame: bytes, position: int) -> Reply:
         """What brokers do with an API or version that they do not have."""
         profile = self.state.profile
         if profile.release < (0, 10):
             return Reply([])  # the broker throws inside; the client never hears of it
         if context.api_key != _API_VERSIONS:
             raise CloseConnectionError
+        if context.api_version >= 3:
+            _skip_tags(frame, position)  # must be there: the header is of the newest form
         return self._encode_unsupported_api_versions(context)
 
     def _encode_unsupported_api_versions(self, context: RequestContext) -> Reply:

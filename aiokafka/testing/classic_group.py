@@ -179,13 +179,14 @@ class ClassicGroup:
         """A static member is back under its instance id: the old one is fenced (KIP-345)."""
         self._drop(old, codes.FENCED_INSTANCE_ID)
         member_id = f"{application.instance_id}-{uuid.uuid4()}"
-        same = old.metadata(self.protocol) == dict(application.protocols).get(self.protocol)
         was_leader = self.leader == old.member_id
         if was_leader:
             self.leader = member_id
-        if self.state is not GroupState.STABLE or not same:
+        if self.state is not GroupState.STABLE:
             return self._add(application, member_id)
         joined = self._add_quietly(application, member_id, old.assignment)
+        if self._vote() != self.protocol:
+            return self._wait_for_join(joined)
         answer = self._answer(joined)
         if was_leader:
             # The assignment stands: the leader is not to make a new one, or told so (KIP-814).

@@ -35,6 +35,12 @@ class Heartbeat:
     client_id: str
     client_host: str
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the member says all, as it does after an error."""
+        subscribed = self.topics is not None or self.regex is not None
+        return self.rebalance_timeout is not None and subscribed and self.owned is not None
+
 
 @dataclass(slots=True, eq=False)
 class ConsumerMember:
@@ -81,7 +87,7 @@ class ConsumerGroup:
     """Topic name to its id and number of partitions, as of now."""
     max_size: int
     changed: Callable[[], None]
-    epoch: int = 0
+    epoch: int = 1
     """Goes up when members or topics change."""
     assignment_epoch: int = 0
     members: dict[str, ConsumerMember] = field(default_factory=dict)
@@ -118,17 +124,18 @@ class ConsumerGroup:
         if beat.assignor is not None and beat.assignor not in ASSIGNORS:
             raise GroupRefusedError(codes.UNSUPPORTED_ASSIGNOR)
         member = self._join(beat) if beat.epoch == JOINING else self._known(beat)
-        before = (member.assigned, member.epoch)
-        if (
-            self._update(member, beat)
-            or self._topics_changed()
-            or member.member_id not in (self.target)
-        ):
+        before = member.assigned
+        reasons = (
+            self._update(member, beat),
+            self._topics_changed(),
+            member.member_id not in self.target,
+        )
+        if any(reasons):
             self._reassign()
         self._reconcile(member, beat.owned)
         self._touch(member)
-        tell = beat.epoch == JOINING or beat.owned is not None or before[0] != member.assigned
         self.changed()
+        tell = beat.epoch == JOINING or beat.is_full or before != member.assigned
         return Reply(member.member_id, member.epoch, member.assigned if tell else None)
 
     def _join(self, beat: Heartbeat) -> ConsumerMember:

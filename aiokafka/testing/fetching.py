@@ -70,6 +70,8 @@ def _look_into_log(
     log = partition.log
     if position.last_fetched_epoch >= 0:
         epoch, end = log.end_of_epoch(position.last_fetched_epoch)
+        if end == -1:
+            return Look(position, codes.OFFSET_OUT_OF_RANGE, partition)
         if end < position.offset or epoch < position.last_fetched_epoch:
             return Look(position, partition=partition, diverging=(epoch, end))
     if not log.start_offset <= position.offset <= log.end_offset:

@@ -230,21 +230,29 @@ class PartitionLog:
         self.wake()
         return stored
 
-    def read(self, offset: int, max_bytes: int, limit: int, *, at_least_one: bool) -> list[Batch]:
+    def read(
+        self, offset: int, max_bytes: int, limit: int, *, at_least_one: bool
+    ) -> tuple[list[Batch], Buffer]:
         """Batches from the one that holds `offset` on, which begin before offset `limit`.
 
         Args:
-            max_bytes: Stop before the batch that would exceed it.
+            max_bytes: Room for them.
             at_least_one: Give the first batch even if it is larger than `max_bytes` (KIP-74).
+
+        Returns:
+            The batches, and the beginning of the next one, cut where the room ends: a broker sends
+            a piece of its file, which need not end with a batch.
         """
         found: list[Batch] = []
         for index in range(self._index(offset), len(self._batches)):
             batch = self._batches[index]
-            max_bytes -= batch.size
-            if batch.base_offset >= limit or (max_bytes < 0 and not (at_least_one and not found)):
+            if batch.base_offset >= limit:
                 break
+            if batch.size > max_bytes and not (at_least_one and not found):
+                return found, memoryview(batch.data)[: max(max_bytes, 0)] if found else b""
             found.append(batch)
-        return found
+            max_bytes -= batch.size
+        return found, b""
 
     def readable(self, offset: int, enough: int, limit: int) -> int:
         """How many bytes could be read from `offset` up to `limit`; stops counting at `enough`."""

@@ -9,8 +9,6 @@ from aiokafka.testing.batches import Batch, BatchRefusedError
 
 OUT_OF_ORDER_SEQUENCE_NUMBER = 45
 INVALID_PRODUCER_EPOCH = 47
-INVALID_TXN_STATE = 48
-UNKNOWN_PRODUCER_ID = 59
 
 _REMEMBERED_BATCHES = 5
 _MAX_SEQUENCE = 2**31 - 1
@@ -64,38 +62,30 @@ class ProducerState:
                 return known
         return None
 
-    def check(self, batch: Batch, *, unknown_producer_is_error: bool) -> None:
+    def check(self, batch: Batch, *, unknown_producer: int) -> None:
         """Refuse a batch whose epoch or sequence does not follow.
 
         Args:
-            unknown_producer_is_error: Brokers before 2.5 take only sequence 0 from a producer id
-                that they have no state of (KIP-360 lifted that).
+            unknown_producer: The error code for a producer id of which there is no state, and
+                that does not begin at sequence 0; 0 takes any sequence (KIP-360).
 
         Raises:
             BatchRefusedError: with the broker's error code.
         """
         entry = self.entries.get(batch.producer_id)
         if entry is None:
-            if unknown_producer_is_error and batch.base_sequence != 0:
-                raise BatchRefusedError(UNKNOWN_PRODUCER_ID, "no state for this producer id")
-            return
-        if batch.producer_epoch < entry.epoch:
-            raise BatchRefusedError(
+            if unknown_producer and batch.base_sequence != 0:
+                raise _refused(unknown_producer, "no state for this producer id")
+        elif batch.producer_epoch < entry.epoch:
+            raise _refused(
                 INVALID_PRODUCER_EPOCH,
                 f"epoch {batch.producer_epoch} is older than {entry.epoch}, the newest seen",
             )
-        if batch.producer_epoch > entry.epoch:
+        elif batch.producer_epoch > entry.epoch:
             if batch.base_sequence != 0:
-                raise BatchRefusedError(
-                    OUT_OF_ORDER_SEQUENCE_NUMBER, "a new epoch must begin at sequence 0"
-                )
-            return
-        expected = 0 if entry.last_sequence == _MAX_SEQUENCE else entry.last_sequence + 1
-        if batch.base_sequence != expected:
-            raise BatchRefusedError(
-                OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"sequence {batch.base_sequence} came, {expected} was expected",
-            )
+                raise _refused(OUT_OF_ORDER_SEQUENCE_NUMBER, "a new epoch begins at sequence 0")
+        else:
+            _check_sequence(entry.last_sequence, batch.base_sequence)
 
     def appended(self, batch: Batch) -> None:
         """Take note of a batch now in the log."""
@@ -150,3 +140,15 @@ class ProducerState:
     def forget(self, producer_id: int) -> None:
         """Forget a producer id, as a broker does when it expires."""
         self.entries.pop(producer_id, None)
+
+
+def _check_sequence(last: int, first: int) -> None:
+    expected = 0 if last == _MAX_SEQUENCE else last + 1
+    if first != expected:
+        raise _refused(
+            OUT_OF_ORDER_SEQUENCE_NUMBER, f"sequence {first} came, {expected} was expected"
+        )
+
+
+def _refused(errno: int, message: str) -> BatchRefusedError:
+    return BatchRefusedError(errno, message, in_log=True)

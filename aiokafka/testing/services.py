@@ -64,13 +64,17 @@ class Services:
             batch.producer_id,
             batch.producer_epoch,
             partition,
-            adds_partition=context.api_version >= _FIRST_ADDING_PARTITION
-            and self.state.profile.level("transaction.version") >= 2,
+            adds_partition=self.adds_partitions(context),
         )
         if errno == codes.INVALID_TXN_STATE and context.api_version >= _FIRST_ABORTABLE_ERROR:
             errno = codes.TRANSACTION_ABORTABLE
         if errno:
             raise BatchRefusedError(errno, "the coordinator knows of no such open transaction")
+
+    def adds_partitions(self, context: RequestContext) -> bool:
+        """Whether a Produce request enters its partitions into the transaction (KIP-890)."""
+        second = self.state.profile.level("transaction.version") >= 2
+        return second and context.api_version >= _FIRST_ADDING_PARTITION
 
     def topic_deleted(self, name: str) -> None:
         """Forget what belongs to a topic."""

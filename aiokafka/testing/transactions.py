@@ -62,6 +62,11 @@ class Transaction:
     """Producer id and epoch of the markers that end the transaction."""
     expiry: asyncio.TimerHandle | None = None
 
+    def is_before_last_bump(self, producer_id: int, epoch: int) -> bool:
+        """Whether a request may be the repetition of the one that raised the epoch."""
+        same_id = producer_id in (self.producer_id, self.former_producer_id)
+        return same_id and epoch == self.last_epoch != _NO_EPOCH
+
     def bump(self, next_producer_id: Callable[[], int]) -> None:
         """The next epoch, or a new producer id when there is none left."""
         if self.epoch >= _LAST_EPOCH:
@@ -126,10 +131,7 @@ class Transactions:
         self, known: Transaction, timeout: float, producer_id: int, epoch: int
     ) -> tuple[int, int]:
         """KIP-360: an owner that met an error wants the next epoch of its own session."""
-        retried = epoch == known.last_epoch and producer_id in (
-            known.producer_id,
-            known.former_producer_id,
-        )
+        retried = known.is_before_last_bump(producer_id, epoch)
         current = producer_id == known.producer_id and epoch == known.epoch
         if not current and not retried:
             raise TransactionRefusedError(codes.PRODUCER_FENCED)
@@ -224,10 +226,8 @@ class Transactions:
             TransactionRefusedError: with the broker's error code.
         """
         known = self.by_id.get(transactional_id)
-        if known is not None and bumps_epoch and _is_retry(known, producer_id, epoch, commit):
-            if known.state in _PREPARING:
-                raise TransactionRefusedError(codes.CONCURRENT_TRANSACTIONS)
-            return known.producer_id, known.epoch
+        if known is not None and bumps_epoch and known.is_before_last_bump(producer_id, epoch):
+            return self._end_twice(known, commit=commit)
         known = self.check_owner(transactional_id, producer_id, epoch)
         if known.state is TransactionState.ONGOING:
             marker = (known.producer_id, known.epoch + int(bumps_epoch))
@@ -236,6 +236,15 @@ class Transactions:
             self._finish(known, marker, commit=commit)
             return known.producer_id, known.epoch
         return self._end_again(known, commit=commit, bumps_epoch=bumps_epoch)
+
+    def _end_twice(self, known: Transaction, *, commit: bool) -> tuple[int, int]:
+        """The end was carried out already, and the epoch has gone up by it."""
+        if known.state in _PREPARING:
+            raise TransactionRefusedError(codes.CONCURRENT_TRANSACTIONS)
+        ended = TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
+        if known.state is not ended:
+            raise TransactionRefusedError(codes.INVALID_TXN_STATE)
+        return known.producer_id, known.epoch
 
     def _end_again(self, known: Transaction, *, commit: bool, bumps_epoch: bool) -> tuple[int, int]:
         """There is no open transaction to end: a repetition, a mistake, or an empty abort."""
@@ -302,8 +311,7 @@ class Transactions:
 
     def _fence(self, known: Transaction) -> None:
         """Abort under the next epoch, so that the owner can write no more."""
-        known.epoch += 1
-        known.last_epoch = _NO_EPOCH
+        known.last_epoch, known.epoch = known.epoch, known.epoch + 1
         self._finish(known, (known.producer_id, known.epoch), commit=False)
 
     # -- produce -------------------------------------------------------------------------------
@@ -340,14 +348,3 @@ class Transactions:
         for known in self.by_id.values():
             if known.expiry is not None:
                 known.expiry.cancel()
-
-
-def _is_retry(known: Transaction, producer_id: int, epoch: int, commit: bool) -> bool:
-    """Whether this end was carried out already, and the epoch has gone up by it."""
-    ended = (
-        (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
-        if commit
-        else (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT)
-    )
-    same_id = producer_id in (known.producer_id, known.former_producer_id)
-    return known.state in ended and same_id and epoch == known.last_epoch

@@ -16,8 +16,8 @@ from .support import RawClient, batch, produce, produce_request
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[FakeCluster]:
-    async with FakeCluster() as started:
-        await started.create_topic("t")
+    async with FakeCluster(2) as started:
+        await started.create_topic("t", assignment={0: [0]})
         yield started
         assert started.failures == []
 
@@ -81,13 +81,14 @@ def damaged(records: bytes, at: int) -> bytes:
     ("records", "errno"),
     [
         (damaged(batch(b"abc"), -2), 2),  # checksum
-        (batch(b"abc")[:-1], 2),  # truncated
-        (batch(b"abc")[:40], 2),
+        (batch(b"abc")[:-1], 87),  # truncated: there is no whole batch
+        (batch(b"abc")[:40], 87),
         (batch(b"a") + batch(b"b"), 87),  # more than one
         (b"", 87),
         (batch(b"x" * 1_100_000), 10),
-        (damaged(batch(b"abc"), 16), 87),  # magic
+        (damaged(batch(b"abc"), 16), 2),  # magic
     ],
+    ids=["checksum", "cut", "header cut", "two", "none", "large", "magic"],
 )
 async def test_unsound_records_are_refused(
     cluster: FakeCluster, client: RawClient, records: bytes, errno: int
@@ -98,13 +99,15 @@ async def test_unsound_records_are_refused(
 
 
 async def test_the_topics_size_limit_counts(cluster: FakeCluster, client: RawClient) -> None:
-    await cluster.create_topic("small", config={"max.message.bytes": 100})
+    await cluster.create_topic("small", assignment={0: [0]}, config={"max.message.bytes": 100})
     assert (await produce(client, "small", batch(b"x" * 100))).error_code == 10
     assert (await produce(client, "small", batch(b"x"))).error_code == 0
 
 
 async def test_acks_and_replicas(cluster: FakeCluster, client: RawClient) -> None:
-    await cluster.create_topic("two", config={"min.insync.replicas": 2})
+    await cluster.create_topic("two", assignment={0: [0, 1]}, config={"min.insync.replicas": 2})
+    assert (await produce(client, "two", batch(b"x"), acks=-1)).error_code == 0
+    await cluster.stop_broker(1)
     assert (await produce(client, "two", batch(b"x"), acks=-1)).error_code == 19
     assert (await produce(client, "two", batch(b"x"), acks=1)).error_code == 0
     assert (await produce(client, "two", batch(b"x"), acks=2)).error_code == 21
@@ -124,7 +127,9 @@ async def test_slow_replicas_make_acks_all_time_out(
 
 
 async def test_log_append_time(cluster: FakeCluster, client: RawClient) -> None:
-    await cluster.create_topic("now", config={"message.timestamp.type": "LogAppendTime"})
+    await cluster.create_topic(
+        "now", assignment={0: [0]}, config={"message.timestamp.type": "LogAppendTime"}
+    )
     answer = await produce(client, "now", batch(b"a", b"b", timestamp=1))
     records = cluster.log("now").records()
     assert [r.timestamp for r in records] == [answer.log_append_time_ms] * 2
@@ -137,7 +142,7 @@ async def test_timestamps_out_of_range_are_refused(cluster: FakeCluster, client:
 
 
 async def test_compacted_topics_want_keys(cluster: FakeCluster, client: RawClient) -> None:
-    await cluster.create_topic("c", config={"cleanup.policy": "compact"})
+    await cluster.create_topic("c", assignment={0: [0]}, config={"cleanup.policy": "compact"})
     assert (await produce(client, "c", batch(b"a"))).error_code == 87
     assert (await produce(client, "c", batch(b"a", key=b"k"))).error_code == 0
     assert (await produce(client, "c", batch(b"b", key=b"k"))).error_code == 0

@@ -51,7 +51,7 @@ def test_every_advertised_version_is_served() -> None:
 async def test_api_versions_of_an_unknown_version(release: str, answer: bytes) -> None:
     async with FakeCluster(as_version=release) as cluster:
         async with RawClient(cluster.address(0)) as client:
-            client.writer.write(struct.pack(">ihhih", 10, 18, 99, 1, -1))
+            client.writer.write(struct.pack(">ihhihb", 11, 18, 99, 1, -1, 0))
             assert await client.receive_frame() == struct.pack(">i", 1) + answer
 
 

@@ -25,6 +25,7 @@ from aiokafka.testing.state import Partition, Topic
 REQUEST = ProduceRequest
 _ALL = -1
 _FIRST_WITH_LEADER = 10  # KIP-951
+_FIRST_CAPPED = (3, 9)  # releases that ask for no more replicas in sync than there are
 
 
 async def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
@@ -83,19 +84,27 @@ def _append(
     errno = check_leader(context, partition)
     if errno or topic is None or partition is None:
         return _not_leader(context, data.index, errno, partition)
-    in_sync = len(context.state.isr(partition))
-    if request.acks == _ALL and in_sync < int(topic.setting("min.insync.replicas")):
+    if request.acks == _ALL and _lacks_replicas(context, topic, partition):
         return _refused(data.index, codes.NOT_ENOUGH_REPLICAS)
     try:
         appended = append(context, topic, partition, data.records or b"", request.transactional_id)
     except BatchRefusedError as exc:
-        return _refused(data.index, exc.errno, exc.message)
+        refused = _refused(data.index, exc.errno, exc.message)
+        refused.log_start_offset = partition.log.start_offset if exc.in_log else -1
+        return refused
     return PartitionProduceResponse(
         index=data.index,
         base_offset=appended.base_offset,
         log_append_time_ms=appended.append_time,
         log_start_offset=partition.log.start_offset,
     )
+
+
+def _lacks_replicas(context: RequestContext, topic: Topic, partition: Partition) -> bool:
+    needed = int(topic.setting("min.insync.replicas"))
+    if context.state.profile.release >= _FIRST_CAPPED:
+        needed = min(needed, len(partition.replicas))
+    return len(context.state.isr(partition)) < needed
 
 
 def _not_leader(

@@ -30,6 +30,7 @@ _FIRST_DIVERGING = 12
 _FIRST_TOPIC_IDS = 13
 _FIRST_ENDPOINTS = 16
 _READ_COMMITTED = 1
+_UNKNOWN = (codes.UNKNOWN_TOPIC_OR_PARTITION, codes.UNKNOWN_TOPIC_ID)
 
 
 async def handle(context: RequestContext, request: FetchRequest) -> FetchResponse:
@@ -94,7 +95,7 @@ def _failed(index: int, errno: int) -> PartitionData:
         partition_index=index,
         error_code=errno,
         high_watermark=-1,
-        aborted_transactions=None,
+        aborted_transactions=[] if errno in _UNKNOWN else None,
         records=b"",
     )
 
@@ -121,7 +122,7 @@ def _read(
     if one.preferred_replica != -1:
         data.preferred_read_replica = one.preferred_replica
         return data, 0
-    batches = log.read(
+    batches, rest = log.read(
         one.position.offset,
         min(budget, one.position.max_bytes),
         one.limit,
@@ -131,15 +132,19 @@ def _read(
         return _failed(partition.index, codes.UNSUPPORTED_COMPRESSION_TYPE), 0
     if request.isolation_level == _READ_COMMITTED:
         data.aborted_transactions = _aborted(partition, one.position.offset, batches)
-    payload = _payload(context, one.position, batches)
+    payload = _payload(context, one.position, batches, rest)
     data.records = payload
     return data, len(payload)
 
 
-def _payload(context: RequestContext, position: FetchPosition, batches: list[Batch]) -> Buffer:
+def _payload(
+    context: RequestContext, position: FetchPosition, batches: list[Batch], rest: Buffer
+) -> Buffer:
     """Batches as bytes, in the format that this version of Fetch carries."""
     if context.api_version >= _FIRST_BATCH_V2:
-        return batches[0].data if len(batches) == 1 else b"".join(b.data for b in batches)
+        if len(batches) == 1 and not rest:
+            return batches[0].data
+        return b"".join([*(batch.data for batch in batches), rest])
     magic = 1 if context.api_version >= 2 else 0
     data = b"".join(records.to_message_set(batch.data, magic) for batch in batches)
     if context.api_version < _FIRST_WITHOUT_PARTIAL:

@@ -63,7 +63,8 @@ def _find(
     limit = log.last_stable_offset if committed else log.high_watermark
     if context.api_version == 0:
         return _old_style(log, asked, limit)
-    if context.api_version < _FIRST_VERSION.get(asked.timestamp, 0):
+    oldest = min(_FIRST_VERSION)
+    if asked.timestamp < oldest or context.api_version < _FIRST_VERSION.get(asked.timestamp, 0):
         return _refused(asked, codes.UNSUPPORTED_VERSION)
     timestamp, offset, epoch = _look_up(log, asked.timestamp, limit)
     response = ListOffsetsPartitionResponse(
@@ -78,9 +79,9 @@ def _look_up(log: PartitionLog, timestamp: int, limit: int) -> tuple[int, int, i
     """(timestamp, offset, leader epoch), each -1 if there is none."""
     if timestamp == _LATEST:
         return -1, limit, log.leader_epoch
-    if timestamp in (_EARLIEST, _EARLIEST_LOCAL, _EARLIEST_PENDING_UPLOAD):
+    if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
         return -1, log.start_offset, log.epoch_of(log.start_offset)
-    if timestamp == _LATEST_TIERED:
+    if timestamp in (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):  # nothing is tiered here
         return -1, -1, -1
     if timestamp == _MAX_TIMESTAMP:
         return log.offset_of_max_timestamp() or (-1, -1, -1)

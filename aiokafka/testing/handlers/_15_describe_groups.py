@@ -16,7 +16,6 @@ from aiokafka.testing.script import RequestContext
 REQUEST = DescribeGroupsRequest
 _FIRST_STATIC = 4
 _FIRST_NOT_FOUND = 6
-_SETTLED = (GroupState.STABLE, GroupState.COMPLETING)
 
 
 def handle(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
@@ -57,7 +56,7 @@ def _describe(
     else:
         answer = _empty(group_id, group.state.value)
         answer.protocol_type = group.protocol_type
-        if group.state in _SETTLED:
+        if group.state is GroupState.STABLE:
             answer.protocol_data = group.protocol
         answer.members = [_member(context, group, m) for m in group.members.values()]
     if request.include_authorized_operations:
@@ -77,13 +76,13 @@ def _not_classic(context: RequestContext, group_id: str) -> DescribedGroup:
 
 
 def _member(context: RequestContext, group: ClassicGroup, member: Member) -> DescribedGroupMember:
-    settled = group.state in _SETTLED
+    stable = group.state is GroupState.STABLE
     answer = DescribedGroupMember(
         member_id=member.member_id,
         client_id=member.client_id,
         client_host=member.client_host,
-        member_metadata=member.metadata(group.protocol) if settled else b"",
-        member_assignment=member.assignment if group.state is GroupState.STABLE else b"",
+        member_metadata=member.metadata(group.protocol) if stable else b"",
+        member_assignment=member.assignment,
     )
     if context.api_version >= _FIRST_STATIC:
         answer.group_instance_id = member.instance_id

@@ -28,7 +28,7 @@ def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopic
     return CreateTopicsResponse(
         topics=[
             _twice(topic) if names.count(topic.name) > 1 else _create(context, request, topic)
-            for topic in request.topics
+            for topic in {topic.name: topic for topic in request.topics}.values()
         ]
     )
 
@@ -66,18 +66,12 @@ def _create(
                 codes.INVALID_REQUEST,
                 "Both the numbers and the manual assignment were given; only one is allowed.",
             )
-        if request.validate_only:
-            state.check_new_topic(topic.name, *numbers, config, assignment)
-            return CreatableTopicResult(
-                name=topic.name,
-                error_message=None,
-                num_partitions=topic.num_partitions,
-                replication_factor=topic.replication_factor,
-            )
         created = state.create_topic(topic.name, *numbers, config=config, assignment=assignment)
+        if request.validate_only:
+            state.delete_topic(created)
     except TopicRefusedError as exc:
         return CreatableTopicResult(
-            name=topic.name, error_code=exc.errno, error_message=exc.message, configs=None
+            name=topic.name, error_code=exc.errno, error_message=exc.message
         )
     return _created(created)
 

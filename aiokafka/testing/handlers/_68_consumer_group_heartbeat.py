@@ -34,11 +34,12 @@ def handle(
         reply = group.heartbeat(_heartbeat(context, request))
     except GroupRefusedError as exc:
         return refuse(context, request, exc.errno)
+    interval = context.state.setting("group.consumer.heartbeat.interval.ms")
     return ConsumerGroupHeartbeatResponse(
         throttle_time_ms=0,
         member_id=reply.member_id,
         member_epoch=reply.epoch,
-        heartbeat_interval_ms=context.state.setting("group.consumer.heartbeat.interval.ms"),
+        heartbeat_interval_ms=interval if reply.epoch >= 0 else 0,
         assignment=None if reply.assignment is None else _assignment(reply.assignment),
     )
 

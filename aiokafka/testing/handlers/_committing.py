@@ -6,6 +6,8 @@ from aiokafka.testing import codes
 from aiokafka.testing.classic_group import GroupRefusedError, GroupState
 from aiokafka.testing.script import RequestContext
 
+_OFFSET_COMMIT = 8
+
 
 def check_committer(
     context: RequestContext,
@@ -26,7 +28,11 @@ def check_committer(
         return _check_consumer(context, group_id, member_id, generation)
     group = groups.classic.get(group_id)
     if group is None or group.state is GroupState.EMPTY:
-        return codes.NONE if generation < 0 else codes.ILLEGAL_GENERATION
+        if generation < 0:
+            return codes.NONE
+        knows_groups = context.api_key == _OFFSET_COMMIT and context.api_version >= 9
+        unknown = knows_groups and not groups.exists(group_id)
+        return codes.GROUP_ID_NOT_FOUND if unknown else codes.ILLEGAL_GENERATION
     try:
         group.check_member(member_id, instance_id, generation)
     except GroupRefusedError as exc:

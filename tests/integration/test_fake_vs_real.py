@@ -1,0 +1,29 @@
+"""The fake cluster answers as a real broker does: the same requests, the same answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiokafka.testing import FakeCluster
+from tests.kafka.fixtures import Kafka
+from tests.testing import group_scenarios, transaction_scenarios
+from tests.testing.scenarios import SCENARIOS, Side
+
+assert group_scenarios and transaction_scenarios  # they add to SCENARIOS
+
+LIKE_THE_TEST_BROKER = {
+    "group.min.session.timeout.ms": 500,
+    "group.initial.rebalance.delay.ms": 0,
+}
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+async def test_same_answers(kafka: Kafka, name: str) -> None:
+    scenario = SCENARIOS[name]
+    real = Side(kafka.bootstrap_servers)
+    async with real.client:
+        expected = await scenario(real)
+    async with FakeCluster(config=LIKE_THE_TEST_BROKER) as cluster:
+        fake = Side(cluster.address(0))
+        async with fake.client:
+            assert await scenario(fake) == expected
