@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout_at
@@ -28,7 +29,8 @@ T = TypeVar("T")
 _COORDINATOR_ERRORS = frozenset((14, 15, 16))  # loading, not available, not this one
 
 
-class Call(NamedTuple, Generic[R]):
+@dataclass(frozen=True)
+class Call(Generic[R]):
     """A request that can be built for whatever version its broker speaks."""
 
     request: type[Request[R]]
