@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from aiokafka._backoff import Backoff
-from aiokafka._compat import timeout, timeout_at
+from aiokafka._compat import timeout_at
 from aiokafka._discovery import FATAL, Discovery
+from aiokafka._refresh import RefreshSchedule, TopicsInUse
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
 from aiokafka.net.failures import renewed
@@ -21,41 +21,9 @@ if TYPE_CHECKING:
     from aiokafka._config import ClientConfig
     from aiokafka.net.connection import BrokerConnection
 
-__all__ = ["MetadataLoop", "TopicsInUse"]
+__all__ = ["MetadataLoop"]
 
 log = logging.getLogger("aiokafka.cluster")
-
-
-class TopicsInUse:
-    """Which topics to ask for: those set by a consumer, and those a producer touched lately
-    (KIP-526)."""
-
-    def __init__(self, max_idle: float) -> None:
-        self._max_idle = max_idle
-        self._pinned: frozenset[str] = frozenset()
-        self._touched: dict[str, float] = {}
-        self.want_all = False
-
-    def __contains__(self, topic: str) -> bool:
-        return topic in self._touched or topic in self._pinned
-
-    def names(self) -> frozenset[str]:
-        """Every topic in use."""
-        return self._pinned.union(self._touched)
-
-    def pin(self, topics: Iterable[str]) -> None:
-        """Replace the topics that stay until they are replaced."""
-        self._pinned = frozenset(topics)
-
-    def touch(self, topic: str, now: float) -> None:
-        """Keep `topic` until it was not touched for `max_idle` seconds."""
-        self._touched[topic] = now
-
-    def evict(self, now: float) -> None:
-        """Drop what was not touched lately."""
-        limit = now - self._max_idle
-        for topic in [topic for topic, used in self._touched.items() if used < limit]:
-            del self._touched[topic]
 
 
 class MetadataLoop:
@@ -74,12 +42,7 @@ class MetadataLoop:
         self._config = config
         self._discovery = Discovery(config)
         self._loop = asyncio.get_running_loop()
-        self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
-        self._new_topics: set[str] = set()
-        self._reason = ""
-        self._last_full = self._loop.time()
-        self._not_before = 0.0
-        self._wake = asyncio.Event()
+        self._schedule = RefreshSchedule(config, self.topics)
         self._waiters: list[asyncio.Future[None]] = []
         self._refreshes: list[tuple[asyncio.Future[bool], tuple[str, ...]]] = []
         self._dead: BaseException | None = None
@@ -91,10 +54,7 @@ class MetadataLoop:
     def request_update(self, why: str) -> None:
         """Refresh soon, once for any number of requests, and not more often than the back-off
         allows."""
-        if not self._reason:
-            log.debug("metadata update requested: %s", why)
-            self._reason = why
-            self._wake.set()
+        self._schedule.request(why)
 
     def add_topic(self, topic: str) -> bool:
         """Use `topic`, at least for a while.
@@ -106,8 +66,7 @@ class MetadataLoop:
         if self.cluster.partitions_for_topic(topic) is not None:
             return True
         if is_new:
-            self._new_topics.add(topic)
-            self._wake.set()
+            self._schedule.request_new((topic,))
         return False
 
     def set_topics(self, topics: Iterable[str]) -> bool:
@@ -117,11 +76,11 @@ class MetadataLoop:
         """
         wanted = frozenset(topics)
         missing = {name for name in wanted if self.cluster.partitions_for_topic(name) is None}
-        self._new_topics |= {name for name in missing if name not in self.topics}
+        new = {name for name in missing if name not in self.topics}
         self.topics.pin(wanted)
         self.topics.want_all = False
-        if self._new_topics:
-            self._wake.set()
+        if new:
+            self._schedule.request_new(new)
         return not missing
 
     def want_all_topics(self) -> None:
@@ -176,6 +135,25 @@ class MetadataLoop:
         Raises KafkaTimeoutError at `deadline` (loop time), with the last failed refresh as its
         cause, and authentication errors at once.
         """
+        return await self._wait(predicate, deadline, why, lambda: self._schedule.request(why))
+
+    async def wait_for_topic(
+        self, topic: str, predicate: Callable[[ClusterMetadata], Any], deadline: float
+    ) -> ClusterMetadata:
+        """As `wait_for`, but asks for this topic only."""
+        why = f"partitions of topic {topic!r}"
+        again = (topic,)
+        return await self._wait(
+            predicate, deadline, why, lambda: self._schedule.request_again(again)
+        )
+
+    async def _wait(
+        self,
+        predicate: Callable[[ClusterMetadata], Any],
+        deadline: float,
+        why: str,
+        ask: Callable[[], None],
+    ) -> ClusterMetadata:
         try:
             async with timeout_at(deadline):
                 while not predicate(self.cluster):
@@ -183,7 +161,7 @@ class MetadataLoop:
                         raise renewed(self._dead)
                     if isinstance(self.error, FATAL):
                         raise renewed(self.error)
-                    self.request_update(why)
+                    ask()
                     await self.changed()
         except asyncio.TimeoutError:
             cause = f"; the last attempt failed: {self.error}" if self.error else ""
@@ -212,62 +190,27 @@ class MetadataLoop:
     async def run(self, pool: ConnectionPool) -> None:
         """Refresh whenever it is due, for ever."""
         while True:
-            await self._wait_until_due()
+            await self._schedule.wait()
             await self.refresh(pool)
-
-    async def _wait_until_due(self) -> None:
-        while True:
-            self._wake.clear()
-            delay = self._due() - self._loop.time()
-            if delay <= 0:
-                return
-            try:
-                async with timeout(delay):
-                    await self._wake.wait()
-            except asyncio.TimeoutError:
-                pass
-
-    def _due(self) -> float:
-        if self._new_topics and self.error is None:
-            return 0.0
-        if self._reason or self._new_topics:
-            return self._not_before
-        return max(self._last_full + self._config.metadata_max_age, self._not_before)
 
     async def refresh(self, pool: ConnectionPool) -> None:
         """Ask one broker after the other until one answers, in the end the bootstrap servers.
 
         Raises nothing.
         """
-        started = self._loop.time()
-        only_new = not self._reason and started < self._last_full + self._config.metadata_max_age
-        wanted = self._take_wanted(only_new)
+        wanted, is_full = self._schedule.take()
         log.debug(
             "refreshing metadata of %s", "all topics" if wanted is None else f"{len(wanted)} topics"
         )
         try:
             response = await self._discovery.ask_anybody(pool, self.cluster.node_ids, wanted)
-            self._accept(response, wanted, is_full=not only_new)
+            self._accept(response, is_full)
         except KafkaError as error:
             self._on_failure(error)
         except Exception as error:
             log.exception("unexpected error while refreshing metadata")
             self._on_failure(KafkaConnectionError(f"unexpected {error!r} in a metadata answer"))
-        if started > self._not_before + 2 * self._config.retry_backoff_max:
-            self._backoff.reset()
-        self._not_before = self._loop.time() + self._backoff.next()
         self._end_refresh()
-
-    def _take_wanted(self, only_new: bool) -> Set[str] | None:
-        """The topics to ask for; None for all."""
-        new, self._new_topics = self._new_topics, set()
-        self._reason = ""
-        if self.topics.want_all:
-            return None
-        if only_new:
-            return new
-        self.topics.evict(self._loop.time())
-        return self.topics.names()
 
     def _end_refresh(self) -> None:
         """Tell the outcome to those who wait for it."""
@@ -285,7 +228,7 @@ class MetadataLoop:
         level = logging.WARNING if self.error is None else logging.DEBUG
         log.log(level, "Metadata refresh failed: %s", error)
         self.error = error
-        self._reason = "the last refresh failed"
+        self._schedule.note_failure()
 
     async def fetch_all(self, connection: BrokerConnection) -> ClusterMetadata:
         """A snapshot of all topics, which does not become the current one."""
@@ -300,30 +243,26 @@ class MetadataLoop:
         Raises ONE KafkaConnectionError with the reason of every server, authentication errors as
         themselves.
         """
-        wanted = self._take_wanted(only_new=False)
+        wanted = None if self.topics.want_all else self.topics.names()
         response = await self._discovery.ask_bootstrap_servers(pool, wanted, deadline)
-        self._accept(response, wanted, is_full=True)
+        self._accept(response, is_full=True)
         self._end_refresh()
 
     # -- the snapshot
 
-    def _accept(
-        self, response: MetadataResponse, wanted: Set[str] | None, *, is_full: bool
-    ) -> None:
+    def _accept(self, response: MetadataResponse, is_full: bool) -> None:
         if self.error is not None:
             log.info("Metadata refresh works again")
         self.error = None
-        if is_full:
-            self._last_full = self._loop.time()
+        self._schedule.note_success(is_full)
         before = self.cluster
-        keep = self._new_topics
-        after = before.updated(response, is_full=is_full or wanted is None, keep=keep)
+        after = before.updated(response, is_full=is_full, keep=self._schedule.single_topics)
         if before.cluster_id and after.cluster_id != before.cluster_id:
             log.warning("The cluster id changed from %s to %s", before.cluster_id, after.cluster_id)
         self.cluster = after
         self._tell()
-        if after.lacks_leaders(self.topics.names()):
-            self.request_update("some partitions have no leader")
+        if lacking := after.topics_without_leaders(self.topics.names()):
+            self._schedule.request_again(lacking)
 
     def _tell(self) -> None:
         """Tell the current snapshot to those who wait for news."""

@@ -325,10 +325,9 @@ class AIOKafkaClient:
         """
         if self._metadata.add_topic(topic):
             return self.cluster.partitions_for_topic(topic) or frozenset()
-        why = f"partitions of topic {topic!r}"
         try:
-            cluster = await self._metadata.wait_for(
-                _TopicIsSettled(topic, self.cluster.epoch), deadline, why
+            cluster = await self._metadata.wait_for_topic(
+                topic, _TopicIsSettled(topic, self.cluster.epoch), deadline
             )
         except KafkaTimeoutError as timed_out:
             code = self.cluster.topic_error(topic)

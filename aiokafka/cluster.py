@@ -194,16 +194,17 @@ class ClusterMetadata:
         """Error code by topic, for each topic whose last answer had one."""
         return {name: topic.error for name, topic in self._topics.items() if topic.error}
 
-    def lacks_leaders(self, topics: Iterable[str]) -> bool:
-        """Whether one of `topics` has partitions without a leader, or an error that passes by
+    def topics_without_leaders(self, topics: Iterable[str]) -> set[str]:
+        """Those of `topics` with partitions that lack a leader, or an error that passes by
         itself."""
+        found = set()
         for name in topics:
             topic = self._topics.get(name)
             if topic is None or not topic.partitions:
                 continue
-            if topic.error or len(self._available_tuples.get(name, ())) < len(topic.partitions):
-                return True
-        return False
+            if topic.error or len(self._available_tuples[name]) < len(topic.partitions):
+                found.add(name)
+        return found
 
     # -- successors
 

@@ -34,6 +34,7 @@ LAYERS = {
     # 3, cluster
     "_discovery": 3,
     "_metadata": 3,
+    "_refresh": 3,
     "_tasks": 3,
     "client": 3,
     "cluster": 3,

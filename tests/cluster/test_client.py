@@ -535,3 +535,35 @@ async def test_a_forbidden_group_fails_at_once(
 def _split(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     return host, int(port)
+
+
+async def test_a_new_topic_is_asked_for_alone(cluster: FakeCluster, client: AIOKafkaClient) -> None:
+    await cluster.create_topic("other")
+    await client.wait_for_topic("topic", now() + 5)
+    await client.wait_for_topic("other", now() + 5)
+    names = [[t.name for t in seen.request.topics] for seen in cluster.requests(MetadataRequest)]
+    assert names[-2:] == [["topic"], ["other"]]
+    assert client.cluster.topics() == {"topic", "other"}
+
+
+async def test_only_topics_without_leaders_are_asked_for_again(
+    cluster: FakeCluster, client: AIOKafkaClient
+) -> None:
+    await cluster.create_topic("frail", assignment={0: [2]})
+    await cluster.create_topic("calm", assignment={0: [0]})
+    await client.wait_for_topic("calm", now() + 5)
+    await client.wait_for_topic("frail", now() + 5)
+    await cluster.stop_broker(2)
+    frail = TopicPartition("frail", 0)
+    await client.wait_for_metadata(lambda c: c.leader_for_partition(frail) == -1, now() + 5)
+    # One more full refresh may have been asked for meanwhile.
+    await cluster.wait_for(lambda: cluster.count(MetadataRequest) >= 6)
+    cluster.forget_requests()
+    await cluster.wait_for(lambda: cluster.count(MetadataRequest) >= 2)
+    await cluster.start_broker(2)
+    deadline = now() + 10
+    while client.cluster.leader_for_partition(frail) != 2 and now() < deadline:
+        await client.metadata_changed()
+    names = {t.name for seen in cluster.requests(MetadataRequest) for t in seen.request.topics}
+    assert names == {"frail"}
+    assert client.cluster.topics() == {"calm", "frail"}

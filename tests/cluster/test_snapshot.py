@@ -132,7 +132,7 @@ def test_a_passing_error_keeps_the_old_partitions(cluster: ClusterMetadata, erro
     newer = cluster.updated(response(topic("t", error=error)))
     assert newer.partitions_for_topic("t") == {0, 1, 2}
     assert newer.topic_error("t") == error
-    assert newer.lacks_leaders(["t"])
+    assert newer.topics_without_leaders(["t", "u"]) == {"t"}
 
 
 def test_a_topic_that_stays_unknown_is_dropped(cluster: ClusterMetadata) -> None:

@@ -1,0 +1,150 @@
+"""Which topics to ask the brokers for, and when."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Set
+from typing import TYPE_CHECKING
+
+from aiokafka._backoff import Backoff
+from aiokafka._compat import timeout
+
+if TYPE_CHECKING:
+    from aiokafka._config import ClientConfig
+
+__all__ = ["RefreshSchedule", "TopicsInUse"]
+
+log = logging.getLogger("aiokafka.cluster")
+
+
+class TopicsInUse:
+    """Topics set by a consumer, and topics a producer touched lately (KIP-526)."""
+
+    def __init__(self, max_idle: float) -> None:
+        self._max_idle = max_idle
+        self._pinned: frozenset[str] = frozenset()
+        self._touched: dict[str, float] = {}
+        self.want_all = False
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._touched or topic in self._pinned
+
+    def names(self) -> frozenset[str]:
+        """Every topic in use."""
+        return self._pinned.union(self._touched)
+
+    def pin(self, topics: Iterable[str]) -> None:
+        """Replace the topics that stay until they are replaced."""
+        self._pinned = frozenset(topics)
+
+    def touch(self, topic: str, now: float) -> None:
+        """Keep `topic` until it was not touched for `max_idle` seconds."""
+        self._touched[topic] = now
+
+    def evict(self, now: float) -> None:
+        """Drop what was not touched lately."""
+        limit = now - self._max_idle
+        for topic in [topic for topic, used in self._touched.items() if used < limit]:
+            del self._touched[topic]
+
+
+class RefreshSchedule:
+    """Owns what was requested since the last refresh, and the time before which there is no next
+    one.
+
+    A refresh is full (every topic in use) when one was requested with a reason or the last is too
+    old; else it is for single topics only, which costs brokers and us little when many are in use.
+    """
+
+    def __init__(self, config: ClientConfig, topics: TopicsInUse) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._max_age = config.metadata_max_age
+        self._series_ends_after = 2 * config.retry_backoff_max
+        self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
+        self._in_use = topics
+        self._reason = ""
+        self._single: set[str] = set()
+        self._has_new = False
+        self._has_failed = False
+        self._last_full = self._loop.time()
+        self._not_before = 0.0
+        self._wake = asyncio.Event()
+
+    @property
+    def single_topics(self) -> Set[str]:
+        """The topics that wait for a refresh of their own."""
+        return self._single
+
+    def request(self, why: str) -> None:
+        """A full refresh, once for any number of requests, as soon as the back-off allows."""
+        if not self._reason:
+            log.debug("metadata update requested: %s", why)
+            self._reason = why
+            self._wake.set()
+
+    def request_again(self, topics: Iterable[str]) -> None:
+        """A refresh of topics whose last answer was not good, as soon as the back-off allows."""
+        self._single.update(topics)
+        self._wake.set()
+
+    def request_new(self, topics: Iterable[str]) -> None:
+        """A refresh at once, of topics that were never asked for."""
+        self._single.update(topics)
+        if not self._has_failed:
+            self._backoff.reset()
+            self._has_new = True
+        self._wake.set()
+
+    async def wait(self) -> None:
+        """Return when a refresh is due."""
+        while True:
+            self._wake.clear()
+            delay = self._due() - self._loop.time()
+            if delay <= 0:
+                return
+            try:
+                async with timeout(delay):
+                    await self._wake.wait()
+            except asyncio.TimeoutError:
+                pass
+
+    def _due(self) -> float:
+        if self._has_new:
+            return 0.0
+        if self._reason or self._single:
+            return self._not_before
+        return max(self._last_full + self._max_age, self._not_before)
+
+    def take(self) -> tuple[Set[str] | None, bool]:
+        """The topics to ask for now (None = all of the cluster), and whether the refresh is
+        full."""
+        now = self._loop.time()
+        is_full = bool(self._reason) or not self._single or now > self._last_full + self._max_age
+        single, self._single = self._single, set()
+        self._reason, self._has_new = "", False
+        if self._in_use.want_all:
+            return None, True
+        if not is_full:
+            return single, False
+        self._in_use.evict(now)
+        return self._in_use.names(), True
+
+    def note_success(self, is_full: bool) -> None:
+        """The refresh that was taken has succeeded."""
+        self._has_failed = False
+        if is_full:
+            self._last_full = self._loop.time()
+        self._pause()
+
+    def note_failure(self) -> None:
+        """The refresh that was taken has failed: another will follow."""
+        self._has_failed = True
+        self._reason = "the last refresh failed"
+        self._pause()
+
+    def _pause(self) -> None:
+        now = self._loop.time()
+        if now > self._not_before + self._series_ends_after:
+            self._backoff.reset()
+        self._not_before = now + self._backoff.next()
