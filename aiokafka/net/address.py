@@ -21,7 +21,10 @@ async def resolve(host: str, port: int) -> list[str]:
     if _is_ip_address(host):
         return [host]
     infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(info[4][0]) for info in infos))
+    addresses = list(dict.fromkeys(str(info[4][0]) for info in infos))
+    if not addresses:
+        raise socket.gaierror(socket.EAI_NONAME, "no address for this name")
+    return addresses
 
 
 def _is_ip_address(host: str) -> bool:

@@ -71,7 +71,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Done when the transport is gone."""
         self._request_timeout = request_timeout
         self._security = (uses_tls, uses_sasl)
-        self._is_proven = False
+        self.is_proven = False
+        """Whether a request after the handshake was answered."""
 
     def __repr__(self) -> str:
         state = "open" if self.is_open else "closed"
@@ -239,7 +240,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if received is None:
             return
         future, response = received
-        self._is_proven = self.versions is not None
+        self.is_proven = self.versions is not None
         throttle = getattr(response, "throttle_time_ms", 0)
         if throttle > 0:
             self._on_throttle(throttle)
@@ -282,7 +283,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             text = "connection closed by the broker"
         else:
             text = f"connection lost: {str(exc) or type(exc).__name__}"
-        if not self._is_proven:
+        if not self.is_proven:
             # Only the handshake was answered, if anything.
             hint = early_close_hint(*self._security, is_greeted=self.versions is not None)
             text += f" before it answered; {hint}"

@@ -42,6 +42,7 @@ class Connector:
         self._config = config
         self._greeting = Greeting()
         self._first_address = 0
+        self._assumed: BrokerConnection | None = None
 
     def rename(self, label: str) -> str:
         """Call the broker `label` from now on; returns the name with its address."""
@@ -56,6 +57,9 @@ class Connector:
         Raises KafkaConnectionError with the likely cause, AuthenticationFailedError,
         AuthenticationMethodNotSupported, UnsupportedVersionError.
         """
+        if self._assumed is not None and not self._assumed.is_proven:
+            # It answered nothing in the versions of Kafka 0.9: perhaps it was upgraded.
+            self._greeting, self._assumed = Greeting(), None
         addresses = await self._resolve(deadline)
         first = self._first_address % len(addresses)
         failures: list[KafkaConnectionError] = []
@@ -83,7 +87,7 @@ class Connector:
         except asyncio.TimeoutError:
             text = f"{self.peer}: the host name could not be resolved in time"
             raise KafkaConnectionError(text) from None
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             raise connect_failure(error, self.peer, uses_tls=False) from error
 
     async def _open_address(self, address: str, deadline: float) -> BrokerConnection:
@@ -149,8 +153,7 @@ class Connector:
         self, connection: BrokerConnection, address: str, deadline: float
     ) -> BrokerConnection:
         if self._greeting.is_kafka_0_9:
-            connection.versions = BrokerVersions.assumed_0_9()
-            return connection
+            return self._assume_0_9(connection)
         left = deadline - asyncio.get_running_loop().time()
         answer = ask_versions(connection, self._greeting, left)
         try:
@@ -197,8 +200,11 @@ class Connector:
             connection.abort()
         log.info("%s: leaves ApiVersions unanswered, taken for Kafka 0.9", self.peer)
         self._greeting.is_kafka_0_9 = True
-        connection = await self._connect(address, deadline)
+        return self._assume_0_9(await self._connect(address, deadline))
+
+    def _assume_0_9(self, connection: BrokerConnection) -> BrokerConnection:
         connection.versions = BrokerVersions.assumed_0_9()
+        self._assumed = connection
         return connection
 
 

@@ -33,6 +33,12 @@ log = logging.getLogger("aiokafka.conn")
 
 CLIENT_NAME = "aiokafka"
 
+# The newest form, the form it is sent back to, and after an upgrade the newest again.
+_MAX_QUESTIONS = 4
+
+# ApiVersions tells finalized features since this version.
+_FIRST_WITH_FEATURES = 3
+
 # No mechanism takes more: a broker that goes on asking would hold us in the handshake until its
 # deadline.
 _MAX_SASL_STEPS = 16
@@ -74,16 +80,24 @@ async def negotiate(
     A broker that does not know our version says so in version 0, with its own range or, before
     Kafka 2.4, with none. Raises RequestTimedOutError when there is no answer, KafkaConnectionError.
     """
-    while True:
+    for _ in range(_MAX_QUESTIONS):
         response = await answer
         greeting.is_untested = False
-        if response.error_code == NoError.errno:
-            return _versions(response)
         asked = greeting.api_versions_version
+        if response.error_code == NoError.errno:
+            # The broker may have been upgraded since it taught us an older form.
+            best = min(_known_version(response), ApiVersionsRequest.VERSIONS[1])
+            greeting.api_versions_version = best
+            if not asked < _FIRST_WITH_FEATURES <= best:
+                return _versions(response)
+            answer = ask_versions(connection, greeting, timeout)
+            continue
         if response.error_code != UnsupportedVersionError.errno or asked == 0:
             raise for_code(response.error_code)(f"{connection.peer}: refused ApiVersions")
         greeting.api_versions_version = min(_known_version(response), asked - 1)
         answer = ask_versions(connection, greeting, timeout)
+    answer.cancel()
+    raise KafkaConnectionError(f"{connection.peer}: contradicts itself about ApiVersions")
 
 
 def _software_version() -> str:

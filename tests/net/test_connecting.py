@@ -11,7 +11,7 @@ import pytest
 from aiokafka.errors import KafkaConnectionError
 from aiokafka.net.connector import Connector
 from aiokafka.net.pool import Purpose
-from aiokafka.protocol.messages import ApiVersionsRequest, MetadataRequest
+from aiokafka.protocol.messages import ApiVersionsRequest, ListOffsetsRequest, MetadataRequest
 from aiokafka.testing import Cut, Delay, FakeCluster, FaultProxy, Hold, Silence
 from tests.net.support import config, connected, now, pooled, read_frame, serve, split
 
@@ -49,6 +49,38 @@ async def test_kafka_0_9_is_known_by_its_silence() -> None:
         assert cluster.count(ApiVersionsRequest) == asked
 
 
+async def test_an_upgraded_broker_is_greeted_in_its_new_form() -> None:
+    async with FakeCluster(as_version="2.1") as old, FaultProxy(old.address(0)) as proxy:
+        connector = Connector(config(), *split(proxy.address), "")
+        connection = await connector.open(now() + 5)
+        connection.close()
+        async with FakeCluster(as_version="4.3") as new:
+            proxy.target = new.address(0)
+            connection = await connector.open(now() + 5)
+            assert connection.versions is not None
+            assert connection.versions.finalized_features
+            connection.close()
+            await connection.closed
+
+
+async def test_a_broker_upgraded_from_0_9_is_noticed() -> None:
+    async with FakeCluster(as_version="0.9") as old, FaultProxy(old.address(0)) as proxy:
+        async with pooled(proxy.address, reconnect_backoff_ms=10) as pool:
+            connection = await pool.get(0)
+            assert (await connection.request(metadata_request())).brokers
+            async with FakeCluster(as_version="4.3") as new:
+                proxy.target = new.address(0)
+                proxy.cut()
+                await connection.closed
+                with pytest.raises(KafkaConnectionError):
+                    connection = await pool.get(0)
+                    # 4.x closes the connection on versions that it has dropped.
+                    old_request = ListOffsetsRequest(replica_id=-1, topics=[])
+                    await connection.request(old_request, version=0)
+                connection = await pool.get(0)
+                assert connection.pick(MetadataRequest) == 13
+
+
 async def test_the_client_names_itself() -> None:
     async with FakeCluster() as cluster, connected(cluster.bootstrap_servers):
         (seen,) = cluster.requests(ApiVersionsRequest)
@@ -62,7 +94,8 @@ async def test_the_form_that_worked_is_used_at_once_next_time() -> None:
         await pool.get(0)
         await pool.get(0, Purpose.FETCH)
         assert len(cluster.requests(ApiVersionsRequest)) == 2
-        assert {seen.version for seen in cluster.requests(ApiVersionsRequest)} == {0}
+        # The fallback is version 0; its answer tells that the broker knows version 2.
+        assert [seen.version for seen in cluster.requests(ApiVersionsRequest)] == [0, 2]
 
 
 async def test_finalized_features_are_kept() -> None:
