@@ -26,6 +26,7 @@ from aiokafka.testing.actions import (
 from aiokafka.testing.batches import Buffer
 from aiokafka.testing.handlers import CloseConnectionError
 from aiokafka.testing.script import RequestContext, Script
+from aiokafka.testing.sockets import close_server
 
 if TYPE_CHECKING:
     import ssl
@@ -107,8 +108,7 @@ class FakeBroker:
         connections = dict(self._connections)
         self.drop_connections()
         await asyncio.gather(*connections, return_exceptions=True)
-        if server is not None:
-            await server.wait_closed()
+        await close_server(server)
 
     def drop_connections(self) -> None:
         """Break all connections; new ones are accepted."""

@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
+from aiokafka.testing.sockets import close_server
+
 if TYPE_CHECKING:
     from types import TracebackType
 
@@ -92,8 +94,7 @@ class FaultProxy:
             link.cut()
         for link in links:
             await link.wait_closed()
-        if server is not None:
-            await server.wait_closed()
+        await close_server(server)
 
     async def __aenter__(self) -> Self:
         await self.start()
