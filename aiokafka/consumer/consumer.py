@@ -219,6 +219,8 @@ class AIOKafkaConsumer:
 
     async def _start(self) -> None:
         deadline = self._loop.time() + self._config.client.request_timeout
+        # Before the first metadata request, so that it asks for them already.
+        self._client.set_topics(self._subscription.topics)
         await self._client.bootstrap()
         if self._subscription.subscription is None:
             # To assign partitions, a program asks partitions_for_topic() next, which cannot wait.

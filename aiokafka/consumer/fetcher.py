@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Fetcher"]
 
+# How long leaders are read after a replica named by one of them failed: the leader would name it
+# again.
+_REPLICA_REST = 30.0
+
 log = logging.getLogger("aiokafka.consumer.fetcher")
 
 
@@ -55,6 +59,7 @@ class Fetcher:
         self._tasks = tasks
         self._nodes: dict[int, NodeFetcher] = {}
         self._is_running = False
+        self._leaders_only_until = 0.0
 
     def start(self) -> None:
         """Begin to fetch what is assigned."""
@@ -134,9 +139,18 @@ class Fetcher:
         self._place(state, loop.time())
 
     def leave_replica(self, state: PartitionState) -> None:
-        """The replica does not serve us: back to the leader."""
+        """The replica does not serve us: back to the leader, and for a while take no other
+        advice."""
+        now = asyncio.get_running_loop().time()
+        self._leaders_only_until = now + _REPLICA_REST
         state.cursor.forget_replica()
-        self._place(state, asyncio.get_running_loop().time())
+        self._place(state, now)
+
+    def rack_id(self, now: float) -> str:
+        """What to tell brokers of where we are; "" to have leaders serve us themselves."""
+        if now < self._leaders_only_until:
+            return ""
+        return self.config.client.client_rack or ""
 
     def _place(self, state: PartitionState, now: float) -> None:
         cursor = state.cursor

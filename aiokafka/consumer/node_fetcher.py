@@ -79,6 +79,8 @@ class NodeFetcher:
     async def run(self) -> None:
         """Fetch until retired or cancelled."""
         loop = asyncio.get_running_loop()
+        # While positions are still being looked up.
+        await self._fetcher.client.ready(self.node_id, group=Purpose.FETCH)
         while not self._is_retired:
             now = loop.time()
             self._has_news |= self.plan.update(now, self._fetcher.topic_ids)
@@ -136,7 +138,7 @@ class NodeFetcher:
         request.min_bytes = config.fetch_min_bytes
         request.max_bytes = self._max_bytes()
         request.isolation_level = int(config.read_committed)
-        request.rack_id = config.client.client_rack or ""
+        request.rack_id = self._fetcher.rack_id(now)
         try:
             response = await self._send(request, max_wait + config.client.request_timeout)
         except KafkaError as error:

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.testing import FakeCluster
+from aiokafka.errors import BrokerResponseError
+from aiokafka.protocol.messages.fetch import FetchResponse
+from aiokafka.testing import Edit, FakeCluster
 
 Start = Callable[..., Awaitable[AIOKafkaConsumer]]
 
@@ -24,7 +26,8 @@ async def cluster() -> AsyncIterator[FakeCluster]:
 
 @pytest.fixture
 async def start() -> AsyncIterator[Start]:
-    """`await start(cluster, *topics, **options)`: a started consumer that reads from the beginning."""
+    """`await start(cluster, *topics, **options)`: a started consumer that reads from the
+    beginning."""
     consumers: list[AIOKafkaConsumer] = []
 
     async def make(fake: FakeCluster, *topics: str, assign: Any = (), **options: Any) -> Any:
@@ -59,3 +62,16 @@ async def read(consumer: AIOKafkaConsumer, count: int) -> list[tuple[int, int]]:
     records = [await consumer.getone() for _ in range(count)]
     assert all(int(record.value) == record.offset for record in records)
     return [(record.partition, record.offset) for record in records]
+
+
+def partition_error(error: type[BrokerResponseError], number: int = 0) -> Edit:
+    """Change the answer about one partition to an error, when it is in the answer."""
+
+    def change(response: FetchResponse) -> None:
+        for topic in response.responses:
+            for data in topic.partitions:
+                if data.partition_index == number:
+                    data.error_code = error.errno
+                    data.records = None
+
+    return Edit(change)

@@ -1,4 +1,5 @@
-"""What brokers answer and networks do: the consumer goes on, says what is wrong, and never spins."""
+"""What brokers answer and networks do: the consumer goes on, says what is wrong, and never
+spins."""
 
 from __future__ import annotations
 
@@ -16,12 +17,12 @@ from aiokafka.errors import (
     RecordDeserializationError,
     TopicAuthorizationFailedError,
 )
-from aiokafka.protocol.messages.fetch import FetchRequest, FetchResponse
+from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-from aiokafka.testing import Cut, Delay, Edit, Fail, FakeCluster, RawBytes
-from tests.consumer.conftest import T0, T1, Start, fill, read
+from aiokafka.testing import Cut, Delay, Fail, FakeCluster, RawBytes
+from tests.consumer.conftest import T0, T1, Start, fill, partition_error, read
 
 PASSING = [
     errors.NotLeaderForPartitionError,
@@ -49,19 +50,6 @@ SESSION = [
     errors.InvalidFetchSessionEpoch,
     errors.FetchSessionTopicIdError,
 ]
-
-
-def partition_error(error: type[errors.BrokerResponseError], number: int = 0) -> Edit:
-    """Change the answer about one partition to an error, when it is in the answer."""
-
-    def change(response: FetchResponse) -> None:
-        for topic in response.responses:
-            for data in topic.partitions:
-                if data.partition_index == number:
-                    data.error_code = error.errno
-                    data.records = None
-
-    return Edit(change)
 
 
 @pytest.mark.parametrize("error", PASSING, ids=lambda error: error.__name__)

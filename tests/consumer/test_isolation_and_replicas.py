@@ -1,0 +1,80 @@
+"""Transactions in the log, and reading from the closest replica."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiokafka.errors import NotLeaderForPartitionError, OffsetOutOfRangeError
+from aiokafka.protocol.messages.fetch import FetchRequest
+from aiokafka.record.batch import RecordBatchBuilder
+from aiokafka.testing import Fail, FakeCluster
+from tests.consumer.conftest import T0, Start, fill, partition_error, read
+
+
+def transactional(cluster: FakeCluster, producer_id: int, sequence: int, *values: bytes) -> None:
+    builder = RecordBatchBuilder(size_limit=100_000)
+    for value in values:
+        builder.append(1000, None, value, ())
+    data = builder.build(producer_id, 0, sequence, True)
+    cluster.log("t").append_bytes(data)
+
+
+async def test_isolation_levels(cluster: FakeCluster, start: Start) -> None:
+    await cluster.create_topic("t")
+    log = cluster.log("t")
+    transactional(cluster, 1, 0, b"a0", b"a1")
+    transactional(cluster, 2, 0, b"b0")
+    log.add_marker(1, 0, commit=False)
+    fill(cluster, 0, 1)
+    transactional(cluster, 1, 2, b"c0")
+    log.add_marker(2, 0, commit=True)
+    log.add_marker(1, 0, commit=True)
+    transactional(cluster, 1, 3, b"open")
+    fill(cluster, 0, 1)
+    committed = await start(cluster, "t", isolation_level="read_committed")
+    values = [(await committed.getone()).value for _ in range(3)]
+    assert values == [b"b0", b"4", b"c0"]
+    assert await committed.getmany(timeout_ms=50) == {}
+    # Past the markers, up to the open transaction.
+    assert await committed.position(T0) == 8
+    assert (committed.last_stable_offset(T0), committed.highwater(T0)) == (8, 10)
+    assert await committed.end_offsets([T0]) == {T0: 8}
+    everything = await start(cluster, "t")
+    values = [(await everything.getone()).value for _ in range(7)]
+    assert values == [b"a0", b"a1", b"b0", b"4", b"c0", b"open", b"9"]
+    assert everything.last_stable_offset(T0) == -1
+    log.add_marker(1, 0, commit=True)
+    values = [(await committed.getone()).value for _ in range(2)]
+    assert values == [b"open", b"9"]
+
+
+async def test_a_closer_replica_is_read_until_it_fails(start: Start) -> None:
+    async with FakeCluster(brokers=2, racks=["a", "b"]) as cluster:
+        await cluster.create_topic("t", assignment={0: [0, 1]})
+        fill(cluster, 0, 5)
+        consumer = await start(cluster, "t", client_rack="b")
+        assert await read(consumer, 5) == [(0, n) for n in range(5)]
+
+        def last_reader() -> Any:
+            return cluster.requests(FetchRequest)[-1].broker_id
+
+        await cluster.wait_for(lambda: last_reader() == 1)
+        cluster.intercept(FetchRequest, Fail(NotLeaderForPartitionError), times=2, broker=1)
+        fill(cluster, 0, 5)
+        assert await read(consumer, 5) == [(0, n) for n in range(5, 10)]
+
+
+async def test_a_replica_that_lags_does_not_reset_the_position(start: Start) -> None:
+    async with FakeCluster(brokers=2, racks=["a", "b"]) as cluster:
+        await cluster.create_topic("t", assignment={0: [0, 1]})
+        fill(cluster, 0, 5)
+        consumer = await start(cluster, "t", client_rack="b", auto_offset_reset="none")
+        consumer.seek(T0, 3)
+        out_of_range = cluster.intercept(
+            FetchRequest, partition_error(OffsetOutOfRangeError), broker=1
+        )
+        assert await read(consumer, 2) == [(0, 3), (0, 4)]
+        await cluster.wait_for(lambda: out_of_range.hits)
+        out_of_range.remove()
+        fill(cluster, 0, 1)
+        assert await read(consumer, 1) == [(0, 5)]
