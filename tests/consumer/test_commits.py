@@ -1,0 +1,167 @@
+"""Offsets in the group's store, for partitions chosen by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiokafka import AIOKafkaConsumer, OffsetAndMetadata
+from aiokafka.errors import (
+    CommitFailedError,
+    GroupAuthorizationFailedError,
+    GroupLoadInProgressError,
+    IllegalGenerationError,
+    IllegalOperation,
+    IllegalStateError,
+    KafkaTimeoutError,
+    NotCoordinatorForGroupError,
+    UnstableOffsetCommit,
+)
+from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
+from aiokafka.testing import Cut, Fail, FakeCluster
+from tests.consumer.conftest import T0, T1, Start, fill, read
+
+
+async def test_a_second_consumer_goes_on_where_the_first_committed(
+    cluster: FakeCluster, start: Start
+) -> None:
+    await cluster.create_topic("t", partitions=2)
+    fill(cluster, 0, 10)
+    first = await start(cluster, assign=[T0, T1], group_id="g", enable_auto_commit=False)
+    assert await first.committed(T0) is None
+    await read(first, 4)
+    await first.commit()
+    assert await first.committed(T0) == 4
+    await first.commit({T0: (6, "note"), T1: OffsetAndMetadata(0, "")})
+    await first.commit({T0: 7})
+    second = await start(cluster, assign=[T0, T1], group_id="g", enable_auto_commit=False)
+    assert await second.position(T0) == 7
+    second.seek(T0, 0)
+    assert await second.seek_to_committed(T0) == {T0: 7}
+    assert await read(second, 3) == [(0, 7), (0, 8), (0, 9)]
+
+
+async def test_auto_commit_leaves_out_what_may_not_be_finished(
+    cluster: FakeCluster, start: Start
+) -> None:
+    await cluster.create_topic("t")
+    fill(cluster, 0, 10, batch=5)
+    consumer = await start(cluster, assign=[T0], group_id="g", auto_commit_interval_ms=20)
+    await read(consumer, 3)
+    commits = cluster.count(OffsetCommitRequest)
+    await cluster.wait_for(lambda: cluster.count(OffsetCommitRequest) > commits)
+    # The third record was handed out by the latest call: it may still be in work.
+    assert await consumer.committed(T0) in (1, 2)
+    await consumer.stop()
+    watcher = await start(cluster, assign=[T0], group_id="g", enable_auto_commit=False)
+    assert await watcher.committed(T0) == 3
+
+
+async def test_without_auto_commit_nothing_is_committed(cluster: FakeCluster, start: Start) -> None:
+    await cluster.create_topic("t")
+    fill(cluster, 0, 3)
+    consumer = await start(cluster, assign=[T0], group_id="g", enable_auto_commit=False)
+    await read(consumer, 3)
+    await consumer.stop()
+    assert cluster.count(OffsetCommitRequest) == 0
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Fail(NotCoordinatorForGroupError),
+        Fail(GroupLoadInProgressError),
+        Cut(),
+    ],
+    ids=str,
+)
+async def test_passing_errors_are_waited_out(
+    cluster: FakeCluster, start: Start, answer: Fail | Cut
+) -> None:
+    await cluster.create_topic("t")
+    consumer = await start(cluster, assign=[T0], group_id="g", enable_auto_commit=False)
+    with cluster.intercept(OffsetCommitRequest, answer, times=2) as script:
+        await consumer.commit({T0: 5})
+        assert script.hits == 2
+    with cluster.intercept(OffsetFetchRequest, answer, times=2):
+        assert await consumer.committed(T0) == 5
+
+
+async def test_unstable_offsets_are_waited_for(cluster: FakeCluster, start: Start) -> None:
+    await cluster.create_topic("t")
+    consumer = await start(cluster, assign=[T0], group_id="g", enable_auto_commit=False)
+    await consumer.commit({T0: 5})
+    cluster.intercept(OffsetFetchRequest, Fail(UnstableOffsetCommit), times=2)
+    assert await consumer.committed(T0) == 5
+
+
+async def test_a_moved_coordinator_is_found(start: Start) -> None:
+    async with FakeCluster(brokers=2) as cluster:
+        await cluster.create_topic("t")
+        consumer = await start(cluster, assign=[T0], group_id="g", enable_auto_commit=False)
+        for broker in (0, 1, 0):
+            cluster.move_coordinator("group", "g", broker)
+            await consumer.commit({T0: broker})
+            assert await consumer.committed(T0) == broker
+
+
+async def test_errors_that_do_not_pass_are_raised(cluster: FakeCluster, start: Start) -> None:
+    await cluster.create_topic("t")
+    consumer = await start(
+        cluster,
+        assign=[T0],
+        group_id="g",
+        enable_auto_commit=False,
+        default_api_timeout_ms=200,
+    )
+    with cluster.intercept(OffsetCommitRequest, Fail(IllegalGenerationError)):
+        with pytest.raises(CommitFailedError):
+            await consumer.commit({T0: 1})
+    with cluster.intercept(OffsetCommitRequest, Fail(GroupAuthorizationFailedError)):
+        with pytest.raises(GroupAuthorizationFailedError):
+            await consumer.commit({T0: 1})
+    with cluster.intercept(FindCoordinatorRequest, Fail(GroupAuthorizationFailedError)):
+        await consumer.commit({T0: 1})
+    with cluster.intercept(OffsetCommitRequest, Fail(GroupLoadInProgressError)):
+        with pytest.raises(KafkaTimeoutError, match="not committed"):
+            await consumer.commit({T0: 1})
+
+
+async def test_wrong_calls(cluster: FakeCluster, start: Start) -> None:
+    await cluster.create_topic("t", partitions=2)
+    consumer = await start(cluster, assign=[T0], group_id="g", enable_auto_commit=False)
+    for nonsense in ({}, [], 5):
+        with pytest.raises(ValueError, match="offsets"):
+            await consumer.commit(nonsense)  # type: ignore[arg-type]
+    for bad in ({"t": 1}, {T0: (1, 2)}):
+        with pytest.raises(TypeError):
+            await consumer.commit(bad)  # type: ignore[arg-type]
+    for offset in (-1, "1", (1,), None):
+        with pytest.raises(ValueError, match="offset"):
+            await consumer.commit({T0: offset})  # type: ignore[dict-item]
+    with pytest.raises(IllegalStateError):
+        await consumer.commit({T1: 1})
+    loner = await start(cluster, assign=[T0])
+    for call in (loner.commit(), loner.committed(T0), loner.seek_to_committed()):
+        with pytest.raises(IllegalOperation):
+            await call
+
+
+async def test_subscribing_with_a_group_is_refused_clearly(cluster: FakeCluster) -> None:
+    await cluster.create_topic("t")
+    consumer = AIOKafkaConsumer(
+        "t", bootstrap_servers=cluster.bootstrap_servers, group_id="g"
+    )
+    with pytest.raises(IllegalOperation, match="group"):
+        await consumer.start()
+
+
+@pytest.mark.parametrize("version", ["0.9", "0.11", "2.1", "2.8", "3.9"])
+async def test_every_release(start: Start, version: str) -> None:
+    async with FakeCluster(as_version=version) as cluster:
+        await cluster.create_topic("t")
+        consumer = await start(cluster, assign=[T0], group_id="g", enable_auto_commit=False)
+        await consumer.commit({T0: 5})
+        assert await consumer.committed(T0) == 5
+        assert cluster.failures == []
