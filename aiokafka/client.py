@@ -245,11 +245,13 @@ class AIOKafkaClient:
             self.request_metadata(f"cannot connect to node {node_id}")
             raise
 
-    async def ready(self, node_id: int, *, group: int = ConnectionGroup.DEFAULT) -> bool:
+    async def ready(self, node_id: int | None, *, group: int = ConnectionGroup.DEFAULT) -> bool:
         """Whether there is an open connection to the broker, after one attempt to make it.
 
         Does not raise errors of the network.
         """
+        if node_id is None:
+            return False
         try:
             await self.connection(node_id, group)
         except KafkaError as error:

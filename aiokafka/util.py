@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Coroutine
 from typing import Any
 
-__all__ = ["create_future", "create_task", "get_running_loop", "parse_kafka_version"]
+__all__ = [
+    "INTEGER_MAX_VALUE",
+    "INTEGER_MIN_VALUE",
+    "NO_EXTENSIONS",
+    "create_future",
+    "create_task",
+    "get_running_loop",
+    "parse_kafka_version",
+]
+
+INTEGER_MAX_VALUE = 2**31 - 1
+INTEGER_MIN_VALUE = -(2**31)
+NO_EXTENSIONS = bool(os.environ.get("AIOKAFKA_NO_EXTENSIONS"))
 
 get_running_loop = asyncio.get_running_loop
 

@@ -287,6 +287,12 @@ class ConnectionPool:
             connection.abort()
             return
         node.succeed(connection)
+        adopted = self._open.get(key)
+        if adopted is not None and adopted.is_open:
+            # A bootstrap connection took the place meanwhile, and may be in use.
+            connection.close()
+            attempt.succeed(adopted)
+            return
         self._open[key] = connection
         self._arm_idle_timer()
         log.debug("%s: connected", connection.peer)

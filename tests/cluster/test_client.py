@@ -257,6 +257,7 @@ async def test_ready_tells_without_raising(cluster: FakeCluster, client: AIOKafk
     await cluster.stop_broker(2)
     assert not await client.ready(2)
     assert not await client.ready(77)
+    assert not await client.ready(None)
 
 
 async def test_no_hidden_retries(cluster: FakeCluster, client: AIOKafkaClient) -> None:
