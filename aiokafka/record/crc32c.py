@@ -6,6 +6,10 @@ does: same result, slowly.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+
 __all__ = ["crc32c", "crc32c_by_table"]
 
 _POLYNOMIAL = 0x82F63B78  # reflected
@@ -33,7 +37,26 @@ def crc32c_by_table(data: bytes | bytearray | memoryview, value: int = 0) -> int
     return crc ^ 0xFFFFFFFF
 
 
-try:
-    from crc32c import crc32c
-except ImportError:  # pragma: no cover - a platform for which the package has no build
-    crc32c = crc32c_by_table  # type: ignore[assignment]
+def _native() -> Callable[..., int] | None:
+    """The function of the `crc32c` package, None if it cannot be had.
+
+    Its extension is loaded without the package around it: that one imports a command line and the
+    reader of package metadata, which takes longer than everything else a client imports.
+    """
+    package = PathFinder.find_spec("crc32c")
+    if package is None:
+        return None
+    spec = PathFinder.find_spec("crc32c._crc32c", package.submodule_search_locations)
+    try:
+        if spec is not None and spec.loader is not None:
+            module = module_from_spec(spec)
+            spec.loader.exec_module(module)
+            found: Callable[..., int] = module.crc32c
+        else:
+            from crc32c import crc32c as found
+    except (ImportError, AttributeError):  # a build for another platform, or of another make
+        return None
+    return found
+
+
+crc32c: Callable[..., int] = _native() or crc32c_by_table
