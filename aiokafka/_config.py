@@ -118,7 +118,7 @@ def parse_address(text: str) -> tuple[str, int]:
 # ---------------------------------------------------------------- security
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class SecurityConfig(Options):
     """How connections are encrypted and authenticated."""
 
@@ -196,7 +196,7 @@ class SecurityConfig(Options):
 # ---------------------------------------------------------------- client
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ClientConfig(Options):
     """What every client needs to reach a cluster."""
 
@@ -319,7 +319,7 @@ def _at_least(config: Any, larger: str, smaller: str) -> None:
 # ---------------------------------------------------------------- producer
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ProducerConfig(Options):
     """What a producer needs besides `ClientConfig`."""
 
@@ -507,7 +507,7 @@ class _Assignors:
         return tuple(value)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ConsumerConfig(Options):
     """What a consumer needs besides `ClientConfig`."""
 

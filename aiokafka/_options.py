@@ -44,13 +44,13 @@ MISSING: Any = _Missing()
 """Default of an option whose absence means something else than any value."""
 
 
-@dataclasses.dataclass(frozen=True)
 class Number:
     """An integer within bounds."""
 
-    minimum: int = 0
-    maximum: int = 2**31 - 1
-    optional: bool = False
+    def __init__(self, minimum: int = 0, maximum: int = 2**31 - 1, optional: bool = False) -> None:
+        self.minimum = minimum
+        self.maximum = maximum
+        self.optional = optional
 
     @property
     def accepts(self) -> str:
@@ -67,12 +67,12 @@ class Number:
         return value
 
 
-@dataclasses.dataclass(frozen=True)
 class Milliseconds:
     """A time in milliseconds; converted to seconds."""
 
-    minimum: float = 0
-    optional: bool = False
+    def __init__(self, minimum: float = 0, optional: bool = False) -> None:
+        self.minimum = minimum
+        self.optional = optional
 
     @property
     def accepts(self) -> str:
@@ -89,11 +89,11 @@ class Milliseconds:
         return value / 1000
 
 
-@dataclasses.dataclass(frozen=True)
 class Choice:
     """One of a few values."""
 
-    values: tuple[Any, ...]
+    def __init__(self, values: tuple[Any, ...]) -> None:
+        self.values = values
 
     @property
     def accepts(self) -> str:
@@ -105,13 +105,13 @@ class Choice:
         return value
 
 
-@dataclasses.dataclass(frozen=True)
 class Text:
     """A string."""
 
-    optional: bool = False
-    secret: bool = False
-    empty: bool = True
+    def __init__(self, optional: bool = False, secret: bool = False, empty: bool = True) -> None:
+        self.optional = optional
+        self.secret = secret
+        self.empty = empty
 
     @property
     def accepts(self) -> str:
@@ -139,11 +139,11 @@ class Flag:
         return bool(value)
 
 
-@dataclasses.dataclass(frozen=True)
 class Function:
     """Something that can be called."""
 
-    optional: bool = True
+    def __init__(self, optional: bool = True) -> None:
+        self.optional = optional
 
     @property
     def accepts(self) -> str:
@@ -157,12 +157,12 @@ class Function:
         return value  # type: ignore[no-any-return]
 
 
-@dataclasses.dataclass(frozen=True)
 class Having:
     """Any object with a certain method, or None."""
 
-    method: str
-    accepts: str
+    def __init__(self, method: str, accepts: str) -> None:
+        self.method = method
+        self.accepts = accepts
 
     def convert(self, value: Any) -> Any:
         if value is not None and not callable(getattr(value, self.method, None)):
