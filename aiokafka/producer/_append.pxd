@@ -5,6 +5,11 @@ from aiokafka.partitioner cimport murmur2
 from aiokafka.producer.batch cimport ProducerBatch
 
 
+cdef int64_t _TURN_BYTES
+cdef int64_t _PER_RECORD
+cdef int64_t _AT_MOST
+
+
 cdef class PartitionQueue:
     cdef public object partition
     cdef public object waiting
@@ -45,6 +50,11 @@ cdef class Appender:
     cdef double _delivery_timeout
     cdef object _on_batch
     cdef object _loop
+    cdef int64_t _last_stamp
+    cdef object _stamp
+
+    @cython.locals(seconds=double, stamp=int64_t)
+    cdef object now(self)
 
     @cython.locals(lanes=TopicLanes, queue=PartitionQueue, need=int64_t)
     cpdef object append(

@@ -28,6 +28,10 @@ _RECORD_FRAME = 36
 _TURN_BYTES = 262_144
 """After so many bytes without a pause `send` lets the event loop have a turn."""
 
+# As C numbers where this is compiled: names of the module are looked up for every record.
+_PER_RECORD = RECORD_OVERHEAD
+_AT_MOST = _RECORD_FRAME + RECORD_OVERHEAD + BATCH_OVERHEAD
+
 _Headers = Sequence[tuple[str, "bytes | None"]]
 
 
@@ -106,7 +110,7 @@ class TopicLanes:
         self._left = 0
 
     def turn(self) -> PartitionQueue:
-        """Move to another partition: of two at random the one with fewer batches waiting (KIP-794)."""
+        """Move on: to the one of two random partitions that has fewer batches waiting (KIP-794)."""
         choices = self._choices
         queue = choices[int(random.random() * len(choices))]
         rival = choices[int(random.random() * len(choices))]
@@ -155,10 +159,12 @@ class Appender:
         self._delivery_timeout = delivery_timeout
         self._on_batch = on_batch
         self._loop = loop
+        self._last_stamp = 0
+        self._stamp = 0
 
     @property
     def owes_turn(self) -> bool:
-        """Whether so much was appended since the event loop last had a turn that it should get one."""
+        """Whether the event loop should get a turn, so much was appended since its last one."""
         return self.since_turn > _TURN_BYTES
 
     def append(
@@ -180,7 +186,7 @@ class Appender:
         lanes = self.lanes.get(topic)
         if lanes is None:
             return None
-        need = _RECORD_FRAME + RECORD_OVERHEAD + BATCH_OVERHEAD
+        need = _AT_MOST
         if value is not None:
             if type(value) is not bytes:
                 return None
@@ -196,7 +202,7 @@ class Appender:
         if need > self.free or need > self.max_record_bytes:
             return None
         if timestamp is None:
-            timestamp = int(time() * 1000)
+            timestamp = self.now()
         elif type(timestamp) is not int or timestamp < 0:
             return None
         if partition is not None:
@@ -212,6 +218,15 @@ class Appender:
         else:
             queue = lanes.keyed(key)
         return self.place(lanes, queue, timestamp, key, value, headers)
+
+    def now(self) -> int:
+        """Milliseconds since 1970; the same object for as long as that does not change."""
+        seconds = time()
+        stamp = int(seconds * 1000)
+        if stamp != self._last_stamp:
+            self._last_stamp = stamp
+            self._stamp = stamp
+        return self._stamp
 
     def place(
         self,
@@ -250,7 +265,7 @@ class Appender:
             before = batch.reserved
             future = batch.add(timestamp, None, value, headers, self._loop)
             if future is not None:
-                lanes._left -= batch.reserved - before - RECORD_OVERHEAD
+                lanes._left -= batch.reserved - before - _PER_RECORD
                 self.take(batch.reserved - before)
                 return future
             # Full, whatever the quantum says: going on here would begin a batch for the last few

@@ -26,6 +26,7 @@ from aiokafka.structs import TopicPartition
 Chunk = bytes | bytearray | memoryview
 
 __all__ = [
+    "LAST_PLAIN_VERSION",
     "NAMED_TOPICS_VERSION",
     "Payload",
     "batch_error",
@@ -38,6 +39,10 @@ __all__ = [
 
 NAMED_TOPICS_VERSION = 12
 """The last version that names topics; from the next on they go by id (KIP-516)."""
+
+LAST_PLAIN_VERSION = 11
+"""The last version that leaves it to the client to enter partitions into a transaction (KIP-890).
+"""
 
 _FIRST_V2_BATCH = 3
 _FIRST_TIMESTAMPED = 2
@@ -68,7 +73,7 @@ def wire_form(
 
 
 def check_version(version: int, codec: int) -> None:
-    """Raise IncompatibleBrokerVersion if the broker cannot read what `codec` compressed (KIP-110)."""
+    """Raise IncompatibleBrokerVersion if the broker cannot read what `codec` packed (KIP-110)."""
     if codec == ZSTD and version < _FIRST_ZSTD:
         raise IncompatibleBrokerVersion(
             "compression_type='zstd' needs Kafka 2.1 or later; this broker speaks Produce "

@@ -4,6 +4,9 @@ from libc.stdint cimport int64_t
 from aiokafka.record.batch cimport RecordBatchBuilder
 
 
+cdef int64_t _OVERHEAD
+
+
 cdef class ProducerBatch:
     cdef public object partition
     cdef public RecordBatchBuilder builder

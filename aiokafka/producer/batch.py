@@ -23,6 +23,8 @@ NO_SEQUENCE = -1
 RECORD_OVERHEAD = 160
 """Bytes of buffer memory counted for a record besides its own: its future and timestamp."""
 
+_OVERHEAD = RECORD_OVERHEAD  # as a C number where this is compiled
+
 _new_tuple: Callable[..., Any] = tuple.__new__
 
 
@@ -126,7 +128,7 @@ class ProducerBatch:
         size = self.builder.size
         if self.builder.append(timestamp, key, value, headers) < 0:
             return None
-        self.reserved += self.builder.size - size + RECORD_OVERHEAD
+        self.reserved += self.builder.size - size + _OVERHEAD
         future: Future[Any] = Future(loop=loop)
         self._futures.append(future)
         self._timestamps.append(timestamp)
@@ -138,7 +140,7 @@ class ProducerBatch:
         self._timestamps.append(timestamp)
 
     def waiting(self) -> list[tuple[Future[Any], int]]:
-        """The futures of the records with their timestamps, in order; empty for a user's own batch."""
+        """The futures of the records with their timestamps; empty for a user's own batch."""
         return list(zip(self._futures, self._timestamps, strict=True))
 
     def succeed(self, base_offset: int, log_append_time: int, log_start_offset: int | None) -> None:
@@ -181,6 +183,12 @@ class ProducerBatch:
         for index, future in enumerate(self._futures):
             if not future.done():
                 future.set_exception(make_error(index))
+
+    def mark_seen(self) -> None:
+        """Keep asyncio from logging failures that nobody looked at: they are told elsewhere."""
+        for future in self._futures if self.whole is None else (self.whole, *self._futures):
+            if future.done() and not future.cancelled():
+                future.exception()
 
 
 def _resolve(future: Future[Any], result: Any) -> None:

@@ -20,11 +20,17 @@ from aiokafka.errors import (
 )
 from aiokafka.net.failures import renewed
 from aiokafka.producer._append import PartitionQueue
-from aiokafka.producer._requests import batch_error, record_errors, results_of
+from aiokafka.producer._requests import (
+    LAST_PLAIN_VERSION,
+    batch_error,
+    record_errors,
+    results_of,
+)
 from aiokafka.producer._split import split_batch
 from aiokafka.producer.batch import BatchState, ProducerBatch
 from aiokafka.producer.message_accumulator import MessageAccumulator
 from aiokafka.producer.transaction_manager import TransactionManager
+from aiokafka.producer.transaction_state import Transaction
 from aiokafka.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 from aiokafka.record.compression import codec_id
 from aiokafka.structs import BrokerMetadata, TopicPartition
@@ -61,7 +67,21 @@ class Delivery:
         self.codec = codec_id(config.compression_type)
         self.identity_wanted = asyncio.Event()
         """Set when batches wait for a producer id."""
+        self.partitions_wanted = asyncio.Event()
+        """Set when batches wait until their partition is part of the transaction."""
         self._loop = asyncio.get_running_loop()
+
+    @property
+    def max_version(self) -> int | None:
+        """The newest version of ProduceRequest that may be used, None for no limit.
+
+        Later ones enter the partition into the transaction, which takes version 2 of them
+        (KIP-890).
+        """
+        transaction = self.transaction
+        if transaction is None or transaction.is_version_2:
+            return None
+        return LAST_PLAIN_VERSION
 
     @property
     def is_pipelined(self) -> bool:
@@ -79,9 +99,17 @@ class Delivery:
         manager = self.manager
         if manager is None or manager.identify(queue, batch):
             return True
-        if manager.wants_producer_id:
+        if self.transaction is not None:
+            if self.transaction.wanted:
+                self.partitions_wanted.set()
+        elif manager.wants_producer_id:
             self.identity_wanted.set()
         return False
+
+    @property
+    def transaction(self) -> Transaction | None:
+        """The transaction that all batches belong to, None for a producer without them."""
+        return None if self.manager is None else self.manager.transaction
 
     # -- answers
 
@@ -150,6 +178,10 @@ class Delivery:
                 return
         if result.error_code in _BAD_SEQUENCE and self.manager is not None:
             self.manager.on_gap(queue, batch)
+            if self.transaction is not None and queue.sequence.has_gap:
+                # Only the coordinator can give a new epoch, after the transaction was aborted.
+                self.fail(queue, batch, error)
+                return
             if result.error_code == InvalidProducerEpoch.errno:
                 self.manager.discard_producer_id(batch.producer_id)
             self._retry(queue, batch, error)
@@ -191,7 +223,7 @@ class Delivery:
         """Send `batch` again in its turn, unless its time is up."""
         queue.in_flight.remove(batch)
         if batch.is_done:
-            self._lose(queue, batch)
+            self._lose(queue, batch, error)
         else:
             batch.error = error
             batch.transition(BatchState.SEALED)
@@ -248,6 +280,10 @@ class Delivery:
         """Fail a batch in flight; it is settled when its answer comes."""
         batch.transition(BatchState.ABANDONED)
         batch.fail(lambda _: renewed(error))
+        if self.transaction is not None:
+            batch.mark_seen()
+            self.transaction.needs_new_epoch = True
+            self.transaction.fail(error)
         self.accumulator.finish(batch)
 
     def _expiry_error(self, queue: PartitionQueue, batch: ProducerBatch) -> KafkaTimeoutError:
@@ -282,7 +318,7 @@ class Delivery:
             queue.node.discard(queue)
         batch.fail(lambda _: renewed(error))
         self.accumulator.finish(batch)
-        self._lose(queue, batch)
+        self._lose(queue, batch, error)
 
     def fail(
         self,
@@ -296,13 +332,15 @@ class Delivery:
         if not batch.is_done:
             batch.fail(by_record or (lambda _: renewed(error)))
             self.accumulator.finish(batch)
-        self._lose(queue, batch)
+        self._lose(queue, batch, error)
         if queue.waiting and queue.node is not None:
             queue.node.add(queue)
 
-    def _lose(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+    def _lose(self, queue: PartitionQueue, batch: ProducerBatch, error: BaseException) -> None:
         """Nothing more can be done for `batch`."""
         if self.manager is not None:
-            self.manager.on_loss(queue, batch)
+            self.manager.on_loss(queue, batch, error)
+        if self.transaction is not None:
+            batch.mark_seen()  # commit_transaction() raises it
         batch.transition(BatchState.SETTLED)
         self.accumulator.release(batch)

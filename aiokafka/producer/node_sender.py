@@ -259,10 +259,13 @@ class NodeSender:
         """Send one request."""
         config = self._config
         request = ProduceRequest(
-            acks=config.acks, timeout_ms=int(config.client.request_timeout * 1000), topic_data=[]
+            transactional_id=config.transactional_id,
+            acks=config.acks,
+            timeout_ms=int(config.client.request_timeout * 1000),
+            topic_data=[],
         )
         try:
-            version = connection.pick(ProduceRequest)
+            version = connection.pick(ProduceRequest, self._delivery.max_version)
             check_version(version, self._delivery.codec)
             topic_ids: dict[str, bytes] = {}
             if version > NAMED_TOPICS_VERSION:
@@ -289,7 +292,11 @@ class NodeSender:
         for queue, batch in cargo:
             try:
                 records = wire_form(
-                    batch, version, self._delivery.codec, self._config.compression_level
+                    batch,
+                    version,
+                    self._delivery.codec,
+                    self._config.compression_level,
+                    self._config.transactional_id is not None,
                 )
             except KafkaError as error:
                 self._delivery.fail(queue, batch, error)

@@ -6,17 +6,19 @@ import asyncio
 import itertools
 import warnings
 from asyncio import Future
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, ProducerConfig, warn_ignored
 from aiokafka._options import MISSING
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
     ClusterAuthorizationFailedError,
+    IllegalOperation,
     IllegalStateError,
-    KafkaTimeoutError,
+    KafkaError,
     MessageSizeTooLargeError,
     ProducerClosed,
     UnsupportedVersionError,
@@ -27,6 +29,7 @@ from aiokafka.producer._convert import WrongArgument, as_bytes, as_headers, as_t
 from aiokafka.producer.batch_builder import BatchBuilder
 from aiokafka.producer.message_accumulator import Record
 from aiokafka.producer.sender import Sender, log
+from aiokafka.producer.transactions import Transactions, as_member, as_offsets
 from aiokafka.structs import RecordMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
 
     from aiokafka.abc import AbstractTokenProvider
 
-__all__ = ["AIOKafkaProducer"]
+__all__ = ["AIOKafkaProducer", "TransactionContext"]
 
 _missing: Any = MISSING
 """Default of arguments whose absence means something else than any value."""
@@ -129,6 +132,11 @@ class AIOKafkaProducer:
         self._owner = self._sender.owner
         self._accumulator = self._sender.accumulator
         self._append = self._accumulator.appender.append
+        self._transactions: Transactions | None = None
+        if config.transactional_id is not None:
+            self._transactions = Transactions(
+                self.client, config, self._sender, config.transactional_id
+            )
         # Fails here, not with the first record, if the codec's package is missing.
         self._accumulator.sizing("").new_builder()
         self._is_stopped = False
@@ -159,15 +167,22 @@ class AIOKafkaProducer:
             raise WrongArgument("start() is called in another event loop than the constructor")
         await self.client.bootstrap()
         try:
-            if self._config.enable_idempotence:
+            if self._transactions is not None:
+                await self._become_transactional(self._transactions)
+            elif self._config.enable_idempotence:
                 await self._become_idempotent()
             self._is_started = True
             self._sender.start()
-            self._accumulator.accept(True)
+            self._accumulator.accept(self._transactions is None)
         except BaseException:
             self._closed = True
             await self._close(None)
             raise
+
+    async def _become_transactional(self, transactions: Transactions) -> None:
+        await transactions.start(self._loop.time() + self._config.client.request_timeout)
+        self._sender.delivery.manager = transactions.manager
+        self._owner.start(transactions.enter_partitions(), name="transaction")
 
     async def _become_idempotent(self) -> None:
         """Get a producer id; without one go on if nobody insisted on it and the brokers have none
@@ -201,9 +216,12 @@ class AIOKafkaProducer:
         deadline = None if timeout is None else self._loop.time() + timeout
         if self._is_started and self._owner.failure is None:
             try:
+                if self._transactions is not None and self._transactions.is_open:
+                    async with timeout_at(deadline):
+                        await self._transactions.abort()
                 await self._accumulator.flush(deadline)
-            except KafkaTimeoutError as error:
-                log.warning("%s stops with records undelivered: %s", self, error)
+            except (KafkaError, asyncio.TimeoutError) as error:
+                log.warning("%s stops before all was done: %r", self, error)
         await self._close(deadline)
 
     async def _close(self, deadline: float | None) -> None:
@@ -231,6 +249,11 @@ class AIOKafkaProducer:
             raise ProducerClosed("the producer was stopped; make a new one")
         if not self._is_started:
             raise ProducerClosed("the producer is not started: call start() first")
+
+    def _check_may_send(self, call: str) -> None:
+        self._check_usable()
+        if self._transactions is not None:
+            self._transactions.transaction.check(call)
 
     # -- records
 
@@ -306,7 +329,7 @@ class AIOKafkaProducer:
         headers: Iterable[tuple[str, bytes | None]] | None,
     ) -> Future[RecordMetadata]:
         """Send a record that has to be checked, or to wait."""
-        self._check_usable()
+        self._check_may_send("send")
         record = self._checked(topic, value, key, timestamp_ms, headers)
         deadline = self._loop.time() + self._config.max_block
         lanes = await self._wait_for_room(topic, partition, record.bound, deadline)
@@ -360,7 +383,7 @@ class AIOKafkaProducer:
             if partition is not None:
                 await self._wait_for_partition(topic, partition, deadline)
             await self._accumulator.wait_for_memory(need, deadline)
-            self._check_usable()
+            self._check_may_send("send")
             lanes = self._accumulator.lanes(topic, self.client.cluster)
             if lanes is not None and (partition is None or partition in lanes.by_number):
                 return lanes
@@ -423,7 +446,7 @@ class AIOKafkaProducer:
     # -- batches
 
     def create_batch(self) -> BatchBuilder:
-        """An empty batch of up to `max_batch_size` bytes, to be filled and given to `send_batch`."""
+        """An empty batch of up to `max_batch_size` bytes, to fill and to give to `send_batch`."""
         builder = self._accumulator.sizing("").builder(self._config.max_batch_size)
         return BatchBuilder(builder, self._key_serializer, self._value_serializer)
 
@@ -437,7 +460,7 @@ class AIOKafkaProducer:
         sent and can be sent again. Raises as `send`; WrongArgument (a ValueError) for an empty
         batch, IllegalStateError for one that was sent.
         """
-        self._check_usable()
+        self._check_may_send("send_batch")
         _check_topic(topic)
         if not isinstance(batch, BatchBuilder):
             raise TypeError(f"batch: must come from create_batch(), not {type(batch).__name__}")
@@ -459,6 +482,58 @@ class AIOKafkaProducer:
                 f"topic {topic!r}: a batch of {batch.size()} bytes does not fit into "
                 f"max_request_size={self._config.max_request_size}"
             )
+
+    # -- transactions
+
+    def _transactional(self) -> Transactions:
+        self._check_usable()
+        if self._transactions is None:
+            raise IllegalOperation("transactions need a producer with a transactional_id")
+        return self._transactions
+
+    async def begin_transaction(self) -> None:
+        """Begin a transaction: what is sent from now on is part of it.
+
+        Raises IllegalOperation without a `transactional_id`, TransactionStateError (also an
+        IllegalOperation and an AssertionError) when one is open already, the failure of a producer
+        that was fenced.
+        """
+        await self._transactional().begin()
+
+    async def commit_transaction(self) -> None:
+        """Wait until everything that was sent is written, then commit.
+
+        Takes up to `max_block_ms`. After a KafkaTimeoutError or a cancellation the outcome is open:
+        call it again, which goes on where it was. After another error the transaction has to be
+        aborted, unless the error has `is_fatal`.
+        """
+        await self._transactional().commit()
+
+    async def abort_transaction(self) -> None:
+        """Drop what was not sent, and make what was written invalid.
+
+        Takes up to `max_block_ms`. After a KafkaTimeoutError or a cancellation call it again.
+        """
+        await self._transactional().abort()
+
+    def transaction(self) -> TransactionContext:
+        """A context to send in: it commits at its end, and aborts if its body raises."""
+        return TransactionContext(self)
+
+    async def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, Any], group_id: Any
+    ) -> None:
+        """Make positions of a consumer group part of the transaction.
+
+        `offsets`: by TopicPartition the offset of the next record to read, as int, (int, str) or
+        OffsetAndMetadata. `group_id`: the group's id; or an object with `group_id`, `generation_id`
+        and `member_id`, or one whose `group_metadata()` gives such, so that a member which has lost
+        its partitions is refused (KIP-447). After an error without `is_fatal` the transaction has
+        to be aborted.
+        """
+        transactions = self._transactional()
+        member = as_member(group_id)
+        await transactions.send_offsets(as_offsets(offsets), member)
 
     # -- the rest
 
@@ -489,6 +564,36 @@ class AIOKafkaProducer:
         them.
         """
         return max(0, self._accumulator.appender.free)
+
+
+class TransactionContext:
+    """A transaction as `async with` block. Made by `AIOKafkaProducer.transaction`."""
+
+    def __init__(self, producer: AIOKafkaProducer) -> None:
+        self._producer = producer
+
+    async def __aenter__(self) -> Self:
+        await self._producer.begin_transaction()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        transactions = self._producer._transactions
+        if transactions is None or self._producer._closed:
+            return
+        if exc is None:
+            try:
+                await self._producer.commit_transaction()
+            except KafkaError:
+                if transactions.has_to_abort:
+                    await self._producer.abort_transaction()
+                raise
+        elif transactions.is_open:
+            await self._producer.abort_transaction()
 
 
 def _check_topic(topic: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from aiokafka._backoff import Backoff
@@ -17,6 +18,7 @@ from aiokafka.producer.message_accumulator import MessageAccumulator
 from aiokafka.producer.node_sender import NodeSender
 from aiokafka.producer.transaction_manager import TransactionManager
 from aiokafka.producer.transaction_requests import init_producer_id
+from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka._config import ProducerConfig
@@ -31,8 +33,8 @@ log = logging.getLogger("aiokafka.producer.producer")
 class Sender:
     """Routes every partition queue to the NodeSender of its leader.
 
-    Owns: the NodeSenders, the queues without a leader, the tasks (`owner`), among them `sender_task`,
-    which gives up batches whose time is up.
+    Owns: the NodeSenders, the queues without a leader, the tasks (`owner`), among them
+    `sender_task`, which gives up batches whose time is up.
     """
 
     def __init__(
@@ -59,7 +61,7 @@ class Sender:
     def start(self) -> None:
         """Start the background tasks; those of a broker are started when it is first needed."""
         self.sender_task = self.owner.start(self._expire(), name="expiry")
-        if self.delivery.manager is not None:
+        if self.delivery.manager is not None and self.delivery.transaction is None:
             self.owner.start(self._renew_producer_id(), name="producer-id")
         self._client.cluster.add_listener(self._on_cluster)
 
@@ -155,6 +157,19 @@ class Sender:
                 self.delivery.abandon(batch, error)
             else:
                 self.delivery.drop(queue, batch, error)
+
+    def drop_waiting(self, error: BaseException) -> None:
+        """Fail everything that is not in flight."""
+        for queue in self.accumulator.queues.values():
+            if queue.waiting:
+                self.delivery.fail_waiting(queue, error)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Batches of these partitions may be sent now."""
+        for partition in partitions:
+            queue = self.accumulator.queue(partition)
+            if queue.node is not None:
+                queue.node.add(queue)
 
     # -- the producer id
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from aiokafka.producer._append import PartitionQueue
 from aiokafka.producer.batch import NO_SEQUENCE, ProducerBatch
+from aiokafka.producer.transaction_state import Transaction
 
 __all__ = ["PartitionSequence", "TransactionManager", "advance"]
 
@@ -56,7 +57,11 @@ class TransactionManager:
     and every `PartitionSequence`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, transaction: Transaction | None = None) -> None:
+        """With a `transaction` the epoch is the coordinator's to give: a broken sequence stays
+        broken until the transaction was aborted.
+        """
+        self.transaction = transaction
         self.producer_id = -1
         self.producer_epoch = -1
         self.generation = 0
@@ -79,6 +84,8 @@ class TransactionManager:
         before keeps its place, since the broker may have it.
         """
         sequence: PartitionSequence = queue.sequence
+        if self.transaction is not None and not self.transaction.admits(queue.partition):
+            return False
         if sequence.is_uncertain or sequence.has_gap or sequence.generation != self.generation:
             if sequence.has_gap:
                 if queue.in_flight:
@@ -106,11 +113,15 @@ class TransactionManager:
         if self._is_current(sequence, batch):
             sequence.expected = advance(batch.base_sequence, batch.record_count)
 
-    def on_loss(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+    def on_loss(self, queue: PartitionQueue, batch: ProducerBatch, error: BaseException) -> None:
         """`batch` was refused for good, or given up without knowing whether it was written."""
         sequence: PartitionSequence = queue.sequence
         if batch.has_identity and self._is_current(sequence, batch):
             sequence.is_uncertain = True
+            if self.transaction is not None:
+                self.transaction.needs_new_epoch = True
+        if self.transaction is not None:
+            self.transaction.fail(error)
 
     def on_gap(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """The leader refused `batch` because of its sequence number, epoch or producer id.
@@ -143,6 +154,8 @@ class TransactionManager:
             sequence.epoch = self.producer_epoch
             sequence.next = sequence.expected = 0
         elif sequence.has_gap or sequence.expected != sequence.next:
+            if self.transaction is not None:
+                return False
             if sequence.epoch == _LAST_EPOCH:
                 self.wants_producer_id = True
                 return False

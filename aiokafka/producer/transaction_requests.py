@@ -1,54 +1,324 @@
-"""The requests about producer ids: what is asked of which broker, and what the answers mean."""
+"""The requests about producer ids and transactions: whom to ask, what the answers mean."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout_at
-from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, for_code
+from aiokafka.client import CoordinationType
+from aiokafka.errors import (
+    ConcurrentTransactions,
+    GroupCoordinatorNotAvailableError,
+    InvalidProducerEpoch,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    NotCoordinatorForGroupError,
+    ProducerFenced,
+    for_code,
+)
 from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from aiokafka.protocol.messages.transactions import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    EndTxnRequest,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka.client import AIOKafkaClient
 
-__all__ = ["init_producer_id"]
+__all__ = [
+    "GroupMember",
+    "ProducerIdentity",
+    "TransactionRequests",
+    "init_producer_id",
+]
+
+T = TypeVar("T")
 
 _NO_TIMEOUT = 0x7FFFFFFF
+_LAST_CLIENT_SIDE_ADD = 3  # from version 4 on AddPartitionsToTxn is for brokers (KIP-890)
+_LAST_PLAIN_END = 4
+_FIRST_RENEWING = 3
+_LAST_PLAIN_OFFSETS = 4
+_FIRST_WITH_MEMBER = 3  # KIP-447
+
+# A coordinator that is still writing the markers of the last transaction is ready in milliseconds.
+_CONCURRENT_BACKOFF = 0.002
+
+_WRONG_COORDINATOR = (
+    NotCoordinatorForGroupError,
+    GroupCoordinatorNotAvailableError,
+    KafkaConnectionError,
+)
 
 
-async def init_producer_id(client: AIOKafkaClient, deadline: float) -> tuple[int, int]:
-    """A producer id and its first epoch, for a producer without transactions.
+class ProducerIdentity(NamedTuple):
+    """What brokers know a producer by."""
 
-    Any broker can give them; what passes by itself is tried again with another one. Raises
-    KafkaTimeoutError at `deadline` (loop time) with the last failure as its cause,
-    UnsupportedVersionError before Kafka 0.11, other refusals as they are.
+    producer_id: int
+    epoch: int
+
+
+class GroupMember(NamedTuple):
+    """Who commits offsets for a group (KIP-447). Without a member id nobody can be fenced."""
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+async def _retry(
+    client: AIOKafkaClient, what: str, deadline: float, attempt: Callable[[], Awaitable[T]]
+) -> T:
+    """Repeat `attempt` while its error is one that passes by itself.
+
+    Raises KafkaTimeoutError at `deadline` (loop time) with the last failure as its cause.
     """
     backoff = Backoff(client.config.retry_backoff, client.config.retry_backoff_max)
+    concurrent = Backoff(_CONCURRENT_BACKOFF, client.config.retry_backoff)
     failure: KafkaError | None = None
     try:
         async with timeout_at(deadline):
             while True:
                 try:
-                    return await _ask_for_producer_id(client)
+                    return await attempt()
                 except KafkaError as error:
                     if not error.retriable:
                         raise
                     failure = error
-                await asyncio.sleep(backoff.next())
+                is_busy = isinstance(failure, ConcurrentTransactions)
+                await asyncio.sleep((concurrent if is_busy else backoff).next())
     except asyncio.TimeoutError:
-        raise KafkaTimeoutError(
-            f"no producer id, which enable_idempotence needs, in time; last failure: {failure}"
-        ) from failure
+        raise KafkaTimeoutError(f"{what}: not in time; last failure: {failure}") from failure
 
 
-async def _ask_for_producer_id(client: AIOKafkaClient) -> tuple[int, int]:
-    node_id = client.get_random_node()
-    if node_id is None:
-        raise KafkaConnectionError("no broker is known")
-    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_NO_TIMEOUT)
-    response = await client.send(node_id, request)
-    if response.error_code:
-        raise for_code(response.error_code)(f"node {node_id} gave no producer id")
-    return response.producer_id, response.producer_epoch
+async def init_producer_id(client: AIOKafkaClient, deadline: float) -> ProducerIdentity:
+    """A producer id and its first epoch, for a producer without transactions.
+
+    Any broker can give them. Raises KafkaTimeoutError at `deadline` (loop time),
+    UnsupportedVersionError before Kafka 0.11, other refusals as they are.
+    """
+
+    async def ask() -> ProducerIdentity:
+        node_id = client.get_random_node()
+        if node_id is None:
+            raise KafkaConnectionError("no broker is known")
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_NO_TIMEOUT)
+        response = await client.send(node_id, request)
+        _check(response.error_code, f"node {node_id} gave no producer id")
+        return ProducerIdentity(response.producer_id, response.producer_epoch)
+
+    return await _retry(client, "a producer id, which idempotence needs", deadline, ask)
+
+
+def _check(error_code: int, what: str) -> None:
+    """Raise the error that the code stands for."""
+    if error_code == InvalidProducerEpoch.errno:
+        # What coordinators before Kafka 2.7 say to a producer that was fenced.
+        raise ProducerFenced()
+    if error_code:
+        error = for_code(error_code)
+        raise ProducerFenced() if error is ProducerFenced else error(what)
+
+
+class TransactionRequests:
+    """Talks to the coordinator of one transactional id, and to those of groups.
+
+    Every call repeats what passes by itself until `deadline` (loop time), then raises
+    KafkaTimeoutError. It can be made again after that, or after it was cancelled.
+    """
+
+    def __init__(self, client: AIOKafkaClient, transactional_id: str) -> None:
+        self._client = client
+        self._id = transactional_id
+
+    async def _send(
+        self,
+        kind: CoordinationType,
+        key: str,
+        request: Any,
+        deadline: float,
+        max_version: int | None,
+    ) -> Any:
+        """One attempt to ask the coordinator of `key`."""
+        node_id = await self._client.coordinator(kind, key, deadline)
+        try:
+            return await self._client.send(node_id, request, max_version=max_version)
+        except KafkaConnectionError:
+            self._client.forget_coordinator(kind, key, f"node {node_id} cannot be reached")
+            raise
+
+    def _read(self, kind: CoordinationType, key: str, error_code: int, what: str) -> None:
+        try:
+            _check(error_code, what)
+        except _WRONG_COORDINATOR as error:
+            self._client.forget_coordinator(kind, key, f"{error}")
+            raise
+
+    async def _ask(
+        self, what: str, request: Any, deadline: float, max_version: int | None = None
+    ) -> Any:
+        """Ask the coordinator of the transactional id; the answer has one error code."""
+        kind = CoordinationType.TRANSACTION
+
+        async def attempt() -> Any:
+            response = await self._send(kind, self._id, request, deadline, max_version)
+            self._read(kind, self._id, response.error_code, f"{what} of {self._id!r}")
+            return response
+
+        return await _retry(self._client, f"{what} of {self._id!r}", deadline, attempt)
+
+    async def init(
+        self, timeout: float, current: ProducerIdentity | None, deadline: float
+    ) -> ProducerIdentity:
+        """A new session: former owners of the transactional id are fenced, their work is aborted.
+
+        `timeout` is the longest time of a transaction in seconds. `current`: the identity that is
+        to be renewed (KIP-360), which fails if somebody else has taken over.
+        """
+        coordinator = await self._client.coordinator(
+            CoordinationType.TRANSACTION, self._id, deadline
+        )
+        request = InitProducerIdRequest(
+            transactional_id=self._id, transaction_timeout_ms=int(timeout * 1000)
+        )
+        connection = await self._client.connection(coordinator)
+        if current is not None and connection.pick(InitProducerIdRequest) >= _FIRST_RENEWING:
+            request.producer_id, request.producer_epoch = current
+        # Version 6 is for two-phase commit (KIP-939), which no broker has in force.
+        response = await self._ask("InitProducerId", request, deadline, max_version=5)
+        return ProducerIdentity(response.producer_id, response.producer_epoch)
+
+    async def can_renew(self, deadline: float) -> bool:
+        """Whether `init` can tell the owner of the transactional id from others (KIP-360)."""
+        node_id = await self._client.coordinator(CoordinationType.TRANSACTION, self._id, deadline)
+        connection = await self._client.connection(node_id)
+        return connection.pick(InitProducerIdRequest) >= _FIRST_RENEWING
+
+    async def is_version_2(self, deadline: float) -> bool:
+        """Whether the cluster runs transactions of version 2 (KIP-890)."""
+        node_id = await self._client.coordinator(CoordinationType.TRANSACTION, self._id, deadline)
+        connection = await self._client.connection(node_id)
+        versions = connection.versions
+        if versions is None or versions.finalized_features.get("transaction.version", 0) < 2:
+            return False
+        return versions.pick(EndTxnRequest) > _LAST_PLAIN_END
+
+    async def add_partitions(
+        self, identity: ProducerIdentity, partitions: Iterable[TopicPartition], deadline: float
+    ) -> None:
+        """Enter partitions into the transaction, before anything is written to them."""
+        topics: dict[str, list[int]] = {}
+        for topic, number in partitions:
+            topics.setdefault(topic, []).append(number)
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self._id,
+            v3_and_below_producer_id=identity.producer_id,
+            v3_and_below_producer_epoch=identity.epoch,
+            v3_and_below_topics=[
+                AddPartitionsToTxnTopic(name=name, partitions=numbers)
+                for name, numbers in topics.items()
+            ],
+        )
+        kind = CoordinationType.TRANSACTION
+
+        async def attempt() -> None:
+            response = await self._send(
+                kind, self._id, request, deadline, max_version=_LAST_CLIENT_SIDE_ADD
+            )
+            for topic in response.results_by_topic_v3_and_below:
+                for result in topic.results_by_partition:
+                    where = f"{topic.name}-{result.partition_index}: not in the transaction"
+                    self._read(kind, self._id, result.partition_error_code, where)
+
+        await _retry(self._client, f"AddPartitionsToTxn of {self._id!r}", deadline, attempt)
+
+    async def add_group(self, identity: ProducerIdentity, group_id: str, deadline: float) -> None:
+        """Enter the offsets of a group into the transaction, before they are committed."""
+        request = AddOffsetsToTxnRequest(
+            transactional_id=self._id,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            group_id=group_id,
+        )
+        await self._ask("AddOffsetsToTxn", request, deadline)
+
+    async def commit_offsets(
+        self,
+        identity: ProducerIdentity,
+        member: GroupMember,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        deadline: float,
+        *,
+        is_version_2: bool,
+    ) -> None:
+        """Store offsets of a group, valid once the transaction commits. In transactions of version
+        2 this enters the group as well.
+        """
+        request = TxnOffsetCommitRequest(
+            transactional_id=self._id,
+            group_id=member.group_id,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            topics=_offset_topics(offsets),
+        )
+        kind, group_id = CoordinationType.GROUP, member.group_id
+
+        async def attempt() -> None:
+            node_id = await self._client.coordinator(kind, group_id, deadline)
+            versions = (await self._client.connection(node_id)).versions
+            limit = None if is_version_2 else _LAST_PLAIN_OFFSETS
+            if versions and versions.pick(TxnOffsetCommitRequest, limit) >= _FIRST_WITH_MEMBER:
+                request.generation_id = member.generation_id
+                request.member_id = member.member_id
+                request.group_instance_id = member.group_instance_id
+            response = await self._send(kind, group_id, request, deadline, limit)
+            for topic in response.topics:
+                for result in topic.partitions:
+                    where = f"{topic.name}-{result.partition_index} of group {group_id!r}"
+                    self._read(kind, group_id, result.error_code, where)
+
+        await _retry(self._client, f"TxnOffsetCommit for {group_id!r}", deadline, attempt)
+
+    async def end(
+        self, identity: ProducerIdentity, is_commit: bool, is_version_2: bool, deadline: float
+    ) -> ProducerIdentity:
+        """Commit or abort. Returns the identity for the next transaction.
+
+        Repeated after an unknown outcome it has no other effect than the first time.
+        """
+        request = EndTxnRequest(
+            transactional_id=self._id,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            committed=is_commit,
+        )
+        limit = None if is_version_2 else _LAST_PLAIN_END
+        response = await self._ask("EndTxn", request, deadline, limit)
+        if response.producer_id < 0:
+            return identity
+        return ProducerIdentity(response.producer_id, response.producer_epoch)
+
+
+def _offset_topics(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+) -> list[TxnOffsetCommitRequestTopic]:
+    topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
+    for (topic, number), (offset, metadata) in offsets.items():
+        part = TxnOffsetCommitRequestPartition(
+            partition_index=number, committed_offset=offset, committed_metadata=metadata
+        )
+        topics.setdefault(topic, []).append(part)
+    return [
+        TxnOffsetCommitRequestTopic(name=name, partitions=parts) for name, parts in topics.items()
+    ]

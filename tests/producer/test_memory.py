@@ -10,13 +10,14 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError, ProducerClosed
 from aiokafka.protocol.messages.produce import ProduceRequest
+from aiokafka.structs import RecordMetadata
 from aiokafka.testing import FakeCluster, Hold
 from tests.producer.support import TOPIC, new_producer, results, values
 
 SMALL = {"buffer_memory": 20_000, "max_batch_size": 2000}
 
 
-async def fill(producer: AIOKafkaProducer) -> list[asyncio.Future[object]]:
+async def fill(producer: AIOKafkaProducer) -> list[asyncio.Future[RecordMetadata]]:
     """Send until the next `send` would have to wait."""
     futures = []
     while producer.buffer_available_bytes > 3000:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiokafka.errors import KafkaError
 from aiokafka.producer._append import PartitionQueue
 from aiokafka.producer.batch import BatchState, ProducerBatch
 from aiokafka.producer.transaction_manager import PartitionSequence, TransactionManager, advance
@@ -147,7 +148,7 @@ def test_a_lost_batch_makes_new_ones_wait_and_then_begin_anew() -> None:
         new_batch(queue)
     first, second = send(manager, queue), send(manager, queue)
     queue.in_flight.remove(first)
-    manager.on_loss(queue, first)
+    manager.on_loss(queue, first, KafkaError())
     assert not manager.identify(queue, queue.waiting[0])
     put_back(queue, second)
     # The broker may have it under this number: it tells when asked again.
@@ -164,7 +165,7 @@ def test_a_lost_batch_that_was_written_after_all_costs_no_epoch() -> None:
         new_batch(queue)
     first, second = send(manager, queue), send(manager, queue)
     queue.in_flight.remove(first)
-    manager.on_loss(queue, first)
+    manager.on_loss(queue, first, KafkaError())
     deliver(manager, queue, second)
     assert identity(send(manager, queue)) == (7, 0, 3)
 
@@ -197,12 +198,12 @@ def test_late_answers_for_an_old_epoch_change_nothing() -> None:
     new_batch(queue)
     stale = send(manager, queue)
     queue.in_flight.clear()
-    manager.on_loss(queue, stale)
+    manager.on_loss(queue, stale, KafkaError())
     new_batch(queue)
     fresh = send(manager, queue)
     assert identity(fresh) == (7, 1, 0)
     manager.on_gap(queue, stale)
-    manager.on_loss(queue, stale)
+    manager.on_loss(queue, stale, KafkaError())
     deliver(manager, queue, fresh)
     new_batch(queue)
     assert identity(send(manager, queue)) == (7, 1, 1)

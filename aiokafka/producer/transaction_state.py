@@ -1,0 +1,161 @@
+"""Where a transactional producer is in its transaction. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+
+from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
+    InvalidProducerEpoch,
+    ProducerFenced,
+    TransactionalIdAuthorizationFailed,
+    TransactionStateError,
+    UnsupportedVersionError,
+)
+from aiokafka.net.failures import renewed
+from aiokafka.structs import TopicPartition
+
+__all__ = ["Transaction", "TransactionState"]
+
+
+class TransactionState(Enum):
+    """What may be done next."""
+
+    UNINITIALIZED = "not started"
+    READY = "ready to begin"
+    IN_TRANSACTION = "in a transaction"
+    COMMITTING = "committing"
+    ABORTING = "aborting"
+    ABORTABLE = "failed: only abort_transaction() is possible"
+    FATAL = "failed for good"
+
+
+_S = TransactionState
+
+_TRANSITIONS = {
+    _S.UNINITIALIZED: {_S.READY, _S.FATAL},
+    _S.READY: {_S.IN_TRANSACTION, _S.FATAL},
+    _S.IN_TRANSACTION: {_S.COMMITTING, _S.ABORTING, _S.ABORTABLE, _S.FATAL},
+    _S.COMMITTING: {_S.READY, _S.ABORTING, _S.ABORTABLE, _S.FATAL},
+    _S.ABORTABLE: {_S.ABORTING, _S.FATAL},
+    _S.ABORTING: {_S.READY, _S.FATAL},
+    _S.FATAL: set(),
+}
+
+_FATAL_ERRORS = (
+    ProducerFenced,
+    TransactionalIdAuthorizationFailed,
+    ClusterAuthorizationFailedError,
+    UnsupportedVersionError,
+)
+
+
+class Transaction:
+    """Owns the state, the error that caused it, and what the coordinator knows of the transaction.
+
+    `on_closed` is called when records are not accepted any more.
+    """
+
+    def __init__(self, transactional_id: str, on_closed: Callable[[], None]) -> None:
+        self.transactional_id = transactional_id
+        self.state = _S.UNINITIALIZED
+        self.error: BaseException | None = None
+        self.is_version_2 = False
+        """Whether brokers enter partitions themselves, and every end bumps the epoch (KIP-890)."""
+        self.needs_new_epoch = False
+        """What the brokers have of the sequences is unknown: begin the next transaction anew."""
+        self.has_effects = False
+        """Whether the coordinator may know of the transaction, so that it has to be ended there."""
+        self.is_ending = False
+        """Whether the coordinator may have been told to commit: nothing else is possible then."""
+        self.partitions: set[TopicPartition] = set()
+        """Partitions that the coordinator has entered into the transaction."""
+        self.wanted: set[TopicPartition] = set()
+        """Partitions with records that wait for that."""
+        self.groups: set[str] = set()
+        """Groups that the coordinator has entered into the transaction."""
+        self._on_closed = on_closed
+
+    def begin(self, is_version_2: bool) -> None:
+        """Start a transaction."""
+        self._enter(_S.IN_TRANSACTION, "begin_transaction")
+        self.is_version_2 = is_version_2
+
+    def begin_commit(self) -> None:
+        """Start to commit, or go on with it after a time-out or a cancellation."""
+        if self.state is not _S.COMMITTING:
+            self._enter(_S.COMMITTING, "commit_transaction")
+        self._on_closed()
+
+    def begin_abort(self) -> None:
+        """Start to abort, or go on with it after a time-out or a cancellation."""
+        if self.state is _S.COMMITTING and self.is_ending:
+            raise self._refusal("abort_transaction")
+        if self.state is not _S.ABORTING:
+            self._enter(_S.ABORTING, "abort_transaction")
+        self._on_closed()
+
+    def end(self) -> None:
+        """The transaction is over, or, at the start, the producer has its id."""
+        self._enter(_S.READY, "end")
+        self.partitions.clear()
+        self.wanted.clear()
+        self.groups.clear()
+        self.error = None
+        self.has_effects = self.is_ending = self.needs_new_epoch = False
+
+    def admits(self, partition: TopicPartition) -> bool:
+        """Whether records of `partition` may be sent now; if not, it is in `wanted`."""
+        if self.state not in (_S.IN_TRANSACTION, _S.COMMITTING):
+            return False
+        if self.is_version_2:
+            self.has_effects = True
+        elif partition not in self.partitions:
+            self.wanted.add(partition)
+            return False
+        return True
+
+    def fail(self, error: BaseException) -> None:
+        """A part of the transaction failed: it has to be aborted, or the producer is done for."""
+        if isinstance(error, _FATAL_ERRORS):
+            self.fail_for_good(error)
+        elif self.state in (_S.IN_TRANSACTION, _S.COMMITTING):
+            self._enter(_S.ABORTABLE, "fail")
+            self.error = error
+            self.needs_new_epoch |= isinstance(error, InvalidProducerEpoch)
+            self._on_closed()
+
+    def fail_for_good(self, error: BaseException) -> None:
+        """The producer cannot go on."""
+        if self.state is not _S.FATAL:
+            self._enter(_S.FATAL, "fail")
+            self.error = error
+            self._on_closed()
+
+    def check(self, call: str) -> None:
+        """Raise unless records and offsets may be added."""
+        if self.state is not _S.IN_TRANSACTION:
+            raise self._refusal(call)
+
+    def raise_failure(self) -> None:
+        """Raise what failed, if something did."""
+        if self.state in (_S.ABORTABLE, _S.FATAL) and self.error is not None:
+            raise renewed(self.error) from self.error
+
+    def _enter(self, state: TransactionState, call: str) -> None:
+        if state not in _TRANSITIONS[self.state]:
+            raise self._refusal(call)
+        self.state = state
+
+    def _refusal(self, call: str) -> BaseException:
+        if self.state is _S.FATAL and self.error is not None:
+            refusal = renewed(self.error)
+            refusal.__cause__ = self.error
+            return refusal
+        text = f"{call}: the producer is {self.state.value}"
+        if self.state is _S.ABORTABLE:
+            refusal = TransactionStateError(f"{text}, because of: {self.error}")
+            refusal.__cause__ = self.error
+            return refusal
+        return TransactionStateError(text)

@@ -1,0 +1,232 @@
+"""What the transaction calls of a producer do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from aiokafka.errors import (
+    InvalidProducerEpoch,
+    KafkaError,
+    KafkaTimeoutError,
+    ProducerFenced,
+)
+from aiokafka.producer.transaction_manager import TransactionManager
+from aiokafka.producer.transaction_requests import (
+    GroupMember,
+    ProducerIdentity,
+    TransactionRequests,
+)
+from aiokafka.producer.transaction_state import Transaction, TransactionState
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka._config import ProducerConfig
+    from aiokafka.client import AIOKafkaClient
+    from aiokafka.producer.sender import Sender
+
+__all__ = ["Transactions", "as_member", "as_offsets"]
+
+_OPEN = (
+    TransactionState.IN_TRANSACTION,
+    TransactionState.ABORTABLE,
+    TransactionState.ABORTING,
+)
+
+
+class Transactions:
+    """Owns the `Transaction` of a producer and takes it from state to state.
+
+    Every call is bounded by `max_block_ms`. One that ran out of time or was cancelled can be made
+    again and goes on where it was; nothing else is possible meanwhile.
+    """
+
+    def __init__(
+        self, client: AIOKafkaClient, config: ProducerConfig, sender: Sender, transactional_id: str
+    ) -> None:
+        self.transaction = Transaction(transactional_id, self._stop_accepting)
+        self.manager = TransactionManager(self.transaction)
+        self._client = client
+        self._config = config
+        self._sender = sender
+        self._requests = TransactionRequests(client, transactional_id)
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a transaction is open that can be aborted."""
+        return self.transaction.state in _OPEN
+
+    @property
+    def has_to_abort(self) -> bool:
+        """Whether an abort is all that is possible."""
+        return self.transaction.state is TransactionState.ABORTABLE
+
+    @property
+    def _identity(self) -> ProducerIdentity:
+        return ProducerIdentity(self.manager.producer_id, self.manager.producer_epoch)
+
+    def _stop_accepting(self) -> None:
+        self._sender.accumulator.accept(False)
+        if self.transaction.error is not None:
+            # Not now: this is called while batches are being settled.
+            self._loop.call_soon(self._drop_waiting)
+
+    def _drop_waiting(self) -> None:
+        """What has not been sent never will be."""
+        error = self.transaction.error
+        if error is not None and self.transaction.state is not TransactionState.IN_TRANSACTION:
+            self._sender.drop_waiting(error)
+
+    def _deadline(self) -> float:
+        return self._loop.time() + self._config.max_block
+
+    async def start(self, deadline: float) -> None:
+        """Take over the transactional id. Raises KafkaTimeoutError at `deadline` (loop time)."""
+        identity = await self._requests.init(self._config.transaction_timeout, None, deadline)
+        self.manager.set_producer_id(*identity)
+        self.transaction.end()
+
+    async def begin(self) -> None:
+        """Start a transaction."""
+        self.transaction.raise_failure()
+        is_version_2 = await self._requests.is_version_2(self._deadline())
+        self.transaction.begin(is_version_2)
+        self._sender.accumulator.accept(True)
+
+    async def commit(self) -> None:
+        """Deliver everything, then commit."""
+        self.transaction.begin_commit()
+        deadline = self._deadline()
+        await self._sender.accumulator.flush(deadline)
+        self.transaction.raise_failure()
+        await self._end(is_commit=True, deadline=deadline)
+
+    async def abort(self) -> None:
+        """Drop what was not sent, then abort."""
+        self.transaction.begin_abort()
+        deadline = self._deadline()
+        self._sender.drop_waiting(KafkaError("not sent: the transaction was aborted"))
+        await self._sender.accumulator.flush(deadline)
+        await self._end(is_commit=False, deadline=deadline)
+
+    async def _end(self, *, is_commit: bool, deadline: float) -> None:
+        transaction = self.transaction
+        identity = self._identity
+        try:
+            if transaction.has_effects:
+                transaction.is_ending = is_commit
+                identity = await self._requests.end(
+                    identity, is_commit, transaction.is_version_2, deadline
+                )
+        except ProducerFenced as error:
+            # KIP-588: a transaction that took too long was aborted under a newer epoch; whether
+            # it was that, or another producer, shows when the session is to be renewed.
+            may_be_late = isinstance(transaction.error, InvalidProducerEpoch)
+            if is_commit or not may_be_late or not await self._requests.can_renew(deadline):
+                transaction.fail_for_good(error)
+                raise
+        except KafkaTimeoutError:
+            raise
+        except KafkaError as error:
+            transaction.fail(error)
+            if not is_commit:
+                transaction.fail_for_good(error)
+            raise
+        if transaction.needs_new_epoch and identity == self._identity:
+            identity = await self._renew(deadline)
+        if identity != self._identity:
+            self.manager.set_producer_id(*identity)
+        transaction.end()
+
+    async def _renew(self, deadline: float) -> ProducerIdentity:
+        """A new epoch, under which no sequence number was used (KIP-360)."""
+        try:
+            return await self._requests.init(
+                self._config.transaction_timeout, self._identity, deadline
+            )
+        except KafkaTimeoutError:
+            raise
+        except KafkaError as error:
+            self.transaction.fail_for_good(error)
+            raise
+
+    async def send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupMember
+    ) -> None:
+        """Make offsets of a group part of the transaction."""
+        transaction = self.transaction
+        transaction.check("send_offsets_to_transaction")
+        deadline = self._deadline()
+        is_version_2 = transaction.is_version_2
+        try:
+            if not is_version_2 and member.group_id not in transaction.groups:
+                transaction.has_effects = True
+                await self._requests.add_group(self._identity, member.group_id, deadline)
+            transaction.has_effects = True
+            transaction.groups.add(member.group_id)
+            await self._requests.commit_offsets(
+                self._identity, member, offsets, deadline, is_version_2=is_version_2
+            )
+        except KafkaError as error:
+            transaction.fail(error)
+            raise
+
+    async def enter_partitions(self) -> None:
+        """For ever: tell the coordinator of partitions before records go to them (not needed in
+        transactions of version 2).
+        """
+        delivery = self._sender.delivery
+        while True:
+            await delivery.partitions_wanted.wait()
+            delivery.partitions_wanted.clear()
+            transaction = self.transaction
+            wanted = set(transaction.wanted)
+            if not wanted:
+                continue
+            # The coordinator may know of them from now on, whatever becomes of the request.
+            transaction.has_effects = True
+            try:
+                await self._requests.add_partitions(self._identity, wanted, self._deadline())
+            except KafkaError as error:
+                transaction.fail(error)
+                continue
+            transaction.wanted -= wanted
+            transaction.partitions |= wanted
+            self._sender.resume(wanted)
+
+
+def as_offsets(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Offsets as users give them: by partition an int, (int, str) or OffsetAndMetadata."""
+    if not isinstance(offsets, Mapping):
+        raise TypeError(f"offsets: must be a dict, not {type(offsets).__name__}")
+    found: dict[TopicPartition, OffsetAndMetadata] = {}
+    for partition, value in offsets.items():
+        if not isinstance(partition, tuple) or len(partition) != 2:
+            raise TypeError(f"offsets: {partition!r} is not a TopicPartition")
+        offset, metadata = value if isinstance(value, tuple) else (value, "")
+        if isinstance(offset, bool) or not isinstance(offset, int):
+            raise TypeError(f"offsets: {offset!r} of {partition!r} is not an int")
+        if offset < 0:
+            raise ValueError(f"offsets: {offset} of {partition!r} is negative")
+        if not isinstance(metadata, str):
+            raise TypeError(f"offsets: the metadata {metadata!r} of {partition!r} is not a str")
+        found[TopicPartition(*partition)] = OffsetAndMetadata(offset, metadata)
+    return found
+
+
+def as_member(group: Any) -> GroupMember:
+    """Who commits: a group id, or something that says its group, generation and member."""
+    if callable(getattr(group, "group_metadata", None)):
+        group = group.group_metadata()
+    if isinstance(group, str):
+        if not group:
+            raise ValueError("group_id: must not be empty")
+        return GroupMember(group)
+    group_id = getattr(group, "group_id", None)
+    if not isinstance(group_id, str) or not group_id:
+        raise ValueError(f"group_id: must be a group id, a consumer or its metadata, not {group!r}")
+    return GroupMember(
+        group_id, group.generation_id, group.member_id, getattr(group, "group_instance_id", None)
+    )

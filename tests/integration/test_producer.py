@@ -1,0 +1,213 @@
+"""The producer on a real Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import Counter
+
+import pytest
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
+from aiokafka.errors import (
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    ProducerFenced,
+)
+from aiokafka.structs import OffsetAndMetadata, RecordMetadata
+from tests.kafka.fixtures import Kafka, MakeTopic, Scale
+from tests.kafka.launcher import KafkaCluster
+from tests.kafka.topics import create_topic
+
+
+async def read(
+    servers: str, topic: str, count: int, *, partitions: int = 1, isolation: str = "read_committed"
+) -> list[ConsumerRecord[bytes | None, bytes | None]]:
+    """The first `count` records that are seen, and whatever comes in the next moments."""
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=servers,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        isolation_level=isolation,
+    )
+    consumer.assign([TopicPartition(topic, number) for number in range(partitions)])
+    found: list[ConsumerRecord[bytes | None, bytes | None]] = []
+    async with consumer:
+        while len(found) < count:
+            for records in (await consumer.getmany(timeout_ms=500)).values():
+                found.extend(records)
+        for records in (await consumer.getmany(timeout_ms=200)).values():
+            found.extend(records)
+    return found
+
+
+def numbers(count: int) -> list[bytes]:
+    return [b"%d" % number for number in range(count)]
+
+
+async def test_records_arrive_as_they_were_sent(kafka: Kafka, topic: str) -> None:
+    headers = [("one", b"1"), ("none", None)]
+    async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
+        first = await producer.send_and_wait(topic, b"v", b"k", 0, 1_700_000_000_000, headers)
+        second = await producer.send_and_wait(topic, None, b"k")
+    assert (first.offset, first.timestamp, first.timestamp_type) == (0, 1_700_000_000_000, 0)
+    assert second.offset == 1
+    one, two = await read(kafka.bootstrap_servers, topic, 2)
+    assert (one.key, one.value, one.timestamp) == (b"k", b"v", 1_700_000_000_000)
+    assert one.headers == tuple(headers)
+    assert (two.key, two.value, two.timestamp) == (b"k", None, second.timestamp)
+
+
+async def test_append_time(kafka: Kafka, make_topic: MakeTopic) -> None:
+    topic = await make_topic(config={"message.timestamp.type": "LogAppendTime"})
+    async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
+        metadata = await producer.send_and_wait(topic, b"v", timestamp_ms=1)
+    assert metadata.timestamp_type == 1
+    (record,) = await read(kafka.bootstrap_servers, topic, 1)
+    assert record.timestamp == metadata.timestamp
+
+
+@pytest.mark.parametrize("acks", [0, 1, "all"])
+async def test_order(kafka: Kafka, topic: str, acks: int | str, scale: Scale) -> None:
+    payloads = numbers(scale(20_000, 500_000))
+    async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers, acks=acks) as producer:
+        for payload in payloads:
+            await producer.send(topic, payload)
+    found = await read(kafka.bootstrap_servers, topic, len(payloads))
+    assert [record.value for record in found] == payloads
+
+
+async def test_a_batch_too_large_is_split(kafka: Kafka, make_topic: MakeTopic) -> None:
+    topic = await make_topic(config={"max.message.bytes": "2000"})
+    payloads = [b"%05d" % number * 10 for number in range(1000)]
+    async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
+        futures = [await producer.send(topic, payload) for payload in payloads]
+        offsets = [metadata.offset for metadata in await asyncio.gather(*futures)]
+        with pytest.raises(MessageSizeTooLargeError):
+            await producer.send_and_wait(topic, b"x" * 3000)
+    assert offsets == list(range(1000))
+    found = await read(kafka.bootstrap_servers, topic, 1000)
+    assert [record.value for record in found] == payloads
+
+
+async def test_stop_is_bounded_without_brokers() -> None:
+    cluster = await asyncio.to_thread(started, KafkaCluster())
+    try:
+        await create_topic(cluster.bootstrap_servers, "topic", 1, 1, {})
+        producer = AIOKafkaProducer(
+            bootstrap_servers=cluster.bootstrap_servers,
+            delivery_timeout_ms=8000,
+            request_timeout_ms=7000,
+        )
+        await producer.start()
+        await producer.send_and_wait("topic", b"v")
+        await asyncio.to_thread(cluster.kill, 1)
+        future = await producer.send("topic", b"w")
+        await producer.stop()
+        assert isinstance(future.exception(), KafkaTimeoutError)
+    finally:
+        await asyncio.to_thread(cluster.stop)
+
+
+def started(cluster: KafkaCluster) -> KafkaCluster:
+    cluster.start()
+    return cluster
+
+
+# -- transactions
+
+
+async def check_transactions(servers: str, topic: str, rounds: int) -> None:
+    """Commit two of three transactions, each with an offset."""
+    group = f"group-{uuid.uuid4().hex[:8]}"
+    place = TopicPartition(topic, 0)
+    producer = AIOKafkaProducer(
+        bootstrap_servers=servers, transactional_id=f"id-{topic}", max_batch_size=200
+    )
+    expected: list[bytes] = []
+    async with producer:
+        for number in range(rounds):
+            payloads = [b"%d-%d" % (number, index) for index in range(20)]
+            await producer.begin_transaction()
+            for payload in payloads:
+                await producer.send(topic, payload, partition=0)
+            await producer.send_offsets_to_transaction(
+                {place: OffsetAndMetadata(number, "")}, group
+            )
+            if number % 3 == 1:
+                await producer.abort_transaction()
+            else:
+                await producer.commit_transaction()
+                expected += payloads
+    found = await read(servers, topic, len(expected))
+    assert [record.value for record in found] == expected
+
+
+async def test_transactions(kafka: Kafka, topic: str, scale: Scale) -> None:
+    await check_transactions(kafka.bootstrap_servers, topic, scale(13, 100))
+
+
+@pytest.mark.parametrize("version", ["0.11.0.3", "2.8.2", "3.9.2"])
+async def test_transactions_of_version_1(version: str) -> None:
+    cluster = await asyncio.to_thread(started, KafkaCluster(version))
+    try:
+        await create_topic(cluster.bootstrap_servers, "topic", 1, 1, {})
+        await check_transactions(cluster.bootstrap_servers, "topic", 13)
+    finally:
+        await asyncio.to_thread(cluster.stop)
+
+
+async def test_fencing(kafka: Kafka, topic: str) -> None:
+    old, new = (
+        AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers, transactional_id=topic)
+        for _ in range(2)
+    )
+    await old.start()
+    await old.begin_transaction()
+    await old.send_and_wait(topic, b"old")
+    async with new:
+        async with new.transaction():
+            await new.send(topic, b"new")
+        with pytest.raises(ProducerFenced):
+            await old.commit_transaction()
+    await old.stop()
+    assert [record.value for record in await read(kafka.bootstrap_servers, topic, 1)] == [b"new"]
+
+
+async def test_a_transaction_that_takes_too_long(kafka: Kafka, topic: str) -> None:
+    """The coordinator aborts it; the producer can begin another (KIP-588)."""
+    producer = AIOKafkaProducer(
+        bootstrap_servers=kafka.bootstrap_servers,
+        transactional_id=topic,
+        transaction_timeout_ms=1000,
+    )
+    async with producer:
+        await producer.begin_transaction()
+        await producer.send_and_wait(topic, b"late")
+        # The coordinator looks every ten seconds (transaction.abort.timed.out.transaction.
+        # cleanup.interval.ms): write until it refuses.
+        refused = False
+        for _ in range(400):
+            future = await producer.send(topic, b"late")
+            (refused,) = [isinstance(one, Exception) for one in await settled(future)]
+            if refused:
+                break
+            await asyncio.sleep(0.1)
+        assert refused
+        await producer.abort_transaction()
+        async with producer.transaction():
+            await producer.send(topic, b"in time")
+    assert [r.value for r in await read(kafka.bootstrap_servers, topic, 1)] == [b"in time"]
+
+
+async def settled(future: asyncio.Future[RecordMetadata]) -> list[object]:
+    return list(await asyncio.gather(future, return_exceptions=True))
+
+
+async def test_null_keys_spread_over_partitions(kafka: Kafka, make_topic: MakeTopic) -> None:
+    topic = await make_topic(partitions=4)
+    async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
+        futures = [await producer.send(topic, b"x" * 100) for _ in range(20_000)]
+        counts = Counter(metadata.partition for metadata in await asyncio.gather(*futures))
+    assert sum(counts.values()) == 20_000
+    assert min(counts.values()) > 1000
