@@ -360,6 +360,15 @@ def test_importing_the_package_is_cheap() -> None:
     assert set(loaded.split()) <= {"aiokafka", "aiokafka._pure"}
 
 
+def test_the_clients_import_nothing_heavy() -> None:
+    heavy = {"argparse", "email", "importlib.metadata", "unittest", "zipfile", "http"}
+    code = (
+        "import sys; from aiokafka import AIOKafkaConsumer, AIOKafkaProducer; "
+        f"print(*sorted({heavy!r} & set(sys.modules)))"
+    )
+    assert run_clean(code) == ""
+
+
 def test_star_import() -> None:
     assert run_clean("from aiokafka import *; print(AIOKafkaProducer.__name__)") == (
         "AIOKafkaProducer"

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
 from aiokafka.testing import FakeCluster
-
-REPOSITORY = Path(__file__).parent.parent.parent
-EXAMPLES = REPOSITORY / "examples"
+from tests.examples.scripts import EXAMPLES, run_script
 
 # What each prints; the examples that are not here have a test of their own.
 OUTPUT = {
@@ -30,30 +25,6 @@ OUTPUT = {
     ),
 }
 OTHERS = {"consumer.py", "demo.py", "flow_control.py", "own_offsets.py", "seek_by_time.py"}
-
-
-async def run_script(name: str, *arguments: str) -> str:
-    """Run an example to its end; return what it printed."""
-    path = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-W",
-        "error",
-        str(EXAMPLES / name),
-        *arguments,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": path, "BOOTSTRAP": ""},
-    )
-    try:
-        output, errors = await asyncio.wait_for(process.communicate(), 50)
-    except BaseException:
-        process.kill()
-        await process.wait()
-        raise
-    assert process.returncode == 0, errors.decode()
-    assert not errors, errors.decode()
-    return output.decode().replace("\r\n", "\n")
 
 
 def test_every_example_is_run() -> None:
