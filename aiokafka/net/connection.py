@@ -111,7 +111,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         UnsupportedVersionError, ValueError when the request cannot be encoded in this version;
         nothing is sent then.
         """
-        if not self.is_open:
+        transport = self._transport
+        # A transport that has failed tells us in the next turn of the loop only.
+        if not self.is_open or transport is None or transport.is_closing():
             raise self.closed_error()
         if version is None:
             version = self.pick(type(request))
@@ -122,7 +124,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
             deadline += self.gate.throttled_until - now
         future: asyncio.Future[Any] = loop.create_future()
         chunks = self._exchange.send(request, version, deadline, future)
-        self._write(chunks)
+        if len(chunks) == 1:
+            transport.write(chunks[0])
+        else:
+            _write(transport, chunks)
         if not request.expects_answer():
             future.set_result(None)
         elif deadline < self._timer.at:
@@ -148,11 +153,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def send_raw(self, token: bytes, timeout: float) -> asyncio.Future[bytes]:
         """Write a length-prefixed token outside Kafka's protocol; the future gives the broker's
         (SaslHandshake v0)."""
-        if not self.is_open:
+        if not self.is_open or self._transport is None:
             raise self.closed_error()
         future: asyncio.Future[Any] = self._loop.create_future()
         deadline = self._loop.time() + timeout
-        self._write(self._exchange.send_raw(token, deadline, future))
+        _write(self._transport, self._exchange.send_raw(token, deadline, future))
         self._timer.arm(deadline)
         return future
 
@@ -216,24 +221,6 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self.closed.set_result(None)
 
     # -- inside
-
-    def _write(self, chunks: Sequence[Chunk]) -> None:
-        transport = self._transport
-        assert transport is not None
-        if len(chunks) == 1:
-            transport.write(chunks[0])
-            return
-        small: list[Chunk] = []
-        for chunk in chunks:
-            if len(chunk) < _JOIN_BELOW:
-                small.append(chunk)
-                continue
-            if small:
-                transport.write(b"".join(small))
-                small.clear()
-            transport.write(chunk)
-        if small:
-            transport.write(b"".join(small))
 
     def _on_frame(self, frame: bytes | bytearray) -> None:
         received = self._exchange.receive(frame)
@@ -301,3 +288,18 @@ class BrokerConnection(asyncio.BufferedProtocol):
             if not future.done():
                 future.set_exception(self.closed_error())
         self.gate.close()
+
+
+def _write(transport: asyncio.Transport, chunks: Sequence[Chunk]) -> None:
+    """Write a request: small chunks joined, large ones as they are."""
+    small: list[Chunk] = []
+    for chunk in chunks:
+        if len(chunk) < _JOIN_BELOW:
+            small.append(chunk)
+            continue
+        if small:
+            transport.write(b"".join(small))
+            small.clear()
+        transport.write(chunk)
+    if small:
+        transport.write(b"".join(small))
