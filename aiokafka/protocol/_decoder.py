@@ -17,6 +17,7 @@ from aiokafka.protocol._source import (
     has_records,
     min_size,
     new_scope,
+    packing,
     split_fields,
 )
 from aiokafka.protocol.primitives import get_uvarint, skip_tags
@@ -95,18 +96,18 @@ class _DecoderWriter(Source):
         """Write the one call that reads everything asked for since the last flush."""
         codes = "".join(code for code, _ in self._run)
         targets = [target for _, target in self._run]
-        size = struct.calcsize(">" + codes)
+        size = packing(codes).size
         if self._integers is not None:
             integer, target, count = self._integers
             unpackers = f"unpackers_{integer}_{codes}"
             self.scope[unpackers] = _Unpackers(integer, codes)
             self.line(f"({', '.join(['*' + target, *targets])},) = {unpackers}[{count}](buf, pos)")
-            self.line(f"pos += {struct.calcsize('>' + integer)} * {count} + {size}")
+            self.line(f"pos += {packing(integer).size} * {count} + {size}")
         elif codes == "B":
             self.line(f"{targets[0]} = buf[pos]")
             self.line("pos += 1")
         elif codes:
-            self.scope[f"unpack_{codes}"] = struct.Struct(">" + codes).unpack_from
+            self.scope[f"unpack_{codes}"] = packing(codes).unpack_from
             self.line(f"({', '.join(targets)},) = unpack_{codes}(buf, pos)")
             self.line(f"pos += {size}")
         for text in self._after:

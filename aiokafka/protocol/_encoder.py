@@ -15,6 +15,7 @@ from aiokafka.protocol._source import (
     LENGTH_CODES,
     Source,
     new_scope,
+    packing,
     split_fields,
 )
 from aiokafka.protocol.primitives import put_uvarint
@@ -114,7 +115,7 @@ class _EncoderWriter(Source):
         values = ", ".join(expression for _, expression in self._run if expression)
         if values:
             packer = f"pack_{codes}"
-            self.scope[packer] = struct.Struct(">" + codes).pack
+            self.scope[packer] = packing(codes).pack
             self.line(f"out += {packer}({values})")
         else:
             self.line(f"out += {bytes(len(codes))!r}")
@@ -194,7 +195,7 @@ class _EncoderWriter(Source):
             elif self.flexible:
                 self.line("out.append(0)")
             else:
-                null = struct.pack(">" + LENGTH_CODES[wire.kind], -1)
+                null = packing(LENGTH_CODES[wire.kind]).pack(-1)
                 self.line(f"out += {null!r}")
         with self.block("else:"):
             if wire.kind == "struct":

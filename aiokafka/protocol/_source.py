@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from struct import calcsize
+from functools import cache
+from struct import Struct as Packing
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.protocol.schema import fields
@@ -67,6 +68,12 @@ class Source:
         return name
 
 
+@cache
+def packing(codes: str) -> Packing:
+    """What packs and unpacks these `struct` codes. There are few different ones."""
+    return Packing(">" + codes)
+
+
 def new_scope(**names: object) -> dict[str, Any]:
     return {"__names__": 0, **names}
 
@@ -74,10 +81,10 @@ def new_scope(**names: object) -> dict[str, Any]:
 def min_size(wire: Type, nullable: bool, version: int, flexible: bool) -> int:
     """The fewest bytes that a value of this type takes."""
     if wire.code:
-        return calcsize(">" + wire.code)
+        return packing(wire.code).size
     if wire.kind == "struct":
         return 1 if nullable else min_struct_size(_struct(wire), version, flexible)
-    return 1 if flexible else calcsize(">" + LENGTH_CODES[wire.kind])
+    return 1 if flexible else packing(LENGTH_CODES[wire.kind]).size
 
 
 def min_struct_size(cls: type[Struct], version: int, flexible: bool) -> int:

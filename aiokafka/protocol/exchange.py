@@ -30,8 +30,8 @@ T = TypeVar("T")
 Buffers = list[bytes | bytearray | memoryview]
 
 _UNSUPPORTED_VERSION = 35
-_CORRELATION_ID = struct.Struct(">i")
-_CORRELATION_AT = 8  # in a request frame: behind size, API key and version
+_SIZE = _CORRELATION_ID = struct.Struct(">i")
+_HEAD = struct.Struct(">ihhi")  # how a request frame starts: size, API key, version, correlation id
 _ERROR_CODE = struct.Struct(">h")
 
 
@@ -64,6 +64,26 @@ def _api_versions_decoder(
         return newest.decode(frame, offset)
 
     return decode
+
+
+def _check_header(frame: bytes | bytearray, expected_id: int, plan: _Plan) -> int:
+    """Where the body of an answer starts."""
+    if len(frame) < 4 + plan.tags:
+        raise KafkaProtocolError(f"{plan.name}: an answer of {len(frame)} bytes has no header")
+    (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
+    if correlation_id != expected_id:
+        raise CorrelationIdError(
+            f"the next answer should be to request {expected_id} ({plan.name}), "
+            f"this one is to request {correlation_id}"
+        )
+    if not plan.tags:
+        return 4
+    if frame[4] == 0:
+        return 5
+    try:
+        return skip_tags(frame, 4, len(frame))
+    except IndexError:
+        raise KafkaProtocolError(f"{plan.name}: truncated header of an answer") from None
 
 
 class _Slot(Generic[T]):
@@ -112,8 +132,7 @@ class Exchange(Generic[T]):
         buffers = plan.codec.encode(request, out)
         size = len(out) if len(buffers) == 1 else sum(map(len, buffers))
         self._last_id = correlation_id = (self._last_id + 1) & 0x7FFFFFFF
-        _CORRELATION_ID.pack_into(out, 0, size - 4)
-        _CORRELATION_ID.pack_into(out, _CORRELATION_AT, correlation_id)
+        _HEAD.pack_into(out, 0, size - 4, cls.API_KEY, version, correlation_id)
         if request.expects_answer():
             self._slots.append(_Slot(correlation_id, plan, deadline, token))
         return buffers
@@ -121,7 +140,7 @@ class Exchange(Generic[T]):
     def send_raw(self, payload: bytes, deadline: float, token: T) -> Buffers:
         """The same for bytes without header, answered alike: SASL tokens after SaslHandshake v0."""
         self._slots.append(_Slot(-1, None, deadline, token))
-        return [_CORRELATION_ID.pack(len(payload)) + payload]
+        return [_SIZE.pack(len(payload)) + payload]
 
     def receive(self, frame: bytes | bytearray) -> tuple[T, Any] | None:
         """The token of the request that this frame answers, and the response (raw: the bytes).
@@ -133,34 +152,16 @@ class Exchange(Generic[T]):
         slots = self._slots
         if not slots:
             raise CorrelationIdError(f"an answer of {len(frame)} bytes came unasked")
-        plan = slots[0].plan
-        if plan is None:
-            slot = slots.popleft()
-            return None if slot.is_cancelled else (slot.token, bytes(frame))
-        offset = self._check_header(frame, plan)
         slot = slots[0]
-        # The slot leaves only with its answer: after a malformed one `drain` still gives its token.
-        response = None if slot.is_cancelled else plan.decode(frame, offset)
+        plan = slot.plan
+        if plan is None:
+            response: Any = bytes(frame)
+        else:
+            offset = _check_header(frame, slot.correlation_id, plan)
+            # The slot leaves only with its answer: after a malformed one `drain` gives its token.
+            response = None if slot.is_cancelled else plan.decode(frame, offset)
         slots.popleft()
         return None if slot.is_cancelled else (slot.token, response)
-
-    def _check_header(self, frame: bytes | bytearray, plan: _Plan) -> int:
-        if len(frame) < 4 + plan.tags:
-            raise KafkaProtocolError(f"{plan.name}: an answer of {len(frame)} bytes has no header")
-        (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
-        if correlation_id != self._slots[0].correlation_id:
-            raise CorrelationIdError(
-                f"the next answer should be to request {self._slots[0].correlation_id} "
-                f"({plan.name}), this one is to request {correlation_id}"
-            )
-        if not plan.tags:
-            return 4
-        if frame[4] == 0:
-            return 5
-        try:
-            return skip_tags(frame, 4, len(frame))
-        except IndexError:
-            raise KafkaProtocolError(f"{plan.name}: truncated header of an answer") from None
 
     def cancel(self, token: T) -> None:
         """Drop the answer to a request when it comes. The request keeps its place in the queue."""
