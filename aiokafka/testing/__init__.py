@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from aiokafka.testing.actions import Action, Cut, Delay, Edit, Fail, Hold, RawBytes, Silence
     from aiokafka.testing.cluster import FakeCluster
+    from aiokafka.testing.groups import Groups
     from aiokafka.testing.log import PartitionLog
     from aiokafka.testing.proxy import FaultProxy
     from aiokafka.testing.script import Interception, RequestContext, SeenRequest
     from aiokafka.testing.state import TopicRefusedError
+    from aiokafka.testing.transactions import Transactions
 
 __all__ = [
     "Action",
@@ -26,6 +28,7 @@ __all__ = [
     "Fail",
     "FakeCluster",
     "FaultProxy",
+    "Groups",
     "Hold",
     "Interception",
     "PartitionLog",
@@ -34,14 +37,17 @@ __all__ = [
     "SeenRequest",
     "Silence",
     "TopicRefusedError",
+    "Transactions",
 ]
 
 _HOMES = {
     "cluster": ("FakeCluster",),
+    "groups": ("Groups",),
     "log": ("PartitionLog",),
     "proxy": ("FaultProxy",),
     "script": ("Interception", "RequestContext", "SeenRequest"),
     "state": ("TopicRefusedError",),
+    "transactions": ("Transactions",),
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 from aiokafka.structs import TopicPartition
 from aiokafka.testing.actions import Answer
 from aiokafka.testing.broker import FakeBroker
+from aiokafka.testing.groups import Groups
 from aiokafka.testing.log import PartitionLog
 from aiokafka.testing.proxy import FaultProxy
 from aiokafka.testing.script import Handler, Interception, Script, SeenRequest
 from aiokafka.testing.services import Services
 from aiokafka.testing.settings import BROKER_DEFAULTS
 from aiokafka.testing.state import ClusterState, Node, Partition
+from aiokafka.testing.transactions import Transactions
 from aiokafka.testing.versions import profile
 
 if TYPE_CHECKING:
@@ -134,9 +136,20 @@ class FakeCluster:
         return self._state
 
     @property
-    def services(self) -> Services:
-        """The coordinators, to look at."""
-        return self._services
+    def groups(self) -> Groups:
+        """The group coordinators: members, committed offsets, and what can be done to them.
+
+        Example::
+
+            assert cluster.groups.committed("g", "orders", 0) == 42
+            cluster.groups.rebalance("g")
+        """
+        return self._services.groups
+
+    @property
+    def transactions(self) -> Transactions:
+        """The transaction coordinators: states, and markers that can be held back."""
+        return self._services.transactions
 
     @property
     def connections(self) -> int:

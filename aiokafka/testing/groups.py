@@ -77,6 +77,12 @@ class Groups:
         """The committed positions of a group, made if there are none."""
         return self.offsets.setdefault(group_id, GroupOffsets())
 
+    def committed(self, group_id: str, topic: str, partition: int = 0) -> int | None:
+        """The committed offset of a partition; None if there is none."""
+        offsets = self.offsets.get(group_id)
+        found = offsets.committed.get((topic, partition)) if offsets is not None else None
+        return None if found is None else found.offset
+
     def exists(self, group_id: str) -> bool:
         """Whether anything is known of a group."""
         return group_id in self.classic or group_id in self.consumer or group_id in self.offsets

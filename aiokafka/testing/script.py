@@ -222,6 +222,8 @@ class Script:
                 while not condition():
                     event.clear()
                     await _wait_or_look_again(event)
+        except asyncio.TimeoutError:  # on Python 3.10 not yet the builtin one
+            raise TimeoutError(f"the condition is not true after {timeout_s} s") from None
         finally:
             self._waiters.discard(event)
 

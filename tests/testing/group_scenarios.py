@@ -1,7 +1,5 @@
 """Dialogues with a group coordinator; see `scenarios`."""
 
-# ruff: noqa: ASYNC110 (nothing but asking again tells when a broker has changed)
-
 from __future__ import annotations
 
 import asyncio

@@ -109,9 +109,9 @@ async def test_a_group_of_confluent_shares_the_partitions(
             await cluster.wait_for(lambda: first.assignment == {0, 1, 2, 3})
         finally:
             await close(stack)
-        committed = cluster.services.groups.offsets["g"].committed
+        committed = cluster.groups.offsets["g"].committed
         assert {key: c.offset for key, c in committed.items()} == {("t", i): 25 for i in range(4)}
-        assert cluster.services.groups.state_of("g") == "Empty"
+        assert cluster.groups.state_of("g") == "Empty"
         assert cluster.failures == []
 
 
@@ -124,7 +124,7 @@ async def test_a_static_member_comes_back_without_a_rebalance() -> None:
             one = Member(servers, **config)
             await cluster.wait_for(lambda member=one: member.assignment == {0, 1})  # type: ignore
             await blocking(one.close)
-        group = cluster.services.groups.classic["g"]
+        group = cluster.groups.classic["g"]
         assert group.generation == 1
         assert [m.instance_id for m in group.members.values()] == ["me"]
 
@@ -137,11 +137,9 @@ async def test_an_expired_member_joins_again() -> None:
         try:
             one = stack.enter_context(member(cluster.bootstrap_servers, **config))
             await cluster.wait_for(lambda: one.assignment == {0, 1})
-            [member_id] = cluster.services.groups.classic["g"].members
-            cluster.services.groups.expire("g", member_id)
-            await cluster.wait_for(
-                lambda: set(cluster.services.groups.classic["g"].members) - {member_id}
-            )
+            [member_id] = cluster.groups.classic["g"].members
+            cluster.groups.expire("g", member_id)
+            await cluster.wait_for(lambda: set(cluster.groups.classic["g"].members) - {member_id})
             await cluster.wait_for(lambda: one.assignment == {0, 1})
         finally:
             await close(stack)
@@ -192,7 +190,7 @@ async def test_a_group_of_kafka_python(release: str) -> None:
             cluster.log("t", i % 2).append(b"%d" % i)
         found = await blocking(consume, cluster.bootstrap_servers)
         assert sorted(found) == [b"%d" % i for i in range(10)]
-        committed = cluster.services.groups.offsets["g"].committed
+        committed = cluster.groups.offsets["g"].committed
         assert [committed["t", p].offset for p in (0, 1)] == [5, 5]
         assert cluster.count(JoinGroupRequest) >= 1
         assert cluster.failures == []
@@ -305,7 +303,7 @@ async def test_consume_process_produce_of_confluent() -> None:
             cluster.log("in").append(b"%d" % i)
         await blocking(work, cluster.bootstrap_servers)
         assert [r.value for r in cluster.log("t").records()] == [b"<%d>" % i for i in range(20)]
-        assert cluster.services.groups.offsets["g"].committed["in", 0].offset == 20
+        assert cluster.groups.offsets["g"].committed["in", 0].offset == 20
         assert cluster.failures == []
 
 

@@ -172,9 +172,9 @@ async def test_requests_are_seen_and_counted(cluster: FakeCluster, client: RawCl
 
 
 async def test_waiting_ends_with_an_error_in_time(cluster: FakeCluster) -> None:
-    with pytest.raises(asyncio.TimeoutError):
+    with pytest.raises(TimeoutError):
         await cluster.wait_for(lambda: False, timeout_s=0.01)
-    with pytest.raises(asyncio.TimeoutError):
+    with pytest.raises(TimeoutError):
         await cluster.intercept(3, Fail(1)).wait(1, timeout_s=0.01)
 
 

@@ -159,7 +159,7 @@ async def _replicated(partition: Partition, offset: int, timeout_s: float) -> bo
                 changed.clear()
                 await changed.wait()
         return True
-    except TimeoutError:
+    except asyncio.TimeoutError:
         return False
     finally:
         log.unsubscribe(changed.set)

@@ -1,0 +1,68 @@
+"""The pytest plugin, in a pytest of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import aiokafka
+
+pytest_plugins = ["pytester"]
+
+ROOT = Path(aiokafka.__file__).parent.parent
+TEST = """
+    import asyncio
+    import pytest
+
+    @pytest.fixture
+    async def started(kafka_cluster):
+        await kafka_cluster.create_topic("t")
+        return kafka_cluster
+
+    {mark}
+    async def test_default(started):
+        started.log("t").append(b"x")
+        assert len(started.bootstrap_servers.split(",")) == 1
+
+    {mark}
+    @pytest.mark.kafka_cluster(brokers=3, as_version="2.8")
+    async def test_with_arguments(kafka_cluster):
+        assert len(kafka_cluster.bootstrap_servers.split(",")) == 3
+        assert kafka_cluster.state.profile.name == "2.8"
+        host, _, port = kafka_cluster.address(0).rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))  # it serves in this loop
+        writer.close()
+        await writer.wait_closed()
+"""
+
+
+@pytest.mark.parametrize(("mode", "mark"), [("auto", ""), ("strict", "@pytest.mark.asyncio")])
+def test_the_fixture_works_with_pytest_asyncio(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, mode: str, mark: str
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    text = TEST.format(mark=mark)
+    if mode == "strict":
+        text = text.replace("    import pytest\n", "    import pytest\n    import pytest_asyncio\n")
+        text = text.replace("@pytest.fixture", "@pytest_asyncio.fixture")
+    pytester.makepyfile(text)
+    by_hand = ["-p", "no:aiokafka", "-p", "aiokafka.testing.pytest_plugin"]
+    result = pytester.runpytest_subprocess(*by_hand, f"--asyncio-mode={mode}", "--strict-markers")
+    result.assert_outcomes(passed=2)
+
+
+def test_the_plugin_costs_nothing_while_it_is_not_used() -> None:
+    """pytest imports it at every start."""
+    command = [
+        sys.executable,
+        "-c",
+        "import aiokafka.testing.pytest_plugin, sys; print(*sys.modules)",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    loaded = done.stdout.split()
+    assert "aiokafka.testing.pytest_plugin" in loaded
+    assert not [name for name in loaded if name.startswith(("aiokafka.protocol", "aiokafka.net"))]
+    assert "aiokafka.testing.cluster" not in loaded
