@@ -131,6 +131,11 @@ METHODS: dict[type[Any], dict[str, tuple[str, str]]] = {
         "create_batch": ("def", ""),
         "send_batch": ("async", "batch topic * partition"),
         "partitions_for": ("async", "topic"),
+        "begin_transaction": ("async", ""),
+        "commit_transaction": ("async", ""),
+        "abort_transaction": ("async", ""),
+        "transaction": ("def", ""),
+        "send_offsets_to_transaction": ("async", "offsets group_id"),
         "__aenter__": ("async", ""),
         "__aexit__": ("async", "a b c"),
     },
@@ -267,6 +272,7 @@ def check_parameters(written: list[str], parameters: list[inspect.Parameter]) ->
 
 # Names that callers may give as keywords.
 KEYWORDS = [
+    (AIOKafkaProducer.send_offsets_to_transaction, ["offsets", "group_id"]),
     (AIOKafkaConsumer.seek, ["partition", "offset"]),
     (AIOKafkaConsumer.offsets_for_times, ["timestamps"]),
     (AIOKafkaConsumer.partitions_for_topic, ["topic"]),

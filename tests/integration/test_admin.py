@@ -30,7 +30,6 @@ from aiokafka.errors import (
 )
 from tests.kafka.fixtures import Kafka, MakeTopic
 
-
 # Starting a broker counts as part of the first test.
 pytestmark = pytest.mark.timeout(180)
 
