@@ -271,8 +271,8 @@ class ClientConfig(Options):
         Milliseconds(0, optional=True),
         "metadata_recovery_rebootstrap_trigger_ms",
         300_000,
-        "Start again from bootstrap_servers when no broker has given metadata for this long; "
-        "None for never.",
+        "Start again from bootstrap_servers when no known broker gives metadata: as soon as all "
+        "of them were tried, at the latest after this long; None for never.",
     )
     max_response_bytes: int = option(
         Number(1024),
