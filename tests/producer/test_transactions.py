@@ -161,7 +161,7 @@ async def test_offsets_are_committed_with_it(any_cluster: FakeCluster) -> None:
             await producer.send_offsets_to_transaction({partition: (offset, "")}, "other-group")
             await (producer.commit_transaction() if offset == 5 else producer.abort_transaction())
     for group in ("group", "other-group"):
-        stored = any_cluster.services.groups.offsets_of(group).committed.get((TOPIC, 0))
+        stored = any_cluster.groups.offsets_of(group).committed.get((TOPIC, 0))
         assert stored is not None and stored.offset == 5
 
 
@@ -279,7 +279,7 @@ async def test_what_passes_by_itself(release: str, request_type: Any, fault: Any
                 )
         assert faults.hits >= 2 or release == "4.3"
         assert committed(cluster) == [b"0", b"2"]
-        stored = cluster.services.groups.offsets_of("g").committed.get((TOPIC, 1))
+        stored = cluster.groups.offsets_of("g").committed.get((TOPIC, 1))
         assert stored is not None and stored.offset == 2
 
 
