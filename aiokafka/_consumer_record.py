@@ -104,6 +104,10 @@ class Record:
         other_record: Any = other
         return bool(self._astuple() == other_record._astuple())
 
+    def __ne__(self, other: object) -> bool:
+        # An extension type would answer for its subclasses, too, without asking their __eq__.
+        return not self == other
+
     __hash__ = None  # type: ignore[assignment]  # mutable, and compared by value
 
     def __replace__(self, **changes: Any) -> Any:

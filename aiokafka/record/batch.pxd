@@ -47,5 +47,5 @@ cdef class RecordBatchBuilder:
 
 cdef Py_ssize_t _field_size(Py_ssize_t size) noexcept
 cdef Py_ssize_t _put_field(mem.target_t out, Py_ssize_t at, bytes data) except -1
-@cython.locals(size=Py_ssize_t, name=str)
+@cython.locals(size=Py_ssize_t)
 cdef Py_ssize_t _headers_size(object headers) except -2

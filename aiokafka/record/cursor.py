@@ -87,8 +87,8 @@ class BatchCursor:
         self._next += batch.size_in_bytes
         if batch.last_offset >= self.position:
             self.position = batch.last_offset + 1
-            if batch.leader_epoch >= 0:
-                self.last_leader_epoch = batch.leader_epoch
+        if batch.leader_epoch >= 0:
+            self.last_leader_epoch = batch.leader_epoch
         self._batch = None
         self._leave()
 
