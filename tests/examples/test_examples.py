@@ -16,6 +16,10 @@ OUTPUT = {
     "serialization.py": (r"dict {'a': 123.4, 'b': 'some string'}\nlist \[1, 2, 3, 4\]\n"),
     "custom_partitioner.py": r"last: partition 2\nany: partition [012]\nfirst: partition 0\n",
     "batch_producer.py": r"(\d+ records to partition \d, the first at offset \d+\n)+",
+    "transactions.py": (
+        r"refused: 500 is more than grace has\n"
+        r"ada: -50\ngrace: \+50\ngrace: -20\nada: \+20\n"
+    ),
     "topics.py": (
         r"cluster \S+ has 1 broker\(s\)\n"
         r"create my-new-topic: done \n"
@@ -34,7 +38,8 @@ def test_every_example_is_run() -> None:
 @pytest.mark.parametrize("name", sorted(OUTPUT))
 async def test_output(name: str) -> None:
     async with FakeCluster() as cluster:
-        await cluster.create_topic("my-topic", partitions=3)
+        # One partition where the example prints what it reads, in order.
+        await cluster.create_topic("my-topic", partitions=1 if name == "transactions.py" else 3)
         await cluster.create_topic("my-json-topic")
         output = await run_script(name, "--bootstrap", cluster.bootstrap_servers)
     assert re.fullmatch(OUTPUT[name], output), output
