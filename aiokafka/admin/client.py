@@ -43,7 +43,8 @@ class AIOKafkaAdminClient:
     again, so a change may be reported as made already. Cancelling a call does not take back what
     has been sent.
 
-    Times are in milliseconds. `loop` and `api_version` have no effect.
+    Times are in milliseconds. `client_options` are the other options of `ClientConfig`. `loop` and
+    `api_version` have no effect.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class AIOKafkaAdminClient:
         sasl_kerberos_service_name: str = "kafka",
         sasl_kerberos_domain_name: str | None = None,
         sasl_oauth_token_provider: AbstractTokenProvider | None = None,
+        **client_options: Any,
     ) -> None:
         asyncio.get_running_loop()
         warn_ignored(loop=loop, api_version=api_version)
@@ -83,6 +85,7 @@ class AIOKafkaAdminClient:
             sasl_kerberos_service_name=sasl_kerberos_service_name,
             sasl_kerberos_domain_name=sasl_kerberos_domain_name,
             sasl_oauth_token_provider=sasl_oauth_token_provider,
+            **client_options,
         )
         self._client = AIOKafkaClient(self._config)
         self._router = Router(self._client, self._config)

@@ -16,13 +16,21 @@ from aiokafka.admin import (
     NewTopic,
     RecordsToDelete,
 )
+from aiokafka.client import AIOKafkaClient, CoordinationType
+from aiokafka.coordinator.protocol import (
+    ConsumerProtocolMemberAssignment,
+    ConsumerProtocolMemberMetadata,
+)
 from aiokafka.errors import (
+    GroupAuthorizationFailedError,
     IllegalArgumentError,
     IllegalStateError,
     InvalidPartitionsError,
     KafkaConnectionError,
     KafkaTimeoutError,
+    MemberIdRequired,
     NotControllerError,
+    NotCoordinatorForGroupError,
     NotLeaderForPartitionError,
     OffsetOutOfRangeError,
     TopicAlreadyExistsError,
@@ -30,8 +38,13 @@ from aiokafka.errors import (
     UnsupportedVersionError,
     for_code,
 )
+from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from aiokafka.protocol.messages.groups import DescribeGroupsRequest
+from aiokafka.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from aiokafka.protocol.messages.metadata import MetadataRequest
+from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from aiokafka.protocol.messages.records import DeleteRecordsRequest
+from aiokafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from aiokafka.protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Cut, Delay, Fail, FakeCluster, Silence
@@ -184,6 +197,102 @@ async def test_a_topic_that_is_not_there_may_be_new() -> None:
         await cluster.wait_for(lambda: cluster.count(MetadataRequest) > seen)
         await cluster.create_topic("late")
         assert await call == {TopicPartition("late", 0): 0}
+
+
+# -- groups
+
+
+async def make_group(cluster: FakeCluster, group: str, *topics: str) -> AIOKafkaClient:
+    """A member of a group, at the level of requests; its leader assigns nothing."""
+    client = AIOKafkaClient(bootstrap_servers=cluster.bootstrap_servers, client_id="member")
+    await client.bootstrap()
+    deadline = asyncio.get_running_loop().time() + 10
+    node = await client.coordinator(CoordinationType.GROUP, group, deadline)
+    wish = ConsumerProtocolMemberMetadata(0, topics, b"").encode()
+    member_id = ""
+    while True:
+        joined = await client.send(
+            node,
+            JoinGroupRequest(
+                group_id=group,
+                session_timeout_ms=30_000,
+                rebalance_timeout_ms=30_000,
+                member_id=member_id,
+                protocol_type="consumer",
+                protocols=[JoinGroupRequestProtocol(name="range", metadata=wish)],
+            ),
+        )
+        if joined.error_code != MemberIdRequired.errno:
+            break
+        member_id = joined.member_id
+    assert joined.error_code == 0
+    share = ConsumerProtocolMemberAssignment(0, [(topics[0], [0])], b"").encode()
+    synced = await client.send(
+        node,
+        SyncGroupRequest(
+            group_id=group,
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            assignments=[SyncGroupRequestAssignment(member_id=joined.member_id, assignment=share)],
+        ),
+    )
+    assert synced.error_code == 0
+    return client
+
+
+async def test_groups() -> None:
+    async with FakeCluster(brokers=2) as cluster, make_admin(cluster) as admin:
+        await cluster.create_topic("t")
+        member = await make_group(cluster, "g", "t")
+        assert await admin.list_consumer_groups() == [("g", "consumer")]
+        coordinator = await admin.find_coordinator("g")
+        assert coordinator in (0, 1)
+        assert await admin.list_consumer_groups([1 - coordinator]) == []
+        (answer,) = await admin.describe_consumer_groups(["g"])
+        (group,) = answer.groups
+        assert (group.error_code, group.group, group.state) == (0, "g", "Stable")
+        (found,) = group.members
+        assert found.client_id == "member"
+        assert ConsumerProtocolMemberMetadata.decode(found.member_metadata).topics == ["t"]
+        share = ConsumerProtocolMemberAssignment.decode(found.member_assignment)
+        assert share.partitions() == [TopicPartition("t", 0)]
+        assert await admin.list_consumer_group_offsets("g") == {}
+        tp = TopicPartition("t", 0)
+        assert (await admin.list_consumer_group_offsets("g", partitions=[tp]))[tp].offset == -1
+        await member.close()
+
+
+async def test_the_new_coordinator_is_asked() -> None:
+    async with FakeCluster(brokers=2) as cluster, make_admin(cluster) as admin:
+        await cluster.create_topic("t")
+        member = await make_group(cluster, "g", "t")
+        failure = Fail(NotCoordinatorForGroupError)
+        with cluster.intercept(DescribeGroupsRequest, failure, times=2) as seen:
+            (answer,) = await admin.describe_consumer_groups(["g"])
+        assert seen.hits == 2
+        assert answer.groups[0].state == "Stable"
+        assert cluster.count(FindCoordinatorRequest) >= 3
+        await member.close()
+
+
+async def test_a_group_that_may_not_be_seen() -> None:
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        cluster.intercept(OffsetFetchRequest, Fail(GroupAuthorizationFailedError))
+        with pytest.raises(GroupAuthorizationFailedError):
+            await admin.list_consumer_group_offsets("g")
+        cluster.intercept(FindCoordinatorRequest, Fail(GroupAuthorizationFailedError))
+        with pytest.raises(GroupAuthorizationFailedError):
+            await admin.find_coordinator("other")
+
+
+@pytest.mark.parametrize("version", ["0.9", "0.10.2", "1.1", "2.8", "4.0"])
+async def test_groups_of_brokers_of_any_age(version: str) -> None:
+    async with FakeCluster(as_version=version) as cluster, make_admin(cluster) as admin:
+        assert await admin.find_coordinator("g") == 0
+        assert await admin.list_consumer_groups() == []
+        tp = TopicPartition("t", 0)
+        await cluster.create_topic("t")
+        assert (await admin.list_consumer_group_offsets("g", partitions=[tp]))[tp].offset == -1
 
 
 # -- faults
