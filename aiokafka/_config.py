@@ -48,7 +48,6 @@ _IGNORED = {
     "loop": "the running event loop is used",
     "api_version": "versions are negotiated with every broker",
     "send_backoff_ms": "see linger_ms and retry_backoff_ms",
-    "crlfile": "load the list into the SSL context yourself",
 }
 
 

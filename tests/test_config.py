@@ -273,7 +273,7 @@ def test_rebalance_timeout_is_the_session_timeout_by_default() -> None:
 def test_ignored_keywords() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warn_ignored(loop=None, api_version="auto", send_backoff_ms=None, crlfile=None)
+        warn_ignored(loop=None, api_version="auto", send_backoff_ms=None)
     with pytest.warns(DeprecationWarning, match="api_version has no effect"):
         warn_ignored(api_version="2.4.1")
     with pytest.warns(DeprecationWarning, match="loop has no effect"):
