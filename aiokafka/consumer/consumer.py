@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka import __version__
 from aiokafka._config import warn_ignored
-from aiokafka._tasks import TaskOwner
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.client import AIOKafkaClient
 from aiokafka.consumer._arguments import (
@@ -158,8 +157,8 @@ class AIOKafkaConsumer:
         self._config = config = configure({**options, **client_options})
         self._client = client = AIOKafkaClient(config.client)
         self._subscription = SubscriptionState()
-        self._tasks = TaskOwner(client_id, self._on_task_failed)
-        self._fetcher = Fetcher(client, config, self._subscription, self._tasks)
+        self._fetcher = Fetcher(client, config, self._subscription)
+        self._tasks = self._fetcher.tasks
         self._next = self._fetcher.buffer.next
         self._coordinator, committer = self._make_coordinator()
         self._committer = committer
@@ -245,13 +244,12 @@ class AIOKafkaConsumer:
         """
         if not self._closed:
             self._closed = True
-            self._fetcher.buffer.begin_call()
-            self._fetcher.wake_readers()
+            self._fetcher.refuse_readers()
             if self._is_started and self._tasks.failure is None:
                 await self._coordinator.stop()
         deadline = self._loop.time() + _STOP_TIMEOUT
         await self._tasks.stop(deadline)
-        self._fetcher.close()
+        await self._fetcher.close()
         await self._client.close()
 
     async def __aenter__(self) -> AIOKafkaConsumer:
@@ -260,10 +258,6 @@ class AIOKafkaConsumer:
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.stop()
-
-    def _on_task_failed(self, error: BaseException) -> None:
-        self._fetcher.wake_readers()
-        self._fetcher.positions.notify()
 
     def _refuse_if_closed(self) -> None:
         if self._closed:

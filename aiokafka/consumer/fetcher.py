@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from aiokafka._tasks import TaskOwner
 from aiokafka.consumer._signal import Signal
 from aiokafka.consumer.fetch_answers import FetchAnswers
 from aiokafka.consumer.fetch_buffer import FetchBuffer, Wanted
@@ -17,7 +18,6 @@ from aiokafka.errors import KafkaError
 
 if TYPE_CHECKING:
     from aiokafka._config import ConsumerConfig
-    from aiokafka._tasks import TaskOwner
     from aiokafka.client import AIOKafkaClient
     from aiokafka.consumer.offsets import OffsetResolver
     from aiokafka.consumer.subscription_state import SubscriptionState
@@ -44,7 +44,6 @@ class Fetcher:
         client: AIOKafkaClient,
         config: ConsumerConfig,
         subscriptions: SubscriptionState,
-        tasks: TaskOwner,
     ) -> None:
         self.client = client
         self.config = config
@@ -56,7 +55,8 @@ class Fetcher:
         self._arrivals = Signal()
         self._reset_spec = OffsetSpec.from_policy(config.auto_offset_reset, config.reset_duration)
         self._subscriptions = subscriptions
-        self._tasks = tasks
+        # Knows the fetcher and not the consumer, which can then be missed by its owner and say so.
+        self.tasks = TaskOwner(config.client.client_id, self._on_task_failed)
         self._nodes: dict[int, NodeFetcher] = {}
         self._is_running = False
         self._leaders_only_until = 0.0
@@ -67,17 +67,28 @@ class Fetcher:
         self._subscriptions.watch(self)
         self.route()
 
-    def close(self) -> None:
-        """Drop everything fetched and wake every waiter. The tasks end with their owner."""
-        self._is_running = False
-        self._subscriptions.watch(None)
+    def refuse_readers(self) -> None:
+        """Hand out nothing more and wake every waiter: the consumer stops.
+
+        Counts as a call: what was handed out before is finished.
+        """
+        self.buffer.begin_call()
         self.buffer.clear()
-        self._arrivals.notify()
+        self.wake_readers()
         self.positions.notify()
 
-    async def close_sessions(self) -> None:
-        """Give the brokers their session slots back. After the tasks have ended."""
-        await asyncio.gather(*(node.close() for node in self._nodes.values()))
+    async def close(self) -> None:
+        """Drop everything and give brokers their session slots back. After the tasks have ended."""
+        self._is_running = False
+        self._subscriptions.watch(None)
+        self.refuse_readers()
+        nodes, self._nodes = self._nodes, {}
+        await asyncio.gather(*(node.close() for node in nodes.values()))
+
+    def _on_task_failed(self, error: BaseException) -> None:
+        """Nobody waits for the dead: readers look again, and see the failure."""
+        self.wake_readers()
+        self.positions.notify()
 
     # -- for readers -------------------------------------------------------------------------------
 
@@ -92,6 +103,11 @@ class Fetcher:
             self.buffer.note_hunger(wanted)
             for node in self._nodes.values():
                 node.wake()
+
+    @property
+    def has_readers(self) -> bool:
+        """Whether somebody waits for records."""
+        return self._arrivals.has_waiters
 
     def wake_readers(self) -> None:
         """Have every waiting reader look again."""
@@ -175,7 +191,7 @@ class Fetcher:
         node = self._nodes.get(node_id)
         if node is None:
             node = self._nodes[node_id] = NodeFetcher(node_id, self)
-            self._tasks.start(node.run(), name=f"fetch-{node_id}")
+            self.tasks.start(node.run(), name=f"fetch-{node_id}")
         return node
 
     def _note_leader_epoch(self, state: PartitionState, epoch: int) -> None:

@@ -18,7 +18,7 @@ from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka.consumer.fetcher import Fetcher
-    from aiokafka.protocol.messages.fetch import FetchRequest, FetchResponse
+    from aiokafka.protocol.messages.fetch import FetchResponse
 
 __all__ = ["NodeFetcher"]
 
@@ -29,6 +29,8 @@ log = logging.getLogger("aiokafka.consumer.fetcher")
 _RESPONSES_PER_SHARE = 4
 
 _CLOSE_TIMEOUT = 1.0
+
+_SMALL = 64 * 1024
 
 
 class NodeFetcher:
@@ -92,12 +94,15 @@ class NodeFetcher:
         await self.close()
 
     async def close(self) -> None:
-        """Give the session's slot back to the broker, if that is quickly done."""
+        """Give the session's slot back to the broker, if that is quickly done.
+
+        Over the other connection: on its own one a long poll may be going on.
+        """
         request = self._session.closing_request()
         if request is None:
             return
         try:
-            await self._send(request, _CLOSE_TIMEOUT)
+            await self._fetcher.client.send_nowait(self.node_id, request, timeout=_CLOSE_TIMEOUT)
         except (KafkaError, OSError) as error:
             log.debug("Broker %s: session not closed: %s", self.node_id, error)
 
@@ -140,20 +145,21 @@ class NodeFetcher:
         request.isolation_level = int(config.read_committed)
         request.rack_id = self._fetcher.rack_id(now)
         try:
-            response = await self._send(request, max_wait + config.client.request_timeout)
+            response = await self._fetcher.client.send(
+                self.node_id,
+                request,
+                group=Purpose.FETCH,
+                max_version=self._session.max_version,
+                timeout=max_wait + config.client.request_timeout,
+            )
         except KafkaError as error:
             self._failed(error)
-        else:
-            self._settle(response)
-
-    async def _send(self, request: FetchRequest, timeout: float) -> FetchResponse:
-        return await self._fetcher.client.send(
-            self.node_id,
-            request,
-            group=Purpose.FETCH,
-            max_version=self._session.max_version,
-            timeout=timeout,
-        )
+            return
+        has_readers = self._fetcher.has_readers
+        self._settle(response)
+        if has_readers and self.pinned < _SMALL:
+            # They wait for these few records: hand them over before the next request is made.
+            await asyncio.sleep(0)
 
     def _max_bytes(self) -> int:
         share = self._fetcher.share

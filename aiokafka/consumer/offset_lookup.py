@@ -18,6 +18,7 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
     UnknownError,
     UnsupportedForMessageFormatError,
+    UnsupportedVersionError,
     for_code,
 )
 from aiokafka.protocol.messages.list_offsets import (
@@ -91,6 +92,8 @@ class OffsetLookup:
 
         Raises as `client.send`; errors of single partitions come as values.
         """
+        if any(timestamp >= 0 for timestamp in wanted.values()):
+            await self._need_timestamps(node_id)
         epoch = self._client.cluster.leader_epoch
         request = ListOffsetsRequest(
             replica_id=-1,
@@ -123,6 +126,14 @@ class OffsetLookup:
                     offset = p.offset if p.offset >= 0 else old_style
                     found[tp] = FoundOffset(offset, p.timestamp, p.leader_epoch)
         return found
+
+    async def _need_timestamps(self, node_id: int) -> None:
+        """Before Kafka 0.10.1 only whole segments could be found by time."""
+        connection = await self._client.connection(node_id)
+        if connection.pick(ListOffsetsRequest) == 0:
+            raise UnsupportedVersionError(
+                f"broker {node_id} is too old to look up offsets by time (Kafka 0.10.1 can)"
+            )
 
     async def ask_epochs(
         self, node_id: int, wanted: Mapping[TopicPartition, EpochQuery]

@@ -150,9 +150,7 @@ async def test_wrong_calls(cluster: FakeCluster, start: Start) -> None:
 
 async def test_subscribing_with_a_group_is_refused_clearly(cluster: FakeCluster) -> None:
     await cluster.create_topic("t")
-    consumer = AIOKafkaConsumer(
-        "t", bootstrap_servers=cluster.bootstrap_servers, group_id="g"
-    )
+    consumer = AIOKafkaConsumer("t", bootstrap_servers=cluster.bootstrap_servers, group_id="g")
     with pytest.raises(IllegalOperation, match="group"):
         await consumer.start()
 

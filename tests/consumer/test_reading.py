@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
+from typing import Any
 
 import pytest
 
 from aiokafka import AIOKafkaConsumer, ConsumerStoppedError, TopicPartition
-from aiokafka.errors import IllegalStateError
+from aiokafka.errors import IllegalStateError, UnsupportedVersionError
+from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.testing import FakeCluster
 from tests.consumer.conftest import T0, T1, T2, Start, fill, read
 
@@ -285,3 +288,34 @@ async def test_every_release(start: Start, version: str) -> None:
         assert sorted(await read(consumer, 80)) == expected
         assert set((await consumer.end_offsets([T0, T1])).values()) == {20}
         assert cluster.failures == []
+
+
+async def test_sessions_are_given_back(cluster: FakeCluster, start: Start) -> None:
+    await cluster.create_topic("t")
+    fill(cluster, 0, 1)
+    consumer = await start(cluster, "t")
+    await read(consumer, 1)
+    await cluster.wait_for(lambda: cluster.count(FetchRequest) >= 2)
+    await consumer.stop()
+    last: Any = cluster.requests(FetchRequest)[-1].request
+    assert last.session_id != 0
+    assert last.session_epoch == -1
+
+
+async def test_a_forgotten_consumer_is_reported(cluster: FakeCluster) -> None:
+    await cluster.create_topic("t")
+    reported: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    consumer = AIOKafkaConsumer("t", bootstrap_servers=cluster.bootstrap_servers)
+    with pytest.warns(ResourceWarning, match="Unclosed AIOKafkaConsumer"):
+        del consumer
+        gc.collect()
+    assert [context["message"] for context in reported] == ["Unclosed AIOKafkaConsumer"]
+
+
+async def test_offsets_by_time_need_a_broker_that_has_them(start: Start) -> None:
+    async with FakeCluster(as_version="0.9") as cluster:
+        await cluster.create_topic("t")
+        consumer = await start(cluster, "t")
+        with pytest.raises(UnsupportedVersionError):
+            await consumer.offsets_for_times({T0: 0})
