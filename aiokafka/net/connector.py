@@ -155,6 +155,7 @@ class Connector:
         if self._greeting.is_kafka_0_9:
             return self._assume_0_9(connection)
         left = deadline - asyncio.get_running_loop().time()
+        asked = self._greeting.api_versions_version
         answer = ask_versions(connection, self._greeting, left)
         try:
             if self._greeting.is_untested and not self._config.security.uses_sasl:
@@ -164,7 +165,7 @@ class Connector:
                     if old is not None:
                         connection.abort()
                         return old
-            connection.versions = await negotiate(connection, self._greeting, answer, left)
+            connection.versions = await negotiate(connection, self._greeting, answer, asked, left)
         finally:
             _discard(answer)
         if self._config.security.uses_sasl:

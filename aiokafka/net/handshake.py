@@ -72,10 +72,12 @@ async def negotiate(
     connection: BrokerConnection,
     greeting: Greeting,
     answer: asyncio.Future[ApiVersionsResponse],
+    asked: int,
     timeout: float,
 ) -> BrokerVersions:
     """The broker's versions from its answer to `ask_versions`; asks again in an older form if it
-    has to.
+    has to. `asked` is the version it was asked in: another connection may have changed the
+    greeting since.
 
     A broker that does not know our version says so in version 0, with its own range or, before
     Kafka 2.4, with none. Raises RequestTimedOutError when there is no answer, KafkaConnectionError.
@@ -83,18 +85,17 @@ async def negotiate(
     for _ in range(_MAX_QUESTIONS):
         response = await answer
         greeting.is_untested = False
-        asked = greeting.api_versions_version
         if response.error_code == NoError.errno:
             # The broker may have been upgraded since it taught us an older form.
             best = min(_known_version(response), ApiVersionsRequest.VERSIONS[1])
             greeting.api_versions_version = best
             if not asked < _FIRST_WITH_FEATURES <= best:
                 return _versions(response)
-            answer = ask_versions(connection, greeting, timeout)
+            asked, answer = best, ask_versions(connection, greeting, timeout)
             continue
         if response.error_code != UnsupportedVersionError.errno or asked == 0:
             raise for_code(response.error_code)(f"{connection.peer}: refused ApiVersions")
-        greeting.api_versions_version = min(_known_version(response), asked - 1)
+        asked = greeting.api_versions_version = min(_known_version(response), asked - 1)
         answer = ask_versions(connection, greeting, timeout)
     answer.cancel()
     raise KafkaConnectionError(f"{connection.peer}: contradicts itself about ApiVersions")
