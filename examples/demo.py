@@ -104,7 +104,7 @@ async def read_all(servers: str, topic: str, count: int, use: Callable[[str, str
                 raise KafkaTimeoutError(f"{topic}: only {seen} of {count} records came")
             for records in found.values():
                 for record in records:
-                    use(record.key, record.value)
+                    use(record.key or "", record.value or "")
                 seen += len(records)
     return seen
 

@@ -36,11 +36,13 @@ async def run(bootstrap: str, topic: str) -> None:
         bootstrap_servers=bootstrap,
         isolation_level="read_committed",
         auto_offset_reset="earliest",
+        key_deserializer=bytes.decode,
+        value_deserializer=bytes.decode,
     )
     async with consumer:
         for _ in range(4):
             record = await consumer.getone()
-            print(f"{record.key.decode()}: {record.value.decode()}")
+            print(f"{record.key}: {record.value}")
 
 
 def main() -> None:
