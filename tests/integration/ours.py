@@ -9,6 +9,8 @@ from aiokafka.structs import RecordMetadata
 from tests.integration.material import PARTITIONS, Digests, message, partition_of
 
 _WINDOW = 10_000
+# Without any record for so long, a reader gives up and shows what it has.
+_PATIENCE_MS = 30_000
 
 
 async def write_messages(servers: str, topic: str, count: int, codec: str) -> None:
@@ -36,7 +38,7 @@ async def write_messages(servers: str, topic: str, count: int, codec: str) -> No
 
 
 async def read_messages(servers: str, topic: str, count: int) -> Digests:
-    """Read until ``count`` messages were seen; whoever calls bounds the time."""
+    """Read until ``count`` messages were seen, or nothing comes any more."""
     consumer = AIOKafkaConsumer(
         bootstrap_servers=servers, auto_offset_reset="earliest", enable_auto_commit=False
     )
@@ -44,7 +46,9 @@ async def read_messages(servers: str, topic: str, count: int) -> Digests:
     seen = Digests()
     async with consumer:
         while seen.count < count:
-            got = await consumer.getmany(timeout_ms=1000, max_records=500)
+            got = await consumer.getmany(timeout_ms=_PATIENCE_MS, max_records=500)
+            if not got:
+                break
             for partition, records in got.items():
                 for record in records:
                     headers = record.headers

@@ -76,6 +76,8 @@ def common(version: KafkaVersion, nodes: int) -> Properties:
         "default.replication.factor": copies,
         # The default buffer takes 128 MiB of heap at once.
         "log.cleaner.dedupe.buffer.size": "2097152",
+        # Tests choose the times of their records; old ones must not be deleted for it.
+        "log.retention.ms": "-1",
         "num.network.threads": "2",
         "num.io.threads": "4",
         "controlled.shutdown.max.retries": "1",
