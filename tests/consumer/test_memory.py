@@ -9,7 +9,6 @@ from aiokafka.protocol.messages.fetch import FetchRequest, FetchResponse
 from aiokafka.testing import Edit, FakeCluster
 from tests.consumer.conftest import T0, T1, Start, fill
 
-
 BATCH = 10_000 + 70
 
 
@@ -46,11 +45,9 @@ async def test_no_more_is_fetched_than_the_bound(start: Start) -> None:
             max_partition_fetch_bytes=40_000,
             fetch_max_wait_ms=10,
         )
-        read = 0
-        for _ in range(240):
+        for read in range(1, 241):
             await asyncio.sleep(0.002)
             record = await consumer.getone()
-            read += 1
             assert (meter.sent - read) * BATCH <= bound
         assert record.offset == 29
 
