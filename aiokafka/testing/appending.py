@@ -13,6 +13,9 @@ from aiokafka.testing.state import Partition, Topic
 _ZSTD = 4
 _FIRST_BATCH_V2 = 3  # Produce versions: below come message sets of magic 0 and 1
 _FIRST_ZSTD = 7
+_AFTER_MAX = "message.timestamp.after.max.ms"
+_FIRST_WARY = (4, 0)  # releases in which it is an hour by default; before there was no limit
+_FOREVER = 2**63 - 1
 _FIRST_FORGIVING = (2, 5)  # releases; KIP-360
 
 
@@ -90,16 +93,18 @@ def _check(context: RequestContext, topic: Topic, batch: Batch) -> None:
         raise BatchRefusedError(
             codes.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or higher"
         )
-    _check_timestamp(topic, batch)
+    _check_timestamp(context.state.profile.release, topic, batch)
     if "compact" in topic.setting("cleanup.policy"):
         _check_keys(topic, batch)
 
 
-def _check_timestamp(topic: Topic, batch: Batch) -> None:
+def _check_timestamp(release: tuple[int, ...], topic: Topic, batch: Batch) -> None:
     if topic.setting("message.timestamp.type") != "CreateTime" or batch.max_timestamp < 0:
         return
     now = int(time.time() * 1000)
-    after = int(topic.setting("message.timestamp.after.max.ms"))
+    after = int(topic.setting(_AFTER_MAX))
+    if _AFTER_MAX not in topic.config and release < _FIRST_WARY:
+        after = _FOREVER
     before = int(topic.setting("message.timestamp.before.max.ms"))
     if batch.max_timestamp - now > after or now - batch.max_timestamp > before:
         raise BatchRefusedError(

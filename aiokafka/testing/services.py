@@ -54,8 +54,13 @@ class Services:
         Raises:
             BatchRefusedError: it may not.
         """
-        if not batch.is_transactional or transactional_id is None:
+        if not batch.is_transactional:
             return
+        if transactional_id is None:
+            raise BatchRefusedError(
+                codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                "transactional records in a request without a transactional id",
+            )
         release = self.state.profile.release
         if release < _FIRST_VERIFYING:
             return

@@ -14,6 +14,7 @@ from aiokafka.testing.state import ClusterState, Partition
 
 _TRANSACTION = 1
 _NO_EPOCH = -1
+_FIRST_SURVIVING = (4, 0)  # releases
 _LAST_EPOCH = 32766  # 32767 is kept for the coordinator's own fencing
 
 Place = tuple[str, int]
@@ -310,8 +311,11 @@ class Transactions:
             self._fence(known)
 
     def _fence(self, known: Transaction) -> None:
-        """Abort under the next epoch, so that the owner can write no more."""
-        known.last_epoch, known.epoch = known.epoch, known.epoch + 1
+        """Abort under the next epoch, so that the owner can write no more. Newer brokers let it
+        renew its session all the same (KIP-588)."""
+        survives = self._state.profile.release >= _FIRST_SURVIVING
+        known.last_epoch = known.epoch if survives else _NO_EPOCH
+        known.epoch += 1
         self._finish(known, (known.producer_id, known.epoch), commit=False)
 
     # -- produce -------------------------------------------------------------------------------

@@ -108,8 +108,11 @@ class Side:
         )
 
     async def new_producer(self) -> int:
+        """A producer id; a broker that has just started has none at once."""
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
-        return (await self.client.call(request, 4)).producer_id
+        while (answer := await self.client.call(request, 4)).error_code:
+            await asyncio.sleep(0.02)
+        return answer.producer_id
 
 
 def create(name: str, partitions: int = 1, factor: int = 1, **config: str) -> CreateTopicsRequest:
