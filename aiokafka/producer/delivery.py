@@ -33,7 +33,7 @@ from aiokafka.producer.transaction_manager import TransactionManager
 from aiokafka.producer.transaction_state import Transaction
 from aiokafka.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 from aiokafka.record.compression import codec_id
-from aiokafka.structs import BrokerMetadata, TopicPartition
+from aiokafka.structs import BrokerMetadata
 
 if TYPE_CHECKING:
     from aiokafka._config import ProducerConfig
@@ -58,8 +58,13 @@ class Delivery:
     """
 
     def __init__(
-        self, client: AIOKafkaClient, config: ProducerConfig, accumulator: MessageAccumulator
+        self,
+        client: AIOKafkaClient,
+        config: ProducerConfig,
+        accumulator: MessageAccumulator,
+        route: Callable[[PartitionQueue], None],
     ) -> None:
+        """`route(queue)` hands a queue to the NodeSender of its leader as it is known now."""
         self.client = client
         self.config = config
         self.accumulator = accumulator
@@ -70,6 +75,7 @@ class Delivery:
         self.partitions_wanted = asyncio.Event()
         """Set when batches wait until their partition is part of the transaction."""
         self._loop = asyncio.get_running_loop()
+        self._route = route
 
     @property
     def max_version(self) -> int | None:
@@ -186,7 +192,7 @@ class Delivery:
                 self.manager.discard_producer_id(batch.producer_id)
             self._retry(queue, batch, error)
         elif error.retriable:
-            is_told = self._learn_leader(queue.partition, result, response)
+            is_told = self._learn_leader(queue, result, response)
             if error.invalid_metadata and not is_told:
                 self.client.request_metadata(f"{error}")
             self._retry(queue, batch, error, pause=not is_told)
@@ -195,13 +201,13 @@ class Delivery:
 
     def _learn_leader(
         self,
-        partition: TopicPartition,
+        queue: PartitionQueue,
         result: PartitionProduceResponse,
         response: ProduceResponse,
     ) -> bool:
-        """Take the new leader from an answer (KIP-951); whether it says one."""
+        """Take the new leader from an answer (KIP-951) and turn to it; whether it tells one."""
         leader = result.current_leader
-        if leader.leader_id < 0:
+        if leader.leader_id < 0 or leader.leader_id == queue.in_flight_from.node_id:
             return False
         endpoint = next(
             (
@@ -211,9 +217,13 @@ class Delivery:
             ),
             None,
         )
-        before = self.client.cluster.leader_epoch(partition)
-        self.client.update_leader(partition, leader.leader_id, leader.leader_epoch, endpoint)
-        return leader.leader_epoch > before
+        cluster = self.client.cluster
+        if leader.leader_epoch < cluster.leader_epoch(queue.partition):
+            return False
+        self.client.update_leader(queue.partition, leader.leader_id, leader.leader_epoch, endpoint)
+        # Others hear of it later; until then the batches would go to the old leader again.
+        self._route(queue)
+        return True
 
     # -- remedies
 

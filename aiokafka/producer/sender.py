@@ -52,7 +52,9 @@ class Sender:
         self.accumulator = MessageAccumulator(
             config, self._loop, hashes_keys=hashes_keys, on_batch=self._on_batch
         )
-        self.delivery = Delivery(client, config, self.accumulator)
+        self.delivery = Delivery(
+            client, config, self.accumulator, lambda queue: self._route(queue, client.cluster)
+        )
         self.sender_task: asyncio.Task[None] | None = None
         self._nodes: dict[int, NodeSender] = {}
         self._leaderless: set[PartitionQueue] = set()
