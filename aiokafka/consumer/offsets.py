@@ -125,7 +125,8 @@ class OffsetResolver:
     async def _finish(self, ask: _Question, states: list[PartitionState]) -> None:
         """Await one question; whatever comes of it, its partitions may be asked about again."""
         try:
-            await ask()
+            if any(state.needs_offset for state in states):
+                await ask()
         except KafkaError as error:
             self._on_failure(states, error)
         finally:
@@ -134,10 +135,13 @@ class OffsetResolver:
 
     # -- the questions -----------------------------------------------------------------------------
 
+    # Each looks first which of its partitions still need the answer: between the start of its task
+    # and this first step the application may have sought elsewhere.
+
     async def _ask_committed(self, states: list[PartitionState]) -> None:
         assert self._committer is not None
-        epochs = {state: state.epoch for state in states}
-        found = await self._committer.fetch([state.tp for state in states])
+        epochs = {state: state.epoch for state in states if state.phase is Phase.UNSET}
+        found = await self._committer.fetch([state.tp for state in epochs])
         for state, epoch in epochs.items():
             if state.epoch != epoch or state.phase is not Phase.UNSET:
                 continue
@@ -150,8 +154,8 @@ class OffsetResolver:
                     state.begin_validation(state.cursor.leader_epoch)
 
     async def _ask_offsets(self, node_id: int, states: list[PartitionState]) -> None:
-        epochs = {state: state.epoch for state in states}
-        specs = {state.tp: _spec_of(state) for state in states}
+        epochs = {state: state.epoch for state in states if state.phase is Phase.RESETTING}
+        specs = {state.tp: _spec_of(state) for state in epochs}
         found = await self.lookup.ask(node_id, {tp: s.timestamp_now() for tp, s in specs.items()})
         for state, epoch in epochs.items():
             answer = found.get(state.tp, UnknownError)
@@ -169,8 +173,12 @@ class OffsetResolver:
                 state.reset(LATEST)
 
     async def _ask_epochs(self, node_id: int, states: list[PartitionState]) -> None:
-        epochs = {state: (state.epoch, state.cursor.leader_epoch) for state in states}
-        queries = {s.tp: EpochQuery(s.cursor.offset_epoch, s.cursor.leader_epoch) for s in states}
+        epochs = {
+            state: (state.epoch, state.cursor.leader_epoch)
+            for state in states
+            if state.phase is Phase.VALIDATING
+        }
+        queries = {s.tp: EpochQuery(s.cursor.offset_epoch, s.cursor.leader_epoch) for s in epochs}
         found = await self.lookup.ask_epochs(node_id, queries)
         for state, epoch in epochs.items():
             is_same = epoch == (state.epoch, state.cursor.leader_epoch)

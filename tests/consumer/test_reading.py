@@ -319,3 +319,18 @@ async def test_offsets_by_time_need_a_broker_that_has_them(start: Start) -> None
         consumer = await start(cluster, "t")
         with pytest.raises(UnsupportedVersionError):
             await consumer.offsets_for_times({T0: 0})
+
+
+async def test_a_seek_wins_over_a_position_being_looked_up(
+    cluster: FakeCluster, start: Start
+) -> None:
+    await cluster.create_topic("t", partitions=2)
+    fill(cluster, 0, 10)
+    consumer = await start(cluster, assign=[T1])
+    for turns in range(20):
+        consumer.assign([T0, T1])
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        consumer.seek(T0, 7)
+        assert (await consumer.getone(T0)).offset == 7
+        consumer.assign([T1])
