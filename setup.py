@@ -34,7 +34,9 @@ def compile_flags() -> list[str]:
         return ["/O2"]
     if SANITIZERS:
         return ["-O1", "-g", "-fno-omit-frame-pointer", f"-fsanitize={SANITIZERS}"]
-    return ["-O3", "-Wno-array-bounds"]  # gcc mistakes the type checks of constants
+    # Debug symbols would double the time to compile and the size; gcc mistakes the type checks of
+    # constants for reads out of bounds.
+    return ["-O3", "-g0", "-Wno-array-bounds"]
 
 
 def find_extensions() -> list[Extension]:
