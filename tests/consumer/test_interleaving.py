@@ -9,12 +9,23 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.testing import FakeCluster
-from tests.consumer.conftest import fill
+from aiokafka import AIOKafkaConsumer, TopicPartition, errors
+from aiokafka.protocol.messages.fetch import FetchRequest
+from aiokafka.testing import Cut, Delay, Fail, FakeCluster
+from tests.consumer.conftest import fill, partition_error
 
 PARTITIONS = 3
 TPS = [TopicPartition("t", number) for number in range(PARTITIONS)]
+
+FAULTS = [
+    partition_error(errors.NotLeaderForPartitionError, 0),
+    partition_error(errors.FencedLeaderEpoch, 1),
+    partition_error(errors.OffsetNotAvailable, 2),
+    Fail(errors.FetchSessionIdNotFound),
+    Fail(errors.InvalidFetchSessionEpoch),
+    Cut(handled=True),
+    Delay(0.01),
+]
 
 partitions = st.integers(0, PARTITIONS - 1)
 steps = st.one_of(
@@ -27,6 +38,7 @@ steps = st.one_of(
     st.tuples(st.just("assign"), st.sets(partitions), st.just(0)),
     st.tuples(st.just("drop"), st.just(0), st.just(0)),
     st.tuples(st.just("move"), partitions, st.integers(0, 1)),
+    st.tuples(st.just("fault"), st.sampled_from(FAULTS), st.integers(1, 3)),
     st.tuples(st.just("turns"), st.integers(1, 8), st.just(0)),
 )
 
@@ -103,6 +115,9 @@ class Run:
 
     async def move(self, number: int, broker: int) -> None:
         self.cluster.move_leader(TPS[number], broker)
+
+    async def fault(self, answer: Any, times: int) -> None:
+        self.cluster.intercept(FetchRequest, answer, times=times)
 
     async def turns(self, count: int, _: int) -> None:
         for _turn in range(count):
