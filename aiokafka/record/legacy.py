@@ -93,8 +93,7 @@ def _unwrap(
         raise CorruptRecordError(f"the offsets in the message at {outer.offset} do not ascend")
     if batch.magic == 0:
         return inner
-    # The wrapper has the last one's offset. Some early clients wrote absolute offsets (KAFKA-3789
-    # tells of the like): with them the shift is 0.
+    # The wrapper has the last one's offset. Where they are absolute all the same, they stay so.
     shift = outer.offset - inner[-1].offset
     if inner[0].offset + shift < 0:
         raise CorruptRecordError(f"offsets in the message at offset {outer.offset} are negative")
