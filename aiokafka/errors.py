@@ -340,6 +340,12 @@ class OffsetOutOfRangeError(BrokerResponseError, errno=1):
 class CorruptRecordException(BrokerResponseError, errno=2, retriable=True):
     """A record failed its CRC check, has an invalid size, or a null key in a compacted topic."""
 
+    topic_partition: TopicPartition | None = None
+    """Where a consumer met it; None elsewhere."""
+    next_offset: int | None = None
+    """The offset after the corrupt batch, to which a consumer can seek to go past it; None if the
+    batch does not even tell where it ends."""
+
 
 class UnknownTopicOrPartitionError(
     BrokerResponseError, errno=3, retriable=True, invalid_metadata=True

@@ -69,7 +69,7 @@ cdef class FetchBuffer:
     @cython.locals(chunk=FetchedPartition)
     cdef FetchedPartition _head(self, PartitionState state)
     cdef int _finish(self, FetchedPartition chunk) except -1
-    cdef int _set_aside(self, PartitionState state) except -1
+    cdef object _set_aside(self, FetchedPartition chunk, object error)
     @cython.locals(frame=Frame)
     cdef int _release(self, FetchedPartition chunk) except -1
 

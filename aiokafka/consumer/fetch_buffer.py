@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from aiokafka.consumer.partition_state import PartitionState
+from aiokafka.errors import CorruptRecordError
 from aiokafka.record import _memory as mem
 from aiokafka.record.reader import RecordReader
 from aiokafka.structs import ConsumerRecord, TopicPartition
@@ -210,8 +211,8 @@ class FetchBuffer:
             return None
         try:
             record: ConsumerRecord[Any, Any] | None = chunk.reader.next()
-        except Exception:
-            self._set_aside(state)
+        except Exception as error:
+            self._set_aside(chunk, error)
             raise
         if record is not None:
             self.call += 1
@@ -290,8 +291,8 @@ class FetchBuffer:
         before = state.next_offset
         try:
             record: ConsumerRecord[Any, Any] | None = chunk.reader.next()
-        except Exception:
-            self._set_aside(state)
+        except Exception as error:
+            self._set_aside(chunk, error)
             raise
         finally:
             state.next_offset = chunk.reader.position
@@ -315,6 +316,9 @@ class FetchBuffer:
             before = state.next_offset
             try:
                 found = chunk.reader.take(limit if limit >= 0 else _ALL)
+            except Exception as error:
+                self._set_aside(chunk, error)
+                raise
             finally:
                 state.next_offset = chunk.reader.position
             if found and state.call != self.call:
@@ -358,16 +362,28 @@ class FetchBuffer:
         self._release(chunk)
         state.changed()
 
-    def _set_aside(self, state: PartitionState) -> None:
-        """Its next record cannot be read: others come first from now on."""
+    def _set_aside(self, chunk: FetchedPartition, error: Exception) -> None:
+        """Its next record cannot be read: say where, and let others come first from now on."""
         self._current = None
-        self._queues.move_to_end(state)
+        self._queues.move_to_end(chunk.state)
+        if isinstance(error, CorruptRecordError):
+            _locate(error, chunk.state.tp, chunk.reader.batch_end)
 
     def _release(self, chunk: FetchedPartition) -> None:
         frame = chunk.frame
         frame.live -= 1
         if frame.live == 0:
             frame.on_release(frame.nbytes)
+
+
+def _locate(error: CorruptRecordError, tp: TopicPartition, batch_end: int) -> None:
+    """Say which partition it is, and where reading can go on."""
+    error.topic_partition = tp
+    where = f"{tp}: {error.args[0]}" if error.args else f"{tp}: corrupt batch"
+    if batch_end >= 0:
+        error.next_offset = batch_end
+        where += f"; seek to {batch_end} to go past it"
+    error.args = (where,)
 
 
 def _is_served(state: PartitionState, wanted: Wanted) -> bool:

@@ -190,6 +190,11 @@ class BatchCursor:
         )
 
     @property
+    def batch_end(self) -> int:
+        """The offset after the batch that is being read, or could not be; -1 if there is none."""
+        return -1 if self._batch is None else self._batch.last_offset + 1
+
+    @property
     def exhausted(self) -> bool:
         """Whether the record set holds nothing more for the caller.
 

@@ -317,9 +317,10 @@ async def test_a_corrupt_batch_is_raised_when_reached(cluster: FakeCluster, star
     consumer = await start(cluster, "t")
     assert await read(consumer, 3) == [(0, n) for n in range(3)]
     for _ in range(3):
-        with pytest.raises(CorruptRecordError):
+        with pytest.raises(CorruptRecordError, match="seek to 6") as caught:
             await consumer.getone()
     assert await consumer.position(T0) == 3
+    assert (caught.value.topic_partition, caught.value.next_offset) == (T0, 6)
     consumer.seek(T0, 6)
     assert await read(consumer, 3) == [(0, n) for n in range(6, 9)]
 
