@@ -91,9 +91,9 @@ class FetchAnswers:
         """Wake the readers, pass on what was learnt about leaders."""
         if self._frame is not None:
             self._fetcher.arrived()
-        for tp, (leader, epoch) in self._leaders.items():
-            self._fetcher.client.update_leader(tp, leader, epoch, self._endpoints.get(leader))
-        self._leaders.clear()
+        if self._leaders:
+            leaders, self._leaders = self._leaders, {}
+            self._fetcher.client.update_leaders(leaders, self._endpoints.values())
         self._node = self._frame = None
 
     # -- data --------------------------------------------------------------------------------------

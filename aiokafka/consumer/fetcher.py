@@ -15,6 +15,7 @@ from aiokafka.consumer.node_fetcher import NodeFetcher
 from aiokafka.consumer.offset_reset import OffsetSpec
 from aiokafka.consumer.partition_state import PartitionState, Phase
 from aiokafka.errors import KafkaError
+from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka._config import ConsumerConfig
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from aiokafka.consumer.subscription_state import SubscriptionState
 
 __all__ = ["Fetcher"]
+
+# Looks at the metadata, some in a second, that may find no leader before the log tells.
+_MISSES_TO_MENTION = 5
 
 # How long leaders are read after a replica named by one of them failed: the leader would name it
 # again.
@@ -60,6 +64,7 @@ class Fetcher:
         self._nodes: dict[int, NodeFetcher] = {}
         self._is_running = False
         self._leaders_only_until = 0.0
+        self._leaderless: dict[TopicPartition, int] = {}
 
     def start(self) -> None:
         """Begin to fetch what is assigned."""
@@ -180,12 +185,20 @@ class Fetcher:
         home = leader if cursor.preferred is None else cursor.preferred
         if home is None or home < 0:
             home = None
-            self.client.request_metadata(f"leader of {state.tp} unknown")
+            self._miss_leader(state.tp)
         old, cursor.node_id = cursor.node_id, home
         if old != home and old is not None and old in self._nodes:
             self._nodes[old].touch(state)
         if home is not None:
+            self._leaderless.pop(state.tp, None)
             self._node(home).touch(state)
+
+    def _miss_leader(self, tp: TopicPartition) -> None:
+        """A partition cannot be read for now; say so if this is not over soon."""
+        self.client.request_metadata(f"leader of {tp} unknown")
+        misses = self._leaderless[tp] = self._leaderless.get(tp, 0) + 1
+        if misses == _MISSES_TO_MENTION:
+            log.warning("%s cannot be read: it has no leader, or there is no such partition", tp)
 
     def _node(self, node_id: int) -> NodeFetcher:
         node = self._nodes.get(node_id)

@@ -21,7 +21,7 @@ from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-from aiokafka.testing import Cut, Delay, Fail, FakeCluster, RawBytes
+from aiokafka.testing import Cut, Delay, Fail, FakeCluster, Hold, RawBytes
 from tests.consumer.conftest import T0, T1, Start, fill, partition_error, read
 
 PASSING = [
@@ -374,3 +374,27 @@ async def test_an_empty_cluster_costs_few_requests(cluster: FakeCluster, start: 
     await asyncio.sleep(1.0)
     assert cluster.count(FetchRequest) <= 25
     assert cluster.count(MetadataRequest) <= 25
+
+
+async def test_the_error_answer_names_the_new_leader(start: Start) -> None:
+    async with FakeCluster(brokers=2) as cluster:
+        await cluster.create_topic("t", replication_factor=2)
+        fill(cluster, 0, 1)
+        consumer = await start(cluster, "t")
+        await read(consumer, 1)
+        never = asyncio.Event()
+        cluster.intercept(MetadataRequest, Hold(never))
+        cluster.move_leader(T0, 1 - cluster.partition("t").leader)
+        fill(cluster, 0, 1)
+        # No metadata comes any more: KIP-951 has to do.
+        assert await read(consumer, 1) == [(0, 1)]
+
+
+async def test_a_partition_that_is_not_there_is_mentioned(
+    cluster: FakeCluster, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    await cluster.create_topic("t")
+    fill(cluster, 0, 1)
+    consumer = await start(cluster, assign=[T0, T1], retry_backoff_max_ms=10)
+    assert await read(consumer, 1) == [(0, 0)]
+    await cluster.wait_for(lambda: "partition=1) cannot be read" in caplog.text)
