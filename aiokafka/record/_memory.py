@@ -8,6 +8,7 @@ bounds except `varint`: callers check before they read or write.
 from __future__ import annotations
 
 from struct import Struct
+from typing import Any
 
 __all__ = [
     "Buffer",
@@ -16,6 +17,7 @@ __all__ = [
     "i16",
     "i32",
     "i64",
+    "leaf",
     "put_bytes",
     "put_i32",
     "put_i64",
@@ -60,6 +62,11 @@ def text(data: Buffer, start: int, stop: int) -> str:
 def text_like(data: Buffer, start: int, stop: int, previous: str) -> str:
     """`text`, but `previous` itself if that is equal: comparing is cheaper than decoding."""
     return text(data, start, stop)
+
+
+def leaf(items: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The same tuple, of strings, bytes and leaves only: not looked at by the garbage collector."""
+    return items
 
 
 def i16(data: Buffer, at: int) -> int:

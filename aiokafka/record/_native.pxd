@@ -12,6 +12,7 @@ cdef extern from "Python.h":
         void* buf
     Py_buffer* PyMemoryView_GET_BUFFER(object view)
     int PyByteArray_Resize(object buffer, Py_ssize_t size) except -1
+    void PyObject_GC_UnTrack(object thing)
     const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
 
 ctypedef const uint8_t* source_t
@@ -40,6 +41,11 @@ cdef inline str text_like(
     if size == stop - start and memcmp(known, data + start, size) == 0:
         return previous
     return text(data, start, stop)
+
+
+cdef inline tuple leaf(tuple items):
+    PyObject_GC_UnTrack(items)
+    return items
 
 
 cdef inline int i16(source_t data, Py_ssize_t at) noexcept:

@@ -26,7 +26,7 @@ cdef class BinaryBuilder:
     cdef Py_ssize_t _mark_nulls
 
     cdef int _aim(self) except -1
-    cdef int reserve(self, Py_ssize_t rows, Py_ssize_t size) except -1
+    cdef int reserve(self, Py_ssize_t rows, Py_ssize_t size, Py_ssize_t outlook) except -1
     @cython.locals(old=Py_ssize_t, index=Py_ssize_t, bits=mem.target_t)
     cdef void _reserve_rows(self, Py_ssize_t rows) except *
     @cython.locals(row=Py_ssize_t)
@@ -57,9 +57,11 @@ cdef class ColumnReader(BatchCursor):
     cdef int _clear(self) except -1
     @cython.locals(start=int64_t, limit=Py_ssize_t)
     cpdef object read(self, object max_rows=*)
-    @cython.locals(size=Py_ssize_t, rows=Py_ssize_t)
+    @cython.locals(size=Py_ssize_t, rows=Py_ssize_t, outlook=Py_ssize_t)
     cdef bint _reserve(self, Py_ssize_t limit) except -1
     cdef int _aim(self) except -1
+    @cython.locals(behind=double)
+    cdef Py_ssize_t _outlook(self, Py_ssize_t size) except -1
     cdef Py_ssize_t _rest_size(self) except -1
     @cython.locals(
         data=mem.source_t,

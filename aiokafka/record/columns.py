@@ -18,6 +18,7 @@ __all__ = ["BinaryColumn", "ColumnReader", "Columns", "HeaderColumn", "read_colu
 
 _ALL = 0x7FFFFFFF
 _MAX_DATA = 0x7FFFFFFF  # what int32 offsets reach
+_MAX_OUTLOOK = 64 * 1024 * 1024
 _MAX_INT64 = 0x7FFFFFFFFFFFFFFF
 _MIN_INT64 = -_MAX_INT64 - 1
 
@@ -87,12 +88,12 @@ class BinaryBuilder:
         self._data_at = mem.target(self._data)
         self._bits_at = mem.target(self._validity)
 
-    def reserve(self, rows: int, size: int) -> None:
-        """Make room for `rows` more rows with `size` bytes in all."""
+    def reserve(self, rows: int, size: int, outlook: int) -> None:
+        """Make room for `rows` more rows with `size` bytes in all; maybe `outlook` more to come."""
         self._reserve_rows(self.count + rows)
         size += self.size
         if size > len(self._data):
-            mem.resize(self._data, max(size, 2 * len(self._data)))
+            mem.resize(self._data, max(size + outlook, 2 * len(self._data)))
         self._aim()
 
     def _reserve_rows(self, rows: int) -> None:
@@ -215,8 +216,9 @@ class ColumnReader(BatchCursor):
         if self._rows and max(self._keys.size, self._values.size) > _MAX_DATA - size:
             return False
         rows = min(self._left, limit - self._rows)
-        self._keys.reserve(rows, size)
-        self._values.reserve(rows, size)
+        outlook = 0 if rows < self._left else self._outlook(size)
+        self._keys.reserve(rows, size, 0)
+        self._values.reserve(rows, size, outlook)
         if self._rows + rows > self._room:
             self._room = max(self._rows + rows, 2 * self._room)
             mem.resize(self._offsets, 8 * self._room)
@@ -232,6 +234,17 @@ class ColumnReader(BatchCursor):
         self._timestamps_at = mem.target(self._timestamps)
         self._types_at = mem.target(self._types)
         self._header_offsets_at = mem.target(self._header_offsets)
+
+    def _outlook(self, size: int) -> int:
+        """What the batches behind this one may unpack to, if they are like it.
+
+        Memory that is not written to in the end costs nothing, but growing step by step does.
+        """
+        batch = self._batch
+        if batch is None:
+            return 0
+        behind = len(self._view) - self._next - batch.size_in_bytes
+        return int(min(behind * (size / batch.size_in_bytes), _MAX_OUTLOOK))
 
     def _rest_size(self) -> int:
         """At most this many bytes of keys or values are left in the batch."""
@@ -303,8 +316,8 @@ class ColumnReader(BatchCursor):
             raise self._corrupt("the number of headers of a record")
         if max(names.size, contents.size) > _MAX_DATA - (stop - at):
             raise self._corrupt("the size of the headers")
-        names.reserve(count, stop - at)
-        contents.reserve(count, stop - at)
+        names.reserve(count, stop - at, 0)
+        contents.reserve(count, stop - at, 0)
         names.mark()
         contents.mark()
         try:

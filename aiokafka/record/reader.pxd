@@ -17,6 +17,7 @@ cdef class RecordReader(BatchCursor):
     cdef object _key_deserializer
     cdef object _value_deserializer
     cdef list _header_names
+    cdef Py_ssize_t _header_end
     cdef bint _is_raw
 
     cpdef object next(self)
@@ -47,16 +48,11 @@ cdef class RecordReader(BatchCursor):
     )
     cdef Record _read_record(self, Py_ssize_t at, Py_ssize_t stop)
     @cython.locals(
-        data=mem.source_t,
-        count=int64_t,
-        index=int64_t,
-        size=int64_t,
-        start=Py_ssize_t,
-        headers=list,
-        names=list,
-        name=str,
+        data=mem.source_t, count=int64_t, index=Py_ssize_t, headers=tuple, pairs=list
     )
     cdef tuple _read_headers(self, Py_ssize_t at, Py_ssize_t stop)
+    @cython.locals(data=mem.source_t, size=int64_t, start=Py_ssize_t, names=list, name=str)
+    cdef tuple _read_header(self, Py_ssize_t index, Py_ssize_t at, Py_ssize_t stop)
     @cython.locals(record=Record)
     cdef object _decode_message(self)
     cdef int _deserialize(self, Record record) except -1

@@ -67,6 +67,7 @@ class RecordReader(BatchCursor):
         self._key_deserializer = key_deserializer
         self._value_deserializer = value_deserializer
         self._header_names: list[str] = []
+        self._header_end = 0
         self._is_raw = key_deserializer is None and value_deserializer is None
 
     def next(self) -> Any:
@@ -201,32 +202,42 @@ class RecordReader(BatchCursor):
         count, at = mem.varint(data, at, stop)
         if at < 0 or count < 0 or count > (stop - at) // 2:
             raise self._corrupt("the number of headers of a record")
-        headers: list[Any] = []
-        names = self._header_names
-        for index in range(count):
-            size, start = mem.varint(data, at, stop)
-            if start < 0 or size < 0 or size > stop - start:
-                raise self._corrupt("the name of a header")
-            at = start + size
-            # The records of a topic mostly have the same headers.
-            if index < len(names):
-                name = names[index] = mem.text_like(data, start, at, names[index])
-            else:
-                name = mem.text(data, start, at)
-                if index < _NAMES_KEPT:
-                    names.append(name)
-            size, start = mem.varint(data, at, stop)
-            if start < 0 or size < -1 or size > stop - start:
-                raise self._corrupt("the value of a header")
-            if size < 0:
-                headers.append((name, None))
-                at = start
-            else:
-                at = start + size
-                headers.append((name, mem.cut(data, start, at)))
-        if at != stop:
+        self._header_end = at
+        headers: tuple[Any, ...] = ()
+        if count == 1:
+            headers = mem.leaf((self._read_header(0, at, stop),))
+        elif count > 1:
+            pairs: list[Any] = []
+            for index in range(count):
+                pairs.append(self._read_header(index, self._header_end, stop))
+            headers = mem.leaf(tuple(pairs))
+        if self._header_end != stop:
             raise self._corrupt("the length of a record")
-        return (headers[0],) if count == 1 else tuple(headers)
+        return headers
+
+    def _read_header(self, index: int, at: int, stop: int) -> tuple[Any, ...]:
+        """The header at `at`, number `index` of its record; `_header_end` is then behind it."""
+        data = self._data
+        size, start = mem.varint(data, at, stop)
+        if start < 0 or size < 0 or size > stop - start:
+            raise self._corrupt("the name of a header")
+        at = start + size
+        # The records of a topic mostly have the same headers.
+        names = self._header_names
+        if index < len(names):
+            name = names[index] = mem.text_like(data, start, at, names[index])
+        else:
+            name = mem.text(data, start, at)
+            if index < _NAMES_KEPT:
+                names.append(name)
+        size, start = mem.varint(data, at, stop)
+        if start < 0 or size < -1 or size > stop - start:
+            raise self._corrupt("the value of a header")
+        if size < 0:
+            self._header_end = start
+            return mem.leaf((name, None))
+        self._header_end = start + size
+        return mem.leaf((name, mem.cut(data, start, self._header_end)))
 
     def _decode_message(self) -> Any:
         messages = self._messages
