@@ -170,21 +170,12 @@ class FetchBuffer:
 
     # -- asking ------------------------------------------------------------------------------------
 
-    def has_failure(self, state: PartitionState) -> bool:
-        """Whether a failure of this partition waits to be raised."""
-        return state in self._failures
-
     def pop_failure(self, state: PartitionState) -> BaseException | None:
         """What was to be raised of this partition, which then counts as raised."""
         if state not in self._failures:
             return None
         _, failure = self._failures.pop(state)
         return failure()
-
-    def is_empty_for(self, wanted: Wanted) -> bool:
-        """Whether a reader of these partitions (None = all) would find nothing."""
-        waiting = [*self._failures, *self._queues]
-        return not any(_is_served(state, wanted) for state in waiting)
 
     def note_hunger(self, wanted: Wanted) -> None:
         """A reader of these partitions found nothing: what others wait for matters less now."""

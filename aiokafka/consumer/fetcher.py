@@ -137,6 +137,8 @@ class Fetcher:
         homes = {state.cursor.node_id for state in self._subscriptions.assignment.states()}
         for node_id in [node_id for node_id in self._nodes if node_id not in homes]:
             self._nodes.pop(node_id).retire()
+        for tp in self._leaderless.keys() - self._subscriptions.assignment.tps:
+            del self._leaderless[tp]
 
     def touch(self, state: PartitionState) -> None:
         """One partition's fetchability or position changed."""

@@ -131,10 +131,6 @@ class PartitionState:
         return None if self.next_offset < 0 else self.next_offset
 
     @property
-    def has_valid_position(self) -> bool:
-        return self.next_offset >= 0
-
-    @property
     def is_fetchable(self) -> bool:
         """Whether a fetch may ask for it now, buffer space and back-off aside."""
         return self.phase is Phase.READY and not self.paused
