@@ -44,6 +44,7 @@ cdef class Appender:
     cdef public dict incomplete
     cdef public int64_t free
     cdef public bint is_open
+    cdef public bint is_busy
     cdef public int64_t since_turn
     cdef public int64_t max_record_bytes
     cdef bint _hashes_keys

@@ -5,6 +5,7 @@ Compiled when possible, see _append.pxd. Nothing here waits.
 
 from __future__ import annotations
 
+import asyncio
 import random
 from asyncio import AbstractEventLoop, Future
 from collections import deque
@@ -153,6 +154,8 @@ class Appender:
         """Every batch whose futures have no result."""
         self.free = buffer_memory
         self.is_open = False
+        self.is_busy = False
+        """Somebody sends without a pause: he was interrupted to give the event loop a turn."""
         self.since_turn = 0
         self.max_record_bytes = max_record_bytes
         self._hashes_keys = hashes_keys
@@ -166,6 +169,17 @@ class Appender:
     def owes_turn(self) -> bool:
         """Whether the event loop should get a turn, so much was appended since its last one."""
         return self.since_turn > _TURN_BYTES
+
+    async def give_turn(self) -> None:
+        """Let the event loop run, and tell the senders that there is more to come."""
+        self.since_turn = 0
+        self.is_busy = True
+        # Runs after the senders that are awake and before the caller goes on.
+        self._loop.call_soon(self._end_turn)
+        await asyncio.sleep(0)
+
+    def _end_turn(self) -> None:
+        self.is_busy = False
 
     def append(
         self,
@@ -304,7 +318,8 @@ class Appender:
         """Put a new batch at the end of its queue and tell its sender."""
         queue.waiting.append(batch)
         self.incomplete[batch] = queue
-        self.take(batch.reserved)
+        self.free -= BATCH_OVERHEAD
+        self.take(batch.reserved - BATCH_OVERHEAD)
         self._on_batch(queue)
 
     def take(self, size: int) -> None:

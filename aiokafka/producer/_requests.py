@@ -98,14 +98,14 @@ def group_by_topic(
 
 def results_of(
     request: ProduceRequest, response: ProduceResponse
-) -> dict[TopicPartition, PartitionProduceResponse]:
-    """The answer for each partition."""
+) -> dict[tuple[str, int], PartitionProduceResponse]:
+    """The answer for each partition, by topic and number."""
     names = {topic.topic_id: topic.name for topic in request.topic_data}
     results = {}
     for topic in response.responses:
         name = topic.name or names.get(topic.topic_id, "")
         for result in topic.partition_responses:
-            results[TopicPartition(name, result.index)] = result
+            results[name, result.index] = result
     return results
 
 

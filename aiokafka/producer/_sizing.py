@@ -54,6 +54,8 @@ class BatchSizing:
 
     def learn(self, size: int, compressed_size: int) -> None:
         """A batch of `size` bytes was compressed."""
+        if 2 * size < self._full:
+            return  # a few records compress worse than a full batch does
         ratio = compressed_size / size
         if ratio > self._ratio:
             # At once: too large a batch costs a refusal, too small a one only a little efficiency.

@@ -43,7 +43,7 @@ class BatchState(IntEnum):
     """The futures have their results."""
 
 
-_TRANSITIONS: Mapping[BatchState, frozenset[BatchState]] = {
+_TRANSITIONS: Mapping[int, frozenset[BatchState]] = {
     BatchState.OPEN: frozenset({BatchState.SEALED, BatchState.SETTLED}),
     BatchState.SEALED: frozenset({BatchState.IN_FLIGHT, BatchState.SETTLED}),
     BatchState.IN_FLIGHT: frozenset({BatchState.SEALED, BatchState.ABANDONED, BatchState.SETTLED}),
@@ -112,7 +112,7 @@ class ProducerBatch:
 
     def transition(self, state: BatchState) -> None:
         """Enter `state`; raises RuntimeError for a step that the table does not have."""
-        if state not in _TRANSITIONS[BatchState(self.state)]:
+        if state not in _TRANSITIONS[self.state]:
             raise RuntimeError(f"{self!r} cannot become {state.name}")
         self.state = state
 

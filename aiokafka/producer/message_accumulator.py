@@ -149,8 +149,7 @@ class MessageAccumulator:
                 f"{need} bytes can never fit into buffer_memory={self._config.buffer_memory}"
             )
         if appender.owes_turn:
-            appender.since_turn = 0
-            await asyncio.sleep(0)
+            await appender.give_turn()
         if not self._waiters and appender.free >= need:
             return
         waiter = _Waiter(need, self._loop.create_future())

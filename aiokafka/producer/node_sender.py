@@ -34,6 +34,12 @@ these cost more than they save: with an answer outstanding it leaves when that c
 time.
 """
 
+_BUSY_COMPANY = 0.02
+"""... or this long, while the application sends without a pause: it has not asked for a result yet.
+With a thousand partitions every pause for the event loop would else send a batch of a record or two
+to each.
+"""
+
 _SHARE = 4
 """... or this many times what it takes to send, when that is more: sending must not eat up the
 time.
@@ -65,6 +71,7 @@ class NodeSender:
         self._delivery = delivery
         self._client = delivery.client
         self._config = delivery.config
+        self._appender = delivery.accumulator.appender
         self._loop = asyncio.get_running_loop()
         self._urgent: dict[PartitionQueue, None] = {}
         self._patient: dict[PartitionQueue, None] = {}
@@ -112,9 +119,13 @@ class NodeSender:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            self._delivery.accumulator.appender.since_turn = 0
+            self._appender.since_turn = 0
             if (self._urgent or self._patient) and await self._make_ready():
                 self._pump()
+                if self._patient and not self._flights and self._appender.is_busy:
+                    # Nothing else would wake it when the application pauses.
+                    await asyncio.sleep(0)
+                    self._wake.set()
 
     async def _make_ready(self) -> bool:
         """Connect if need be and wait until the connection takes requests; False if that failed."""
@@ -150,7 +161,7 @@ class NodeSender:
             else:
                 self._flights.popleft()
                 self._delivery.on_response(flight, response)
-            self._delivery.accumulator.appender.since_turn = 0
+            self._appender.since_turn = 0
             if self._urgent or self._patient:
                 self._pump()
 
@@ -199,7 +210,7 @@ class NodeSender:
         """The queues whose open batch has waited long enough."""
         linger = self._config.linger
         if not linger:
-            if not self._flights or now >= self._company_until:
+            if self._patient and self._may_leave(now):
                 yield from tuple(self._patient)
             return
         for queue in tuple(self._patient):
@@ -208,6 +219,15 @@ class NodeSender:
                 self._timer.arm(due)
                 return
             yield queue
+
+    def _may_leave(self, now: float) -> bool:
+        """Whether batches that are not full leave now, without a linger time."""
+        if self._flights and now < self._company_until:
+            return False
+        if not self._appender.is_busy:
+            return True
+        oldest = next(iter(self._patient)).waiting
+        return not oldest or now >= oldest[0].created + _BUSY_COMPANY
 
     def _next_of(self, queue: PartitionQueue, now: float) -> ProducerBatch | None:
         """The batch of `queue` that may leave now."""
