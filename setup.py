@@ -91,7 +91,8 @@ class OptionalBuildExt(build_ext):
     def _give_up(self, error: Exception) -> None:
         if REQUIRED:
             raise error
-        say(f"the extensions were not built, the package will be pure Python ({error})")
+        reason = str(error).splitlines()[0][:100] if str(error) else type(error).__name__
+        say(f"the extensions were not built, the package will be pure Python ({reason} ...)")
 
     def _remove_outputs(self) -> None:
         for extension in self.extensions:

@@ -4,6 +4,9 @@ from libc.stdint cimport int64_t
 cimport aiokafka.record._native as mem
 
 
+cdef int64_t _MAX_TIMESTAMP
+
+
 cdef class RecordBatchBuilder:
     cdef readonly int compression
     cdef readonly Py_ssize_t size_limit

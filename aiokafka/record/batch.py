@@ -25,6 +25,7 @@ _CRC_START = 21
 _LOG_OVERHEAD = 12
 _TRANSACTIONAL = 0x10
 _MAX_SIZE = 0x7FFFFFFF
+_MAX_TIMESTAMP = 0x7FFFFFFFFFFFFFFF
 _FIRST_CAPACITY = 2048
 
 
@@ -67,8 +68,8 @@ class RecordBatchBuilder:
         """
         if self._batch is not None:
             raise IllegalStateError("the batch is built: nothing can be added to it")
-        if timestamp < -1:
-            raise ValueError(f"timestamp must not be negative, but is {timestamp}")
+        if timestamp < -1 or timestamp > _MAX_TIMESTAMP:
+            raise ValueError(f"timestamp must be an int64 that is not negative, not {timestamp}")
         plain_key = key if key is None or type(key) is bytes else _plain("key", key)
         plain_value = value if value is None or type(value) is bytes else _plain("value", value)
         delta = timestamp - self.first_timestamp if self.record_count else 0
