@@ -1,10 +1,10 @@
-"""Batches that users fill themselves."""
+"""Batches that users fill themselves. Compiled when possible, see batch_builder.pxd."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from time import time
+from typing import Any
 
 from aiokafka.producer._convert import as_bytes, as_headers, as_timestamp
 from aiokafka.record.batch import RecordBatchBuilder
@@ -12,17 +12,22 @@ from aiokafka.record.batch import RecordBatchBuilder
 __all__ = ["AppendedRecord", "BatchBuilder"]
 
 
-class AppendedRecord(NamedTuple):
-    """What is known of a record that was added to a batch."""
+class AppendedRecord:
+    """What is known of a record that was added to a batch.
 
-    offset: int
-    """Its place in the batch, from 0."""
-    size: int
-    """Bytes that it takes in the batch, before compression."""
-    timestamp: int
-    """Milliseconds since 1970 (UTC)."""
-    crc: None = None
-    """Always None: records have no checksum of their own."""
+    `offset`: its place in the batch, from 0. `size`: bytes that it takes in the batch, before
+    compression. `timestamp`: milliseconds since 1970 (UTC). `crc`: always None, since records have
+    no checksum of their own.
+    """
+
+    def __init__(self, offset: int, size: int, timestamp: int) -> None:
+        self.offset = offset
+        self.size = size
+        self.timestamp = timestamp
+        self.crc: int | None = None
+
+    def __repr__(self) -> str:
+        return f"AppendedRecord(offset={self.offset}, size={self.size}, timestamp={self.timestamp})"
 
 
 class BatchBuilder:
@@ -63,16 +68,19 @@ class BatchBuilder:
             key = self._key_serializer(key)
         if self._value_serializer is not None:
             value = self._value_serializer(value)
-        stamp = int(time.time() * 1000) if timestamp is None else as_timestamp(timestamp)
-        before = self._builder.size
-        offset = self._builder.append(
-            stamp, as_bytes(key, "key"), as_bytes(value, "value"), as_headers(headers)
-        )
+        stamp = int(time() * 1000) if timestamp is None else as_timestamp(timestamp)
+        if type(key) is not bytes:
+            key = as_bytes(key, "key")
+        if type(value) is not bytes:
+            value = as_bytes(value, "value")
+        builder = self._builder
+        before = builder.size
+        offset = builder.append(stamp, key, value, as_headers(headers) if headers else ())
         if offset < 0:
             return None
         if offset == 0:
             self._first_timestamp = stamp
-        return AppendedRecord(offset, self._builder.size - before, stamp)
+        return AppendedRecord(offset, builder.size - before, stamp)
 
     def close(self) -> None:
         """Take no more records, neither from `append` nor, once submitted, from the producer's

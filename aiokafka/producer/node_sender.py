@@ -75,6 +75,8 @@ class NodeSender:
         self._loop = asyncio.get_running_loop()
         self._urgent: dict[PartitionQueue, None] = {}
         self._patient: dict[PartitionQueue, None] = {}
+        self._delayed: dict[PartitionQueue, None] = {}
+        self._delayed_until = 0.0
         self._flights: deque[Flight] = deque()
         self._connection: BrokerConnection | None = None
         self._wake = asyncio.Event()
@@ -107,6 +109,7 @@ class NodeSender:
         """Do not look after `queue` any more: its leader is another broker."""
         self._urgent.pop(queue, None)
         self._patient.pop(queue, None)
+        self._delayed.pop(queue, None)
 
     def close(self) -> None:
         """Stop the timer; the tasks are ended by their owner."""
@@ -120,12 +123,16 @@ class NodeSender:
             await self._wake.wait()
             self._wake.clear()
             self._appender.since_turn = 0
-            if (self._urgent or self._patient) and await self._make_ready():
+            if self._has_work and await self._make_ready():
                 self._pump()
                 if self._patient and not self._flights and self._appender.is_busy:
                     # Nothing else would wake it when the application pauses.
                     await asyncio.sleep(0)
                     self._wake.set()
+
+    @property
+    def _has_work(self) -> bool:
+        return bool(self._urgent or self._patient or self._delayed)
 
     async def _make_ready(self) -> bool:
         """Connect if need be and wait until the connection takes requests; False if that failed."""
@@ -138,11 +145,12 @@ class NodeSender:
                 await connection.gate.wait(self._loop.time() + self._config.client.request_timeout)
             return connection.is_ready
         except (AuthenticationFailedError, IncompatibleBrokerVersion) as error:
-            for queue in (*self._urgent, *self._patient):
+            for queue in (*self._urgent, *self._patient, *self._delayed):
                 self._delivery.fail_waiting(queue, error)
         except KafkaError as error:
-            for queue in (*self._urgent, *self._patient):
-                queue.waiting[0].error = error
+            for queue in (*self._urgent, *self._patient, *self._delayed):
+                if queue.waiting:
+                    queue.waiting[0].error = error
         self._timer.arm(self._loop.time() + self._config.client.retry_backoff)
         return False
 
@@ -162,7 +170,7 @@ class NodeSender:
                 self._flights.popleft()
                 self._delivery.on_response(flight, response)
             self._appender.since_turn = 0
-            if self._urgent or self._patient:
+            if self._has_work:
                 self._pump()
 
     # -- sending
@@ -191,6 +199,8 @@ class NodeSender:
         """
         cargo: list[tuple[PartitionQueue, ProducerBatch]] = []
         room = self._config.max_request_size
+        if self._delayed and now >= self._delayed_until:
+            self._revive(now)
         for queue in (*self._urgent, *self._due(now)):
             batch = self._next_of(queue, now)
             if batch is None:
@@ -205,6 +215,24 @@ class NodeSender:
             if self._take(queue, batch):
                 cargo.append((queue, batch))
         return cargo
+
+    def _delay(self, queue: PartitionQueue) -> None:
+        """Put `queue` aside until the pause after its failure is over."""
+        self.discard(queue)
+        if not self._delayed or queue.retry_at < self._delayed_until:
+            self._delayed_until = queue.retry_at
+        self._delayed[queue] = None
+        self._timer.arm(self._delayed_until)
+
+    def _revive(self, now: float) -> None:
+        """Take up the queues whose pause is over."""
+        for queue in tuple(self._delayed):
+            if queue.retry_at <= now:
+                del self._delayed[queue]
+                self._urgent[queue] = None
+        if self._delayed:
+            self._delayed_until = min(queue.retry_at for queue in self._delayed)
+            self._timer.arm(self._delayed_until)
 
     def _due(self, now: float) -> Iterator[PartitionQueue]:
         """The queues whose open batch has waited long enough."""
@@ -235,7 +263,7 @@ class NodeSender:
             self.discard(queue)
             return None
         if queue.retry_at > now:
-            self._timer.arm(queue.retry_at)
+            self._delay(queue)
             return None
         batch = queue.waiting[0]
         if queue.in_flight and (

@@ -1,0 +1,20 @@
+cimport cython
+from libc.stdint cimport int64_t
+
+from aiokafka.record.batch cimport RecordBatchBuilder
+
+
+cdef class AppendedRecord:
+    cdef readonly int64_t offset
+    cdef readonly int64_t size
+    cdef readonly int64_t timestamp
+    cdef readonly object crc
+
+
+cdef class BatchBuilder:
+    cdef RecordBatchBuilder _builder
+    cdef object _key_serializer
+    cdef object _value_serializer
+    cdef bint _is_closed
+    cdef bint _is_sent
+    cdef int64_t _first_timestamp
