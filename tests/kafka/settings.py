@@ -140,6 +140,8 @@ def zookeeper_node(
         "listeners": _addresses(ports[node_id], HOST),
         "zookeeper.connect": f"{HOST}:{zookeeper_port}",
         "zookeeper.session.timeout.ms": "1500",
+        # The default is the session's: too short for a ZooKeeper that is starting, too.
+        "zookeeper.connection.timeout.ms": "30000",
     }
     if extras.listeners:
         settings |= {
