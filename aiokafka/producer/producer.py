@@ -29,7 +29,6 @@ from aiokafka.producer._convert import WrongArgument, as_bytes, as_headers, as_t
 from aiokafka.producer.batch_builder import BatchBuilder
 from aiokafka.producer.message_accumulator import Record
 from aiokafka.producer.sender import Sender, log
-from aiokafka.producer.transactions import Transactions, as_member, as_offsets
 from aiokafka.structs import RecordMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from aiokafka.abc import AbstractTokenProvider
+    from aiokafka.producer.transactions import Transactions
 
 __all__ = ["AIOKafkaProducer", "TransactionContext"]
 
@@ -134,6 +134,9 @@ class AIOKafkaProducer:
         self._append = self._accumulator.appender.append
         self._transactions: Transactions | None = None
         if config.transactional_id is not None:
+            # Only here: their messages are many, and most producers need none of them.
+            from aiokafka.producer.transactions import Transactions
+
             self._transactions = Transactions(
                 self.client, config, self._sender, config.transactional_id
             )
@@ -531,9 +534,7 @@ class AIOKafkaProducer:
         its partitions is refused (KIP-447). After an error without `is_fatal` the transaction has
         to be aborted.
         """
-        transactions = self._transactional()
-        member = as_member(group_id)
-        await transactions.send_offsets(as_offsets(offsets), member)
+        await self._transactional().send_offsets(offsets, group_id)
 
     # -- the rest
 

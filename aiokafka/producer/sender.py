@@ -16,8 +16,8 @@ from aiokafka.producer.batch import BatchState
 from aiokafka.producer.delivery import Delivery
 from aiokafka.producer.message_accumulator import MessageAccumulator
 from aiokafka.producer.node_sender import NodeSender
+from aiokafka.producer.producer_id import init_producer_id
 from aiokafka.producer.transaction_manager import TransactionManager
-from aiokafka.producer.transaction_requests import init_producer_id
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:

@@ -1,25 +1,17 @@
-"""The requests about producer ids and transactions: whom to ask, what the answers mean."""
+"""The requests of transactions: whom to ask, what the answers mean."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aiokafka._backoff import Backoff
-from aiokafka._compat import timeout_at
 from aiokafka.client import CoordinationType
 from aiokafka.errors import (
-    ConcurrentTransactions,
     GroupCoordinatorNotAvailableError,
-    InvalidProducerEpoch,
     KafkaConnectionError,
-    KafkaError,
-    KafkaTimeoutError,
     NotCoordinatorForGroupError,
-    ProducerFenced,
-    for_code,
 )
+from aiokafka.producer.producer_id import ProducerIdentity, check, retry
 from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from aiokafka.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
@@ -37,35 +29,20 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GroupMember",
-    "ProducerIdentity",
     "TransactionRequests",
-    "init_producer_id",
 ]
 
-T = TypeVar("T")
-
-_NO_TIMEOUT = 0x7FFFFFFF
 _LAST_CLIENT_SIDE_ADD = 3  # from version 4 on AddPartitionsToTxn is for brokers (KIP-890)
 _LAST_PLAIN_END = 4
 _FIRST_RENEWING = 3
 _LAST_PLAIN_OFFSETS = 4
 _FIRST_WITH_MEMBER = 3  # KIP-447
 
-# A coordinator that is still writing the markers of the last transaction is ready in milliseconds.
-_CONCURRENT_BACKOFF = 0.002
-
 _WRONG_COORDINATOR = (
     NotCoordinatorForGroupError,
     GroupCoordinatorNotAvailableError,
     KafkaConnectionError,
 )
-
-
-class ProducerIdentity(NamedTuple):
-    """What brokers know a producer by."""
-
-    producer_id: int
-    epoch: int
 
 
 class GroupMember(NamedTuple):
@@ -75,60 +52,6 @@ class GroupMember(NamedTuple):
     generation_id: int = -1
     member_id: str = ""
     group_instance_id: str | None = None
-
-
-async def _retry(
-    client: AIOKafkaClient, what: str, deadline: float, attempt: Callable[[], Awaitable[T]]
-) -> T:
-    """Repeat `attempt` while its error is one that passes by itself.
-
-    Raises KafkaTimeoutError at `deadline` (loop time) with the last failure as its cause.
-    """
-    backoff = Backoff(client.config.retry_backoff, client.config.retry_backoff_max)
-    concurrent = Backoff(_CONCURRENT_BACKOFF, client.config.retry_backoff)
-    failure: KafkaError | None = None
-    try:
-        async with timeout_at(deadline):
-            while True:
-                try:
-                    return await attempt()
-                except KafkaError as error:
-                    if not error.retriable:
-                        raise
-                    failure = error
-                is_busy = isinstance(failure, ConcurrentTransactions)
-                await asyncio.sleep((concurrent if is_busy else backoff).next())
-    except asyncio.TimeoutError:
-        raise KafkaTimeoutError(f"{what}: not in time; last failure: {failure}") from failure
-
-
-async def init_producer_id(client: AIOKafkaClient, deadline: float) -> ProducerIdentity:
-    """A producer id and its first epoch, for a producer without transactions.
-
-    Any broker can give them. Raises KafkaTimeoutError at `deadline` (loop time),
-    UnsupportedVersionError before Kafka 0.11, other refusals as they are.
-    """
-
-    async def ask() -> ProducerIdentity:
-        node_id = client.get_random_node()
-        if node_id is None:
-            raise KafkaConnectionError("no broker is known")
-        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_NO_TIMEOUT)
-        response = await client.send(node_id, request)
-        _check(response.error_code, f"node {node_id} gave no producer id")
-        return ProducerIdentity(response.producer_id, response.producer_epoch)
-
-    return await _retry(client, "a producer id, which idempotence needs", deadline, ask)
-
-
-def _check(error_code: int, what: str) -> None:
-    """Raise the error that the code stands for."""
-    if error_code == InvalidProducerEpoch.errno:
-        # What coordinators before Kafka 2.7 say to a producer that was fenced.
-        raise ProducerFenced()
-    if error_code:
-        error = for_code(error_code)
-        raise ProducerFenced() if error is ProducerFenced else error(what)
 
 
 class TransactionRequests:
@@ -160,7 +83,7 @@ class TransactionRequests:
 
     def _read(self, kind: CoordinationType, key: str, error_code: int, what: str) -> None:
         try:
-            _check(error_code, what)
+            check(error_code, what)
         except _WRONG_COORDINATOR as error:
             self._client.forget_coordinator(kind, key, f"{error}")
             raise
@@ -176,7 +99,7 @@ class TransactionRequests:
             self._read(kind, self._id, response.error_code, f"{what} of {self._id!r}")
             return response
 
-        return await _retry(self._client, f"{what} of {self._id!r}", deadline, attempt)
+        return await retry(self._client, f"{what} of {self._id!r}", deadline, attempt)
 
     async def init(
         self, timeout: float, current: ProducerIdentity | None, deadline: float
@@ -241,7 +164,7 @@ class TransactionRequests:
                     where = f"{topic.name}-{result.partition_index}: not in the transaction"
                     self._read(kind, self._id, result.partition_error_code, where)
 
-        await _retry(self._client, f"AddPartitionsToTxn of {self._id!r}", deadline, attempt)
+        await retry(self._client, f"AddPartitionsToTxn of {self._id!r}", deadline, attempt)
 
     async def add_group(self, identity: ProducerIdentity, group_id: str, deadline: float) -> None:
         """Enter the offsets of a group into the transaction, before they are committed."""
@@ -288,7 +211,7 @@ class TransactionRequests:
                     where = f"{topic.name}-{result.partition_index} of group {group_id!r}"
                     self._read(kind, group_id, result.error_code, where)
 
-        await _retry(self._client, f"TxnOffsetCommit for {group_id!r}", deadline, attempt)
+        await retry(self._client, f"TxnOffsetCommit for {group_id!r}", deadline, attempt)
 
     async def end(
         self, identity: ProducerIdentity, is_commit: bool, is_version_2: bool, deadline: float

@@ -12,12 +12,9 @@ from aiokafka.errors import (
     KafkaTimeoutError,
     ProducerFenced,
 )
+from aiokafka.producer.producer_id import ProducerIdentity
 from aiokafka.producer.transaction_manager import TransactionManager
-from aiokafka.producer.transaction_requests import (
-    GroupMember,
-    ProducerIdentity,
-    TransactionRequests,
-)
+from aiokafka.producer.transaction_requests import GroupMember, TransactionRequests
 from aiokafka.producer.transaction_state import Transaction, TransactionState
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -152,10 +149,9 @@ class Transactions:
             self.transaction.fail_for_good(error)
             raise
 
-    async def send_offsets(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupMember
-    ) -> None:
+    async def send_offsets(self, given: Any, group: Any) -> None:
         """Make offsets of a group part of the transaction."""
+        offsets, member = as_offsets(given), as_member(group)
         transaction = self.transaction
         transaction.check("send_offsets_to_transaction")
         deadline = self._deadline()

@@ -1,0 +1,93 @@
+"""Producer ids: how to ask for one, and how to ask again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from aiokafka._backoff import Backoff
+from aiokafka._compat import timeout_at
+from aiokafka.errors import (
+    ConcurrentTransactions,
+    InvalidProducerEpoch,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    ProducerFenced,
+    for_code,
+)
+from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
+
+if TYPE_CHECKING:
+    from aiokafka.client import AIOKafkaClient
+
+__all__ = ["ProducerIdentity", "check", "init_producer_id", "retry"]
+
+T = TypeVar("T")
+
+_NO_TIMEOUT = 0x7FFFFFFF
+
+# A coordinator that is still writing the markers of the last transaction is ready in milliseconds.
+_CONCURRENT_BACKOFF = 0.002
+
+
+class ProducerIdentity(NamedTuple):
+    """What brokers know a producer by."""
+
+    producer_id: int
+    epoch: int
+
+
+async def retry(
+    client: AIOKafkaClient, what: str, deadline: float, attempt: Callable[[], Awaitable[T]]
+) -> T:
+    """Repeat `attempt` while its error is one that passes by itself.
+
+    Raises KafkaTimeoutError at `deadline` (loop time) with the last failure as its cause.
+    """
+    backoff = Backoff(client.config.retry_backoff, client.config.retry_backoff_max)
+    concurrent = Backoff(_CONCURRENT_BACKOFF, client.config.retry_backoff)
+    failure: KafkaError | None = None
+    try:
+        async with timeout_at(deadline):
+            while True:
+                try:
+                    return await attempt()
+                except KafkaError as error:
+                    if not error.retriable:
+                        raise
+                    failure = error
+                is_busy = isinstance(failure, ConcurrentTransactions)
+                await asyncio.sleep((concurrent if is_busy else backoff).next())
+    except asyncio.TimeoutError:
+        raise KafkaTimeoutError(f"{what}: not in time; last failure: {failure}") from failure
+
+
+async def init_producer_id(client: AIOKafkaClient, deadline: float) -> ProducerIdentity:
+    """A producer id and its first epoch, for a producer without transactions.
+
+    Any broker can give them. Raises KafkaTimeoutError at `deadline` (loop time),
+    UnsupportedVersionError before Kafka 0.11, other refusals as they are.
+    """
+
+    async def ask() -> ProducerIdentity:
+        node_id = client.get_random_node()
+        if node_id is None:
+            raise KafkaConnectionError("no broker is known")
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_NO_TIMEOUT)
+        response = await client.send(node_id, request)
+        check(response.error_code, f"node {node_id} gave no producer id")
+        return ProducerIdentity(response.producer_id, response.producer_epoch)
+
+    return await retry(client, "a producer id, which idempotence needs", deadline, ask)
+
+
+def check(error_code: int, what: str) -> None:
+    """Raise the error that the code stands for."""
+    if error_code == InvalidProducerEpoch.errno:
+        # What coordinators before Kafka 2.7 say to a producer that was fenced.
+        raise ProducerFenced()
+    if error_code:
+        error = for_code(error_code)
+        raise ProducerFenced() if error is ProducerFenced else error(what)
