@@ -549,6 +549,15 @@ class AIOKafkaProducer:
         self._owner.check()
         await self._accumulator.flush(None if timeout is None else self._loop.time() + timeout)
 
+    def abort_buffered(self) -> None:
+        """Drop what waits to be sent: its futures fail with KafkaError.
+
+        What is part of an unanswered request goes on. A record whose request failed, and that
+        waited to be sent again, may have been written.
+        """
+        self._check_usable()
+        self._sender.drop_waiting(KafkaError("not sent: dropped by abort_buffered()"))
+
     async def partitions_for(self, topic: str) -> set[int]:
         """The partitions of `topic`, after waiting up to `request_timeout_ms` for them.
 

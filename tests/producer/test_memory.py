@@ -8,7 +8,12 @@ import time
 import pytest
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError, ProducerClosed
+from aiokafka.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    ProducerClosed,
+)
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.structs import RecordMetadata
 from aiokafka.testing import FakeCluster, Hold
@@ -131,6 +136,28 @@ async def test_memory_comes_back_after_failures(cluster: FakeCluster) -> None:
         futures = await fill(producer)
         assert all(isinstance(one, KafkaTimeoutError) for one in await results(futures))
         assert producer.buffer_available_bytes == SMALL["buffer_memory"]
+
+
+async def test_what_waits_can_be_dropped(cluster: FakeCluster) -> None:
+    release = asyncio.Event()
+    async with new_producer(cluster, **SMALL) as producer:
+        await producer.send_and_wait(TOPIC, b"first", partition=0)
+        with cluster.intercept(ProduceRequest, Hold(release)) as held:
+            sent = await producer.send(TOPIC, b"sent", partition=0)
+            await held.wait()
+            futures = await fill(producer)
+            producer.abort_buffered()
+            found = await results(futures)
+            release.set()
+            await sent
+        assert any(isinstance(one, KafkaError) for one in found)
+        assert producer.buffer_available_bytes == SMALL["buffer_memory"]
+        await producer.send_and_wait(TOPIC, b"last", partition=0)
+    assert values(cluster)[0] == b"first"
+    assert values(cluster)[1] == b"sent"
+    assert values(cluster)[-1] == b"last"
+    written = [one for one in found if not isinstance(one, BaseException)]
+    assert len(values(cluster)) == 3 + len(written)
 
 
 async def test_a_loop_of_sends_lets_others_run(cluster: FakeCluster) -> None:
