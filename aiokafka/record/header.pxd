@@ -20,6 +20,7 @@ cdef class RecordBatch:
     cdef readonly int32_t base_sequence
     cdef readonly int32_t record_count
 
+    cdef int _parse(self, object view) except -1
     @cython.locals(last_delta=int32_t)
     cdef int _read_header(self, mem.source_t data) except -1
     cdef int _read_message(self, mem.source_t data) except -1
@@ -27,4 +28,5 @@ cdef class RecordBatch:
     cpdef object payload(self, object max_decompressed_bytes=*)
 
 cdef Py_ssize_t batch_size(mem.source_t data, Py_ssize_t at, Py_ssize_t end) except -1
+@cython.locals(size=Py_ssize_t, batch=RecordBatch)
 cpdef RecordBatch parse_batch(object view, Py_ssize_t at)

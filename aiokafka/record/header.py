@@ -59,7 +59,14 @@ class RecordBatch:
     there is none), `producer_id`, `producer_epoch`, `base_sequence` (-1 without), `record_count`.
     """
 
-    def __init__(self, view: memoryview) -> None:
+    def __init__(self, buffer: bytes | bytearray | memoryview) -> None:
+        view = flat_view(buffer)
+        if not view or batch_size(mem.source(view), 0, len(view)) != len(view):
+            raise CorruptRecordError(f"{len(view)} bytes are not one batch")
+        self._parse(view)
+
+    def _parse(self, view: memoryview) -> None:
+        """Read the header; the size has been checked."""
         self.view = view
         data = mem.source(view)
         self.size_in_bytes = len(view)
@@ -196,11 +203,19 @@ def batch_size(data: Any, at: int, end: int) -> int:
 
 
 def parse_batch(view: memoryview, at: int) -> RecordBatch | None:
-    """The batch that begins at `at`; None if the view ends before it does. CorruptRecordError."""
+    """The batch that begins at `at`; None if the view ends before it does. CorruptRecordError.
+
+    The view has to be one of `flat_view`.
+    """
+    # Compiled, anything else would be taken for one.
+    if type(view) is not memoryview or at < 0:  # type: ignore[redundant-expr]
+        raise TypeError(f"{view!r} from {at} on is not a view of batches")
     size = batch_size(mem.source(view), at, len(view))
     if size == 0:
         return None
-    return RecordBatch(view[at : at + size])
+    batch = RecordBatch.__new__(RecordBatch)
+    batch._parse(view[at : at + size])
+    return batch
 
 
 def iter_batches(buffer: bytes | bytearray | memoryview) -> Iterator[RecordBatch]:

@@ -9,8 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafka.errors import IllegalStateError, UnsupportedCodecError
-from aiokafka.record.batch import HEADER_SIZE, RecordBatchBuilder, RecordReader, iter_batches
+from aiokafka.errors import CorruptRecordError, IllegalStateError, UnsupportedCodecError
+from aiokafka.record.batch import (
+    HEADER_SIZE,
+    RecordBatch,
+    RecordBatchBuilder,
+    RecordReader,
+    iter_batches,
+)
 from tests.record.samples import CODECS, ITEMS, Item, make_batch
 
 every_codec = pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
@@ -225,6 +231,14 @@ def test_the_header_is_as_documented() -> None:
     assert length == len(make_batch()) - 12
     assert (first_time, newest) == (ITEMS[0].timestamp, ITEMS[1].timestamp)
     assert producer == [9, 8, 7, 5]
+
+
+def test_a_batch_is_all_of_its_bytes() -> None:
+    data = make_batch()
+    assert RecordBatch(bytearray(data)).record_count == len(ITEMS)
+    for wrong in (b"", data[:16], data[:-1], data + b"x"):
+        with pytest.raises(CorruptRecordError):
+            RecordBatch(wrong)
 
 
 def test_records_of_a_built_batch_can_be_walked() -> None:
