@@ -129,7 +129,7 @@ async def test_a_record_larger_than_all_memory(cluster: FakeCluster) -> None:
 
 
 async def test_memory_comes_back_after_failures(cluster: FakeCluster) -> None:
-    options = {"delivery_timeout_ms": 150, "request_timeout_ms": 100}
+    options = {"delivery_timeout_ms": 1500, "request_timeout_ms": 1000}
     async with new_producer(cluster, **options, **SMALL) as producer:
         await producer.send_and_wait(TOPIC, b"v", partition=0)
         await cluster.stop_broker(0)

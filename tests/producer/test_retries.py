@@ -195,7 +195,7 @@ async def test_after_a_refused_batch_the_partition_goes_on(cluster: FakeCluster)
 
 
 async def test_an_expired_batch_does_not_stop_those_behind_it(cluster: FakeCluster) -> None:
-    options = {"delivery_timeout_ms": 300, "request_timeout_ms": 200, "max_batch_size": 200}
+    options = {"delivery_timeout_ms": 2000, "request_timeout_ms": 1500, "max_batch_size": 200}
     async with new_producer(cluster, **options) as producer:
         await producer.send_and_wait(TOPIC, b"first", partition=0)
         with cluster.intercept(ProduceRequest, Cut()):
@@ -207,7 +207,7 @@ async def test_an_expired_batch_does_not_stop_those_behind_it(cluster: FakeClust
 
 
 async def test_an_expired_batch_that_was_written(cluster: FakeCluster) -> None:
-    options = {"delivery_timeout_ms": 300, "request_timeout_ms": 200}
+    options = {"delivery_timeout_ms": 2000, "request_timeout_ms": 1500}
     async with new_producer(cluster, **options) as producer:
         with cluster.intercept(ProduceRequest, Cut(handled=True)):
             (failure,) = await results(await send_all(producer, [b"written"]))
@@ -337,7 +337,7 @@ async def test_an_answer_that_lacks_a_partition(cluster: FakeCluster) -> None:
 
 
 async def test_connection_errors_reach_the_user_as_the_cause(cluster: FakeCluster) -> None:
-    options = {"delivery_timeout_ms": 200, "request_timeout_ms": 150}
+    options = {"delivery_timeout_ms": 1500, "request_timeout_ms": 1000}
     async with new_producer(cluster, **options) as producer:
         await producer.send_and_wait(TOPIC, b"v", partition=0)
         await cluster.stop_broker(0)

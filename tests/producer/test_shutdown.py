@@ -24,7 +24,7 @@ async def test_stop_sends_what_waits(cluster: FakeCluster) -> None:
 
 
 async def test_stop_with_all_brokers_gone(cluster: FakeCluster) -> None:
-    producer = new_producer(cluster, delivery_timeout_ms=300, request_timeout_ms=200)
+    producer = new_producer(cluster, delivery_timeout_ms=1500, request_timeout_ms=1000)
     await producer.start()
     await producer.send_and_wait(TOPIC, b"v", partition=0)
     await cluster.stop_broker(0)
@@ -132,7 +132,7 @@ async def test_a_background_task_that_dies_is_reported(
 
 
 async def test_connection_refused_while_sending(cluster: FakeCluster) -> None:
-    async with new_producer(cluster, delivery_timeout_ms=400, request_timeout_ms=200) as producer:
+    async with new_producer(cluster, delivery_timeout_ms=1500, request_timeout_ms=1000) as producer:
         await producer.send_and_wait(TOPIC, b"v", partition=0)
         await cluster.stop_broker(0)
         with pytest.raises(KafkaTimeoutError) as caught:

@@ -332,7 +332,7 @@ async def test_a_refused_batch_fails_the_transaction(release: str, error: Any) -
 
 @pytest.mark.parametrize("release", ["2.8", "4.3"])
 async def test_an_expired_batch_fails_the_transaction(release: str) -> None:
-    options = {"delivery_timeout_ms": 300, "request_timeout_ms": 200}
+    options = {"delivery_timeout_ms": 2000, "request_timeout_ms": 1500}
     async with FakeCluster(as_version=release) as cluster:
         await cluster.create_topic(TOPIC)
         async with transactional(cluster, **options) as producer:
@@ -387,7 +387,7 @@ async def test_fencing(release: str) -> None:
 async def test_commit_can_be_repeated_after_a_timeout(release: str) -> None:
     async with FakeCluster(as_version=release) as cluster:
         await cluster.create_topic(TOPIC)
-        async with transactional(cluster, max_block_ms=150) as producer:
+        async with transactional(cluster, max_block_ms=7000) as producer:
             for handled in (False, True):
                 await producer.begin_transaction()
                 await producer.send(TOPIC, b"%d" % handled, partition=0)
@@ -405,7 +405,7 @@ async def test_commit_can_be_repeated_after_a_timeout(release: str) -> None:
 
 async def test_a_commit_that_could_not_deliver_can_be_aborted(cluster: FakeCluster) -> None:
     release = asyncio.Event()
-    async with transactional(cluster, max_block_ms=100) as producer:
+    async with transactional(cluster, max_block_ms=700) as producer:
         await producer.begin_transaction()
         with cluster.intercept(ProduceRequest, Hold(release)):
             await producer.send(TOPIC, b"slow", partition=0)
