@@ -8,7 +8,6 @@ cdef class AppendedRecord:
     cdef readonly int64_t offset
     cdef readonly int64_t size
     cdef readonly int64_t timestamp
-    cdef readonly object crc
 
 
 cdef class BatchBuilder:
@@ -18,3 +17,13 @@ cdef class BatchBuilder:
     cdef bint _is_closed
     cdef bint _is_sent
     cdef int64_t _first_timestamp
+
+    @cython.locals(
+        seconds=double,
+        stamp=int64_t,
+        before=Py_ssize_t,
+        offset=Py_ssize_t,
+        builder=RecordBatchBuilder,
+        record=AppendedRecord,
+    )
+    cpdef AppendedRecord _add(self, object timestamp, object key, object value, object headers)

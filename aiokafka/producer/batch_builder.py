@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from time import time
 from typing import Any
 
-from aiokafka.producer._convert import as_bytes, as_headers, as_timestamp
+from aiokafka.producer._convert import Headers, as_bytes, as_headers, as_timestamp
 from aiokafka.record.batch import RecordBatchBuilder
 
 __all__ = ["AppendedRecord", "BatchBuilder"]
@@ -20,11 +20,13 @@ class AppendedRecord:
     no checksum of their own.
     """
 
-    def __init__(self, offset: int, size: int, timestamp: int) -> None:
-        self.offset = offset
-        self.size = size
-        self.timestamp = timestamp
-        self.crc: int | None = None
+    offset: int
+    size: int
+    timestamp: int
+
+    @property
+    def crc(self) -> None:
+        return None
 
     def __repr__(self) -> str:
         return f"AppendedRecord(offset={self.offset}, size={self.size}, timestamp={self.timestamp})"
@@ -68,19 +70,35 @@ class BatchBuilder:
             key = self._key_serializer(key)
         if self._value_serializer is not None:
             value = self._value_serializer(value)
-        stamp = int(time() * 1000) if timestamp is None else as_timestamp(timestamp)
+        if timestamp is not None:
+            timestamp = as_timestamp(timestamp)
         if type(key) is not bytes:
             key = as_bytes(key, "key")
         if type(value) is not bytes:
             value = as_bytes(value, "value")
+        return self._add(timestamp, key, value, as_headers(headers) if headers else ())
+
+    def _add(
+        self, timestamp: int | None, key: bytes | None, value: bytes | None, headers: Headers
+    ) -> AppendedRecord | None:
+        if timestamp is None:
+            seconds = time()
+            stamp = int(seconds * 1000)
+        else:
+            stamp = timestamp
         builder = self._builder
         before = builder.size
-        offset = builder.append(stamp, key, value, as_headers(headers) if headers else ())
+        offset = builder.append(stamp, key, value, headers)
         if offset < 0:
             return None
         if offset == 0:
             self._first_timestamp = stamp
-        return AppendedRecord(offset, builder.size - before, stamp)
+        # Without arguments, which would have to become Python objects first.
+        record = AppendedRecord.__new__(AppendedRecord)
+        record.offset = offset
+        record.size = builder.size - before
+        record.timestamp = stamp
+        return record
 
     def close(self) -> None:
         """Take no more records, neither from `append` nor, once submitted, from the producer's

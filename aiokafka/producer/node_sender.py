@@ -34,7 +34,7 @@ these cost more than they save: with an answer outstanding it leaves when that c
 time.
 """
 
-_BUSY_COMPANY = 0.02
+_BUSY_COMPANY = 0.04
 """... or this long, while the application sends without a pause: it has not asked for a result yet.
 With a thousand partitions every pause for the event loop would else send a batch of a record or two
 to each.
