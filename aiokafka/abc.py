@@ -18,7 +18,9 @@ class ConsumerRebalanceListener(abc.ABC):
 
     Every method may be a plain function or a coroutine function, which is awaited. While one runs,
     `getone` and `getmany` hand out nothing, so a method must not wait for a lock that is held
-    around them. Exceptions are logged and do not stop the rebalance.
+    around them; in a method they raise IllegalStateError. `seek`, `position`, `commit`, `pause` may
+    be called. Exceptions do not stop the rebalance: they are logged, and raised by the
+    application's next `getone` or `getmany`.
     """
 
     @abc.abstractmethod

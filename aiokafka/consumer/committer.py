@@ -194,7 +194,9 @@ class OffsetCommitter:
 
     def _commit_failure(self, error: type[BrokerResponseError], tp: TopicPartition) -> KafkaError:
         if error in _NOT_A_MEMBER:
-            return CommitFailedError(f"{tp}: {error.__name__}")
+            failed = CommitFailedError(f"{tp}: {error.__name__}")
+            failed.__cause__ = error(tp)
+            return failed
         if error is GroupAuthorizationFailedError:
             return error(self.group_id)
         if error is TopicAuthorizationFailedError:

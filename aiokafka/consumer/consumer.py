@@ -25,7 +25,8 @@ from aiokafka.consumer._arguments import (
 )
 from aiokafka.consumer.committer import OffsetCommitter
 from aiokafka.consumer.fetcher import Fetcher
-from aiokafka.consumer.group_coordinator import GroupCoordinator, NoGroupCoordinator, no_group
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.consumer.no_group import NoGroupCoordinator, no_group
 from aiokafka.consumer.offset_reset import EARLIEST, LATEST, OffsetSpec
 from aiokafka.consumer.offsets import OffsetResolver
 from aiokafka.consumer.partition_state import PartitionState
@@ -65,7 +66,7 @@ class AIOKafkaConsumer:
     """Reads records from a Kafka cluster.
 
     Partitions come from `assign()`, or from topics: given here, or to `subscribe()` by name or
-    pattern. Without `group_id` every partition of the topics is read.
+    pattern. The members of a group share them; without `group_id` every partition is read.
 
     A consumer belongs to the event loop it was made in. It fetches ahead in the background, up to
     `fetch_buffer_memory` bytes over all brokers; records are decoded in the task that asks for
@@ -74,7 +75,7 @@ class AIOKafkaConsumer:
     Arguments (times in milliseconds; the defaults are in the signature):
 
     - `bootstrap_servers`: `"host:port"`, several separated by commas, or a list.
-    - `group_id`: group to commit offsets for; None for none.
+    - `group_id`: group to join and to commit offsets for; None for none.
     - `key_deserializer`, `value_deserializer`: called with the raw bytes. If one raises, the call
       raises RecordDeserializationError, with topic, partition, offset and the raw record, again and
       again until the application goes past it: `consumer.seek(error.topic_partition, error.offset +
@@ -159,7 +160,6 @@ class AIOKafkaConsumer:
         self._subscription = SubscriptionState()
         self._fetcher = Fetcher(client, config, self._subscription)
         self._tasks = self._fetcher.tasks
-        self._next = self._fetcher.buffer.next
         self._coordinator, committer = self._make_coordinator()
         self._committer = committer
         self._resolver = OffsetResolver(
@@ -199,12 +199,14 @@ class AIOKafkaConsumer:
     # -- life --------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Connect, learn about the subscribed topics, and begin to fetch.
+        """Connect, learn about the subscribed topics, join the group and wait for the first
+        assignment, and begin to fetch.
 
         Raises KafkaConnectionError when no broker answers, UnknownTopicOrPartitionError when a
         subscribed topic does not come into being within `request_timeout_ms`,
-        TopicAuthorizationFailedError, AuthenticationFailedError. After a failure or a cancellation
-        everything is closed.
+        TopicAuthorizationFailedError, AuthenticationFailedError; KafkaTimeoutError when the group
+        has no coordinator for so long, GroupAuthorizationFailedError. After a failure or a
+        cancellation everything is closed.
         """
         assert asyncio.get_running_loop() is self._loop, "start() is called in another event loop"
         assert not self._is_started, "the consumer was started before"
@@ -231,13 +233,11 @@ class AIOKafkaConsumer:
         self._fetcher.start()
         self._coordinator.on_metadata()
         self._tasks.start(self._resolver.run(), name="offsets")
-        self._tasks.start(self._coordinator.run(), name="metadata")
-        if isinstance(self._coordinator, GroupCoordinator) and self._config.enable_auto_commit:
-            self._tasks.start(self._coordinator.auto_commit(), name="auto-commit")
+        await self._coordinator.start(self._tasks)
 
     async def stop(self) -> None:
         """Commit what is finished (with auto-commit), end all background work and close the
-        connections.
+        connections; before that leave the group, unless a static member.
 
         Readers that wait get ConsumerStoppedError. May be called again: it then does nothing, or,
         after a cancelled call, finishes the work. A commit may take up to `request_timeout_ms`.
@@ -248,6 +248,7 @@ class AIOKafkaConsumer:
             if self._is_started and self._tasks.failure is None:
                 await self._coordinator.stop()
         deadline = self._loop.time() + _STOP_TIMEOUT
+        await self._coordinator.close(deadline)
         await self._tasks.stop(deadline)
         await self._fetcher.close()
         await self._client.close()
@@ -263,6 +264,7 @@ class AIOKafkaConsumer:
         if self._closed:
             raise ConsumerStoppedError()
         self._tasks.check()
+        self._coordinator.check()
 
     def _check_can_read(self) -> None:
         self._refuse_if_closed()
@@ -345,7 +347,7 @@ class AIOKafkaConsumer:
         others.
         """
         if not partitions:
-            record = self._next()
+            record = self._fetcher.next()
             if record is not None:
                 return record
         return await self._wait_for_one(partitions)
@@ -357,10 +359,9 @@ class AIOKafkaConsumer:
         self._check_can_read()
         self._check_has_subscription()
         await self._maybe_yield()
-        buffer = self._fetcher.buffer
-        buffer.begin_call()
+        self._fetcher.buffer.begin_call()
         while True:
-            record = buffer.next_of(wanted)
+            record = self._fetcher.next_of(wanted)
             if record is not None:
                 return record
             await self._fetcher.wait(wanted, None)
@@ -386,9 +387,8 @@ class AIOKafkaConsumer:
         self._check_can_read()
         self._check_has_subscription()
         await self._maybe_yield()
-        buffer = self._fetcher.buffer
-        buffer.begin_call()
-        records = buffer.take(wanted, limit)
+        self._fetcher.buffer.begin_call()
+        records = self._fetcher.take(wanted, limit)
         deadline = None
         while not records:
             if deadline is None:
@@ -396,7 +396,7 @@ class AIOKafkaConsumer:
             in_time = await self._fetcher.wait(wanted, deadline)
             self._yielded_at = self._loop.time()
             self._check_can_read()
-            records = buffer.take(wanted, limit)
+            records = self._fetcher.take(wanted, limit)
             if not in_time:
                 break
         return records

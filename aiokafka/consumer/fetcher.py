@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiokafka._tasks import TaskOwner
 from aiokafka.consumer._signal import Signal
@@ -14,8 +14,8 @@ from aiokafka.consumer.fetch_buffer import FetchBuffer, Wanted
 from aiokafka.consumer.node_fetcher import NodeFetcher
 from aiokafka.consumer.offset_reset import OffsetSpec
 from aiokafka.consumer.partition_state import PartitionState, Phase
-from aiokafka.errors import KafkaError
-from aiokafka.structs import TopicPartition
+from aiokafka.errors import IllegalStateError, KafkaError
+from aiokafka.structs import ConsumerRecord, TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka._config import ConsumerConfig
@@ -31,6 +31,9 @@ _MISSES_TO_MENTION = 5
 # How long leaders are read after a replica named by one of them failed: the leader would name it
 # again.
 _REPLICA_REST = 30.0
+
+# Errors kept for an application that does not ask.
+_MOST_COMPLAINTS = 10
 
 log = logging.getLogger("aiokafka.consumer.fetcher")
 
@@ -56,6 +59,11 @@ class Fetcher:
         self.topic_ids: dict[str, bytes] = {}
         self.resolver: OffsetResolver | None = None
         self.positions = Signal()
+        self.polls = Signal()
+        self.next: Callable[[], ConsumerRecord[Any, Any] | None] = self.buffer.next
+        self._is_held = False
+        self._holder: asyncio.Task[Any] | None = None
+        self._complaints: list[BaseException] = []
         self._arrivals = Signal()
         self._reset_spec = OffsetSpec.from_policy(config.auto_offset_reset, config.reset_duration)
         self._subscriptions = subscriptions
@@ -98,7 +106,13 @@ class Fetcher:
     # -- for readers -------------------------------------------------------------------------------
 
     async def wait(self, wanted: Wanted, deadline: float | None) -> bool:
-        """Until something may have come for a reader of these partitions; False at `deadline`."""
+        """Until something may have come for a reader of these partitions; False at `deadline`.
+
+        Raises IllegalStateError in a rebalance listener, where nothing can come.
+        """
+        if self._holder is not None and self._holder is asyncio.current_task():
+            raise IllegalStateError("getone() and getmany() cannot be called in a listener")
+        self.polls.notify()
         self.note_hunger(wanted)
         return await self._arrivals.wait(deadline)
 
@@ -117,6 +131,50 @@ class Fetcher:
     def wake_readers(self) -> None:
         """Have every waiting reader look again."""
         self._arrivals.notify()
+
+    # While a rebalance holds records back, and while there is something to raise, the short way
+    # `next` leads to the long one.
+
+    def hold(self) -> None:
+        """Hand out nothing until `release()`; the calling task is the one that rebalances."""
+        self._is_held = True
+        self._holder = asyncio.current_task()
+        self.next = _nothing
+
+    def release(self) -> None:
+        """Hand out records again."""
+        self._is_held = False
+        self._holder = None
+        if not self._complaints:
+            self.next = self.buffer.next
+        self.wake_readers()
+
+    def complain(self, error: BaseException) -> None:
+        """Have the next call of a reader raise this, whatever partitions it asks for."""
+        self._complaints.append(error)
+        del self._complaints[:-_MOST_COMPLAINTS]
+        self.next = _nothing
+        self.wake_readers()
+
+    def next_of(self, wanted: Wanted) -> ConsumerRecord[Any, Any] | None:
+        """As the buffer's, unless records are held back. Raises what there is to complain of."""
+        self._raise_complaint()
+        return None if self._is_held else self.buffer.next_of(wanted)
+
+    def take(
+        self, wanted: Wanted, limit: int
+    ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
+        """As the buffer's, unless records are held back. Raises what there is to complain of."""
+        self._raise_complaint()
+        return {} if self._is_held else self.buffer.take(wanted, limit)
+
+    def _raise_complaint(self) -> None:
+        if not self._complaints:
+            return
+        error = self._complaints.pop(0)
+        if not self._complaints and not self._is_held:
+            self.next = self.buffer.next
+        raise error
 
     # -- placement ---------------------------------------------------------------------------------
 
@@ -264,3 +322,7 @@ class Fetcher:
                 state.cursor.retry_at = later
                 node.plan.touch(state)
         return node.pinned * 2 <= self.share
+
+
+def _nothing() -> None:
+    """In place of `FetchBuffer.next`."""

@@ -172,11 +172,19 @@ class SubscriptionState:
         self._subscription = Subscription(self, topics, is_manual=True)
         self._replace(tps)
 
-    def assign_from_subscribed(self, partitions: Iterable[TopicPartition]) -> None:
-        """The coordinator's assignment for the current subscription."""
+    def assign_from_subscribed(
+        self, partitions: Iterable[TopicPartition], *, keep: bool = True
+    ) -> None:
+        """The coordinator's assignment for the current subscription.
+
+        Partitions that were assigned before keep their state, unless `keep` is False.
+        """
         if self._subscription is None or self._subscription.is_manual:
             raise IllegalStateError("there is no subscription to assign partitions for")
-        self._replace(list(dict.fromkeys(partitions)))
+        tps = list(dict.fromkeys(partitions))
+        if not keep:
+            self._replace([])
+        self._replace(tps)
 
     def unsubscribe(self) -> None:
         """Give up everything; any kind of subscription may follow."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafka import AIOKafkaConsumer, OffsetAndMetadata
+from aiokafka import OffsetAndMetadata
 from aiokafka.errors import (
     CommitFailedError,
     GroupAuthorizationFailedError,
@@ -146,13 +146,6 @@ async def test_wrong_calls(cluster: FakeCluster, start: Start) -> None:
     for call in (loner.commit(), loner.committed(T0), loner.seek_to_committed()):
         with pytest.raises(IllegalOperation):
             await call
-
-
-async def test_subscribing_with_a_group_is_refused_clearly(cluster: FakeCluster) -> None:
-    await cluster.create_topic("t")
-    consumer = AIOKafkaConsumer("t", bootstrap_servers=cluster.bootstrap_servers, group_id="g")
-    with pytest.raises(IllegalOperation, match="group"):
-        await consumer.start()
 
 
 @pytest.mark.parametrize("version", ["0.9", "0.11", "2.1", "2.8", "3.9"])

@@ -1,0 +1,145 @@
+"""Give up partitions and take over others, with the application's listener in between."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from aiokafka.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka._config import ConsumerConfig
+    from aiokafka.consumer.fetcher import Fetcher
+    from aiokafka.consumer.group_commits import GroupCommits
+    from aiokafka.consumer.subscription_state import SubscriptionState
+
+__all__ = ["Handover"]
+
+log = logging.getLogger("aiokafka.consumer.group_coordinator")
+
+Partitions = frozenset[TopicPartition]
+
+# Parts of the rebalance timeout: members that have not joined by its end lose everything.
+_WAIT_FOR_APPLICATION = 0.5
+_WAIT_FOR_COMMIT = 0.1
+
+
+class Handover:
+    """The steps of a rebalance that the application sees. Called by the coordinator's task only,
+    which writes the assignment through it.
+
+    From `hold()` to `release()` nothing is handed out, so that what the application has in hand
+    can be finished and committed.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        subscriptions: SubscriptionState,
+        fetcher: Fetcher,
+        commits: GroupCommits,
+    ) -> None:
+        self._config = config
+        self._subscriptions = subscriptions
+        self._fetcher = fetcher
+        self._commits = commits
+
+    @property
+    def owned(self) -> Partitions:
+        return self._subscriptions.assignment.tps
+
+    async def revoke(self, revoked: Partitions) -> None:
+        """Let the application finish what it has of these partitions, commit that if so
+        configured, call the listener."""
+        self._fetcher.hold()
+        log.info("Revoking %s", _names(revoked))
+        await self._wait_for_application(revoked)
+        if self._config.enable_auto_commit:
+            limit = (self._config.rebalance_timeout or 1.0) * _WAIT_FOR_COMMIT
+            await self._commits.commit_finished(min(limit, self._config.client.request_timeout))
+        listener = self._subscriptions.listener
+        if listener is not None:
+            await self._call(listener.on_partitions_revoked, revoked)
+
+    async def lose(self) -> None:
+        """The group has removed us: drop everything at once, then tell the listener."""
+        lost = self.owned
+        self._fetcher.hold()
+        self._assign(frozenset(), keep=False)
+        if not lost:
+            return
+        log.warning("Lost %s", _names(lost))
+        listener = self._subscriptions.listener
+        if listener is not None:
+            # Duck-typed listeners know the other two only.
+            on_lost = getattr(listener, "on_partitions_lost", listener.on_partitions_revoked)
+            await self._call(on_lost, lost)
+
+    async def take_over(self, assigned: Partitions) -> None:
+        """Exactly these partitions now, each with a position to be found: eager rebalances."""
+        self._assign(assigned, keep=False)
+        await self._tell_assigned(assigned)
+
+    async def change(self, assigned: Partitions) -> bool:
+        """These partitions now; those that stay go on as if nothing had happened (KIP-429). True
+        if any had to be given up, which the group can give away when we join again."""
+        owned = self.owned
+        revoked = owned - assigned
+        if revoked:
+            await self.revoke(revoked)
+            self._assign(owned & assigned, keep=True)
+        self._assign(assigned, keep=True)
+        await self._tell_assigned(assigned - owned)
+        return bool(revoked)
+
+    def release(self) -> None:
+        """Hand out records again."""
+        self._fetcher.release()
+
+    async def _tell_assigned(self, added: Partitions) -> None:
+        log.info("Assigned %s", _names(added))
+        listener = self._subscriptions.listener
+        if listener is not None:
+            self._fetcher.hold()
+            await self._call(listener.on_partitions_assigned, added)
+
+    def _assign(self, partitions: Partitions, *, keep: bool) -> None:
+        before = self.owned
+        self._commits.forget(before - partitions if keep else before)
+        if self._subscriptions.subscription is None or self._subscriptions.is_manual:
+            return  # the application turned elsewhere meanwhile
+        self._subscriptions.assign_from_subscribed(sorted(partitions), keep=keep)
+        self._fetcher.route()
+
+    async def _wait_for_application(self, revoked: Partitions) -> None:
+        """Until it asks for more or has committed, as long as the group can wait for us."""
+        limit = (self._config.rebalance_timeout or 1.0) * _WAIT_FOR_APPLICATION
+        deadline = asyncio.get_running_loop().time() + limit
+        while self._commits.in_work(revoked):
+            if not await self._fetcher.polls.wait(deadline):
+                log.warning(
+                    "Records handed out are neither committed nor followed by another call after "
+                    "%g s: their partitions are given up, others may read them again",
+                    limit,
+                )
+                return
+
+    async def _call(
+        self, method: Callable[[Any], Awaitable[None] | None], partitions: Partitions
+    ) -> None:
+        """The one place where listeners are called. What one raises goes to the application with
+        its next call."""
+        try:
+            result = method(partitions)
+            if inspect.isawaitable(result):
+                await result
+        except Exception as error:
+            log.exception("Rebalance listener failed")
+            self._fetcher.complain(error)
+
+
+def _names(partitions: Partitions) -> str:
+    return ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(partitions)) or "nothing"

@@ -1,0 +1,115 @@
+"""Which partitions a consumer without a group reads."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from aiokafka.consumer.partition_state import PartitionState
+from aiokafka.consumer.subscription_state import SubscriptionState
+from aiokafka.errors import IllegalOperation, TopicAuthorizationFailedError
+from aiokafka.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka._config import ConsumerConfig
+    from aiokafka._tasks import TaskOwner
+    from aiokafka.client import AIOKafkaClient
+    from aiokafka.consumer.fetcher import Fetcher
+
+__all__ = ["NoGroupCoordinator", "no_group"]
+
+
+class NoGroupCoordinator:
+    """Without a group: every partition of the subscribed topics is ours, new ones as they appear.
+
+    Writes the assignment while there is a subscription by topics or pattern. Rebalance listeners
+    are not called, since nothing is ever shared out.
+    """
+
+    group_id: str | None = None
+    coordinator_id: int | None = None
+    member_id = ""
+    generation = -1
+
+    def __init__(
+        self,
+        client: AIOKafkaClient,
+        config: ConsumerConfig,
+        subscriptions: SubscriptionState,
+        fetcher: Fetcher,
+    ) -> None:
+        self._client = client
+        self._config = config
+        self._subscriptions = subscriptions
+        self._fetcher = fetcher
+        self._denied: dict[str, PartitionState] = {}
+
+    async def start(self, tasks: TaskOwner) -> None:
+        """Follow the metadata in the background."""
+        tasks.start(self.follow_metadata(), name="metadata")
+
+    async def follow_metadata(self) -> None:
+        """Bring everything up to each new snapshot, until cancelled."""
+        while True:
+            changed = self._client.metadata_changed()
+            self.on_metadata()
+            await changed
+
+    def on_subscribed(self) -> None:
+        """The application subscribed, assigned or unsubscribed."""
+        subscriptions = self._subscriptions
+        if subscriptions.pattern is not None:
+            self._client.watch_all_topics()
+        else:
+            self._client.set_topics(subscriptions.topics)
+        self.on_metadata()
+
+    def on_metadata(self) -> None:
+        """Bring the assignment up to the metadata, then have everything fetched from the right
+        broker."""
+        if self._subscriptions.subscription is not None and not self._subscriptions.is_manual:
+            self._match_pattern()
+            self._assign()
+        self._report_denied()
+        self._fetcher.route()
+
+    def check(self) -> None:
+        """Raise what ended the work on the group; without one there is nothing."""
+
+    async def stop(self) -> None:
+        """Nothing to leave."""
+
+    async def close(self, deadline: float) -> None:
+        """Nothing to end."""
+
+    def _match_pattern(self) -> None:
+        hide_internal = self._config.exclude_internal_topics
+        self._subscriptions.match_pattern(self._client.cluster.topics(hide_internal))
+
+    def _assign(self) -> None:
+        """All partitions known. One that metadata does not show for a moment is kept."""
+        topics = self._subscriptions.topics
+        current = self._subscriptions.assignment.tps
+        cluster = self._client.cluster
+        wanted = {
+            TopicPartition(topic, number)
+            for topic in topics
+            for number in cluster.partitions_for_topic(topic) or ()
+        }
+        wanted |= {tp for tp in current if tp.topic in topics}
+        if wanted != current:
+            self._subscriptions.assign_from_subscribed(sorted(wanted))
+
+    def _report_denied(self) -> None:
+        """Topics we may not read: said once per metadata answer, while the others go on."""
+        denied = self._client.cluster.unauthorized_topics & self._subscriptions.topics
+        for topic in [topic for topic in self._denied if topic not in denied]:
+            self._fetcher.buffer.discard(self._denied.pop(topic))
+        for topic in denied:
+            state = self._denied.setdefault(topic, PartitionState(TopicPartition(topic, -1)))
+            self._fetcher.report(state, partial(TopicAuthorizationFailedError, topic))
+
+
+def no_group(call: str) -> IllegalOperation:
+    """The error of a call that makes no sense without a group."""
+    return IllegalOperation(f"{call}() needs a consumer with group_id")

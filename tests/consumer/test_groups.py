@@ -1,0 +1,427 @@
+"""Members of a classic group: who gets what, when, and what becomes of what they have in hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Set
+from typing import Any
+
+import pytest
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka._compat import timeout
+from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from aiokafka.errors import (
+    CommitFailedError,
+    FencedInstanceId,
+    GroupAuthorizationFailedError,
+    IllegalStateError,
+    KafkaTimeoutError,
+    UnknownMemberIdError,
+)
+from aiokafka.protocol.messages.fetch import FetchRequest
+from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
+from aiokafka.protocol.messages.join_group import JoinGroupRequest
+from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
+from aiokafka.protocol.messages.sync_group import SyncGroupRequest
+from aiokafka.testing import Cut, Fail, FakeCluster, Silence
+from tests.consumer.conftest import T0, T1, Start, fill, read
+
+ASSIGNORS = [
+    RangePartitionAssignor,
+    RoundRobinPartitionAssignor,
+    StickyPartitionAssignor,
+    CooperativeStickyAssignor,
+]
+OPTIONS: dict[str, Any] = {"group_id": "g", "heartbeat_interval_ms": 20}
+
+
+@pytest.fixture(params=ASSIGNORS, ids=lambda assignor: assignor.name)
+def strategy(request: pytest.FixtureRequest) -> list[Any]:
+    return [request.param]
+
+
+class Log(ConsumerRebalanceListener):
+    """Writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, set[int]]] = []
+
+    async def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
+        await asyncio.sleep(0)
+        self.calls.append(("revoked", {tp.partition for tp in revoked}))
+
+    def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
+        self.calls.append(("assigned", {tp.partition for tp in assigned}))
+
+    def on_partitions_lost(self, lost: Set[TopicPartition]) -> None:
+        self.calls.append(("lost", {tp.partition for tp in lost}))
+
+
+class Loop:
+    """The plain loop of an application: getmany, process, commit."""
+
+    def __init__(self, consumer: AIOKafkaConsumer, pause: float = 0.0) -> None:
+        self.consumer = consumer
+        self.seen: list[tuple[int, int]] = []
+        self._pause = pause
+        self.task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        while True:
+            batches = await self.consumer.getmany(timeout_ms=20, max_records=3)
+            for tp, records in batches.items():
+                await asyncio.sleep(self._pause)
+                self.seen.extend((tp.partition, record.offset) for record in records)
+                await self.consumer.commit({tp: records[-1].offset + 1})
+
+    async def end(self) -> None:
+        """Raises what the loop raised."""
+        self.task.cancel()
+        await asyncio.wait([self.task])
+        if not self.task.cancelled():
+            self.task.result()
+
+
+async def until(cluster: FakeCluster, condition: Any) -> None:
+    async with timeout(10):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def four(cluster: FakeCluster) -> AsyncIterator[FakeCluster]:
+    await cluster.create_topic("t", partitions=4)
+    yield cluster
+
+
+def shares(*consumers: AIOKafkaConsumer) -> list[int]:
+    """Sizes of the assignments, when they are a partition of all four; else nothing."""
+    sets = [consumer.assignment() for consumer in consumers]
+    is_whole = len(frozenset().union(*sets)) == sum(map(len, sets)) == 4
+    return sorted(map(len, sets)) if is_whole else []
+
+
+async def test_members_share(four: FakeCluster, start: Start, strategy: list[Any]) -> None:
+    options = {**OPTIONS, "partition_assignment_strategy": strategy}
+    first = await start(four, "t", **options)
+    assert shares(first) == [4]
+    second = await start(four, "t", **options)
+    await until(four, lambda: shares(first, second) == [2, 2])
+    third = await start(four, "t", **options)
+    await until(four, lambda: shares(first, second, third) == [1, 1, 2])
+    await second.stop()
+    await until(four, lambda: shares(first, third) == [2, 2])
+    await first.stop()
+    await until(four, lambda: shares(third) == [4])
+    await third.stop()
+    assert four.groups.state_of("g") == "Empty"
+
+
+async def test_a_plain_loop_never_fails_because_of_rebalances(
+    four: FakeCluster, start: Start, strategy: list[Any]
+) -> None:
+    for partition in range(4):
+        fill(four, partition, 60)
+    options = {
+        **OPTIONS,
+        "partition_assignment_strategy": strategy,
+        "enable_auto_commit": False,
+    }
+    loops = [Loop(await start(four, "t", **options), 0.01)]
+    for _ in range(2):
+        loops.append(Loop(await start(four, "t", **options), 0.01))
+        four.groups.rebalance("g")
+        await asyncio.sleep(0.05)
+    leaver = loops.pop()
+    await leaver.end()
+    await leaver.consumer.stop()
+    await until(
+        four,
+        lambda: all(four.groups.committed("g", "t", partition) == 60 for partition in range(4)),
+    )
+    for loop in loops:
+        await loop.end()
+    seen = [record for loop in (*loops, leaver) for record in loop.seen]
+    assert set(seen) == {(partition, n) for partition in range(4) for n in range(60)}
+
+
+async def test_takeover_of_an_expired_member(four: FakeCluster, start: Start) -> None:
+    log = Log()
+    first = AIOKafkaConsumer(bootstrap_servers=four.bootstrap_servers, **OPTIONS)
+    first.subscribe(["t"], listener=log)
+    await first.start()
+    try:
+        second = await start(four, "t", **OPTIONS)
+        await until(four, lambda: shares(first, second) == [2, 2])
+        lost = {tp.partition for tp in first.assignment()}
+        four.groups.expire("g", first._coordinator.member_id)
+        await until(four, lambda: ("lost", lost) in log.calls)
+        await until(four, lambda: shares(first, second) == [2, 2])
+        assert log.calls[0] == ("assigned", {0, 1, 2, 3})
+        assert log.calls[1] == ("revoked", {0, 1, 2, 3})
+    finally:
+        await first.stop()
+
+
+async def test_cooperative_members_keep_what_stays(four: FakeCluster, start: Start) -> None:
+    for partition in range(4):
+        fill(four, partition, 5)
+    log = Log()
+    options = {**OPTIONS, "partition_assignment_strategy": [CooperativeStickyAssignor]}
+    first = AIOKafkaConsumer(
+        bootstrap_servers=four.bootstrap_servers, auto_offset_reset="earliest", **options
+    )
+    first.subscribe(["t"], listener=log)
+    await first.start()
+    try:
+        assert len(await read(first, 20)) == 20
+        first.pause(*first.assignment())
+        await first.getmany()
+        second = await start(four, "t", **options)
+        await until(four, lambda: shares(first, second) == [2, 2])
+        assert first.paused() == first.assignment()
+        given = {tp.partition for tp in second.assignment()}
+        assert log.calls[:2] == [("assigned", {0, 1, 2, 3}), ("revoked", given)]
+        # What was finished was committed before it was given up, what stayed keeps its position.
+        for tp in second.assignment():
+            assert await second.position(tp) == 5
+        for tp in first.assignment():
+            assert await first.position(tp) == 5
+    finally:
+        await first.stop()
+
+
+async def test_unfinished_records_can_be_committed_before_they_are_given_up(
+    four: FakeCluster, start: Start
+) -> None:
+    fill(four, 0, 4)
+    first = await start(four, "t", enable_auto_commit=False, **OPTIONS)
+    batch = await first.getmany(timeout_ms=5000)
+    joined = asyncio.get_running_loop().create_task(
+        start(four, "t", enable_auto_commit=False, **OPTIONS)  # type: ignore[arg-type]
+    )
+    joins = four.count(JoinGroupRequest)
+    await until(four, lambda: four.count(JoinGroupRequest) > joins)
+    await four.wait_for(lambda: four.groups.state_of("g") == "PreparingRebalance")
+    beats = four.count(HeartbeatRequest)
+    await until(four, lambda: four.count(HeartbeatRequest) > beats + 2)
+    assert not joined.done()
+    await first.commit({T0: batch[T0][-1].offset + 1})
+    second = await joined
+    assert shares(first, second) == [2, 2]
+    assert four.groups.committed("g", "t", 0) == 4
+
+
+async def test_records_held_too_long_are_refused(four: FakeCluster, start: Start) -> None:
+    fill(four, 0, 4)
+    options = {**OPTIONS, "enable_auto_commit": False, "rebalance_timeout_ms": 400}
+    first = await start(four, "t", **options)
+    await first.getmany(timeout_ms=5000)
+    for _ in range(3):
+        await start(four, "t", **options)
+    for tp in {T0, T1} - first.assignment():
+        with pytest.raises((CommitFailedError, IllegalStateError)):
+            await first.commit({tp: 4})
+    assert four.groups.committed("g", "t", 0) is None
+
+
+async def test_the_coordinator_moves(start: Start) -> None:
+    async with FakeCluster(brokers=2) as cluster:
+        await cluster.create_topic("t", partitions=2)
+        consumer = await start(cluster, "t", **OPTIONS)
+        old = consumer._coordinator.coordinator_id
+        cluster.move_coordinator("group", "g", 1 - (old or 0))
+        await until(cluster, lambda: consumer._coordinator.coordinator_id == 1 - (old or 0))
+        fill(cluster, 0, 2)
+        assert await read(consumer, 2) == [(0, 0), (0, 1)]
+        await consumer.commit()
+        assert consumer.assignment() == {T0, T1}
+        await consumer.stop()
+
+
+async def test_lost_heartbeats_are_sent_again(four: FakeCluster, start: Start) -> None:
+    consumer = await start(four, "t", retry_backoff_ms=10, **OPTIONS)
+    with four.intercept(HeartbeatRequest, Cut(), times=3) as script:
+        await until(four, lambda: script.hits == 3)
+    beats = four.count(HeartbeatRequest)
+    await until(four, lambda: four.count(HeartbeatRequest) > beats + 1)
+    assert shares(consumer) == [4]
+    assert four.count(JoinGroupRequest) == 2
+
+
+async def test_joining_is_retried(four: FakeCluster, start: Start) -> None:
+    four.intercept(FindCoordinatorRequest, Cut(), times=1)
+    four.intercept(JoinGroupRequest, Fail(UnknownMemberIdError), times=1)
+    four.intercept(JoinGroupRequest, Cut(), times=1)
+    four.intercept(SyncGroupRequest, Cut(handled=True), times=1)
+    assert shares(await start(four, "t", **OPTIONS)) == [4]
+
+
+async def test_one_join_names_all_assignors(four: FakeCluster, start: Start) -> None:
+    strategies = [CooperativeStickyAssignor(), RangePartitionAssignor]
+    await start(four, "t", partition_assignment_strategy=strategies, **OPTIONS)
+    joins = four.requests(JoinGroupRequest)
+    assert len(joins) == 2  # the first one to get a member id (KIP-394)
+    for seen in joins:
+        names = [protocol.name for protocol in seen.request.protocols]
+        assert names == ["cooperative-sticky", "range"]
+
+
+async def test_a_static_member_comes_back(four: FakeCluster, start: Start) -> None:
+    options = {**OPTIONS, "group_instance_id": "one"}
+    first = await start(four, "t", **options)
+    generation = first._coordinator.generation
+    await first.stop()
+    assert four.count(LeaveGroupRequest) == 0
+    second = await start(four, "t", **options)
+    assert shares(second) == [4]
+    assert second._coordinator.generation == generation
+    await until(four, lambda: four.requests(HeartbeatRequest))
+    assert four.requests(HeartbeatRequest)[-1].request.group_instance_id == "one"
+
+
+async def test_a_second_member_of_the_same_instance_fences_the_first(
+    four: FakeCluster, start: Start
+) -> None:
+    options = {**OPTIONS, "group_instance_id": "one"}
+    first = await start(four, "t", **options)
+    await start(four, "t", **options)
+    with pytest.raises(FencedInstanceId):
+        async with timeout(10):
+            await first.getone()
+    with pytest.raises(FencedInstanceId):
+        await first.commit({T0: 1})
+
+
+async def test_no_permission(four: FakeCluster, start: Start) -> None:
+    four.intercept(JoinGroupRequest, Fail(GroupAuthorizationFailedError))
+    with pytest.raises(GroupAuthorizationFailedError):
+        await start(four, "t", **OPTIONS)
+
+
+async def test_no_coordinator_in_time(four: FakeCluster, start: Start) -> None:
+    four.intercept(FindCoordinatorRequest, Cut())
+    with pytest.raises(KafkaTimeoutError):
+        await start(four, "t", request_timeout_ms=300, **OPTIONS)
+
+
+async def test_new_partitions_and_topics_are_shared_out(cluster: FakeCluster, start: Start) -> None:
+    await cluster.create_topic("ta")
+    consumer = await start(cluster, metadata_max_age_ms=50, **OPTIONS)
+    consumer.subscribe(pattern="^t.*")
+    await until(cluster, lambda: len(consumer.assignment()) == 1)
+    await cluster.create_topic("tb", partitions=2)
+    await until(cluster, lambda: len(consumer.assignment()) == 3)
+    assert consumer.subscription() == {"ta", "tb"}
+
+
+async def test_members_with_different_topics(cluster: FakeCluster, start: Start) -> None:
+    await cluster.create_topic("a", partitions=2)
+    await cluster.create_topic("b", partitions=2)
+    first = await start(cluster, "a", **OPTIONS)
+    second = await start(cluster, "b", **OPTIONS)
+    assert {tp.topic for tp in second.assignment()} == {"b"}
+    second.subscribe(["a", "b"])
+    await until(cluster, lambda: len(first.assignment() | second.assignment()) == 4)
+    second.unsubscribe()
+    await until(cluster, lambda: len(first.assignment()) == 2)
+    await until(cluster, lambda: second._coordinator.member_id == "")
+
+
+async def test_a_member_that_does_not_poll_leaves_and_comes_back(
+    four: FakeCluster, start: Start
+) -> None:
+    fill(four, 0, 2)
+    consumer = await start(four, "t", max_poll_interval_ms=100, **OPTIONS)
+    for _ in range(3):
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(consumer.getone(T1), 0.05)  # a cancelled poll is one
+    assert four.count(LeaveGroupRequest) == 0
+    await until(four, lambda: four.count(LeaveGroupRequest) == 1 and not consumer.assignment())
+    assert await read(consumer, 2) == [(0, 0), (0, 1)]
+    assert shares(consumer) == [4]
+
+
+async def test_what_listeners_raise_reaches_the_application(
+    four: FakeCluster, start: Start
+) -> None:
+    fill(four, 0, 2)
+
+    class Bad(Log):
+        def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
+            raise LookupError("no state")
+
+    consumer = await start(four, **OPTIONS)
+    consumer.subscribe(["t"], listener=Bad())
+    with pytest.raises(LookupError, match="no state"):
+        await consumer.getone()
+    assert await read(consumer, 2) == [(0, 0), (0, 1)]
+
+
+async def test_calls_inside_a_listener(four: FakeCluster, start: Start) -> None:
+    fill(four, 0, 5)
+
+    class Busy(Log):
+        refused: Exception | None = None
+
+        async def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
+            try:
+                await consumer.getmany()
+            except IllegalStateError as error:
+                self.refused = error
+            assert await consumer.position(T0) == 0
+            await consumer.commit({T0: 2})
+            consumer.seek(T0, 3)
+
+    listener = Busy()
+    consumer = await start(four, enable_auto_commit=False, **OPTIONS)
+    consumer.subscribe(["t"], listener=listener)
+    assert await read(consumer, 2) == [(0, 3), (0, 4)]
+    assert listener.refused is not None
+    assert four.groups.committed("g", "t", 0) == 2
+
+
+async def test_stop_commits_what_is_finished_and_leaves(four: FakeCluster, start: Start) -> None:
+    fill(four, 0, 5)
+    consumer = await start(four, "t", **OPTIONS)
+    await read(consumer, 3)
+    await consumer.stop()
+    assert four.groups.committed("g", "t", 0) == 3
+    member = four.requests(LeaveGroupRequest)[-1].request.members[0]
+    assert member.reason
+
+
+async def test_stop_without_a_coordinator(four: FakeCluster, start: Start) -> None:
+    fill(four, 0, 5)
+    consumer = await start(four, "t", request_timeout_ms=300, **OPTIONS)
+    await read(consumer, 3)
+    fetches = four.count(FetchRequest)
+    assert fetches
+    await four.stop_broker(0)
+    async with timeout(30):
+        await consumer.stop()
+
+
+async def test_a_cancelled_start_leaves_nothing_behind(four: FakeCluster, start: Start) -> None:
+    four.intercept(SyncGroupRequest, Silence(), times=1)
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(start(four, "t", **OPTIONS), 0.3)
+    assert shares(await start(four, "t", **OPTIONS)) == [4]
+
+
+@pytest.mark.parametrize("version", ["0.9", "0.11", "2.1", "2.8", "3.9"])
+async def test_every_release(start: Start, version: str) -> None:
+    async with FakeCluster(as_version=version) as cluster:
+        await cluster.create_topic("t", partitions=4)
+        first = await start(cluster, "t", **OPTIONS)
+        second = await start(cluster, "t", **OPTIONS)
+        await until(cluster, lambda: shares(first, second) == [2, 2])
+        await first.stop()
+        await until(cluster, lambda: shares(second) == [4])
+        await second.stop()
+        assert cluster.failures == []
