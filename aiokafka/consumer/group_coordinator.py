@@ -90,6 +90,7 @@ class GroupCoordinator(NoGroupCoordinator):
         self._tasks = TaskOwner(f"{config.client.client_id}-group", self._fail)
         self._signal = Signal()
         self._reason: str | None = None
+        self._end: KafkaError | None = None
         self._failure: BaseException | None = None
         self._is_settled = False
         self._is_revoked = False
@@ -141,6 +142,7 @@ class GroupCoordinator(NoGroupCoordinator):
             self.check()
             await self._signal.wait()
         self._is_starting = False
+        self._note_polls()
         self.check()
 
     async def stop(self) -> None:
@@ -151,8 +153,7 @@ class GroupCoordinator(NoGroupCoordinator):
         is_lost = self._wants_membership() and self.generation < 0
         if self._config.enable_auto_commit and not is_lost and self._failure is None:
             await self._commits.commit_finished(self._config.client.request_timeout)
-        if self._config.group_instance_id is None:
-            await self._leave("the consumer is stopped")
+        await self._leave("the consumer is stopped")
 
     async def close(self, deadline: float) -> None:
         """End what `stop()` left, if it was cancelled."""
@@ -162,7 +163,13 @@ class GroupCoordinator(NoGroupCoordinator):
         """The application subscribed, assigned or unsubscribed."""
         self._note_polls()
         self._is_idle = False
-        self.request_join("the subscription changed")
+        if self._wants_membership():
+            self.request_join("the subscription changed")
+        elif self._membership.is_member:
+            # Until the group is left it refuses commits of partitions chosen by hand.
+            self._commits.suspend()
+            self._signal.notify()
+            self._fetcher.polls.notify()
         super().on_subscribed()
 
     def request_join(self, reason: str) -> None:
@@ -207,14 +214,28 @@ class GroupCoordinator(NoGroupCoordinator):
     # -- membership --------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Join, join again, leave, as it becomes necessary; until cancelled."""
+        """Join, join again, leave, as it becomes necessary; until cancelled.
+
+        Raises what no retry mends, after everything was dropped.
+        """
+        try:
+            await self._run()
+        except KafkaError:
+            await self._handover.lose()
+            raise
+
+    async def _run(self) -> None:
         while True:
+            if self._end is not None:
+                raise self._end
             if not self._wants_membership():
                 self._reason = None
                 if self._membership.is_member:
                     await self._resign("the consumer unsubscribed")
+                self._commits.resume()
             elif self._is_idle:
                 if self._membership.is_member:
+                    self._commits.lose()
                     await self._resign("the application did not ask for records in time")
                     await self._handover.lose()
                     self._handover.release()
@@ -225,7 +246,7 @@ class GroupCoordinator(NoGroupCoordinator):
             elif self._reason is not None:
                 await self._rebalance()
                 continue
-            if self._reason is None and not self._is_idle:
+            if self._reason is None and not self._is_idle and self._end is None:
                 await self._signal.wait()
 
     async def _rebalance(self) -> None:
@@ -242,7 +263,8 @@ class GroupCoordinator(NoGroupCoordinator):
                     await asyncio.sleep(delays.next())
         finally:
             self._is_joining = False
-            self._commits.resume()
+            if self._wants_membership():
+                self._commits.resume()
             self._handover.release()
 
     async def _join(self) -> None:
@@ -284,8 +306,10 @@ class GroupCoordinator(NoGroupCoordinator):
 
     async def _share_out(self, joined: Joined) -> dict[str, bytes]:
         """The leader's work."""
-        self._shared = {}
+        was_leader, self._shared = bool(self._shared), {}
         if not joined.members:
+            if was_leader and self._subscriptions.pattern is None:
+                self._client.set_topics(self._subscriptions.topics)
             return {}
         wanted = subscriptions_of(joined.members).values()
         topics = {topic for metadata in wanted for topic in metadata.subscription}
@@ -330,12 +354,14 @@ class GroupCoordinator(NoGroupCoordinator):
         """Leave, and join no more until there is a reason."""
         self._is_settled = self._is_revoked = False
         self._reason = None
-        self._commits.lose()
         self._assignors.forget()
         await self._leave(reason)
 
     async def _leave(self, reason: str) -> None:
         if not self._membership.is_member:
+            return
+        if self._config.group_instance_id is not None:
+            self._membership.forget_member()  # a static member is missed by its session's end
             return
         try:
             async with timeout(_LEAVE_TIMEOUT):
@@ -380,8 +406,14 @@ class GroupCoordinator(NoGroupCoordinator):
         elif _passes(error):
             log.debug("Group %s: heartbeat failed: %s", self.group_id, error)
         else:
-            self._membership.forget_member()
-            raise error
+            self._end_with(error)
+
+    def _end_with(self, error: KafkaError) -> None:
+        """Have the membership's task end."""
+        self._membership.forget_member()
+        self._commits.lose()
+        self._end = error
+        self._signal.notify()
 
     def _lose_membership(self, error: BaseException) -> None:
         if isinstance(error, IllegalGenerationError):
@@ -426,7 +458,7 @@ class GroupCoordinator(NoGroupCoordinator):
         elif isinstance(cause, RebalanceInProgressError):
             self.request_join("the group is rebalancing")
         elif isinstance(cause, BrokerResponseError):
-            self._fail(cause)
+            self._end_with(cause)
 
 
 def _passes(error: KafkaError) -> bool:

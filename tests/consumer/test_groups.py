@@ -244,6 +244,27 @@ async def test_the_coordinator_moves(start: Start) -> None:
         await consumer.stop()
 
 
+async def test_the_coordinator_crashes_and_comes_back(start: Start) -> None:
+    async with FakeCluster(brokers=2) as cluster:
+        await cluster.create_topic("t", partitions=2)
+        first = await start(cluster, "t", **OPTIONS)
+        second = await start(cluster, "t", **OPTIONS)
+        loops = [Loop(first), Loop(second)]
+        node = first._coordinator.coordinator_id or 0
+        await cluster.stop_broker(node)
+        await cluster.start_broker(node)
+        beats = cluster.count(HeartbeatRequest)
+        await until(cluster, lambda: cluster.count(HeartbeatRequest) > beats + 4)
+        fill(cluster, 0, 3)
+        fill(cluster, 1, 3)
+        await until(cluster, lambda: len(loops[0].seen + loops[1].seen) >= 6)
+        for loop in loops:
+            await loop.end()
+        assert len(first.assignment() | second.assignment()) == 2
+        await first.stop()
+        await second.stop()
+
+
 async def test_lost_heartbeats_are_sent_again(four: FakeCluster, start: Start) -> None:
     consumer = await start(four, "t", retry_backoff_ms=10, **OPTIONS)
     with four.intercept(HeartbeatRequest, Cut(), times=3) as script:
@@ -289,13 +310,17 @@ async def test_a_second_member_of_the_same_instance_fences_the_first(
     four: FakeCluster, start: Start
 ) -> None:
     options = {**OPTIONS, "group_instance_id": "one"}
-    first = await start(four, "t", **options)
+    log = Log()
+    first = await start(four, **options)
+    first.subscribe(["t"], listener=log)
+    await until(four, lambda: shares(first) == [4])
     await start(four, "t", **options)
     with pytest.raises(FencedInstanceId):
         async with timeout(10):
             await first.getone()
     with pytest.raises(FencedInstanceId):
         await first.commit({T0: 1})
+    assert log.calls == [("assigned", {0, 1, 2, 3}), ("lost", {0, 1, 2, 3})]
 
 
 async def test_no_permission(four: FakeCluster, start: Start) -> None:
@@ -345,6 +370,68 @@ async def test_a_member_that_does_not_poll_leaves_and_comes_back(
     await until(four, lambda: four.count(LeaveGroupRequest) == 1 and not consumer.assignment())
     assert await read(consumer, 2) == [(0, 0), (0, 1)]
     assert shares(consumer) == [4]
+
+
+async def test_a_static_member_does_not_leave(four: FakeCluster, start: Start) -> None:
+    options = {**OPTIONS, "group_instance_id": "one", "max_poll_interval_ms": 50}
+    consumer = await start(four, "t", **options)
+    await until(four, lambda: not consumer.assignment())
+    fill(four, 0, 1)
+    assert await read(consumer, 1) == [(0, 0)]
+    assert shares(consumer) == [4]
+    consumer.unsubscribe()
+    await until(four, lambda: consumer._coordinator.member_id == "")
+    assert four.count(LeaveGroupRequest) == 0
+
+
+async def test_from_a_group_to_partitions_chosen_by_hand(four: FakeCluster, start: Start) -> None:
+    consumer = await start(four, "t", enable_auto_commit=False, **OPTIONS)
+    consumer.unsubscribe()
+    consumer.assign([T0])
+    fill(four, 0, 9)
+    await consumer.commit({T0: 7})
+    assert four.groups.committed("g", "t", 0) == 7
+    consumer.unsubscribe()
+    consumer.subscribe(["t"])
+    await until(four, lambda: shares(consumer) == [4])
+    assert await consumer.position(T0) == 7
+
+
+async def test_an_assignor_that_raises(four: FakeCluster, start: Start) -> None:
+    class Broken(RoundRobinPartitionAssignor):
+        name = "broken"
+
+        @classmethod
+        def assign(cls, cluster: Any, members: Any) -> Any:
+            raise LookupError("cannot share")
+
+    with pytest.raises(LookupError, match="cannot share"):
+        await start(four, "t", partition_assignment_strategy=[Broken], **OPTIONS)
+
+
+async def test_many_rebalances_while_committing(
+    four: FakeCluster, start: Start, strategy: list[Any]
+) -> None:
+    options = {**OPTIONS, "partition_assignment_strategy": strategy, "enable_auto_commit": False}
+    first = await start(four, "t", **options)
+    second = await start(four, "t", **options)
+    await until(four, lambda: shares(first, second) == [2, 2])
+    loops = [Loop(first), Loop(second)]
+    for number in range(10):
+        for partition in range(4):
+            fill(four, partition, 5)
+        joins = four.count(JoinGroupRequest)
+        four.groups.rebalance("g")
+        await until(four, lambda seen=joins: four.count(JoinGroupRequest) >= seen + 2)
+        assert all(not loop.task.done() for loop in loops), number
+    await until(
+        four,
+        lambda: all(four.groups.committed("g", "t", partition) == 50 for partition in range(4)),
+    )
+    for loop in loops:
+        await loop.end()
+    seen = loops[0].seen + loops[1].seen
+    assert sorted(seen) == [(partition, n) for partition in range(4) for n in range(50)]
 
 
 async def test_what_listeners_raise_reaches_the_application(
