@@ -337,10 +337,8 @@ class GroupCoordinator(NoGroupCoordinator):
 
     def _on_join_failed(self, error: KafkaError) -> None:
         """Retry, say, or give up."""
-        if isinstance(error, UnknownMemberIdError):
-            self._membership.forget_member()
-        elif isinstance(error, IllegalGenerationError):
-            self._membership.forget_generation()
+        if isinstance(error, _LOST):
+            self._lose_membership(error)
         elif self._is_starting and isinstance(error, (*_MENDABLE, KafkaTimeoutError)):
             raise error
         elif isinstance(error, _MENDABLE):
