@@ -201,6 +201,9 @@ class NodeSender:
         room = self._config.max_request_size
         if self._delayed and now >= self._delayed_until:
             self._revive(now)
+        elif self._delayed:
+            # The timer may have rung for something that was due earlier.
+            self._timer.arm(self._delayed_until)
         for queue in (*self._urgent, *self._due(now)):
             batch = self._next_of(queue, now)
             if batch is None:
