@@ -65,7 +65,7 @@ def version_of(client: str) -> str:
     distribution = _DISTRIBUTIONS.get(client, _DISTRIBUTIONS[CONFLUENT])
     code = f"from importlib.metadata import version; print(version({distribution!r}))"
     shown = subprocess.run(
-        [python_of(client), "-c", code], capture_output=True, text=True, check=True
+        [python_of(client), "-I", "-c", code], capture_output=True, text=True, check=True
     )
     return f"{distribution} {shown.stdout.strip()}"
 
