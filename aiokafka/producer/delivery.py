@@ -166,8 +166,7 @@ class Delivery:
                 batch.succeed(offset, result.log_append_time_ms, None if start < 0 else start)
             self.accumulator.finish(batch)
         self.accumulator.release(batch)
-        if queue.waiting and queue.node is not None:
-            queue.node.add(queue)
+        self._look_after(queue)
 
     def _refuse(
         self,
@@ -242,7 +241,16 @@ class Delivery:
             # Only the oldest counts: those behind it failed because it did.
             if pause and queue.waiting[0] is batch and queue.retry_at <= now:
                 queue.retry_at = now + self._backoff(queue).next()
-        if queue.waiting and queue.node is not None:
+        self._look_after(queue)
+
+    def _look_after(self, queue: PartitionQueue) -> None:
+        """Have what waits in `queue` sent, by its leader or as soon as it has one again."""
+        if not queue.waiting:
+            return
+        if queue.node is None:
+            # Its leader went away while its batches were in flight.
+            self._route(queue)
+        else:
             queue.node.add(queue)
 
     def _backoff(self, queue: PartitionQueue) -> Backoff:
@@ -343,8 +351,7 @@ class Delivery:
             batch.fail(by_record or (lambda _: renewed(error)))
             self.accumulator.finish(batch)
         self._lose(queue, batch, error)
-        if queue.waiting and queue.node is not None:
-            queue.node.add(queue)
+        self._look_after(queue)
 
     def _lose(self, queue: PartitionQueue, batch: ProducerBatch, error: BaseException) -> None:
         """Nothing more can be done for `batch`."""
