@@ -426,6 +426,6 @@ def test_the_package_is_typed() -> None:
 def test_everything_public_says_what_it_does() -> None:
     for cls in (AIOKafkaProducer, AIOKafkaConsumer, AIOKafkaAdminClient, AIOKafkaClient):
         assert cls.__doc__
-        for name, member in vars(cls).items():
+        for name, member in inspect.getmembers(cls):
             if not name.startswith("_") and callable(member):
                 assert member.__doc__, f"{cls.__name__}.{name}"

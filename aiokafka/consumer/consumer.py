@@ -8,7 +8,7 @@ import re
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 from aiokafka import __version__
@@ -20,28 +20,23 @@ from aiokafka.consumer._arguments import (
     as_wanted,
     configure,
     is_offset,
-    offsets_to_commit,
     topic_names,
 )
 from aiokafka.consumer.committer import OffsetCommitter
 from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.consumer.group_coordinator import GroupCoordinator
-from aiokafka.consumer.no_group import NoGroupCoordinator, no_group
-from aiokafka.consumer.offset_reset import EARLIEST, LATEST, OffsetSpec
+from aiokafka.consumer.no_group import NoGroupCoordinator
 from aiokafka.consumer.offsets import OffsetResolver
-from aiokafka.consumer.partition_state import PartitionState
+from aiokafka.consumer.positions import ConsumerPositions
 from aiokafka.consumer.subscription_state import SubscriptionState
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import (
     ConsumerStoppedError,
     IllegalStateError,
-    KafkaTimeoutError,
     RecordTooLargeError,
 )
 from aiokafka.structs import (
     ConsumerRecord,
-    OffsetAndMetadata,
-    OffsetAndTimestamp,
     TopicPartition,
 )
 
@@ -62,7 +57,7 @@ _STOP_TIMEOUT = 5.0
 _NOT_OPTIONS = ("self", "topics", "loop", "api_version", "client_options")
 
 
-class AIOKafkaConsumer:
+class AIOKafkaConsumer(ConsumerPositions):
     """Reads records from a Kafka cluster.
 
     Partitions come from `assign()`, or from topics: given here, or to `subscribe()` by name or
@@ -282,10 +277,6 @@ class AIOKafkaConsumer:
         self._subscription.assign(as_partitions(partitions))
         self._subscription_changed()
 
-    def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions read at the moment."""
-        return self._subscription.assignment.tps
-
     def subscribe(
         self,
         topics: Collection[str] = (),
@@ -436,231 +427,6 @@ class AIOKafkaConsumer:
                 raise StopAsyncIteration from None
             except RecordTooLargeError as error:
                 log.error("%s", error)
-
-    # -- positions ---------------------------------------------------------------------------------
-
-    async def position(self, partition: TopicPartition) -> int:
-        """Offset of the next record of a partition, waiting until it is known.
-
-        Raises IllegalStateError if the partition is not assigned, KafkaTimeoutError after
-        `default_api_timeout_ms`, NoOffsetForPartitionError with `auto_offset_reset="none"`.
-        """
-        deadline = self._loop.time() + self._config.default_api_timeout
-        while True:
-            self._check_can_read()
-            state = self._subscription.assigned_state(partition)
-            if state.position is not None:
-                return state.position
-            failure = self._fetcher.buffer.pop_failure(state)
-            if failure is not None:
-                raise failure
-            if not await self._fetcher.positions.wait(deadline):
-                raise KafkaTimeoutError(f"position of {partition} not found in time")
-
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Read on at `offset`; what was fetched of the partition is dropped.
-
-        Raises ValueError for anything but an integer of at least 0, IllegalStateError if the
-        partition is not assigned.
-        """
-        if not is_offset(offset):
-            raise ValueError(f"offset={offset!r}: must be an integer of at least 0")
-        self._subscription.assigned_state(partition).seek(offset)
-
-    async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
-        """Read on at the oldest record of these partitions (none given: all assigned).
-
-        True when the positions are known, False if not within `request_timeout_ms`; they will then
-        be found later. Raises IllegalStateError if one is not assigned, TypeError for anything but
-        TopicPartitions.
-        """
-        return await self._seek_to(EARLIEST, partitions)
-
-    async def seek_to_end(self, *partitions: TopicPartition) -> bool:
-        """Read on after the newest record, reading committed: at the last stable offset. Else as
-        `seek_to_beginning()`."""
-        return await self._seek_to(LATEST, partitions)
-
-    async def _seek_to(self, spec: OffsetSpec, partitions: tuple[TopicPartition, ...]) -> bool:
-        self._check_can_read()
-        states = self._states_of(partitions)
-        deadline = self._loop.time() + self._config.client.request_timeout
-        for state in states:
-            state.reset(spec)
-        while any(state.needs_offset for state in states):
-            if not await self._fetcher.positions.wait(deadline):
-                return False
-            self._check_can_read()
-        return True
-
-    async def seek_to_committed(
-        self, *partitions: TopicPartition
-    ) -> dict[TopicPartition, int | None]:
-        """Read on at the committed offsets of these partitions (none given: all assigned), and
-        return them.
-
-        A partition without one (None) stays where it is. Raises IllegalOperation without a group,
-        IllegalStateError if a partition is not assigned, KafkaTimeoutError after
-        `default_api_timeout_ms`.
-        """
-        committer = self._need_group("seek_to_committed")
-        states = self._states_of(partitions)
-        deadline = self._loop.time() + self._config.default_api_timeout
-        found = await committer.fetch([state.tp for state in states], deadline)
-        offsets: dict[TopicPartition, int | None] = {}
-        for state in states:
-            committed = found.get(state.tp)
-            offsets[state.tp] = None if committed is None else committed.offset
-            if committed is not None and state.tp in self.assignment():
-                self._subscription.assigned_state(state.tp).seek(
-                    committed.offset, committed.leader_epoch
-                )
-        return offsets
-
-    def _states_of(self, partitions: tuple[TopicPartition, ...]) -> list[PartitionState]:
-        tps = as_partitions(partitions) or list(self.assignment())
-        assert tps, "no partitions are assigned"
-        return [self._subscription.assigned_state(tp) for tp in tps]
-
-    # -- flow --------------------------------------------------------------------------------------
-
-    def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out no records of these partitions until `resume()`; what was fetched is kept.
-
-        Raises TypeError for anything but TopicPartitions, IllegalStateError if one is not assigned.
-        """
-        for tp in as_partitions(partitions):
-            self._subscription.assigned_state(tp).pause()
-
-    def resume(self, *partitions: TopicPartition) -> None:
-        """Hand out records of these partitions again. Raises as `pause()`."""
-        for tp in as_partitions(partitions):
-            self._subscription.assigned_state(tp).resume()
-
-    def paused(self) -> set[TopicPartition]:
-        """The partitions that are paused."""
-        return self._subscription.paused()
-
-    # -- what the last fetches told ----------------------------------------------------------------
-
-    def highwater(self, partition: TopicPartition) -> int | None:
-        """Offset after the newest record, as of the last fetch; None before the first."""
-        return self._fetched_state(partition).highwater
-
-    def last_stable_offset(self, partition: TopicPartition) -> int | None:
-        """Offset of the first open transaction, as last fetched; -1 unless reading committed."""
-        lso = self._fetched_state(partition).lso
-        return lso if lso is None or self._config.read_committed else -1
-
-    def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
-        """When the broker last answered about the partition (ms since 1970); None before."""
-        return self._fetched_state(partition).timestamp
-
-    def _fetched_state(self, partition: TopicPartition) -> PartitionState:
-        state = self._subscription.assignment.get(partition)
-        assert state is not None, f"partition {partition} is not assigned"
-        return state
-
-    # -- offsets of the group ----------------------------------------------------------------------
-
-    async def commit(
-        self,
-        offsets: Mapping[TopicPartition, int | tuple[int, str] | OffsetAndMetadata] | None = None,
-    ) -> None:
-        """Store positions for the group: these, or those of everything handed out so far.
-
-        An offset to commit is that of the next record to read. Takes `default_api_timeout_ms` at
-        most. Cancelled, some or all of the offsets may have been stored.
-
-        Raises IllegalOperation without a group; IllegalStateError for partitions not assigned;
-        ValueError and TypeError for malformed `offsets`; CommitFailedError when the partitions are
-        another member's now; KafkaTimeoutError; other errors of the broker.
-        """
-        self._need_group("commit")
-        coordinator = self._coordinator
-        assert isinstance(coordinator, GroupCoordinator)
-        if self._subscription.subscription is None:
-            raise IllegalStateError("nothing to commit: call subscribe() or assign() first")
-        assignment = self._subscription.assignment
-        if offsets is None:
-            positions = {state.tp: state.position for state in assignment.states()}
-            entries = {
-                tp: OffsetAndMetadata(offset, "")
-                for tp, offset in positions.items()
-                if offset is not None
-            }
-        else:
-            entries = offsets_to_commit(offsets)
-            for tp in entries:
-                self._subscription.assigned_state(tp)
-        if entries:
-            await coordinator.commit_offsets(assignment, entries)
-
-    async def committed(self, partition: TopicPartition) -> int | None:
-        """The offset committed for a partition, by whomever in the group; None if there is none.
-
-        Raises IllegalOperation without a group, KafkaTimeoutError after `default_api_timeout_ms`.
-        """
-        committer = self._need_group("committed")
-        deadline = self._loop.time() + self._config.default_api_timeout
-        found = await committer.fetch([partition], deadline)
-        return found[partition].offset if partition in found else None
-
-    def _need_group(self, call: str) -> OffsetCommitter:
-        if self._committer is None:
-            raise no_group(call)
-        self._check_can_read()
-        return self._committer
-
-    # -- offsets in the log ------------------------------------------------------------------------
-
-    async def beginning_offsets(
-        self, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, int]:
-        """Offset of the oldest record by partition; they need not be assigned.
-
-        Raises KafkaTimeoutError after `default_api_timeout_ms`, naming what is missing and why.
-        """
-        return await self._ends(EARLIEST, partitions)
-
-    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Offset after the newest record by partition; reading committed, the last stable offset.
-        Raises as `beginning_offsets()`."""
-        return await self._ends(LATEST, partitions)
-
-    async def _ends(
-        self, spec: OffsetSpec, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, int]:
-        self._check_can_read()
-        deadline = self._loop.time() + self._config.default_api_timeout
-        wanted = dict.fromkeys(as_partitions(partitions), spec.timestamp)
-        found = await self._resolver.lookup.find(wanted, deadline)
-        return {tp: answer.offset for tp, answer in found.items()}
-
-    async def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record not older than a timestamp (milliseconds since 1970) by partition; None
-        if there is none. They need not be assigned.
-
-        Raises ValueError for a negative timestamp, TypeError for other types, KafkaTimeoutError
-        after `default_api_timeout_ms`, naming what is missing and why.
-        """
-        self._check_can_read()
-        as_partitions(timestamps)
-        for tp, timestamp in timestamps.items():
-            if not isinstance(timestamp, int):
-                raise TypeError(f"timestamp of {tp}: must be an integer, not {timestamp!r}")
-            if timestamp < 0:
-                raise ValueError(f"timestamp of {tp}: must not be negative, but is {timestamp}")
-        deadline = self._loop.time() + self._config.default_api_timeout
-        found = await self._resolver.lookup.find(timestamps, deadline)
-        return {
-            tp: None
-            if found[tp].offset < 0
-            else OffsetAndTimestamp(found[tp].offset, found[tp].timestamp)
-            for tp in timestamps
-        }
 
     # -- the cluster -------------------------------------------------------------------------------
 
