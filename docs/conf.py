@@ -13,7 +13,7 @@ from sphinx.application import Sphinx
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import aiokafka
-from aiokafka import _config, errors
+from aiokafka import _config, _consumer_config, errors
 
 project = "aiokafka"
 author = "the aiokafka authors"
@@ -44,7 +44,9 @@ class Options(Directive):
 
     def run(self) -> list[nodes.Node]:
         rows = []
-        for option in getattr(_config, self.arguments[0]).describe():
+        name = self.arguments[0]
+        module = _config if hasattr(_config, name) else _consumer_config
+        for option in getattr(module, name).describe():
             default = "see there" if option.default is _config.MISSING else repr(option.default)
             meaning = f"{option.help} Must be {option.accepts}."
             rows.append(row(code(option.keyword), code(default), meaning))

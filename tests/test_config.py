@@ -11,13 +11,12 @@ import pytest
 
 from aiokafka._config import (
     ClientConfig,
-    ConsumerConfig,
     ProducerConfig,
     SecurityConfig,
     parse_address,
-    parse_duration,
     warn_ignored,
 )
+from aiokafka._consumer_config import ConsumerConfig, parse_duration
 from aiokafka._options import MISSING
 from aiokafka.abc import AbstractTokenProvider
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from aiokafka import errors
-from aiokafka._config import ClientConfig, ConsumerConfig, ProducerConfig
+from aiokafka._config import ClientConfig, ProducerConfig
+from aiokafka._consumer_config import ConsumerConfig
 
 REPOSITORY = Path(__file__).parent.parent
 PACKAGE = REPOSITORY / "aiokafka"

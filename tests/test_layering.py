@@ -15,6 +15,7 @@ LAYERS = {
     "_backoff": 0,
     "_compat": 0,
     "_config": 0,
+    "_consumer_config": 0,
     "_consumer_record": 0,
     "_gc": 0,
     "_names": 0,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from aiokafka._config import ClientConfig, ConsumerConfig
+from aiokafka._config import ClientConfig
+from aiokafka._consumer_config import ConsumerConfig
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 

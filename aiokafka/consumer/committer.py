@@ -43,7 +43,7 @@ from aiokafka.protocol.messages.offset_fetch import (
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka._config import ConsumerConfig
+    from aiokafka._consumer_config import ConsumerConfig
     from aiokafka.client import AIOKafkaClient
 
 __all__ = ["CommittedOffset", "Identity", "OffsetCommitter"]

@@ -18,7 +18,7 @@ from aiokafka.errors import IllegalStateError, KafkaError
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka._config import ConsumerConfig
+    from aiokafka._consumer_config import ConsumerConfig
     from aiokafka.client import AIOKafkaClient
     from aiokafka.consumer.offsets import OffsetResolver
     from aiokafka.consumer.subscription_state import SubscriptionState

@@ -19,7 +19,7 @@ from aiokafka.errors import (
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka._config import ConsumerConfig
+    from aiokafka._consumer_config import ConsumerConfig
     from aiokafka.consumer.fetcher import Fetcher
     from aiokafka.consumer.subscription_state import SubscriptionState
 

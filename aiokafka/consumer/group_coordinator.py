@@ -37,7 +37,7 @@ from aiokafka.client import CoordinationType  # isort: skip
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest  # isort: skip
 
 if TYPE_CHECKING:
-    from aiokafka._config import ConsumerConfig
+    from aiokafka._consumer_config import ConsumerConfig
     from aiokafka.client import AIOKafkaClient
     from aiokafka.consumer.fetcher import Fetcher
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka._config import ConsumerConfig
+    from aiokafka._consumer_config import ConsumerConfig
     from aiokafka.consumer.fetcher import Fetcher
     from aiokafka.consumer.group_commits import GroupCommits
     from aiokafka.consumer.subscription_state import SubscriptionState

@@ -29,7 +29,7 @@ from aiokafka.protocol.messages.leave_group import LeaveGroupRequest, MemberIden
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 if TYPE_CHECKING:
-    from aiokafka._config import ConsumerConfig
+    from aiokafka._consumer_config import ConsumerConfig
     from aiokafka.client import AIOKafkaClient
     from aiokafka.protocol.schema import Request, Response
 

@@ -11,7 +11,7 @@ from aiokafka.errors import IllegalOperation, TopicAuthorizationFailedError
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka._config import ConsumerConfig
+    from aiokafka._consumer_config import ConsumerConfig
     from aiokafka._tasks import TaskOwner
     from aiokafka.client import AIOKafkaClient
     from aiokafka.consumer.fetcher import Fetcher

@@ -34,7 +34,7 @@ from aiokafka.protocol.messages.offset_for_leader_epoch import (
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka._config import ConsumerConfig
+    from aiokafka._consumer_config import ConsumerConfig
     from aiokafka.client import AIOKafkaClient
 
 __all__ = ["EpochEnd", "FoundOffset", "OffsetLookup", "by_topic"]

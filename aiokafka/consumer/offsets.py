@@ -24,7 +24,7 @@ from aiokafka.errors import (
 from aiokafka.net.failures import renewed
 
 if TYPE_CHECKING:
-    from aiokafka._config import ConsumerConfig
+    from aiokafka._consumer_config import ConsumerConfig
     from aiokafka._tasks import TaskOwner
     from aiokafka.client import AIOKafkaClient
     from aiokafka.consumer.committer import OffsetCommitter

@@ -1,0 +1,225 @@
+"""The configuration of consumers."""
+
+# ruff: noqa: RUF009  (option() only describes a field; its defaults are immutable)
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiokafka._config import ClientConfig
+from aiokafka._options import (
+    Choice,
+    Flag,
+    Function,
+    Milliseconds,
+    Number,
+    Options,
+    Text,
+    option,
+)
+
+_MEBIBYTE = 1024 * 1024
+
+
+class _OffsetReset:
+    """A policy for a partition without a valid position."""
+
+    accepts = "'earliest', 'latest', 'none', or 'by_duration:' and an ISO 8601 duration as PT1H"
+
+    def convert(self, value: Any) -> str:
+        if not isinstance(value, str):
+            raise TypeError
+        name, _, rest = value.partition(":")
+        name = name.lower()
+        if name == "by_duration":
+            parse_duration(rest)
+            return f"{name}:{rest}"
+        if rest or name not in ("earliest", "latest", "none"):
+            raise ValueError
+        return name
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds of an ISO 8601 duration such as `P1DT2H30M0.5S`; never negative."""
+    found = re.fullmatch(
+        r"P(?=\d|T\d)(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?",
+        text,
+        re.IGNORECASE | re.ASCII,
+    )
+    if found is None:
+        raise ValueError(f"{text!r} is not an ISO 8601 duration of days, hours, minutes, seconds")
+    units = (86_400, 3_600, 60, 1)
+    return sum(float(n) * unit for n, unit in zip(found.groups(), units, strict=True) if n)
+
+
+class _PollLimit:
+    """A positive integer or None; any other value is a ValueError."""
+
+    accepts = "an integer of at least 1, or None"
+
+    def convert(self, value: Any) -> int | None:
+        if value is None:
+            return None
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ValueError
+        return value
+
+
+class _Assignors:
+    """Assignment strategies in the order of preference."""
+
+    accepts = "a list or tuple of at least one partition assignor"
+
+    def convert(self, value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, (list, tuple)):
+            raise TypeError
+        for assignor in value:
+            if not hasattr(assignor, "name") or not hasattr(assignor, "assign"):
+                raise TypeError(f"{assignor!r} has no name or no assign method")
+        return tuple(value)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ConsumerConfig(Options):
+    """What a consumer needs besides `ClientConfig`."""
+
+    client: ClientConfig = field(default_factory=ClientConfig)
+    group_id: str | None = option(
+        Text(optional=True),
+        "group_id",
+        None,
+        "Group to join and to commit offsets for; None for neither.",
+    )
+    group_instance_id: str | None = option(
+        Text(optional=True, empty=False),
+        "group_instance_id",
+        None,
+        "Name of a static member, which keeps its partitions over a restart (KIP-345).",
+    )
+    key_deserializer: Callable[[bytes], Any] | None = option(
+        Function(), "key_deserializer", None, "Turns the bytes of a key into what a record holds."
+    )
+    value_deserializer: Callable[[bytes], Any] | None = option(
+        Function(),
+        "value_deserializer",
+        None,
+        "Turns the bytes of a value into what a record holds.",
+    )
+    fetch_max_wait: float = option(
+        Milliseconds(0),
+        "fetch_max_wait_ms",
+        500,
+        "How long a broker waits until it has fetch_min_bytes.",
+    )
+    fetch_min_bytes: int = option(
+        Number(0), "fetch_min_bytes", 1, "Bytes that a broker tries to collect before it answers."
+    )
+    fetch_max_bytes: int = option(
+        Number(0), "fetch_max_bytes", 50 * _MEBIBYTE, "Most bytes in one answer of a broker."
+    )
+    max_partition_fetch_bytes: int = option(
+        Number(0),
+        "max_partition_fetch_bytes",
+        _MEBIBYTE,
+        "Most bytes of one partition in one answer; one larger batch is sent all the same.",
+    )
+    fetch_buffer_memory: int = option(
+        Number(1, 2**63 - 1),
+        "fetch_buffer_memory",
+        64 * _MEBIBYTE,
+        "Bytes fetched ahead of the application, over all brokers.",
+    )
+    max_decompressed_bytes: int = option(
+        Number(1, 2**63 - 1),
+        "max_decompressed_bytes",
+        256 * _MEBIBYTE,
+        "Refuse a batch that would decompress to more bytes than this.",
+    )
+    default_api_timeout: float = option(
+        Milliseconds(1),
+        "default_api_timeout_ms",
+        60_000,
+        "How long a call that has no time limit of its own may take.",
+    )
+    max_poll_records: int | None = option(
+        _PollLimit(), "max_poll_records", None, "Most records that getmany returns; None: no limit."
+    )
+    consumer_timeout: float = option(
+        Milliseconds(0),
+        "consumer_timeout_ms",
+        200,
+        "Accepted for compatibility; the consumer waits for data without polling.",
+    )
+    auto_offset_reset: str = option(
+        _OffsetReset(),
+        "auto_offset_reset",
+        "latest",
+        """Where to start without a valid position: the oldest record, the newest, or, with none,
+        raise an error. With by_duration: the first record not older than that (KIP-1106).""",
+    )
+    enable_auto_commit: bool = option(
+        Flag(), "enable_auto_commit", True, "Commit in the background what has been processed."
+    )
+    auto_commit_interval: float = option(
+        Milliseconds(0), "auto_commit_interval_ms", 5_000, "Time between such commits."
+    )
+    check_crcs: bool = option(
+        Flag(), "check_crcs", True, "Check the checksum of every batch that is read."
+    )
+    isolation_level: str = option(
+        Choice(("read_uncommitted", "read_committed")),
+        "isolation_level",
+        "read_uncommitted",
+        "Whether records of open and aborted transactions are read.",
+    )
+    exclude_internal_topics: bool = option(
+        Flag(),
+        "exclude_internal_topics",
+        True,
+        "Leave internal topics out when topics are listed or matched by a pattern.",
+    )
+    partition_assignment_strategy: tuple[Any, ...] = option(
+        _Assignors(),
+        "partition_assignment_strategy",
+        (),
+        "Ways to share out partitions in a group, in the order of preference.",
+    )
+    session_timeout: float = option(
+        Milliseconds(1),
+        "session_timeout_ms",
+        10_000,
+        "The group removes a member that has sent no heartbeat for this long.",
+    )
+    heartbeat_interval: float = option(
+        Milliseconds(1), "heartbeat_interval_ms", 3_000, "Time between heartbeats."
+    )
+    max_poll_interval: float = option(
+        Milliseconds(1),
+        "max_poll_interval_ms",
+        300_000,
+        "A member that has not asked for records for this long leaves the group.",
+    )
+    rebalance_timeout: float | None = option(
+        Milliseconds(1, optional=True),
+        "rebalance_timeout_ms",
+        None,
+        "How long the members may take to join again; None: session_timeout_ms.",
+    )
+
+    def __post_init__(self) -> None:
+        if self.rebalance_timeout is None:
+            object.__setattr__(self, "rebalance_timeout", self.session_timeout)
+
+    @property
+    def read_committed(self) -> bool:
+        """Whether only records of committed transactions, or of none, are read."""
+        return self.isolation_level == "read_committed"
+
+    @property
+    def reset_duration(self) -> float | None:
+        """Seconds of `auto_offset_reset="by_duration:..."`, else None."""
+        name, _, rest = self.auto_offset_reset.partition(":")
+        return parse_duration(rest) if name == "by_duration" else None
