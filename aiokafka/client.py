@@ -421,13 +421,19 @@ class AIOKafkaClient:
 
     # -- coordinators
 
-    async def coordinator(self, kind: int, key: str, deadline: float) -> int:
+    async def coordinator(
+        self,
+        kind: int,
+        key: str,
+        deadline: float,
+        on_failure: Callable[[KafkaError], None] | None = None,
+    ) -> int:
         """The id of the broker that coordinates the group or transactional id `key`; remembered
         until forgotten.
 
-        `kind` is a CoordinationType. Retries what passes by itself. Raises KafkaTimeoutError at
-        `deadline` (loop time) with the last failure as its cause; errors that do not pass
-        (authorization) at once.
+        `kind` is a CoordinationType. Retries what passes by itself, and tells `on_failure` of each.
+        Raises KafkaTimeoutError at `deadline` (loop time) with the last failure as its cause;
+        errors that do not pass (authorization) at once.
         """
         known = self._coordinators.get((kind, key))
         if known is not None and self.cluster.broker_metadata(known) is not None:
@@ -444,6 +450,8 @@ class AIOKafkaClient:
                             raise
                         failure = error
                         log.debug("no coordinator for %r: %s", key, error)
+                        if on_failure is not None:
+                            on_failure(error)
                     await asyncio.sleep(backoff.next())
         except asyncio.TimeoutError:
             reason = f": {failure}" if failure is not None else ""

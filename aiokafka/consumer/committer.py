@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout_at
 from aiokafka.client import ConnectionGroup, CoordinationType
+from aiokafka.consumer.contact import Contact
 from aiokafka.consumer.offset_lookup import by_topic
 from aiokafka.errors import (
     BrokerResponseError,
@@ -88,13 +89,14 @@ class OffsetCommitter:
     """OffsetCommit and OffsetFetch for one group, with the coordinator found, and found again, on
     the way.
 
-    Stateless: the positions are the partitions' own.
+    Owns `contact`: whether the coordinator answers. The positions are the partitions' own.
     """
 
     def __init__(self, client: AIOKafkaClient, config: ConsumerConfig) -> None:
         if config.group_id is None:
             raise ValueError("group_id: committing needs a group")
         self.group_id = config.group_id
+        self.contact = Contact(f"The coordinator of group {self.group_id}", log)
         self._client = client
         self._config = config
 
@@ -140,11 +142,14 @@ class OffsetCommitter:
             async with timeout_at(deadline):
                 while True:
                     try:
-                        return await attempt()
+                        with self.contact.asked():
+                            result = await attempt()
+                        self.contact.succeed()
+                        return result
                     except KafkaError as error:
+                        self._on_failure(error)
                         if not error.retriable:
                             raise
-                        self._on_failure(error)
                         reason = error
                     await asyncio.sleep(delays.next())
         except asyncio.TimeoutError:
@@ -154,12 +159,15 @@ class OffsetCommitter:
 
     def _on_failure(self, error: KafkaError) -> None:
         log.debug("Group %s: %s", self.group_id, error)
+        self.contact.note(error)
         if isinstance(error, _MOVED) or not isinstance(error, BrokerResponseError):
             self._client.forget_coordinator(CoordinationType.GROUP, self.group_id, str(error))
 
     async def _coordinator(self) -> int:
         deadline = asyncio.get_running_loop().time() + self._config.client.request_timeout
-        return await self._client.coordinator(CoordinationType.GROUP, self.group_id, deadline)
+        return await self._client.coordinator(
+            CoordinationType.GROUP, self.group_id, deadline, self.contact.fail
+        )
 
     # -- commit ------------------------------------------------------------------------------------
 

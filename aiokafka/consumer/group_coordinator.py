@@ -81,7 +81,7 @@ class GroupCoordinator(NoGroupCoordinator):
     ) -> None:
         super().__init__(client, config, subscriptions, fetcher)
         self.group_id = committer.group_id
-        self._membership = ClassicMembership(client, config, committer.group_id)
+        self._membership = ClassicMembership(client, config, committer.group_id, committer.contact)
         self._assignors = GroupAssignors(config.partition_assignment_strategy)
         self._commits = GroupCommits(
             config, committer, subscriptions, fetcher, self._identity, self._on_commit_refused

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from aiokafka.client import ConnectionGroup, CoordinationType
 from aiokafka.consumer.committer import Identity
+from aiokafka.consumer.contact import Contact
 from aiokafka.errors import (
     BrokerResponseError,
     GroupAuthorizationFailedError,
@@ -62,13 +63,17 @@ class ClassicMembership:
     known). All requests carry the static member's instance id (KIP-345).
     """
 
-    def __init__(self, client: AIOKafkaClient, config: ConsumerConfig, group_id: str) -> None:
+    def __init__(
+        self, client: AIOKafkaClient, config: ConsumerConfig, group_id: str, contact: Contact
+    ) -> None:
         self.group_id = group_id
         self.member_id = ""
         self.generation = -1
         self.coordinator_id: int | None = None
         self._client = client
         self._config = config
+        self._contact = contact
+        self._told: int | None = None
         self._instance_id = config.group_instance_id
 
     @property
@@ -123,7 +128,7 @@ class ClassicMembership:
         if self._instance_id is not None:
             request.group_instance_id = self._instance_id
         limit = max(config.client.request_timeout, rebalance_timeout + _JOIN_SLACK)
-        return await self._send(request, limit)
+        return await self._send(request, limit, patience=rebalance_timeout)
 
     async def sync(self, joined: Joined, shares: Mapping[str, bytes]) -> bytes:
         """Our assignment in that generation; the leader brings everybody's. Raises the answer's
@@ -144,7 +149,7 @@ class ClassicMembership:
         if self._instance_id is not None:
             request.group_instance_id = self._instance_id
         limit = max(config.client.request_timeout, rebalance_timeout + _JOIN_SLACK)
-        response = await self._send(request, limit)
+        response = await self._send(request, limit, patience=rebalance_timeout)
         self._check(response.error_code)
         self.generation = joined.generation
         return bytes(response.assignment)
@@ -180,39 +185,42 @@ class ClassicMembership:
 
     # -- the coordinator ---------------------------------------------------------------------------
 
-    async def _send(self, request: Request[R], limit: float) -> R:
-        try:
-            return await self._client.send(
-                await self._coordinator(),
-                request,
-                group=ConnectionGroup.COORDINATION,
-                timeout=limit,
-            )
-        except KafkaError as error:
-            if not isinstance(error, BrokerResponseError):
-                self.forget_coordinator(str(error))
-            raise
+    async def _send(self, request: Request[R], limit: float, patience: float = 0.0) -> R:
+        node_id = await self._coordinator()
+        with self._contact.asked(patience):
+            try:
+                return await self._client.send(
+                    node_id, request, group=ConnectionGroup.COORDINATION, timeout=limit
+                )
+            except KafkaError as error:
+                self._contact.note(error)
+                if not isinstance(error, BrokerResponseError):
+                    self.forget_coordinator(str(error))
+                raise
 
     async def _coordinator(self) -> int:
         deadline = asyncio.get_running_loop().time() + self._config.client.request_timeout
-        node_id = await self._client.coordinator(CoordinationType.GROUP, self.group_id, deadline)
-        if node_id != self.coordinator_id:
+        self.coordinator_id = node_id = await self._client.coordinator(
+            CoordinationType.GROUP, self.group_id, deadline, self._contact.fail
+        )
+        if node_id != self._told:
             log.info("Group %s: the coordinator is node %d", self.group_id, node_id)
-            self.coordinator_id = node_id
+            self._told = node_id
         return node_id
 
     def forget_coordinator(self, why: str) -> None:
         """Look it up again with the next request."""
-        if self.coordinator_id is not None:
-            log.info("Group %s: the coordinator is lost: %s", self.group_id, why)
-            self.coordinator_id = None
+        self.coordinator_id = None
         self._client.forget_coordinator(CoordinationType.GROUP, self.group_id, why)
 
     def _check(self, error_code: int) -> None:
         if not error_code:
+            self._contact.succeed()
             return
         error = for_code(error_code)
+        is_authorization = error is GroupAuthorizationFailedError
+        failure = error(self.group_id if is_authorization else f"group {self.group_id!r}")
+        self._contact.note(failure)
         if error in _MOVED:
             self.forget_coordinator(error.__name__)
-        subject = f"group {self.group_id!r}"
-        raise error(self.group_id if error is GroupAuthorizationFailedError else subject)
+        raise failure
