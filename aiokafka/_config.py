@@ -10,7 +10,7 @@ the name of the keyword and what is accepted.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +20,12 @@ from aiokafka._options import (
     Flag,
     Function,
     Having,
+    HavingOrFunction,
     Milliseconds,
     Number,
     Options,
     Text,
+    TextSource,
     option,
 )
 
@@ -40,6 +42,12 @@ COMPRESSION_TYPES = (None, "none", "gzip", "snappy", "lz4", "zstd")
 DEFAULT_PORT = 9092
 
 _MEBIBYTE = 1024 * 1024
+
+Credential = str | Callable[[], str | Awaitable[str]]
+"""A text, or a function that gives it each time somebody has to be authenticated."""
+
+if TYPE_CHECKING:
+    TlsSource = ssl.SSLContext | Callable[[], ssl.SSLContext | Awaitable[ssl.SSLContext]]
 
 
 # ---------------------------------------------------------------- keywords without effect
@@ -127,23 +135,33 @@ class SecurityConfig(Options):
         "PLAINTEXT",
         "Protocol of the listener: with or without TLS, with or without SASL.",
     )
-    ssl_context: ssl.SSLContext | None = option(
-        Having("wrap_bio", "an ssl.SSLContext (see aiokafka.helpers.create_ssl_context) or None"),
+    ssl_context: TlsSource | None = option(
+        HavingOrFunction(
+            "wrap_bio",
+            "an ssl.SSLContext (see aiokafka.helpers.create_ssl_context), a function that makes "
+            "one for each connection, or None",
+        ),
         "ssl_context",
         None,
-        "TLS settings; needed for SSL and SASL_SSL.",
+        "TLS settings, or a function that gives them for each new connection; needed for SSL and "
+        "SASL_SSL.",
+        repr=False,
     )
     sasl_mechanism: str = option(
         Choice(SASL_MECHANISMS), "sasl_mechanism", "PLAIN", "How SASL authenticates."
     )
-    sasl_plain_username: str | None = option(
-        Text(optional=True), "sasl_plain_username", None, "User name for PLAIN and SCRAM."
+    sasl_plain_username: Credential | None = option(
+        TextSource(),
+        "sasl_plain_username",
+        None,
+        "User name for PLAIN and SCRAM, or a function that gives it for each authentication.",
+        repr=False,
     )
-    sasl_plain_password: str | None = option(
-        Text(optional=True, secret=True),
+    sasl_plain_password: Credential | None = option(
+        TextSource(secret=True),
         "sasl_plain_password",
         None,
-        "Password for PLAIN and SCRAM.",
+        "Password for PLAIN and SCRAM, or a function that gives it for each authentication.",
         repr=False,
     )
     sasl_kerberos_service_name: str = option(
@@ -160,26 +178,70 @@ class SecurityConfig(Options):
         "sasl_oauth_token_provider",
         None,
         "Source of tokens for OAUTHBEARER.",
+        repr=False,
     )
 
     def __post_init__(self) -> None:
-        if self.uses_tls and self.ssl_context is None:
+        if self.uses_tls:
+            self._check_tls()
+        elif self.ssl_context is not None:
+            self._warn("ssl_context", "SSL or SASL_SSL")
+        if self.uses_sasl:
+            self._check_sasl()
+        elif self.sasl_plain_password is not None:
+            self._warn("sasl_plain_password", "SASL_SSL or SASL_PLAINTEXT")
+        elif self.sasl_oauth_token_provider is not None:
+            self._warn("sasl_oauth_token_provider", "SASL_SSL or SASL_PLAINTEXT")
+
+    def _check_tls(self) -> None:
+        if self.ssl_context is None:
             raise ValueError(
                 f"security_protocol={self.protocol!r} needs ssl_context; "
                 "aiokafka.helpers.create_ssl_context() makes one"
             )
-        if not self.uses_sasl:
-            return
-        if self.sasl_mechanism == "OAUTHBEARER":
+        side = getattr(getattr(self.ssl_context, "protocol", None), "name", "")
+        if side == "PROTOCOL_TLS_SERVER":
+            raise ValueError(
+                "ssl_context: made for a server (PROTOCOL_TLS_SERVER or Purpose.CLIENT_AUTH); "
+                "aiokafka.helpers.create_ssl_context() makes one for a client"
+            )
+
+    def _check_sasl(self) -> None:
+        mechanism = self.sasl_mechanism
+        if mechanism == "OAUTHBEARER":
             if self.sasl_oauth_token_provider is None:
                 raise ValueError("sasl_mechanism='OAUTHBEARER' needs sasl_oauth_token_provider")
-        elif self.sasl_mechanism != "GSSAPI" and (
-            self.sasl_plain_username is None or self.sasl_plain_password is None
-        ):
+        elif mechanism == "GSSAPI":
+            for keyword in ("sasl_kerberos_service_name", "sasl_kerberos_domain_name"):
+                if getattr(self, keyword) == "":
+                    raise ValueError(f"{keyword}: must not be empty with sasl_mechanism='GSSAPI'")
+        else:
+            self._check_user()
+
+    def _check_user(self) -> None:
+        mechanism = self.sasl_mechanism
+        if self.sasl_plain_username is None or self.sasl_plain_password is None:
+            hint = ""
+            if self.sasl_oauth_token_provider is not None:
+                hint = "; for sasl_oauth_token_provider set sasl_mechanism='OAUTHBEARER'"
             raise ValueError(
-                f"sasl_mechanism={self.sasl_mechanism!r} needs "
-                "sasl_plain_username and sasl_plain_password"
+                f"sasl_mechanism={mechanism!r} needs "
+                f"sasl_plain_username and sasl_plain_password{hint}"
             )
+        for keyword in ("sasl_plain_username", "sasl_plain_password"):
+            value = getattr(self, keyword)
+            if value == "":
+                raise ValueError(f"{keyword}: must not be empty with sasl_mechanism={mechanism!r}")
+            if isinstance(value, str) and "\0" in value:
+                raise ValueError(f"{keyword}: must not have a zero byte, which SASL forbids")
+
+    def _warn(self, what: str, protocols: str) -> None:
+        # An error would stop programs that keep their settings for a plain listener, too.
+        warnings.warn(
+            f"{what} has no effect with security_protocol={self.protocol!r}; it needs {protocols}",
+            UserWarning,
+            stacklevel=7,
+        )
 
     @property
     def uses_tls(self) -> bool:

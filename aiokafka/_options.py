@@ -128,6 +128,20 @@ class Text:
         return value
 
 
+class TextSource:
+    """A string, or a function that gives one each time it is needed."""
+
+    accepts = "a string, a function or coroutine function that gives one, or None"
+
+    def __init__(self, secret: bool = False) -> None:
+        self.secret = secret
+
+    def convert(self, value: Any) -> Any:
+        if value is not None and not isinstance(value, str) and not callable(value):
+            raise TypeError
+        return value
+
+
 class Flag:
     """True or False."""
 
@@ -158,16 +172,32 @@ class Function:
 
 
 class Having:
-    """Any object with a certain method, or None."""
+    """An object with a certain method, not its class, or None. Errors do not show it."""
+
+    secret = True
 
     def __init__(self, method: str, accepts: str) -> None:
         self.method = method
         self.accepts = accepts
 
     def convert(self, value: Any) -> Any:
-        if value is not None and not callable(getattr(value, self.method, None)):
-            raise TypeError
+        if value is None:
+            return None
+        if isinstance(value, type) or not callable(getattr(value, self.method, None)):
+            raise TypeError(f"not {_kind_of(value)}")
         return value
+
+
+class HavingOrFunction(Having):
+    """The same, or a function that gives such an object each time it is needed."""
+
+    def convert(self, value: Any) -> Any:
+        is_function = callable(value) and not isinstance(value, type)
+        return value if is_function else super().convert(value)
+
+
+def _kind_of(value: Any) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
 
 
 def option(kind: Kind, keyword: str, default: Any, help: str, *, repr: bool = True) -> Any:

@@ -5,10 +5,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Sequence
 from typing import Any, TypeVar, cast
 
-from aiokafka.errors import KafkaConnectionError, KafkaError, RequestTimedOutError
+from aiokafka.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    NodeNotReadyError,
+    RequestTimedOutError,
+)
 from aiokafka.net.failures import early_close_hint, renewed
 from aiokafka.net.gate import DeadlineTimer, SendGate
 from aiokafka.protocol.exchange import Exchange
@@ -56,7 +62,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.peer = peer
         self.versions: BrokerVersions | None = None
         self.session_lifetime = 0.0
-        """Seconds until the broker wants authentication anew (KIP-368); 0 = never."""
+        """Seconds from an authentication until the broker wants another (KIP-368); 0 = never."""
+        self.session_end = math.inf
+        """Loop time at which the broker stops to serve this connection."""
+        self.user = ""
+        """Who was authenticated, as far as this side knows the name."""
         self.last_used = loop.time()
         self.closed_at = 0.0
         self.error: KafkaError | None = None
@@ -87,8 +97,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     @property
     def is_ready(self) -> bool:
-        """Whether a request may be sent now: open, greeted, write buffer not full, not
-        throttled."""
+        """Whether a request may be sent now: open, greeted, write buffer not full, not throttled,
+        not being authenticated anew."""
         return self.is_open and self.versions is not None and self.gate.is_open
 
     def pick(self, request: type[Request[Any]], max_version: int | None = None) -> int:
@@ -106,23 +116,37 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Write `request`; the future gives the response, or None at once for a request without an
         answer.
 
-        Takes it even while `is_ready` is False (the bytes then wait in the write buffer). `timeout`
-        in seconds, default `request_timeout`. Raises KafkaConnectionError when closed,
+        Takes it even while the write buffer is full or the broker throttles (the bytes then wait in
+        the write buffer). `timeout` in seconds, default `request_timeout`. Raises
+        KafkaConnectionError when closed, NodeNotReadyError while the connection authenticates anew,
         UnsupportedVersionError, ValueError when the request cannot be encoded in this version;
         nothing is sent then.
         """
+        if self.gate.is_held:
+            raise NodeNotReadyError(f"{self.peer}: the connection authenticates anew")
+        self.last_used = now = self._loop.time()
+        return self._send(request, version, timeout, now)
+
+    def send_through(
+        self, request: Request[R], version: int | None = None, timeout: float | None = None
+    ) -> asyncio.Future[R]:
+        """As `send_nowait`, past a held gate and without counting as use: for the authentication
+        itself."""
+        return self._send(request, version, timeout, self._loop.time())
+
+    def _send(
+        self, request: Request[R], version: int | None, timeout: float | None, now: float
+    ) -> asyncio.Future[R]:
         transport = self._transport
         # A transport that has failed tells us in the next turn of the loop only.
         if not self.is_open or transport is None or transport.is_closing():
             raise self.closed_error()
         if version is None:
             version = self.pick(type(request))
-        loop = self._loop
-        self.last_used = now = loop.time()
         deadline = now + (self._request_timeout if timeout is None else timeout)
         if self.gate.throttled_until > now:
             deadline += self.gate.throttled_until - now
-        future: asyncio.Future[Any] = loop.create_future()
+        future: asyncio.Future[Any] = self._loop.create_future()
         chunks = self._exchange.send(request, version, deadline, future)
         if len(chunks) == 1:
             transport.write(chunks[0])
@@ -160,6 +184,23 @@ class BrokerConnection(asyncio.BufferedProtocol):
         _write(self._transport, self._exchange.send_raw(token, deadline, future))
         self._timer.arm(deadline)
         return future
+
+    def begin_session(self, lifetime: float) -> None:
+        """The broker accepted the credentials, for `lifetime` seconds (0 = for ever)."""
+        self.session_lifetime = lifetime
+        self.session_end = self._loop.time() + lifetime if lifetime else math.inf
+
+    @property
+    def last_deadline(self) -> float:
+        """Loop time until which a request in flight may stay unanswered; 0 without any."""
+        return self._exchange.last_deadline or 0.0
+
+    async def drain(self, deadline: float) -> None:
+        """Return when everything in flight now was answered or given up, at the latest at
+        `deadline` (loop time)."""
+        waits = {future for future in self._exchange.tokens() if not future.done()}
+        if waits:
+            await asyncio.wait(waits, timeout=max(0.0, deadline - self._loop.time()))
 
     def closed_error(self) -> KafkaError:
         """A new error that tells why nothing can be sent."""

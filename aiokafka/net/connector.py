@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from aiokafka._compat import timeout_at
 from aiokafka.errors import KafkaConnectionError, RequestTimedOutError
@@ -16,6 +17,8 @@ from aiokafka.net.handshake import Greeting, ask_versions, authenticate, negotia
 from aiokafka.protocol.versions import BrokerVersions
 
 if TYPE_CHECKING:
+    import ssl
+
     from aiokafka._config import ClientConfig
 
 __all__ = ["Connector"]
@@ -117,11 +120,12 @@ class Connector:
         peer = self.peer if address == self.host else f"{self.peer} at {address}"
         try:
             async with timeout_at(deadline):
+                context = await self._tls_settings(peer) if security.uses_tls else None
                 transport, connection = await loop.create_connection(
                     lambda: self._new_connection(peer),
                     address,
                     self.port,
-                    ssl=security.ssl_context if security.uses_tls else None,
+                    ssl=context,
                     server_hostname=self.host if security.uses_tls else None,
                 )
         except asyncio.TimeoutError:
@@ -137,6 +141,29 @@ class Connector:
         if sock is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         return connection
+
+    async def _tls_settings(self, peer: str) -> ssl.SSLContext:
+        """The context to use now: certificates may have changed since the last connection."""
+        source = self._config.security.ssl_context
+        if not callable(source):
+            return cast("ssl.SSLContext", source)
+        try:
+            context: object = source()
+            if inspect.isawaitable(context):
+                context = await context
+        except Exception as error:
+            # Files that are just being replaced are a reason to try again. What other errors
+            # say may be secret.
+            reason = str(error) if isinstance(error, OSError) else type(error).__name__
+            raise KafkaConnectionError(
+                f"{peer}: the function given as ssl_context failed: {reason}"
+            ) from error
+        if not callable(getattr(context, "wrap_bio", None)):
+            raise KafkaConnectionError(
+                f"{peer}: the function given as ssl_context gave {type(context).__name__}, "
+                "not an ssl.SSLContext"
+            )
+        return cast("ssl.SSLContext", context)
 
     def _new_connection(self, peer: str) -> BrokerConnection:
         config = self._config

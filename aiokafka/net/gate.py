@@ -1,5 +1,5 @@
 """When a connection may send: not while its write buffer is full, not while the broker asked for
-silence."""
+silence, not while it authenticates anew."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ _LONGEST_THROTTLE = 60.0
 
 
 class SendGate:
-    """Owns the two reasons to hold back, and the futures of those who wait for the write buffer
-    to drain."""
+    """Owns the three reasons to hold back, and the futures of those who wait for their end."""
 
-    __slots__ = ("_is_paused", "_loop", "_waiters", "throttled_until")
+    __slots__ = ("_is_paused", "_loop", "_waiters", "is_held", "throttled_until")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._is_paused = False
+        self.is_held = False
+        """Whether the connection authenticates anew: a broker serves nothing else then."""
         self._waiters: list[asyncio.Future[None]] = []
         self.throttled_until = 0.0
         """Loop time until which the broker reads nothing from this connection (KIP-219)."""
@@ -32,7 +33,7 @@ class SendGate:
     @property
     def is_open(self) -> bool:
         """Whether a request may be sent now."""
-        return not self._is_paused and (
+        return not (self._is_paused or self.is_held) and (
             not self.throttled_until or self._loop.time() >= self.throttled_until
         )
 
@@ -43,6 +44,18 @@ class SendGate:
     def resume(self) -> None:
         """The write buffer has room again: wake who waits."""
         self._is_paused = False
+        self._wake()
+
+    def hold(self) -> None:
+        """An authentication begins on the open connection."""
+        self.is_held = True
+
+    def release(self) -> None:
+        """The authentication is over, or nobody will wait for it: wake who waits."""
+        self.is_held = False
+        self._wake()
+
+    def _wake(self) -> None:
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():
@@ -64,22 +77,27 @@ class SendGate:
                 while not self.is_open:
                     await self._wait_once()
         except asyncio.TimeoutError:
-            cause = (
-                "its write buffer is full"
-                if self._is_paused
-                else "the broker throttles this client"
-            )
-            raise RequestTimedOutError(f"request not sent in time: {cause}") from None
+            raise RequestTimedOutError(f"request not sent in time: {self._cause}") from None
+
+    @property
+    def _cause(self) -> str:
+        if self.is_held:
+            return "the connection authenticates anew"
+        if self._is_paused:
+            return "its write buffer is full"
+        return "the broker throttles this client"
 
     def close(self) -> None:
         """Nothing will ever be sent again: wake who waits."""
         self.throttled_until = 0.0
-        self.resume()
+        self._is_paused = False
+        self.release()
 
     async def _wait_once(self) -> None:
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._waiters.append(waiter)
-        limit = None if self._is_paused else self.throttled_until - self._loop.time()
+        is_shut = self._is_paused or self.is_held
+        limit = None if is_shut else self.throttled_until - self._loop.time()
         try:
             await asyncio.wait((waiter,), timeout=limit)
         finally:

@@ -1,4 +1,4 @@
-"""What is said before the first request: ApiVersions, then SASL."""
+"""What is said before the first request: ApiVersions, then SASL, and SASL again later."""
 
 from __future__ import annotations
 
@@ -27,7 +27,14 @@ if TYPE_CHECKING:
     from aiokafka._config import SecurityConfig
     from aiokafka.net.connection import BrokerConnection
 
-__all__ = ["Greeting", "ask_versions", "authenticate", "negotiate"]
+__all__ = [
+    "Greeting",
+    "ask_versions",
+    "authenticate",
+    "exchange",
+    "negotiate",
+    "prepare_mechanism",
+]
 
 log = logging.getLogger("aiokafka.conn")
 
@@ -42,6 +49,9 @@ _FIRST_WITH_FEATURES = 3
 # No mechanism takes more: a broker that goes on asking would hold us in the handshake until its
 # deadline.
 _MAX_SASL_STEPS = 16
+
+# Characters of a broker's own words in a message of ours.
+_MAX_SHOWN = 500
 
 
 @dataclass
@@ -129,56 +139,81 @@ def _versions(response: ApiVersionsResponse) -> BrokerVersions:
 async def authenticate(
     connection: BrokerConnection, security: SecurityConfig, host: str, timeout: float
 ) -> None:
-    """Authenticate by SASL; sets `connection.session_lifetime`. Each question may take `timeout`
-    seconds. `host` is the broker's name, which Kerberos proves.
+    """Authenticate by SASL, and begin the session. Each question may take `timeout` seconds. `host`
+    is the broker's name, which Kerberos proves.
 
     Raises AuthenticationMethodNotSupported when the broker does not offer the mechanism,
     AuthenticationFailedError when it refuses the credentials, KafkaConnectionError,
     RequestTimedOutError.
     """
+    mechanism = await prepare_mechanism(connection, security, host, timeout)
+    await exchange(connection, mechanism, timeout)
+    log.debug("%s: authenticated by %s", connection.peer, mechanism.name)
+
+
+async def prepare_mechanism(
+    connection: BrokerConnection, security: SecurityConfig, host: str, timeout: float
+) -> Mechanism:
+    """The configured mechanism with current credentials. Raises AuthenticationFailedError when
+    there are none within `timeout` seconds."""
     mechanism = create_mechanism(security, host)
     try:
         async with within(timeout):
             await mechanism.prepare()
     except asyncio.TimeoutError:
         raise AuthenticationFailedError(
-            f"{connection.peer}: {mechanism.name}: no token or ticket within {timeout:.1f} s"
+            f"{connection.peer}: {mechanism.name}: no credentials within {timeout:.1f} s"
         ) from None
+    return mechanism
+
+
+async def exchange(connection: BrokerConnection, mechanism: Mechanism, timeout: float) -> None:
+    """Authenticate by a mechanism that is prepared; raises as `authenticate`.
+
+    On a connection in use the first answer comes behind those to the requests in flight.
+    """
     version = connection.pick(SaslHandshakeRequest)
-    answer = await connection.request(
-        SaslHandshakeRequest(mechanism=mechanism.name), version=version, timeout=timeout
+    answer = await connection.send_through(
+        SaslHandshakeRequest(mechanism=mechanism.name), version, timeout
     )
     if answer.error_code == UnsupportedSaslMechanismError.errno:
-        offered = ", ".join(answer.mechanisms) or "none"
+        offered = ", ".join(answer.mechanisms)[:_MAX_SHOWN] or "none"
         raise AuthenticationMethodNotSupported(
             f"{connection.peer}: the broker does not offer SASL mechanism {mechanism.name}; "
             f"it offers: {offered}"
         )
     if answer.error_code == IllegalSaslStateError.errno:
-        raise AuthenticationFailedError(f"{connection.peer}: the listener does not use SASL")
+        reason = "the broker does not authenticate this connection again"
+        if not connection.session_lifetime:
+            reason = "the listener does not use SASL"
+        raise AuthenticationFailedError(f"{connection.peer}: {reason}")
     if answer.error_code:
         raise for_code(answer.error_code)(f"{connection.peer}: refused SaslHandshake")
     if version == 0:
         await _exchange_raw_tokens(connection, mechanism, timeout)
     else:
         await _exchange_tokens(connection, mechanism, timeout)
-    log.debug("%s: authenticated by %s", connection.peer, mechanism.name)
+    connection.user = mechanism.user
 
 
 async def _exchange_tokens(
     connection: BrokerConnection, mechanism: Mechanism, timeout: float
 ) -> None:
     token: bytes | None = mechanism.start()
+    lifetime_ms = 0
     for _ in range(_MAX_SASL_STEPS):
         if token is None:
+            connection.begin_session(max(0, lifetime_ms) / 1000)
             return
-        answer = await connection.request(
-            SaslAuthenticateRequest(auth_bytes=token), timeout=timeout
+        answer = await connection.send_through(
+            SaslAuthenticateRequest(auth_bytes=token), None, timeout
         )
         if answer.error_code:
             reason = answer.error_message or for_code(answer.error_code).description
-            raise AuthenticationFailedError(f"{connection.peer}: {mechanism.name}: {reason}")
-        connection.session_lifetime = answer.session_lifetime_ms / 1000
+            raise AuthenticationFailedError(
+                f"{connection.peer}: {mechanism.name}: {reason[:_MAX_SHOWN]}"
+            )
+        lifetime_ms = answer.session_lifetime_ms
         token = mechanism.step(answer.auth_bytes)
         if token is None and not mechanism.done:
             raise AuthenticationFailedError(

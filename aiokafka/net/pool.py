@@ -13,6 +13,7 @@ from aiokafka.errors import IllegalStateError, KafkaConnectionError, KafkaError
 from aiokafka.net.connection import BrokerConnection
 from aiokafka.net.connector import Connector
 from aiokafka.net.failures import renewed
+from aiokafka.net.session import SessionKeeper
 
 if TYPE_CHECKING:
     from aiokafka._config import ClientConfig
@@ -293,10 +294,22 @@ class ConnectionPool:
             connection.close()
             attempt.succeed(adopted)
             return
+        try:
+            self._keep_session(key[0], node, connection)
+        except Exception as error:
+            # No task can be started any more: the client is closing.
+            connection.abort()
+            attempt.fail(error)
+            return
         self._open[key] = connection
         self._arm_idle_timer()
         log.debug("%s: connected", connection.peer)
         attempt.succeed(connection)
+
+    def _keep_session(self, node_id: int, node: _Node, connection: BrokerConnection) -> None:
+        if connection.session_lifetime:
+            keeper = SessionKeeper(connection, self._config, node.connector.host)
+            self._spawn(keeper.run(), name=f"session {node_id}")
 
     def _note_failure(self, node_id: int, node: _Node, error: Exception) -> KafkaError:
         node.fail(self._loop.time())

@@ -182,6 +182,11 @@ class Exchange(Generic[T]):
         """
         return min((slot.deadline for slot in self._slots), default=None)
 
+    @property
+    def last_deadline(self) -> float | None:
+        """When the last of the requests in flight will be overdue; None without any."""
+        return max((slot.deadline for slot in self._slots), default=None)
+
     def overdue(self, now: float) -> str | None:
         """Which request in flight is past its deadline, by name; None if none is."""
         for slot in self._slots:
@@ -195,8 +200,12 @@ class Exchange(Generic[T]):
             slot.token for slot in self._slots if slot.deadline <= now and not slot.is_cancelled
         ]
 
+    def tokens(self) -> list[T]:
+        """The tokens of all requests in flight that are not cancelled."""
+        return [slot.token for slot in self._slots if not slot.is_cancelled]
+
     def drain(self) -> list[T]:
         """The tokens of all requests in flight that are not cancelled; none is in flight then."""
-        tokens = [slot.token for slot in self._slots if not slot.is_cancelled]
+        tokens = self.tokens()
         self._slots.clear()
         return tokens

@@ -24,6 +24,10 @@ class Mechanism(Protocol):
     """Whether the client has nothing more to say; a challenge that comes after that is still
     given to `step`."""
 
+    @property
+    def user(self) -> str:
+        """Whom it authenticates, known after `prepare`; "" if only the broker can tell."""
+
     async def prepare(self) -> None:
         """Fetch what takes time (a token, a ticket). Called once, before `start`."""
 

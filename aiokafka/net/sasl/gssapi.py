@@ -18,6 +18,7 @@ class Gssapi:
     """A ticket out, the broker's proof back, then an agreement not to encrypt: TLS does that."""
 
     name = "GSSAPI"
+    user = ""
 
     def __init__(self, service: str, host: str) -> None:
         """The broker's principal is `service`/`host` in the realm of the host."""

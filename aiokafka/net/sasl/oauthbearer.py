@@ -25,6 +25,7 @@ class OAuthBearer:
     """One token out. A refusal comes as a challenge, which wants an answer."""
 
     name = "OAUTHBEARER"
+    user = ""
 
     def __init__(self, provider: AbstractTokenProvider) -> None:
         self._provider = provider

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from aiokafka.errors import AuthenticationFailedError
+from aiokafka.net.sasl.credentials import Credentials
+
+if TYPE_CHECKING:
+    from aiokafka._config import Credential
 
 __all__ = ["Plain"]
 
@@ -12,18 +18,23 @@ class Plain:
 
     name = "PLAIN"
 
-    def __init__(self, username: str, password: str) -> None:
-        self._username = username
-        self._password = password
+    def __init__(self, username: Credential, password: Credential) -> None:
+        self._credentials = Credentials(username, password)
         self.done = False
 
+    @property
+    def user(self) -> str:
+        """The user name."""
+        return self._credentials.user
+
     async def prepare(self) -> None:
-        """Nothing to fetch."""
+        """Ask for name and password where functions give them."""
+        await self._credentials.fetch()
 
     def start(self) -> bytes:
         """No authorization id, then name and password, each after a zero byte."""
         self.done = True
-        return f"\0{self._username}\0{self._password}".encode()
+        return f"\0{self._credentials.user}\0{self._credentials.password}".encode()
 
     def step(self, challenge: bytes) -> bytes | None:
         """PLAIN has no challenges."""

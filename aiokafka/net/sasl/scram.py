@@ -9,8 +9,13 @@ import hmac
 import secrets
 import stringprep
 import unicodedata
+from typing import TYPE_CHECKING
 
 from aiokafka.errors import AuthenticationFailedError
+from aiokafka.net.sasl.credentials import Credentials
+
+if TYPE_CHECKING:
+    from aiokafka._config import Credential
 
 __all__ = ["Scram", "saslprep"]
 
@@ -28,19 +33,24 @@ _GS2_HEADER = "n,,"
 class Scram:
     """Two tokens out, two back: the second one proves that the broker knows the password, too."""
 
-    def __init__(self, mechanism: str, username: str, password: str) -> None:
+    def __init__(self, mechanism: str, username: Credential, password: Credential) -> None:
         """`mechanism` is "SCRAM-SHA-256" or "SCRAM-SHA-512"."""
         self.name = mechanism
         self.done = False
         self._digest = mechanism.removeprefix("SCRAM-").replace("-", "").lower()
-        self._username = username
-        self._password = password
+        self._credentials = Credentials(username, password)
         self._nonce = ""
         self._first_bare = ""
         self._server_signature: bytes | None = None
 
+    @property
+    def user(self) -> str:
+        """The user name."""
+        return self._credentials.user
+
     async def prepare(self) -> None:
-        """Nothing to fetch."""
+        """Ask for name and password where functions give them."""
+        await self._credentials.fetch()
 
     def start(self) -> bytes:
         """The client-first message: name and nonce.
@@ -48,7 +58,7 @@ class Scram:
         Raises AuthenticationFailedError for a name that SASLprep forbids.
         """
         self._nonce = secrets.token_urlsafe(24)
-        name = self._prepared("user name", self._username).replace("=", "=3D").replace(",", "=2C")
+        name = self._prepared("user name", self.user).replace("=", "=3D").replace(",", "=2C")
         self._first_bare = f"n={name},r={self._nonce}"
         return (_GS2_HEADER + self._first_bare).encode()
 
@@ -63,7 +73,7 @@ class Scram:
 
     def _prove(self, server_first: str) -> bytes:
         salt, iterations, nonce = self._parse_server_first(server_first)
-        password = self._prepared("password", self._password).encode()
+        password = self._prepared("password", self._credentials.password).encode()
         salted = hashlib.pbkdf2_hmac(self._digest, password, salt, iterations)
         client_key = self._hmac(salted, b"Client Key")
         stored_key = hashlib.new(self._digest, client_key).digest()

@@ -1,0 +1,53 @@
+"""User name and password of one authentication."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING
+
+from aiokafka.errors import AuthenticationFailedError, KafkaError
+
+if TYPE_CHECKING:
+    from aiokafka._config import Credential
+
+__all__ = ["Credentials"]
+
+
+class Credentials:
+    """Owns the name and the password, which functions may give anew each time."""
+
+    __slots__ = ("_password", "_username", "password", "user")
+
+    def __init__(self, username: Credential, password: Credential) -> None:
+        self._username = username
+        self._password = password
+        self.user = username if isinstance(username, str) else ""
+        self.password = password if isinstance(password, str) else ""
+
+    async def fetch(self) -> None:
+        """Call the functions: first for the name, then for the password.
+
+        Raises AuthenticationFailedError when one fails or gives no text; never shows the text.
+        """
+        self.user = await _text_of(self._username, "sasl_plain_username")
+        self.password = await _text_of(self._password, "sasl_plain_password")
+
+
+async def _text_of(source: Credential, keyword: str) -> str:
+    if isinstance(source, str):
+        return source
+    try:
+        text: object = source()
+        if inspect.isawaitable(text):
+            text = await text
+    except KafkaError:
+        raise
+    except Exception as error:
+        raise AuthenticationFailedError(
+            f"{keyword}: the function failed: {type(error).__name__}"
+        ) from error
+    if not isinstance(text, str) or not text:
+        raise AuthenticationFailedError(
+            f"{keyword}: the function gave {type(text).__name__}, not a string that is not empty"
+        )
+    return text

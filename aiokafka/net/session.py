@@ -1,0 +1,138 @@
+"""Keep a connection authenticated for longer than one session (KIP-368)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from typing import TYPE_CHECKING
+
+from aiokafka._backoff import Backoff
+from aiokafka.errors import KafkaConnectionError, KafkaError
+from aiokafka.net.handshake import exchange, prepare_mechanism
+
+if TYPE_CHECKING:
+    from aiokafka._config import ClientConfig
+    from aiokafka.net.connection import BrokerConnection
+    from aiokafka.net.sasl import Mechanism
+
+__all__ = ["SessionKeeper"]
+
+log = logging.getLogger("aiokafka.conn")
+
+# Which part of a session is used before the next one is begun. The rest is for the answers that
+# come before ours: on a connection for fetches that is a long poll.
+_USED_PART = (0.8, 0.9)
+
+# How much of a session is left to get new credentials while the old ones still serve.
+_PREPARING_PART = 0.1
+
+# Brokers refuse a second authentication within a second of the one before.
+_LEAST_INTERVAL = 1.1
+
+
+class SessionKeeper:
+    """Authenticates one connection anew before each of its sessions ends, until it closes.
+
+    Requests in flight are answered first, those that come meanwhile wait at the connection's gate,
+    so nobody notices. Owns when the next authentication is due. A failure closes the connection, as
+    does a change of the user, which no broker allows on an open connection; the next connection
+    starts with the credentials of that time.
+    """
+
+    def __init__(self, connection: BrokerConnection, config: ClientConfig, host: str) -> None:
+        """`host` is the broker's name, which Kerberos proves."""
+        self._connection = connection
+        self._config = config
+        self._host = host
+        self._loop = asyncio.get_running_loop()
+        self._not_before = 0.0
+        self._delays = Backoff(config.retry_backoff, config.retry_backoff_max)
+
+    async def run(self) -> None:
+        """Work until the connection is closed or its sessions have no end. Raises nothing."""
+        connection = self._connection
+        while connection.is_open and connection.session_lifetime:
+            lifetime = connection.session_lifetime
+            due = connection.session_end - lifetime * (1 - random.uniform(*_USED_PART))
+            if not await self._is_open_at(due - lifetime * _PREPARING_PART):
+                return
+            try:
+                await self._renew(due)
+            except KafkaError as error:
+                self._end(error)
+            except Exception as error:
+                log.exception("%s: unexpected error while authenticating anew", connection.peer)
+                self._end(KafkaConnectionError(f"{connection.peer}: unexpected {error!r}"))
+
+    async def _renew(self, due: float) -> None:
+        """One authentication, begun at `due` (loop time) with the credentials of now."""
+        connection = self._connection
+        try:
+            mechanism = await self._prepare()
+        except KafkaError as error:
+            await self._retire(error)
+            return
+        if mechanism is None or not await self._is_open_at(due):
+            return
+        if mechanism.user != connection.user:
+            text = f"{connection.peer}: closed because the credentials name another user now"
+            await self._retire(KafkaConnectionError(text))
+            return
+        connection.gate.hold()
+        try:
+            if await self._is_open_at(self._not_before):
+                await self._exchange(mechanism)
+        finally:
+            connection.gate.release()
+
+    async def _prepare(self) -> Mechanism | None:
+        """Current credentials; tried again until the session ends. None if the connection closed
+        meanwhile."""
+        connection = self._connection
+        self._delays.reset()
+        while True:
+            left = max(0.0, connection.session_end - self._loop.time())
+            try:
+                return await prepare_mechanism(connection, self._config.security, self._host, left)
+            except KafkaError as error:
+                again = self._loop.time() + self._delays.next()
+                if again >= connection.session_end:
+                    raise
+                log.warning("%s: no credentials to go on with: %s", connection.peer, error)
+            if not await self._is_open_at(again):
+                return None
+
+    async def _exchange(self, mechanism: Mechanism) -> None:
+        connection = self._connection
+        now = self._loop.time()
+        self._not_before = now + _LEAST_INTERVAL
+        # What is in flight is answered first, and may take its time.
+        limit = max(now, connection.last_deadline) - now + self._config.request_timeout
+        await exchange(connection, mechanism, limit)
+        log.debug(
+            "%s: authenticated anew by %s in %.0f ms, for %.0f s",
+            connection.peer,
+            mechanism.name,
+            (self._loop.time() - now) * 1000,
+            connection.session_lifetime,
+        )
+
+    async def _retire(self, error: KafkaError) -> None:
+        """Let the requests in flight end, then close because of `error`."""
+        connection = self._connection
+        connection.gate.hold()
+        await connection.drain(connection.last_deadline)
+        self._end(error)
+
+    def _end(self, error: KafkaError) -> None:
+        if self._connection.is_open:
+            log.warning("The session is not renewed: %s", error)
+            self._connection.close(error)
+
+    async def _is_open_at(self, time: float) -> bool:
+        """Wait until `time` (loop time); whether the connection is still open then."""
+        delay = time - self._loop.time()
+        if delay > 0 and self._connection.is_open:
+            await asyncio.wait((self._connection.closed,), timeout=delay)
+        return self._connection.is_open
