@@ -1,0 +1,238 @@
+"""Offsets of a query: their JSON, how much a trigger reads, and who reads what. Pure functions.
+
+`Offsets` are by topic and partition. Their JSON is that of Spark's own Kafka source, so that a
+checkpoint can change hands: `{"topic": {"0": 23}}`. One name is no topic but ours: `START`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from aiokafka.spark._options import EARLIEST, LATEST, Bound
+
+__all__ = [
+    "START",
+    "OffsetRange",
+    "Offsets",
+    "Wish",
+    "from_json",
+    "pro_rata",
+    "ranges_between",
+    "split",
+    "start_in",
+    "to_json",
+    "total_between",
+    "wishes",
+]
+
+Offsets = dict[str, dict[int, int]]
+
+START = "__start"
+"""Where the first batch of a query began.
+
+Spark asks a Python source for its initial offset again when it repeats the first batch, and keeps
+the first answer nowhere. So the end of that batch, which Spark does keep, carries its start.
+"""
+
+
+class OffsetRange(NamedTuple):
+    """Records of one partition, from `start` up to but not including `until`."""
+
+    topic: str
+    partition: int
+    start: int
+    until: int
+
+    @property
+    def size(self) -> int:
+        """How many offsets that is; records may be fewer."""
+        return self.until - self.start
+
+
+class Wish(NamedTuple):
+    """What a partition's offset is to be: one of the two is set."""
+
+    offset: int | None = None
+    """An offset, EARLIEST or LATEST."""
+
+    timestamp: int | None = None
+    """The first record that is not older than these milliseconds."""
+
+
+# -- JSON
+
+
+def to_json(offsets: Offsets, start: Offsets | None = None) -> dict[str, Any]:
+    """As Spark keeps it; with `start`, the start of the batch that ends here as well."""
+    plain: dict[str, Any] = {
+        topic: {str(partition): offset for partition, offset in sorted(numbers.items())}
+        for topic, numbers in sorted(offsets.items())
+    }
+    if start is not None:
+        plain[START] = to_json(start)
+    return plain
+
+
+def from_json(raw: Mapping[str, Any]) -> Offsets:
+    """The offsets alone, without the start of the batch that they end."""
+    return {
+        topic: {int(partition): int(offset) for partition, offset in numbers.items()}
+        for topic, numbers in raw.items()
+        if topic != START
+    }
+
+
+def start_in(raw: Mapping[str, Any]) -> Offsets | None:
+    """The start of the batch that ends at `raw`, if it was the first of its query."""
+    start = raw.get(START)
+    return None if start is None else from_json(start)
+
+
+# -- where to begin and to end
+
+
+def wishes(
+    bound: Bound, partitions: Mapping[str, Iterable[int]], side: str
+) -> dict[str, dict[int, Wish]]:
+    """What each of `partitions` is to begin (`side` "starting") or to end with ("ending").
+
+    The bound's word must not be `committed`. Raises ValueError when offsets or timestamps by
+    partition are not those of exactly these partitions.
+    """
+    if bound.timestamp is not None:
+        return _for_all(partitions, Wish(timestamp=bound.timestamp))
+    if bound.timestamps is not None:
+        _check_same(f"{side}OffsetsByTimestamp", bound.timestamps, partitions)
+        return {
+            topic: {number: Wish(timestamp=value) for number, value in values.items()}
+            for topic, values in bound.timestamps.items()
+        }
+    if bound.offsets is not None:
+        _check_same(f"{side}Offsets", bound.offsets, partitions)
+        return {
+            topic: {number: Wish(offset=value) for number, value in values.items()}
+            for topic, values in bound.offsets.items()
+        }
+    return _for_all(partitions, Wish(offset=EARLIEST if bound.word == "earliest" else LATEST))
+
+
+def _for_all(partitions: Mapping[str, Iterable[int]], wish: Wish) -> dict[str, dict[int, Wish]]:
+    return {topic: dict.fromkeys(numbers, wish) for topic, numbers in partitions.items()}
+
+
+def _check_same(
+    name: str, given: Mapping[str, Mapping[int, int]], partitions: Mapping[str, Iterable[int]]
+) -> None:
+    named = {(topic, number) for topic, numbers in given.items() for number in numbers}
+    wanted = {(topic, number) for topic, numbers in partitions.items() for number in numbers}
+    if named == wanted:
+        return
+    missing = ", ".join(f"{topic}-{number}" for topic, number in sorted(wanted - named))
+    extra = ", ".join(f"{topic}-{number}" for topic, number in sorted(named - wanted))
+    raise ValueError(
+        f"{name}: must name every partition that is read, and no other"
+        + (f"; missing: {missing}" if missing else "")
+        + (f"; not read: {extra}" if extra else "")
+    )
+
+
+# -- how much
+
+
+def total_between(start: Offsets, end: Offsets) -> int:
+    """How many offsets lie between; partitions without a start count from their end."""
+    return sum(r.size for r in ranges_between(start, end))
+
+
+def pro_rata(start: Offsets, end: Offsets, limit: int) -> Offsets:
+    """An end with about `limit` offsets, shared out by what each partition has.
+
+    At least one for each that has any, so that none starves.
+    """
+    total = total_between(start, end)
+    if total <= limit:
+        return end
+    limited: Offsets = {}
+    for topic, numbers in end.items():
+        for partition, until in numbers.items():
+            first = start.get(topic, {}).get(partition, until)
+            size = until - first
+            share = max(1, limit * size // total) if size > 0 else 0
+            limited.setdefault(topic, {})[partition] = first + share if size > 0 else until
+    return limited
+
+
+def ranges_between(start: Offsets, end: Offsets) -> list[OffsetRange]:
+    """What is to be read, in the order of topics and partitions, without empty ranges."""
+    return [
+        OffsetRange(topic, partition, first, until)
+        for topic, numbers in sorted(end.items())
+        for partition, until in sorted(numbers.items())
+        if (first := start.get(topic, {}).get(partition, until)) < until
+    ]
+
+
+# -- who reads what
+
+
+def split(
+    ranges: list[OffsetRange],
+    *,
+    min_partitions: int | None = None,
+    max_partitions: int | None = None,
+    max_records: int | None = None,
+) -> list[list[OffsetRange]]:
+    """The tasks: each list is read by one.
+
+    A range a task, unless there are to be more tasks (then large ranges are divided in proportion)
+    or fewer (then small ones are packed together). Depends on nothing but the arguments, so that a
+    batch which is repeated is divided as it was before.
+    """
+    pieces = [piece for r in ranges for piece in _divide(r, _pieces_for(r, max_records))]
+    if min_partitions is not None and min_partitions > len(pieces):
+        pieces = _spread(pieces, min_partitions)
+    if max_partitions is None or len(pieces) <= max_partitions:
+        return [[piece] for piece in pieces]
+    return _pack(pieces, max_partitions)
+
+
+def _pieces_for(whole: OffsetRange, max_records: int | None) -> int:
+    return 1 if max_records is None else -(-whole.size // max_records)
+
+
+def _divide(whole: OffsetRange, count: int) -> list[OffsetRange]:
+    """`count` pieces of sizes as equal as can be, none of them empty."""
+    count = max(1, min(count, whole.size))
+    marks = [whole.start + whole.size * index // count for index in range(count + 1)]
+    return [whole._replace(start=first, until=until) for first, until in itertools.pairwise(marks)]
+
+
+def _spread(ranges: list[OffsetRange], count: int) -> list[OffsetRange]:
+    """About `count` pieces; ranges too small to be divided do not count for the large ones."""
+    small = {r for r in ranges if _share(r, ranges, count) == 1}
+    large = [r for r in ranges if r not in small]
+    rest = max(1, count - len(small))
+    return [
+        piece
+        for r in ranges
+        for piece in ([r] if r in small else _divide(r, _share(r, large, rest)))
+    ]
+
+
+def _share(one: OffsetRange, ranges: list[OffsetRange], count: int) -> int:
+    total = sum(r.size for r in ranges)
+    return max(1, int(one.size * count / total + 0.5))
+
+
+def _pack(pieces: list[OffsetRange], count: int) -> list[list[OffsetRange]]:
+    """`count` tasks of about the same size: the largest piece first, to whom has least."""
+    tasks: list[list[OffsetRange]] = [[] for _ in range(count)]
+    loads = [(0, index) for index in range(count)]
+    for piece in sorted(pieces, key=lambda p: (-p.size, p)):
+        load, index = heapq.heappop(loads)
+        tasks[index].append(piece)
+        heapq.heappush(loads, (load + piece.size, index))
+    return [sorted(task) for task in tasks]

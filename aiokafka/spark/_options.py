@@ -1,0 +1,415 @@
+"""The options of a query, checked as a whole on the driver before any task starts."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from aiokafka.spark._kafka_options import ClientSettings, parse_settings
+from aiokafka.spark._values import OptionReader
+
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "READ_OPTIONS",
+    "WRITE_OPTIONS",
+    "Bound",
+    "ReadOptions",
+    "Subscription",
+    "WriteOptions",
+    "parse_read",
+    "parse_write",
+]
+
+log = logging.getLogger("aiokafka.spark")
+
+EARLIEST = -2
+"""An offset that stands for the first one there is."""
+LATEST = -1
+"""An offset that stands for the one after the last record."""
+
+READ_OPTIONS = (
+    "assign",
+    "subscribe",
+    "subscribePattern",
+    "startingOffsets",
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "endingOffsets",
+    "endingTimestamp",
+    "endingOffsetsByTimestamp",
+    "failOnDataLoss",
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "minPartitions",
+    "maxPartitions",
+    "maxRecordsPerPartition",
+    "groupIdPrefix",
+    "includeHeaders",
+    "batchRows",
+    "prefetchBytes",
+    "commitOffsets",
+    "pushdown",
+    "clientIdleTimeout",
+    "latestOffset.minIntervalMs",
+)
+WRITE_OPTIONS = (
+    "topic",
+    "includeHeaders",
+    "deliveryGuarantee",
+    "transactionalIdPrefix",
+    "markerTopic",
+    "txnAppId",
+    "txnVersion",
+    "addBatchHeaders",
+    "clientIdleTimeout",
+)
+# What Spark itself puts among the options of a query.
+_OF_SPARK = ("checkpointLocation", "queryName", "path")
+
+_DELIVERY = ("at-least-once", "exactly-once")
+_MEBIBYTE = 1024 * 1024
+
+
+class Subscription(NamedTuple):
+    """What to read: one of the three is set."""
+
+    assign: dict[str, list[int]] | None
+    topics: list[str] | None
+    pattern: str | None
+
+
+class Bound(NamedTuple):
+    """Where reading begins or ends: the first that is set counts."""
+
+    timestamp: int | None = None
+    """Milliseconds, for every partition."""
+
+    timestamps: dict[str, dict[int, int]] | None = None
+    offsets: dict[str, dict[int, int]] | None = None
+    """Offsets; EARLIEST and LATEST as in the option."""
+
+    word: str = "latest"
+    """`earliest`, `latest` or `committed`."""
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """The options of a query that reads. Travels to the executors. Times in seconds."""
+
+    kafka: ClientSettings
+    subscription: Subscription
+    starting: Bound
+    ending: Bound
+    no_match_is_latest: bool
+    fail_on_data_loss: bool
+    poll_timeout: float
+    retries: int
+    retry_interval: float
+    max_offsets: int | None
+    min_offsets: int | None
+    max_delay: float
+    min_partitions: int | None
+    max_partitions: int | None
+    max_records: int | None
+    group_id: str | None
+    include_headers: bool
+    batch_rows: int
+    prefetch_bytes: int
+    commit_offsets: bool
+    pushdown: bool
+    idle_timeout: float
+    latest_interval: float
+
+    @property
+    def read_committed(self) -> bool:
+        """Whether records of open and aborted transactions are left out."""
+        return bool(self.kafka.role.get("isolation_level") == "read_committed")
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """The options of a query that writes. Travels to the executors. Times in seconds."""
+
+    kafka: ClientSettings
+    topic: str | None
+    exactly_once: bool
+    transactional_id_prefix: str
+    marker_topic: str | None
+    app_id: str | None
+    version: int | None
+    add_batch_headers: bool
+    idle_timeout: float
+
+
+# -- reading
+
+
+def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
+    """Check the options of a query that reads; names in any case.
+
+    Raises ValueError that names the option and says what is accepted.
+    """
+    reader = OptionReader(options)
+    what = "a streaming query" if streaming else "a batch query"
+    settings = parse_settings(reader.starting_with("kafka."), writing=False)
+    min_offsets, max_offsets = _offsets_per_trigger(reader)
+    parsed = ReadOptions(
+        kafka=settings,
+        subscription=_subscription(reader),
+        starting=_starting(reader, streaming),
+        ending=_ending(reader, streaming),
+        no_match_is_latest=reader.choice(
+            "startingOffsetsByTimestampStrategy", ("error", "latest"), "error"
+        )
+        == "latest",
+        fail_on_data_loss=reader.flag("failOnDataLoss", True),
+        poll_timeout=reader.whole("kafkaConsumer.pollTimeoutMs", 120_000) / 1000,
+        retries=reader.whole("fetchOffset.numRetries", 3, minimum=0),
+        retry_interval=reader.whole("fetchOffset.retryIntervalMs", 1000, minimum=0) / 1000,
+        max_offsets=max_offsets,
+        min_offsets=min_offsets,
+        max_delay=reader.duration("maxTriggerDelay", "15m"),
+        min_partitions=reader.integer("minPartitions"),
+        max_partitions=reader.integer("maxPartitions"),
+        max_records=reader.integer("maxRecordsPerPartition"),
+        group_id=_group_id(reader, settings, streaming),
+        include_headers=reader.flag("includeHeaders", False),
+        batch_rows=reader.whole("batchRows", 8192),
+        prefetch_bytes=reader.whole("prefetchBytes", 64 * _MEBIBYTE, minimum=65_536),
+        commit_offsets=reader.flag("commitOffsets", False),
+        pushdown=reader.flag("pushdown", False),
+        idle_timeout=reader.duration("clientIdleTimeout", "5m"),
+        latest_interval=reader.whole("latestOffset.minIntervalMs", 100, minimum=0) / 1000,
+    )
+    for name in _OF_SPARK[:2]:
+        reader.text(name)
+    reader.refuse_rest((*READ_OPTIONS, *WRITE_OPTIONS), what)
+    _check_read(parsed, streaming)
+    return parsed
+
+
+def _subscription(reader: OptionReader) -> Subscription:
+    names = ("assign", "subscribe", "subscribePattern")
+    given = reader.given(*names)
+    if len(given) != 1:
+        found = " and ".join(given) if given else "none"
+        raise ValueError(f"exactly one of {', '.join(names)} must be given, not {found}")
+    assign = reader.partitions("assign")
+    topics = _topics(reader.text("subscribe"))
+    pattern = reader.text("subscribePattern")
+    if pattern is not None:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(
+                f"subscribePattern={pattern!r}: must be a regular expression of Python's "
+                f"re.fullmatch ({error})"
+            ) from None
+        if not pattern.strip():
+            raise ValueError("subscribePattern: must not be empty")
+    return Subscription(assign, topics, pattern)
+
+
+def _topics(text: str | None) -> list[str] | None:
+    if text is None:
+        return None
+    topics = [topic.strip() for topic in text.split(",") if topic.strip()]
+    if not topics:
+        raise ValueError(f"subscribe={text!r}: must be topic names, separated by commas")
+    return sorted(set(topics))
+
+
+def _starting(reader: OptionReader, streaming: bool) -> Bound:
+    bound = _bound(reader, "starting", "latest" if streaming else "earliest")
+    word, offsets = bound.word, bound.offsets
+    if word not in ("earliest", "latest", "committed"):
+        raise ValueError(
+            f"startingOffsets={word!r}: must be earliest, latest, committed, or JSON as "
+            '{"topic": {"0": 23, "1": -2}}'
+        )
+    _check_offsets("startingOffsets", offsets, lowest=EARLIEST)
+    if streaming:
+        return bound
+    if word == "latest" and offsets is None:
+        raise ValueError("startingOffsets=latest: has no meaning for a batch query")
+    if _has(offsets, LATEST):
+        raise ValueError("startingOffsets: -1 (latest) has no meaning for a batch query")
+    return bound
+
+
+def _ending(reader: OptionReader, streaming: bool) -> Bound:
+    names = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+    if streaming and (given := reader.given(*names)):
+        raise ValueError(f"{given[0]}: has no meaning for a streaming query")
+    bound = _bound(reader, "ending", "latest")
+    if bound.word != "latest":
+        raise ValueError(
+            f"endingOffsets={bound.word!r}: must be latest, or JSON as "
+            '{"topic": {"0": 23, "1": -1}}'
+        )
+    if _has(bound.offsets, EARLIEST):
+        raise ValueError("endingOffsets: -2 (earliest) has no meaning as the end")
+    _check_offsets("endingOffsets", bound.offsets, lowest=LATEST)
+    return bound
+
+
+def _bound(reader: OptionReader, side: str, default: str) -> Bound:
+    name = f"{side}Offsets"
+    text = (reader.text(name) or default).strip()
+    offsets = None
+    if text.startswith("{"):
+        offsets = reader.by_partition(name)
+        text = default
+    timestamps = reader.by_partition(f"{side}OffsetsByTimestamp")
+    for numbers in (timestamps or {}).values():
+        if any(value < 0 for value in numbers.values()):
+            raise ValueError(f"{side}OffsetsByTimestamp: must be milliseconds since 1970")
+    timestamp = reader.integer(f"{side}Timestamp", minimum=0)
+    return Bound(timestamp, timestamps, offsets, text.lower())
+
+
+def _check_offsets(name: str, offsets: dict[str, dict[int, int]] | None, lowest: int) -> None:
+    for topic, numbers in (offsets or {}).items():
+        for partition, offset in numbers.items():
+            if offset < lowest:
+                raise ValueError(f"{name}: {offset} of {topic}-{partition} is not an offset")
+
+
+def _has(offsets: dict[str, dict[int, int]] | None, wanted: int) -> bool:
+    return any(wanted in numbers.values() for numbers in (offsets or {}).values())
+
+
+def _offsets_per_trigger(reader: OptionReader) -> tuple[int | None, int | None]:
+    least = reader.integer("minOffsetsPerTrigger")
+    most = reader.integer("maxOffsetsPerTrigger")
+    if least is not None and most is not None and least > most:
+        raise ValueError(
+            f"minOffsetsPerTrigger={least}: must not be more than maxOffsetsPerTrigger={most}"
+        )
+    return least, most
+
+
+def _group_id(reader: OptionReader, settings: ClientSettings, streaming: bool) -> str | None:
+    """The group to mirror progress to, or to begin from. Nobody joins it."""
+    prefix = reader.text("groupIdPrefix")
+    group_id: str | None = settings.role.get("group_id")
+    if prefix is not None and group_id is not None:
+        log.warning("groupIdPrefix has no effect: kafka.group.id is given")
+    if reader.flag("commitOffsets", False) and not group_id:
+        raise ValueError("commitOffsets: needs kafka.group.id, the group to commit for")
+    if reader.flag("commitOffsets", False) and not streaming:
+        raise ValueError("commitOffsets: has no meaning for a batch query")
+    return group_id
+
+
+def _check_read(options: ReadOptions, streaming: bool) -> None:
+    """What makes sense only together, or only for one kind of query."""
+    least, most = options.min_partitions, options.max_partitions
+    if least is not None and most is not None and least > most:
+        raise ValueError(f"minPartitions={least}: must not be more than maxPartitions={most}")
+    if options.starting.word == "committed" and not options.group_id:
+        raise ValueError("startingOffsets=committed: needs kafka.group.id, the group to ask for")
+    if options.pushdown and streaming:
+        raise ValueError("pushdown: has no meaning for a streaming query")
+    isolation = options.kafka.role.get("isolation_level", "read_uncommitted")
+    if isolation not in ("read_committed", "read_uncommitted"):
+        raise ValueError(
+            f"kafka.isolation.level={isolation!r}: must be read_committed or read_uncommitted"
+        )
+    assign = options.subscription.assign
+    for name, bound in (("startingOffsets", options.starting), ("endingOffsets", options.ending)):
+        if assign is not None and bound.offsets is not None and not _is_same(assign, bound.offsets):
+            raise ValueError(f"{name}: must name exactly the partitions that assign names")
+    if not streaming and (options.max_offsets or options.min_offsets):
+        log.warning("maxOffsetsPerTrigger and minOffsetsPerTrigger have no effect in a batch query")
+
+
+def _is_same(assign: dict[str, list[int]], offsets: dict[str, dict[int, int]]) -> bool:
+    return {topic: set(numbers) for topic, numbers in assign.items()} == {
+        topic: set(numbers) for topic, numbers in offsets.items()
+    }
+
+
+# -- writing
+
+
+def parse_write(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
+    """Check the options of a query that writes; names in any case.
+
+    Raises ValueError that names the option and says what is accepted.
+    """
+    reader = OptionReader(options)
+    settings = parse_settings(reader.starting_with("kafka."), writing=True)
+    app_id, version = reader.text("txnAppId"), reader.integer("txnVersion", minimum=0)
+    if (app_id is None) is not (version is None):
+        raise ValueError("txnAppId and txnVersion: must be given both, or neither")
+    if app_id is not None and streaming:
+        raise ValueError("txnAppId: is for batch writes, such as those in foreachBatch")
+    exactly_once = _delivery(reader, app_id, streaming) == "exactly-once"
+    parsed = WriteOptions(
+        kafka=settings,
+        topic=_name(reader, "topic"),
+        exactly_once=exactly_once,
+        transactional_id_prefix=_name(reader, "transactionalIdPrefix") or "aiokafka-spark",
+        marker_topic=_name(reader, "markerTopic"),
+        app_id=app_id,
+        version=version,
+        add_batch_headers=reader.flag("addBatchHeaders", False),
+        idle_timeout=reader.duration("clientIdleTimeout", "5m"),
+    )
+    reader.flag("includeHeaders", False)  # Headers are written when there is a column of them.
+    for name in _OF_SPARK:
+        reader.text(name)
+    what = "a streaming write" if streaming else "a batch write"
+    reader.refuse_rest((*WRITE_OPTIONS, *READ_OPTIONS), what)
+    _check_write(parsed, reader)
+    return parsed
+
+
+def _name(reader: OptionReader, name: str) -> str | None:
+    text = reader.text(name)
+    if text is not None and not text.strip():
+        raise ValueError(f"{name}: must not be empty")
+    return text
+
+
+def _delivery(reader: OptionReader, app_id: str | None, streaming: bool) -> str:
+    default = _DELIVERY[0] if app_id is None else _DELIVERY[1]
+    chosen = reader.choice("deliveryGuarantee", _DELIVERY, default)
+    if chosen == "exactly-once" and app_id is None and not streaming:
+        raise ValueError(
+            "deliveryGuarantee=exactly-once: a batch write needs txnAppId and txnVersion, which "
+            "say whether it is a repetition"
+        )
+    if chosen == "at-least-once" and app_id is not None:
+        raise ValueError("deliveryGuarantee=at-least-once: contradicts txnAppId")
+    return chosen
+
+
+def _check_write(options: WriteOptions, reader: OptionReader) -> None:
+    role = options.kafka.role
+    if options.exactly_once:
+        if role.get("acks", "all") != "all":
+            raise ValueError("kafka.acks: must be all with deliveryGuarantee=exactly-once")
+        if role.get("enable_idempotence") is False:
+            raise ValueError(
+                "kafka.enable.idempotence: must not be false with deliveryGuarantee=exactly-once"
+            )
+        if options.topic is None and options.marker_topic is None:
+            raise ValueError(
+                "markerTopic: must be given with deliveryGuarantee=exactly-once when there is no "
+                "option topic"
+            )
+        return
+    for name in ("transactionalIdPrefix", "markerTopic"):
+        if reader.given(name):
+            raise ValueError(f"{name}: needs deliveryGuarantee=exactly-once")

@@ -1,0 +1,159 @@
+"""From the text of an option to a value. Every error names the option and what is accepted."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["OptionReader", "parse_duration"]
+
+# Spark's own units; without one the number is of milliseconds.
+_UNITS = {
+    "us": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "m": 60.0,
+    "min": 60.0,
+    "h": 3600.0,
+    "d": 86400.0,
+}
+_DURATION = re.compile(r"(\d+)\s*([a-z]*)", re.ASCII)
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of a duration such as `500`, `500ms`, `30s`, `15m`, `1h` or `7d`."""
+    found = _DURATION.fullmatch(text.strip().lower())
+    if found is None or (found[2] and found[2] not in _UNITS):
+        raise ValueError
+    return int(found[1]) * _UNITS[found[2] or "ms"]
+
+
+class OptionReader:
+    """The options of one query: reads them by their names, and knows in the end which were not.
+
+    Spark hands over names in lower case; errors show them as the guide writes them.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = {name.lower(): value for name, value in options.items()}
+        self._read: set[str] = set()
+
+    def text(self, name: str) -> str | None:
+        """The value as it was given, None if it was not."""
+        self._read.add(name.lower())
+        return self._options.get(name.lower())
+
+    def given(self, *names: str) -> list[str]:
+        """Those of `names` that were given."""
+        return [name for name in names if name.lower() in self._options]
+
+    def integer(self, name: str, default: int | None = None, minimum: int = 1) -> int | None:
+        """A whole number of at least `minimum`."""
+        text = self.text(name)
+        if text is None:
+            return default
+        if not re.fullmatch(r"[+-]?\d+", text.strip(), re.ASCII) or int(text) < minimum:
+            raise ValueError(f"{name}={text!r}: must be an integer of at least {minimum}")
+        return int(text)
+
+    def whole(self, name: str, default: int, minimum: int = 1) -> int:
+        """As `integer`, for an option that always has a value."""
+        number = self.integer(name, default, minimum)
+        return default if number is None else number
+
+    def flag(self, name: str, default: bool) -> bool:
+        """`true` or `false`, in any case."""
+        text = self.text(name)
+        if text is None:
+            return default
+        value = text.strip().lower()
+        if value not in ("true", "false"):
+            raise ValueError(f"{name}={text!r}: must be true or false")
+        return value == "true"
+
+    def choice(self, name: str, values: tuple[str, ...], default: str) -> str:
+        """One of a few words, in any case."""
+        text = self.text(name)
+        if text is None:
+            return default
+        value = text.strip().lower()
+        if value not in values:
+            raise ValueError(f"{name}={text!r}: must be one of {', '.join(values)}")
+        return value
+
+    def duration(self, name: str, default: str) -> float:
+        """Seconds of a duration such as `15m`; a bare number is of milliseconds."""
+        text = self.text(name)
+        try:
+            return parse_duration(default if text is None else text)
+        except ValueError:
+            raise ValueError(
+                f"{name}={text!r}: must be milliseconds, or a number with one of the units "
+                f"{', '.join(_UNITS)}"
+            ) from None
+
+    def by_partition(self, name: str) -> dict[str, dict[int, int]] | None:
+        """A number for each partition: JSON as `{"topic": {"0": 23, "1": -2}}`."""
+        text = self.text(name)
+        return None if text is None else _numbers(name, text)
+
+    def partitions(self, name: str) -> dict[str, list[int]] | None:
+        """Partitions of topics: JSON as `{"topic": [0, 1]}`."""
+        text = self.text(name)
+        if text is None:
+            return None
+        example = '{"topic": [0, 1]}'
+        parsed = _json_object(name, text, example)
+        for numbers in parsed.values():
+            if not isinstance(numbers, list) or not all(_is_partition(n) for n in numbers):
+                raise ValueError(f"{name}={text!r}: must be JSON as {example}")
+        return {topic: sorted(set(numbers)) for topic, numbers in parsed.items()}
+
+    def starting_with(self, prefix: str) -> dict[str, str]:
+        """The options under a prefix, by the rest of their names; all of them count as read."""
+        found = {name: text for name, text in self._options.items() if name.startswith(prefix)}
+        self._read.update(found)
+        return {name[len(prefix) :]: text for name, text in found.items()}
+
+    def refuse_rest(self, known: tuple[str, ...], what: str) -> None:
+        """Raise ValueError naming the options that nobody asked for."""
+        rest = sorted(self._options.keys() - self._read)
+        if not rest:
+            return
+        proper = {name.lower(): name for name in known}
+        for name in rest:
+            if name in proper:
+                raise ValueError(f"{proper[name]}: has no meaning for {what}")
+        raise ValueError(f"unknown option for {what}: {', '.join(rest)}")
+
+
+def _json_object(name: str, text: str, example: str) -> dict[str, Any]:
+    try:
+        parsed = json.loads(text)
+    except ValueError:
+        parsed = None
+    if not isinstance(parsed, dict) or not parsed or "" in parsed:
+        raise ValueError(f"{name}={text!r}: must be JSON as {example}")
+    return parsed
+
+
+def _numbers(name: str, text: str) -> dict[str, dict[int, int]]:
+    example = '{"topic": {"0": 23, "1": -2}}'
+    found: dict[str, dict[int, int]] = {}
+    for topic, by_partition in _json_object(name, text, example).items():
+        is_right = isinstance(by_partition, dict) and all(
+            re.fullmatch(r"\d+", number, re.ASCII)
+            and isinstance(value, int)
+            and not isinstance(value, bool)
+            for number, value in by_partition.items()
+        )
+        if not is_right:
+            raise ValueError(f"{name}={text!r}: must be JSON as {example}")
+        found[topic] = {int(number): value for number, value in by_partition.items()}
+    return found
+
+
+def _is_partition(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and number >= 0

@@ -1,0 +1,244 @@
+"""Options of queries: names, defaults, and errors that name what is wrong."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+
+from aiokafka.spark._options import (
+    READ_OPTIONS,
+    WRITE_OPTIONS,
+    Bound,
+    ReadOptions,
+    WriteOptions,
+    parse_read,
+    parse_write,
+)
+from aiokafka.spark._values import parse_duration
+
+SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
+
+
+def batch(**options: Any) -> ReadOptions:
+    return parse_read({**SERVERS, "subscribe": "t", **options}, streaming=False)
+
+
+def stream(**options: Any) -> ReadOptions:
+    return parse_read({**SERVERS, "subscribe": "t", **options}, streaming=True)
+
+
+def write(streaming: bool = False, **options: Any) -> WriteOptions:
+    return parse_write({**SERVERS, "topic": "t", **options}, streaming=streaming)
+
+
+def test_defaults_of_reading_are_those_of_the_connector() -> None:
+    options = batch()
+    assert options.starting == Bound(word="earliest")
+    assert stream().starting == Bound(word="latest")
+    assert options.ending == Bound(word="latest")
+    assert options.fail_on_data_loss and not options.no_match_is_latest
+    assert (options.poll_timeout, options.retries, options.retry_interval) == (120, 3, 1)
+    assert (options.max_offsets, options.min_offsets, options.max_delay) == (None, None, 900)
+    assert (options.min_partitions, options.max_partitions, options.max_records) == (None,) * 3
+    assert not options.include_headers and not options.commit_offsets and not options.pushdown
+    assert (options.batch_rows, options.idle_timeout, options.latest_interval) == (8192, 300, 0.1)
+    assert not options.read_committed
+
+
+def test_names_come_in_any_case() -> None:
+    lower = stream(startingoffsets="EARLIEST", maxoffsetspertrigger="7", includeheaders="True")
+    assert lower.starting.word == "earliest"
+    assert lower.max_offsets == 7
+    assert lower.include_headers
+
+
+def test_offsets_by_partition() -> None:
+    options = batch(startingOffsets='{"t": {"0": 23, "1": -2}}', endingOffsets='{"t":{"0":-1}}')
+    assert options.starting.offsets == {"t": {0: 23, 1: -2}}
+    assert options.ending.offsets == {"t": {0: -1}}
+
+
+def test_what_is_subscribed_to() -> None:
+    assert batch(subscribe=" b , a,,a").subscription.topics == ["a", "b"]
+    given = {**SERVERS, "assign": '{"t": [1, 0, 1]}'}
+    assert parse_read(given, streaming=False).subscription.assign == {"t": [0, 1]}
+    given = {**SERVERS, "subscribePattern": "t.*"}
+    assert parse_read(given, streaming=False).subscription.pattern == "t.*"
+
+
+def test_settings_of_the_client() -> None:
+    options = batch(
+        **{
+            "kafka.request.timeout.ms": "5000",
+            "kafka.isolation.level": "read_committed",
+            "kafka.group.id": "g",
+            "kafka.sasl.username": "me",
+        }
+    )
+    assert options.kafka.client == {
+        "bootstrap_servers": "localhost:9092",
+        "request_timeout_ms": 5000,
+        "sasl_plain_username": "me",
+    }
+    assert options.read_committed
+    assert options.group_id == "g"
+
+
+def test_secrets_are_not_shown_and_do_travel() -> None:
+    options = write(**{"kafka.sasl.password": "hush", "kafka.ssl.key.password": "hush2"})
+    assert "hush" not in repr(options)
+    copy = pickle.loads(pickle.dumps(options))
+    assert copy.kafka.key() == options.kafka.key()
+    assert copy.kafka.client["sasl_plain_password"] == "hush"
+
+
+READ_ERRORS = [
+    ({"subscribe": None}, "exactly one of assign, subscribe, subscribePattern"),
+    ({"assign": '{"t": [0]}'}, "assign and subscribe"),
+    ({"subscribe": " , "}, "subscribe="),
+    ({"subscribe": None, "assign": "t"}, "assign='t'"),
+    ({"subscribe": None, "assign": '{"t": ["0"]}'}, "assign="),
+    ({"subscribe": None, "subscribePattern": "("}, "subscribePattern="),
+    ({"startingOffsets": "soon"}, "startingOffsets='soon'"),
+    ({"startingOffsets": '{"t": 1}'}, "startingOffsets="),
+    ({"startingOffsets": '{"t": {"0": true}}'}, "startingOffsets="),
+    ({"startingOffsets": '{"t": {"0": -3}}'}, "startingOffsets: -3"),
+    ({"startingOffsets": "latest"}, "startingOffsets=latest"),
+    ({"startingOffsets": '{"t": {"0": -1}}'}, "startingOffsets: -1"),
+    ({"startingOffsets": "committed"}, "needs kafka.group.id"),
+    ({"endingOffsets": "earliest"}, "endingOffsets='earliest'"),
+    ({"endingOffsets": '{"t": {"0": -2}}'}, "endingOffsets: -2"),
+    ({"startingTimestamp": "yesterday"}, "startingTimestamp='yesterday'"),
+    ({"startingOffsetsByTimestamp": '{"t": {"0": -1}}'}, "startingOffsetsByTimestamp"),
+    ({"startingOffsetsByTimestampStrategy": "x"}, "startingOffsetsByTimestampStrategy='x'"),
+    ({"failOnDataLoss": "maybe"}, "failOnDataLoss='maybe'"),
+    ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger='0'"),
+    ({"maxTriggerDelay": "1 fortnight"}, "maxTriggerDelay='1 fortnight'"),
+    ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "minOffsetsPerTrigger=9"),
+    ({"minPartitions": "9", "maxPartitions": "8"}, "minPartitions=9"),
+    ({"commitOffsets": "true"}, "commitOffsets: needs kafka.group.id"),
+    ({"commitOffsets": "true", "kafka.group.id": "g"}, "commitOffsets: has no meaning"),
+    ({"deliveryGuarantee": "exactly-once"}, "deliveryGuarantee: has no meaning for a batch query"),
+    ({"maxPartition": "8"}, "unknown option for a batch query: maxpartition"),
+    ({"kafka.bootstrap.servers": None}, "kafka.bootstrap.servers"),
+    ({"kafka.fetch.max.byte": "1"}, "kafka.fetch.max.byte: unknown"),
+    ({"kafka.fetch.max.bytes": "many"}, "kafka.fetch.max.bytes='many'"),
+    ({"kafka.check.crcs": "1"}, "kafka.check.crcs='1'"),
+    ({"kafka.isolation.level": "serializable"}, "kafka.isolation.level='serializable'"),
+    ({"kafka.auto.offset.reset": "x"}, "kafka.auto.offset.reset: not supported"),
+    ({"kafka.key.deserializer": "x"}, "kafka.key.deserializer: not supported"),
+    ({"kafka.value.deserializer": "x"}, "kafka.value.deserializer: not supported"),
+    ({"kafka.key.serializer": "x"}, "kafka.key.serializer: not supported"),
+    ({"kafka.value.serializer": "x"}, "kafka.value.serializer: not supported"),
+    ({"kafka.enable.auto.commit": "x"}, "kafka.enable.auto.commit: not supported"),
+    ({"kafka.interceptor.classes": "x"}, "kafka.interceptor.classes: not supported"),
+    ({"kafka.sasl.jaas.config": "x"}, "use kafka.sasl.username"),
+    ({"kafka.ssl.truststore.location": "a.jks"}, "only PEM"),
+    ({"kafka.sasl.oauth.token.provider": "x"}, "package.module:function"),
+]
+
+
+@pytest.mark.parametrize(("given", "message"), READ_ERRORS, ids=lambda value: str(value)[:60])
+def test_wrong_options_of_a_batch_query(given: dict[str, str | None], message: str) -> None:
+    options = {**SERVERS, "subscribe": "t", **given}
+    with pytest.raises(ValueError) as caught:
+        parse_read({k: v for k, v in options.items() if v is not None}, streaming=False)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"endingOffsets": "latest"}, "endingOffsets: has no meaning for a streaming query"),
+        ({"endingTimestamp": "1"}, "endingTimestamp: has no meaning"),
+        ({"endingOffsetsByTimestamp": '{"t": {"0": 1}}'}, "endingOffsetsByTimestamp: has no"),
+        ({"pushdown": "true"}, "pushdown: has no meaning"),
+    ],
+)
+def test_wrong_options_of_a_stream(given: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        stream(**given)
+    assert message in str(caught.value)
+
+
+def test_offsets_have_to_be_of_what_is_assigned() -> None:
+    given = {**SERVERS, "assign": '{"t": [0, 1]}', "startingOffsets": '{"t": {"0": 1}}'}
+    with pytest.raises(ValueError, match="startingOffsets: must name exactly"):
+        parse_read(given, streaming=True)
+
+
+def test_defaults_of_writing() -> None:
+    options = write()
+    assert options.topic == "t"
+    assert not options.exactly_once and not options.add_batch_headers
+    assert options.transactional_id_prefix == "aiokafka-spark"
+
+
+def test_exactly_once() -> None:
+    assert write(streaming=True, deliveryGuarantee="exactly-once").exactly_once
+    options = write(txnAppId="app", txnVersion="7")
+    assert options.exactly_once
+    assert (options.app_id, options.version) == ("app", 7)
+
+
+@pytest.mark.parametrize(
+    ("streaming", "given", "message"),
+    [
+        (False, {"deliveryGuarantee": "exactly-once"}, "needs txnAppId and txnVersion"),
+        (False, {"txnAppId": "a"}, "txnAppId and txnVersion"),
+        (False, {"txnVersion": "1"}, "txnAppId and txnVersion"),
+        (True, {"txnAppId": "a", "txnVersion": "1"}, "txnAppId: is for batch writes"),
+        (
+            False,
+            {"txnAppId": "a", "txnVersion": "1", "deliveryGuarantee": "at-least-once"},
+            "contradicts txnAppId",
+        ),
+        (True, {"deliveryGuarantee": "most"}, "deliveryGuarantee='most'"),
+        (True, {"deliveryGuarantee": "exactly-once", "kafka.acks": "1"}, "kafka.acks"),
+        (
+            True,
+            {"deliveryGuarantee": "exactly-once", "kafka.enable.idempotence": "false"},
+            "kafka.enable.idempotence",
+        ),
+        (True, {"transactionalIdPrefix": "x"}, "transactionalIdPrefix: needs"),
+        (True, {"topic": " "}, "topic: must not be empty"),
+        (True, {"subscribe": "t"}, "subscribe: has no meaning for a streaming write"),
+        (True, {"kafka.transactional.id": "x"}, "kafka.transactional.id: not supported"),
+        (True, {"kafka.value.serializer": "x"}, "kafka.value.serializer: not supported"),
+        (False, {"mergeSchema": "true"}, "unknown option for a batch write: mergeschema"),
+    ],
+    ids=str,
+)
+def test_wrong_options_of_writing(streaming: bool, given: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        write(streaming, **given)
+    assert message in str(caught.value)
+
+
+def test_a_topic_for_the_marker_is_needed() -> None:
+    with pytest.raises(ValueError, match="markerTopic: must be given"):
+        parse_write({**SERVERS, "deliveryGuarantee": "exactly-once"}, streaming=True)
+
+
+def test_what_spark_adds_is_not_ours_to_refuse() -> None:
+    assert write(streaming=True, checkpointlocation="/tmp/x", queryname="q").topic == "t"
+
+
+def test_every_option_is_known_on_its_side() -> None:
+    """What the guide lists and what is parsed are the same names."""
+    for name in set(READ_OPTIONS) - set(WRITE_OPTIONS):
+        with pytest.raises(ValueError, match=f"{name}: has no meaning"):
+            write(streaming=True, **{name: "true"})
+    for name in set(WRITE_OPTIONS) - set(READ_OPTIONS):
+        with pytest.raises(ValueError, match=f"{name}: has no meaning"):
+            stream(**{name: "true"})
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("500", 0.5), ("500ms", 0.5), ("30s", 30), ("15m", 900), ("15min", 900), ("1h", 3600)],
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert parse_duration(text) == seconds
