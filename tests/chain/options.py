@@ -1,0 +1,41 @@
+"""What a member of a chain is told."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+Mode = Literal["loop", "plain", "assigned"]
+"""How a member works.
+
+"loop": reads as a member of a group, sends, commits when all is acknowledged: at least once.
+"plain": the same in transactions, with the group's name as it is in aiokafka's manual.
+"assigned": transactions on partitions of its own, one transactional id for them.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemberOptions:
+    """Given to `tests.chain.worker` as JSON. `slot` is a place in the group that one process after
+    the other takes; its transactional id belongs to it."""
+
+    servers: str
+    source: str
+    target: str
+    group: str
+    slot: str
+    mode: Mode
+    partitions: tuple[int, ...] = ()
+    protocol: str = "classic"
+    assignor: str = "range"
+    session_timeout_ms: int = 6000
+    max_records: int = 200
+    seed: int = 0
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> MemberOptions:
+        return cls(**{**json.loads(text), "partitions": tuple(json.loads(text)["partitions"])})
