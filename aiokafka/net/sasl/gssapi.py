@@ -3,27 +3,43 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import importlib
+from dataclasses import dataclass
 from typing import Any
 
 from aiokafka.errors import AuthenticationFailedError, AuthenticationMethodNotSupported
 
-__all__ = ["Gssapi"]
+__all__ = ["Gssapi", "KerberosIdentity"]
 
 # The last token: first byte no security layer, the next three no buffer for one (RFC 4752, 3.1).
 _NO_SECURITY_LAYER = b"\x01\x00\x00\x00"
 _OFFERS_NO_LAYER = 0x01
 
 
+@dataclass(frozen=True)
+class KerberosIdentity:
+    """Who we are. Nothing given: what KRB5CCNAME or else KRB5_CLIENT_KTNAME holds."""
+
+    principal: str | None = None
+    keytab: str | None = None
+
+
 class Gssapi:
-    """A ticket out, the broker's proof back, then an agreement not to encrypt: TLS does that."""
+    """A ticket out, the broker's proof back, then an agreement not to encrypt: TLS does that.
+
+    Tickets are looked up anew each time, so a fresh one in the cache is used, and one from a keytab
+    is renewed.
+    """
 
     name = "GSSAPI"
-    user = ""
 
-    def __init__(self, service: str, host: str) -> None:
+    def __init__(self, service: str, host: str, identity: KerberosIdentity | None = None) -> None:
         """The broker's principal is `service`/`host` in the realm of the host."""
         self._target = f"{service}@{host}"
+        self._identity = identity or KerberosIdentity()
         self._context: Any = None
+        self._error: type[Exception] = Exception
         self._first = b""
         self.done = False
 
@@ -33,41 +49,59 @@ class Gssapi:
         Raises AuthenticationMethodNotSupported without the `gssapi` package,
         AuthenticationFailedError without usable credentials.
         """
-        try:
-            await asyncio.get_running_loop().run_in_executor(None, self._initiate)
-        except ImportError as error:
-            raise AuthenticationMethodNotSupported(
-                'sasl_mechanism "GSSAPI" needs the package gssapi: pip install "aiokafka[gssapi]"'
-            ) from error
+        await asyncio.get_running_loop().run_in_executor(None, self._initiate)
 
     def _initiate(self) -> None:
-        import gssapi  # type: ignore[import-not-found, unused-ignore]
-
+        gssapi = _load()
+        self._error = gssapi.exceptions.GSSError
         try:
             name = gssapi.Name(self._target, name_type=gssapi.NameType.hostbased_service)
-            target = name.canonicalize(gssapi.MechType.kerberos)
             self._context = gssapi.SecurityContext(
-                name=target, usage="initiate", mech=gssapi.MechType.kerberos
+                name=name,
+                creds=self._credentials(gssapi),
+                usage="initiate",
+                mech=gssapi.MechType.kerberos,
+                flags=gssapi.RequirementFlag.mutual_authentication
+                | gssapi.RequirementFlag.integrity,
             )
             self._first = self._context.step() or b""
-        except gssapi.exceptions.GSSError as error:
+        except self._error as error:
             raise self._failure(error) from error
+
+    def _credentials(self, gssapi: Any) -> Any:
+        """None for the environment's."""
+        principal, keytab = self._identity.principal, self._identity.keytab
+        if principal is None and keytab is None:
+            return None
+        name = None
+        if principal is not None:
+            name = gssapi.Name(principal, name_type=gssapi.NameType.kerberos_principal)
+        store = None
+        if keytab is not None:
+            # A cache of our own: that of the process may belong to somebody else.
+            digest = hashlib.sha256(f"{principal}\0{keytab}".encode()).hexdigest()[:16]
+            store = {"client_keytab": f"FILE:{keytab}", "ccache": f"MEMORY:aiokafka-{digest}"}
+        return gssapi.Credentials(
+            name=name, usage="initiate", mechs=[gssapi.MechType.kerberos], store=store
+        )
 
     def start(self) -> bytes:
         """The service ticket."""
         return self._first
 
     def step(self, challenge: bytes) -> bytes | None:
-        """Check the broker's proof, then agree on no security layer."""
+        """Check the broker's proof, then agree on no security layer.
+
+        Raises AuthenticationFailedError when the broker did not prove who it is, or demands a
+        security layer.
+        """
         if self.done:
             return None
-        import gssapi
-
         try:
             if not self._context.complete:
                 return self._context.step(bytes(challenge)) or b""
             return self._agree(bytes(challenge))
-        except gssapi.exceptions.GSSError as error:
+        except self._error as error:
             raise self._failure(error) from error
 
     def _agree(self, challenge: bytes) -> bytes:
@@ -82,4 +116,36 @@ class Gssapi:
         return answer
 
     def _failure(self, error: Exception) -> AuthenticationFailedError:
-        return AuthenticationFailedError(f"GSSAPI: no authentication to {self._target}: {error}")
+        reason = " ".join(str(error).split())[:500]
+        return AuthenticationFailedError(
+            f"GSSAPI: no authentication to {self._target}: {reason}{_advice(reason)}"
+        )
+
+
+def _load() -> Any:
+    try:
+        return importlib.import_module("gssapi")
+    except (ImportError, OSError) as error:
+        raise AuthenticationMethodNotSupported(
+            'sasl_mechanism "GSSAPI" needs the package gssapi: pip install "aiokafka[gssapi]" '
+            f"({error})"
+        ) from error
+
+
+_ADVICE = {
+    "No Kerberos credentials available": "run kinit, or set sasl_kerberos_keytab",
+    "Ticket expired": "run kinit again, or set sasl_kerberos_keytab",
+    "Server not found": (
+        "the KDC knows no such service; see sasl_kerberos_service_name, sasl_kerberos_domain_name "
+        "and client_dns_lookup"
+    ),
+    "Clock skew": "the clocks of this machine and the KDC differ",
+    "Cannot contact any KDC": "the KDC of krb5.conf does not answer",
+}
+
+
+def _advice(reason: str) -> str:
+    for sign, advice in _ADVICE.items():
+        if sign.lower() in reason.lower():
+            return f" ({advice})"
+    return ""

@@ -1,0 +1,136 @@
+"""Assertions: what a client shows the identity provider in place of a secret (RFC 7523)."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from typing import Any, Protocol
+
+from aiokafka.errors import AuthenticationFailedError, AuthenticationMethodNotSupported
+from aiokafka.oauth._file import read_file, read_text
+from aiokafka.oauth._jwt import ALGORITHMS, sign
+
+__all__ = ["Assertion", "FileAssertion", "SignedAssertion"]
+
+
+class Assertion(Protocol):
+    """Where assertions come from."""
+
+    def create(self) -> str:
+        """A JSON web token that is valid now. Blocks; called in the executor.
+
+        Raises KafkaError.
+        """
+
+
+class FileAssertion:
+    """An assertion that something else writes into a file, which is read each time.
+
+    Kafka's `sasl.oauthbearer.assertion.file`.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = os.fspath(path)
+
+    def __repr__(self) -> str:
+        return f"FileAssertion({self._path!r})"
+
+    def create(self) -> str:
+        """Read the file. Raises KafkaConnectionError when that fails."""
+        return read_text(self._path, "assertion file")
+
+
+class SignedAssertion:
+    """An assertion that is made and signed for each request. Needs `aiokafka[oauth]`.
+
+    The arguments are Kafka's `sasl.oauthbearer.assertion.*`.
+
+    private_key_file: a private key in PEM format, read each time, so that it can be replaced.
+    private_key_passphrase: if it is encrypted. algorithm: "RS256" (RSA) or "ES256" (curve P-256).
+    claim_aud, claim_iss, claim_sub: audience, issuer and subject; None leaves them out.
+    claim_exp_seconds: how long an assertion is valid. claim_nbf_seconds: how far back its validity
+    begins, for clocks that differ. claim_jti_include: give each an id of its own. template_file:
+    a JSON file with more of it, `{"header": {...}, "payload": {...}}`; the other arguments win.
+    """
+
+    def __init__(
+        self,
+        private_key_file: str | os.PathLike[str],
+        *,
+        private_key_passphrase: str | None = None,
+        algorithm: str = "RS256",
+        claim_aud: str | None = None,
+        claim_iss: str | None = None,
+        claim_sub: str | None = None,
+        claim_exp_seconds: int = 300,
+        claim_nbf_seconds: int = 60,
+        claim_jti_include: bool = False,
+        template_file: str | os.PathLike[str] | None = None,
+    ) -> None:
+        if algorithm not in ALGORITHMS:
+            raise ValueError(f"algorithm={algorithm!r}: must be one of {', '.join(ALGORITHMS)}")
+        for name, seconds in (("exp", claim_exp_seconds), ("nbf", claim_nbf_seconds)):
+            if not 0 <= seconds <= 86_400:
+                raise ValueError(f"claim_{name}_seconds={seconds!r}: must be from 0 to 86400")
+        _need_cryptography()
+        self._key_file = os.fspath(private_key_file)
+        self._passphrase = private_key_passphrase
+        self._algorithm = algorithm
+        self._claims = {"aud": claim_aud, "iss": claim_iss, "sub": claim_sub}
+        self._exp_seconds = claim_exp_seconds
+        self._nbf_seconds = claim_nbf_seconds
+        self._has_id = claim_jti_include
+        self._template_file = None if template_file is None else os.fspath(template_file)
+
+    def __repr__(self) -> str:
+        return f"SignedAssertion({self._key_file!r}, algorithm={self._algorithm!r})"
+
+    def create(self) -> str:
+        """Make one. Raises AuthenticationFailedError for a key or a template that is no such thing,
+        KafkaConnectionError when a file cannot be read."""
+        header, claims = self._template()
+        header |= {"alg": self._algorithm, "typ": "JWT"}
+        now = int(time.time())
+        claims |= {name: value for name, value in self._claims.items() if value is not None}
+        claims |= {"iat": now, "exp": now + self._exp_seconds, "nbf": now - self._nbf_seconds}
+        if self._has_id:
+            claims["jti"] = str(uuid.uuid4())
+        return sign(header, claims, self._key())
+
+    def _template(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        if self._template_file is None:
+            return {}, {}
+        content = read_file(self._template_file, "assertion template")
+        try:
+            parts = json.loads(content)
+            return dict(parts.get("header") or {}), dict(parts.get("payload") or {})
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise AuthenticationFailedError(
+                f"the assertion template {self._template_file!r} is not a JSON object with "
+                '"header" and "payload"'
+            ) from error
+
+    def _key(self) -> Any:
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        content = read_file(self._key_file, "private key")
+        passphrase = None if self._passphrase is None else self._passphrase.encode()
+        try:
+            return load_pem_private_key(content, passphrase)
+        except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+            # cryptography's texts are about formats and passwords in general, never their content.
+            raise AuthenticationFailedError(
+                f"the private key {self._key_file!r} cannot be used: {str(error)[:200]}"
+            ) from error
+
+
+def _need_cryptography() -> None:
+    try:
+        import cryptography.hazmat.primitives.serialization  # noqa: F401
+    except ImportError as error:
+        raise AuthenticationMethodNotSupported(
+            'signing assertions needs the package cryptography: pip install "aiokafka[oauth]"'
+        ) from error

@@ -1,0 +1,254 @@
+"""Keep a token, and get the next one in time: once for all who ask."""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiokafka._backoff import Backoff
+from aiokafka._compat import timeout
+from aiokafka.abc import AbstractTokenProvider
+from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError, KafkaError
+from aiokafka.net.failures import renewed
+from aiokafka.oauth._config import OAuthConfig
+
+__all__ = ["CachedTokenProvider", "Token"]
+
+log = logging.getLogger("aiokafka.oauth")
+
+# Seconds that a connection gives to a refresh while the token at hand would do.
+_PATIENCE = 4.0
+
+# A token that does not say how long it lives is taken to live this long, in seconds.
+_UNKNOWN_LIFETIME = 60.0
+
+# Share of its life, and seconds, that a token has to have left to be used: it has to reach the
+# broker.
+_LEEWAY = (0.05, 5.0)
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token, and how long it lives from now."""
+
+    value: str = field(repr=False)
+    """What goes to the broker: a secret."""
+
+    lifetime: float | None = None
+    """Seconds from now; None if that is not known."""
+
+
+class CachedTokenProvider(AbstractTokenProvider):
+    """A source of tokens that are used until shortly before they expire.
+
+    A subclass says in `fetch` where they come from. One object may serve many clients of one event
+    loop, and should: they share the token.
+
+    However many ask, one of them fetches and the others share what comes of it. The first to ask
+    when most of a token's life is over fetches the next one, while the rest go on with the one at
+    hand; so does everybody while fetching fails, until the token expires. Failures are followed by
+    pauses that grow, during which nobody is asked. Without a usable token `token` raises
+    AuthenticationFailedError when `fetch` was refused, or never worked; KafkaConnectionError, which
+    clients take as a reason to try again, when it worked before.
+
+    extensions: the SASL extensions to send with each token (KIP-342). options: those of
+    `OAuthConfig`.
+    """
+
+    def __init__(self, *, extensions: Mapping[str, str] | None = None, **options: Any) -> None:
+        super().__init__()
+        self._config = config = OAuthConfig.from_options(**options)
+        self._extensions = dict(extensions or {})
+        self._current: _Kept | None = None
+        self._ever = False
+        self._flight: asyncio.Future[KafkaError | None] | None = None
+        self._failure: KafkaError | None = None
+        self._quiet_until = 0.0
+        self._failures = Backoff(config.retry_backoff, config.retry_backoff_max)
+        self._refusals = Backoff(config.retry_backoff, config.retry_backoff_max)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    @abc.abstractmethod
+    async def fetch(self) -> Token:
+        """Get a new token.
+
+        A KafkaError that is `retriable`, and an OSError, lead to another attempt within
+        `token_timeout_ms`; any other exception does not. May be cancelled.
+        """
+
+    def extensions(self) -> dict[str, str]:
+        """Return the SASL extensions to send with the token (KIP-342)."""
+        return dict(self._extensions)
+
+    async def token(self) -> str:
+        """Return a token that is valid now.
+
+        Cancelling it does not harm the others who wait: one of them goes on in its place.
+        """
+        while True:
+            kept = self._at_hand()
+            if kept is not None:
+                return kept.value
+            flight = self._flight
+            if flight is None or flight.get_loop() is not asyncio.get_running_loop():
+                return await self._lead()
+            await asyncio.wait((flight,))
+            failure = flight.result()
+            if failure is not None:
+                raise renewed(failure) from failure.__cause__
+
+    def refused(self, token: str) -> None:
+        """Forget a token that a broker has refused, however long it was to live.
+
+        The next one is fetched after a pause, which grows while brokers refuse one after the other.
+        """
+        kept = self._current
+        if kept is None or kept.value != token:
+            return
+        self._current = None
+        self._pause(self._refusals, AuthenticationFailedError("the broker refused the last token"))
+
+    # -- parts
+
+    def _at_hand(self) -> _Kept | None:
+        """The token to use without asking, None if one has to be fetched (or waited for).
+
+        Raises the last failure in the pause after it.
+        """
+        kept = self._valid()
+        now = time.monotonic()
+        is_quiet = now < self._quiet_until
+        if kept is not None:
+            if now < kept.refresh_at or is_quiet or self._flight is not None:
+                return kept
+            return None
+        if is_quiet and self._failure is not None and self._flight is None:
+            raise renewed(self._failure) from self._failure.__cause__
+        return None
+
+    def _valid(self) -> _Kept | None:
+        kept = self._current
+        # Both clocks: one may stop while the machine sleeps, the other may be set.
+        if kept is None or time.monotonic() >= kept.ends_at or time.time() >= kept.ends_at_time:
+            return None
+        return kept
+
+    async def _lead(self) -> str:
+        flight = self._flight = asyncio.get_running_loop().create_future()
+        failure: KafkaError | None = None
+        try:
+            self._keep(await self._obtain())
+            assert self._current is not None
+            return self._current.value
+        except KafkaError as error:
+            failure = self._judged(error)
+            self._pause(self._failures, failure)
+            kept = self._valid()
+            if kept is None:
+                raise failure from failure.__cause__
+            log.warning("no new token, the one at hand is still good: %s", failure)
+            return kept.value
+        finally:
+            self._flight = None
+            flight.set_result(failure)
+
+    async def _obtain(self) -> Token:
+        """Fetch, repeatedly while nothing else would do."""
+        has_one = self._valid() is not None
+        patience = min(_PATIENCE, self._config.token_timeout)
+        patience = patience if has_one else self._config.token_timeout
+        last: KafkaError | None = None
+        try:
+            async with timeout(patience):
+                while True:
+                    try:
+                        return _checked(await self.fetch())
+                    except Exception as error:
+                        last = self._as_kafka_error(error)
+                    if has_one or not last.retriable:
+                        raise last
+                    await asyncio.sleep(self._failures.next())
+        except asyncio.TimeoutError:
+            reason = f"; the last try: {_text(last)}" if last else ""
+            raise KafkaConnectionError(f"no token within {patience:g} s{reason}") from last
+
+    def _keep(self, token: Token) -> None:
+        lifetime = _UNKNOWN_LIFETIME if token.lifetime is None else token.lifetime
+        now = time.monotonic()
+        share, seconds = _LEEWAY
+        usable = lifetime - min(lifetime * share, seconds)
+        if self._current is not None:
+            # It was replaced because of its age, so brokers took it.
+            self._refusals.reset()
+        self._current = _Kept(
+            token.value, now + self._refresh_after(lifetime), now + usable, time.time() + usable
+        )
+        self._ever = True
+        self._failures.reset()
+        self._failure = None
+        self._quiet_until = 0.0
+
+    def _refresh_after(self, lifetime: float) -> float:
+        """Seconds after which a token of this lifetime is replaced, by Kafka's rules."""
+        config = self._config
+        factor = config.refresh_window_factor + random.uniform(0, config.refresh_window_jitter)
+        if config.refresh_min_period + config.refresh_buffer > lifetime:
+            return lifetime * factor
+        latest = lifetime - config.refresh_buffer
+        return max(float(config.refresh_min_period), min(lifetime * factor, latest))
+
+    def _pause(self, backoff: Backoff, failure: KafkaError) -> None:
+        self._failure = failure
+        self._quiet_until = time.monotonic() + backoff.next()
+
+    def _judged(self, error: KafkaError) -> KafkaError:
+        if self._ever or not error.retriable:
+            return error
+        # A wrong address looks like this; waiting would not help.
+        judged = AuthenticationFailedError(_text(error))
+        judged.__cause__ = error
+        return judged
+
+    def _as_kafka_error(self, error: Exception) -> KafkaError:
+        if isinstance(error, KafkaError):
+            return error
+        made: KafkaError
+        if isinstance(error, OSError):
+            made = KafkaConnectionError(f"{type(self).__name__}: {error}")
+        else:
+            # Its text may hold what must not be told.
+            made = AuthenticationFailedError(
+                f"{type(self).__name__}.fetch failed: {type(error).__name__}"
+            )
+        made.__cause__ = error
+        return made
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A token and its times: the first two in `time.monotonic()`, the last in `time.time()`."""
+
+    value: str = field(repr=False)
+    refresh_at: float
+    ends_at: float
+    ends_at_time: float
+
+
+def _checked(token: Token) -> Token:
+    if token.lifetime is not None and token.lifetime <= 0:
+        raise AuthenticationFailedError(
+            f"the new token has expired {-token.lifetime:.0f} s ago; is the clock right?"
+        )
+    return token
+
+
+def _text(error: KafkaError | None) -> str:
+    return str(error.args[0]) if error is not None and error.args else repr(error)

@@ -1,0 +1,87 @@
+"""The options that all token providers have, after Kafka's `sasl.login.*`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from aiokafka._options import Milliseconds, Number, Options, option
+
+__all__ = ["OAuthConfig"]
+
+
+class Real:
+    """A number within bounds."""
+
+    def __init__(self, minimum: float, maximum: float) -> None:
+        self.minimum = minimum
+        self.maximum = maximum
+        self.accepts = f"a number from {minimum:g} to {maximum:g}"
+
+    def convert(self, value: Any) -> float:
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            raise TypeError
+        if not self.minimum <= value <= self.maximum:
+            raise ValueError
+        return float(value)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OAuthConfig(Options):
+    """When a token is fetched again, and how long that may take."""
+
+    refresh_window_factor: float = option(
+        Real(0.5, 1.0),
+        "refresh_window_factor",
+        0.8,
+        "Share of its life after which a token is replaced.",
+    )
+    refresh_window_jitter: float = option(
+        Real(0.0, 0.25),
+        "refresh_window_jitter",
+        0.05,
+        "Share of its life that is added to it at most, at random, so that clients which started "
+        "together do not ask together.",
+    )
+    refresh_min_period: int = option(
+        Number(0, 900),
+        "refresh_min_period_seconds",
+        60,
+        "How long a token is kept at least; without effect if its life is shorter than this and "
+        "refresh_buffer_seconds together.",
+    )
+    refresh_buffer: int = option(
+        Number(0, 3600),
+        "refresh_buffer_seconds",
+        300,
+        "How long before its end a token is replaced at the latest; without effect as above.",
+    )
+    retry_backoff: float = option(
+        Milliseconds(1),
+        "retry_backoff_ms",
+        100,
+        "Pause after a failure to get a token; doubles with every further one, also from one call "
+        "to the next.",
+    )
+    retry_backoff_max: float = option(
+        Milliseconds(1), "retry_backoff_max_ms", 10_000, "Longest pause after a failure."
+    )
+    token_timeout: float = option(
+        Milliseconds(1),
+        "token_timeout_ms",
+        8_000,
+        "How long a connection waits for a token, retries included. Below "
+        "socket_connection_setup_timeout_ms, whose end would hide the reason.",
+    )
+    connect_timeout: float = option(
+        Milliseconds(1),
+        "connect_timeout_ms",
+        4_000,
+        "How long connecting to the token endpoint may take, TLS included.",
+    )
+    read_timeout: float = option(
+        Milliseconds(1),
+        "read_timeout_ms",
+        6_000,
+        "How long the token endpoint may be silent.",
+    )

@@ -1,0 +1,163 @@
+"""Tokens for Amazon MSK with IAM: a presigned URL (AWS Signature Version 4), made here."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import datetime
+import hashlib
+import hmac
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+from aiokafka.errors import AuthenticationFailedError
+from aiokafka.oauth._cache import CachedTokenProvider, Token
+
+__all__ = ["Credentials", "MskIamTokenProvider", "presigned_token"]
+
+_LIFETIME = 900
+_SERVICE = "kafka-cluster"
+_REGION = re.compile(r"[a-z0-9-]{1,40}")
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """An AWS identity."""
+
+    access_key: str
+    secret_key: str = field(repr=False)
+    token: str | None = field(default=None, repr=False)
+
+
+class MskIamTokenProvider(CachedTokenProvider):
+    """Tokens for Amazon MSK clusters with IAM access control, by OAUTHBEARER over TLS.
+
+    No AWS package is needed when AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and, for temporary
+    credentials, AWS_SESSION_TOKEN are in the environment. Otherwise, and with `profile`, botocore
+    finds credentials where it always does (`pip install botocore`): profiles, roles, containers,
+    instance metadata. They are read again for each token, which lives 900 seconds.
+
+    region: such as "eu-central-1"; by default AWS_REGION or AWS_DEFAULT_REGION, else what
+    botocore's configuration says. profile: a profile of botocore's. extensions: the SASL extensions
+    to send with the token (KIP-342). options: those of `OAuthConfig`.
+
+    Raises ValueError when no region is known.
+    """
+
+    def __init__(
+        self,
+        region: str | None = None,
+        *,
+        profile: str | None = None,
+        extensions: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(extensions=extensions, **options)
+        self._profile = profile
+        self._session: Any = None
+        environment = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+        found = region or environment or self._configured_region()
+        if not found or not _REGION.fullmatch(found):
+            raise ValueError(
+                f"region={found!r}: must name an AWS region; AWS_REGION is the default"
+            )
+        self._region = found
+
+    def __repr__(self) -> str:
+        return f"<MskIamTokenProvider {self._region}>"
+
+    async def fetch(self) -> Token:
+        """Find credentials, which may take the network, and sign."""
+        loop = asyncio.get_running_loop()
+        credentials = await loop.run_in_executor(None, self._credentials)
+        now = datetime.datetime.now(datetime.timezone.utc)
+        return Token(presigned_token(self._region, credentials, now), float(_LIFETIME))
+
+    def _credentials(self) -> Credentials:
+        access_key = os.environ.get("AWS_ACCESS_KEY_ID")
+        secret_key = os.environ.get("AWS_SECRET_ACCESS_KEY")
+        if self._profile is None and access_key and secret_key:
+            return Credentials(access_key, secret_key, os.environ.get("AWS_SESSION_TOKEN"))
+        session = self._botocore()
+        if session is None:
+            raise AuthenticationFailedError(
+                "no AWS credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or install "
+                "botocore, which looks in the other places"
+            )
+        try:
+            found = session.get_credentials()
+            frozen = None if found is None else found.get_frozen_credentials()
+        except Exception as error:
+            raise AuthenticationFailedError(
+                f"botocore could not get AWS credentials: {type(error).__name__}: "
+                f"{str(error)[:200]}"
+            ) from error
+        if frozen is None:
+            raise AuthenticationFailedError("no AWS credentials: botocore found none either")
+        return Credentials(frozen.access_key, frozen.secret_key, frozen.token)
+
+    def _configured_region(self) -> str | None:
+        session = self._botocore()
+        if session is None:
+            return None
+        region: str | None = session.get_config_variable("region")
+        return region
+
+    def _botocore(self) -> Any:
+        """A session of botocore, which caches credentials; None where it is not installed."""
+        if self._session is None:
+            try:
+                import botocore.session
+            except ImportError:
+                return None
+            self._session = botocore.session.Session(profile=self._profile)
+        return self._session
+
+
+def presigned_token(region: str, credentials: Credentials, now: datetime.datetime) -> str:
+    """The URL that would connect to a cluster, signed, in base64url. `now` is in UTC."""
+    host = f"kafka.{region}.amazonaws.com"
+    day, moment = now.strftime("%Y%m%d"), now.strftime("%Y%m%dT%H%M%SZ")
+    scope = f"{day}/{region}/{_SERVICE}/aws4_request"
+    parameters = {
+        "Action": "kafka-cluster:Connect",
+        "X-Amz-Algorithm": "AWS4-HMAC-SHA256",
+        "X-Amz-Credential": f"{credentials.access_key}/{scope}",
+        "X-Amz-Date": moment,
+        "X-Amz-Expires": str(_LIFETIME),
+        "X-Amz-SignedHeaders": "host",
+    }
+    if credentials.token:
+        parameters["X-Amz-Security-Token"] = credentials.token
+    query = "&".join(f"{name}={quote(parameters[name], safe='')}" for name in sorted(parameters))
+    request = f"GET\n/\n{query}\nhost:{host}\n\nhost\n{hashlib.sha256(b'').hexdigest()}"
+    digest = hashlib.sha256(request.encode()).hexdigest()
+    key = signing_key(credentials.secret_key, day, region, _SERVICE)
+    signed = f"AWS4-HMAC-SHA256\n{moment}\n{scope}\n{digest}"
+    signature = _hmac(key, signed).hex()
+    # Not signed: the broker writes it to its log.
+    agent = quote(f"aiokafka/{_version()}", safe="")
+    url = f"https://{host}/?{query}&X-Amz-Signature={signature}&User-Agent={agent}"
+    return base64.urlsafe_b64encode(url.encode()).decode().rstrip("=")
+
+
+def signing_key(secret_key: str, day: str, region: str, service: str) -> bytes:
+    """The key of one day, region and service."""
+    key = f"AWS4{secret_key}".encode()
+    for part in (day, region, service, "aws4_request"):
+        key = _hmac(key, part)
+    return key
+
+
+def _hmac(key: bytes, text: str) -> bytes:
+    return hmac.digest(key, text.encode(), "sha256")
+
+
+def _version() -> str:
+    from aiokafka import __version__
+
+    return __version__
