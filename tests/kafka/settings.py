@@ -28,6 +28,7 @@ class Extras:
 
     listeners: further listeners, name -> security protocol ("SSL", "SASL_PLAINTEXT", ...).
     host: the name that clients are told to connect to (Kerberos wants "localhost").
+    advertised: listener -> "host:port" that clients are told instead, such as a proxy's.
     files: written into the cluster's folder before the start.
     classpath: folders or jars put before Kafka's own.
     format_options: arguments for ``StorageTool format`` ("--feature", "group.version=0").
@@ -38,6 +39,7 @@ class Extras:
 
     listeners: Mapping[str, str] = field(default_factory=dict)
     host: str = HOST
+    advertised: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str | bytes] = field(default_factory=dict)
     classpath: tuple[str, ...] = ()
     format_options: tuple[str, ...] = ()
@@ -121,7 +123,7 @@ def kraft_node(node_id: int, ports: Mapping[int, Ports], extras: Extras) -> Prop
         "controller.quorum.voters": ",".join(voters),
         "controller.listener.names": _CONTROLLER,
         "listeners": f"{_addresses(own, HOST)},{_CONTROLLER}://{HOST}:{own.controller}",
-        "advertised.listeners": _addresses(own, extras.host),
+        "advertised.listeners": _advertised(own, extras),
         "listener.security.protocol.map": _pairs(protocols),
         "inter.broker.listener.name": PLAINTEXT,
         "broker.session.timeout.ms": "1500",
@@ -145,7 +147,7 @@ def zookeeper_node(
     }
     if extras.listeners:
         settings |= {
-            "advertised.listeners": _addresses(ports[node_id], extras.host),
+            "advertised.listeners": _advertised(ports[node_id], extras),
             "listener.security.protocol.map": _pairs({PLAINTEXT: PLAINTEXT, **extras.listeners}),
             "inter.broker.listener.name": PLAINTEXT,
         }
@@ -198,6 +200,12 @@ def logging_options(version: KafkaVersion) -> tuple[str, str, str]:
 
 def _addresses(ports: Ports, host: str) -> str:
     return ",".join(f"{name}://{host}:{port}" for name, port in ports.listeners.items())
+
+
+def _advertised(ports: Ports, extras: Extras) -> str:
+    addresses = {name: f"{extras.host}:{port}" for name, port in ports.listeners.items()}
+    addresses |= extras.advertised
+    return ",".join(f"{name}://{address}" for name, address in addresses.items())
 
 
 def _pairs(protocols: Mapping[str, str]) -> str:
