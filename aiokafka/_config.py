@@ -164,6 +164,13 @@ class SecurityConfig(Options):
         "Password for PLAIN and SCRAM, or a function that gives it for each authentication.",
         repr=False,
     )
+    sasl_scram_tokenauth: bool = option(
+        Flag(),
+        "sasl_scram_tokenauth",
+        False,
+        "With SCRAM: the user name is the id of a delegation token, the password its HMAC in "
+        "base64 (KIP-48).",
+    )
     sasl_kerberos_service_name: str = option(
         Text(), "sasl_kerberos_service_name", "kafka", "Service name of the brokers for GSSAPI."
     )
@@ -172,6 +179,20 @@ class SecurityConfig(Options):
         "sasl_kerberos_domain_name",
         None,
         "Kerberos domain for GSSAPI; by default the host name of the broker.",
+    )
+    sasl_kerberos_principal: str | None = option(
+        Text(optional=True, empty=False),
+        "sasl_kerberos_principal",
+        None,
+        "Principal of the client for GSSAPI; by default that of the ticket cache, or the first of "
+        "the keytab.",
+    )
+    sasl_kerberos_keytab: str | None = option(
+        Text(optional=True, empty=False),
+        "sasl_kerberos_keytab",
+        None,
+        "Path of a keytab to get tickets with, for GSSAPI; by default KRB5CCNAME and "
+        "KRB5_CLIENT_KTNAME of the environment count.",
     )
     sasl_oauth_token_provider: AbstractTokenProvider | None = option(
         Having("token", "an instance of aiokafka.abc.AbstractTokenProvider or None"),
@@ -208,6 +229,11 @@ class SecurityConfig(Options):
 
     def _check_sasl(self) -> None:
         mechanism = self.sasl_mechanism
+        if self.sasl_scram_tokenauth and not mechanism.startswith("SCRAM-"):
+            raise ValueError(
+                "sasl_scram_tokenauth: delegation tokens log in by SCRAM; set "
+                "sasl_mechanism='SCRAM-SHA-256' or 'SCRAM-SHA-512'"
+            )
         if mechanism == "OAUTHBEARER":
             if self.sasl_oauth_token_provider is None:
                 raise ValueError("sasl_mechanism='OAUTHBEARER' needs sasl_oauth_token_provider")
@@ -267,6 +293,13 @@ class ClientConfig(Options):
         "localhost",
         "Brokers to ask for the rest of the cluster. A few of them suffice; the port is 9092 "
         "where none is given.",
+    )
+    client_dns_lookup: str = option(
+        Choice(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")),
+        "client_dns_lookup",
+        "use_all_dns_ips",
+        "Names of bootstrap_servers are used as they are, or replaced by the canonical names of "
+        "all their addresses, which Kerberos wants of an alias (KIP-235).",
     )
     client_id: str = option(
         Text(), "client_id", "aiokafka-0.14.100", "Name of the client in the broker's logs."

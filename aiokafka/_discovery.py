@@ -20,7 +20,7 @@ from aiokafka.errors import (
     UnsupportedVersionError,
     for_code,
 )
-from aiokafka.net.address import format_address
+from aiokafka.net.address import canonical, format_address
 from aiokafka.net.pool import ConnectionPool, Endpoint, Purpose
 from aiokafka.protocol.messages.metadata import (
     MetadataRequest,
@@ -49,10 +49,15 @@ FATAL = (AuthenticationFailedError, AuthenticationMethodNotSupported, Unsupporte
 
 
 class Discovery:
-    """Finds a broker that gives metadata. Owns nothing but the memory of who told the addresses."""
+    """Finds a broker that gives metadata.
+
+    Owns the memory of who told the addresses, and the names of the bootstrap servers.
+    """
 
     def __init__(self, config: ClientConfig) -> None:
         self._config = config
+        self.servers = config.bootstrap_servers
+        """Where to start: as configured, or the canonical names of that (KIP-235)."""
         self.origin = ""
         """Where the known addresses come from, for messages."""
 
@@ -127,7 +132,9 @@ class Discovery:
         (loop time); FATAL errors as themselves.
         """
         loop = asyncio.get_running_loop()
-        waiting = list(range(-1, -len(self._config.bootstrap_servers) - 1, -1))
+        if self._config.client_dns_lookup == "resolve_canonical_bootstrap_servers_only":
+            self.servers = await canonical(self._config.bootstrap_servers, deadline)
+        waiting = list(range(-1, -len(self.servers) - 1, -1))
         connecting: dict[asyncio.Future[BrokerConnection], int] = {}
         failures: dict[int, KafkaError] = {}
         try:
@@ -195,7 +202,7 @@ class Discovery:
     ) -> None:
         """Keep the connection if it leads to one of the brokers; a second one to the same place
         is of no use."""
-        same = {self._config.bootstrap_servers[-node_id - 1]}
+        same = {self.servers[-node_id - 1]}
         if connection.remote is not None and not self._config.security.uses_tls:
             same.add(connection.remote)
         for broker in response.brokers:
@@ -210,7 +217,7 @@ class Discovery:
 
     def _bootstrap_error(self, failures: Mapping[int, KafkaError]) -> KafkaConnectionError:
         reasons = []
-        for index, server in enumerate(self._config.bootstrap_servers):
+        for index, server in enumerate(self.servers):
             failure = failures.get(-index - 1)
             if failure is None:
                 reasons.append(f"{format_address(*server)}: no answer in time")

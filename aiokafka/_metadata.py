@@ -39,6 +39,8 @@ class MetadataLoop:
         self.topics = TopicsInUse(config.metadata_max_idle)
         self.error: KafkaError | None = None
         """Why the last refresh failed; None after a good one."""
+        self.failing_since = 0.0
+        """When the first of the refreshes failed that failed in a row (loop time)."""
         self._config = config
         self._discovery = Discovery(config)
         self._loop = asyncio.get_running_loop()
@@ -171,7 +173,7 @@ class MetadataLoop:
     def endpoint_of(self, node_id: int) -> Endpoint | None:
         """Where a broker, or a bootstrap server (negative id), is reached."""
         if node_id < 0:
-            servers = self._config.bootstrap_servers
+            servers = self._discovery.servers
             if -node_id > len(servers):
                 return None
             return Endpoint(*servers[-node_id - 1], "bootstrap server")
@@ -226,6 +228,8 @@ class MetadataLoop:
     def _on_failure(self, error: KafkaError) -> None:
         # Once for each outage, however long it lasts.
         level = logging.WARNING if self.error is None else logging.DEBUG
+        if self.error is None:
+            self.failing_since = self._loop.time()
         log.log(level, "Metadata refresh failed: %s", error)
         self.error = error
         self._schedule.note_failure()

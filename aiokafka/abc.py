@@ -68,3 +68,9 @@ class AbstractTokenProvider(abc.ABC):
     def extensions(self) -> dict[str, str]:
         """Return the SASL extensions to send with the token (KIP-342), by default none."""
         return {}
+
+    def refused(self, token: str) -> None:
+        """Hear that a broker has refused a token; by default nothing is done about it.
+
+        A provider that keeps tokens should forget this one. Must not block.
+        """

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Iterable
 
-__all__ = ["format_address", "resolve"]
+from aiokafka._compat import timeout_at
+
+__all__ = ["canonical", "format_address", "resolve"]
 
 
 def format_address(host: str, port: int) -> str:
@@ -25,6 +28,30 @@ async def resolve(host: str, port: int) -> list[str]:
     if not addresses:
         raise socket.gaierror(socket.EAI_NONAME, "no address for this name")
     return addresses
+
+
+async def canonical(
+    servers: Iterable[tuple[str, int]], deadline: float
+) -> tuple[tuple[str, int], ...]:
+    """The canonical name of every address of every server (KIP-235), each once.
+
+    What the resolver does not answer, or not before `deadline` (loop time), stays as it is.
+    """
+    found: dict[tuple[str, int], None] = {}
+    for server in servers:
+        try:
+            async with timeout_at(deadline):
+                names = [await _name_of(address, server[1]) for address in await resolve(*server)]
+        except (asyncio.TimeoutError, OSError, UnicodeError):
+            names = [server[0]]
+        found.update(((name, server[1]), None) for name in names)
+    return tuple(found)
+
+
+async def _name_of(address: str, port: int) -> str:
+    flags = socket.NI_NAMEREQD | socket.NI_NUMERICSERV
+    name, _ = await asyncio.get_running_loop().getnameinfo((address, port), flags)
+    return name
 
 
 def _is_ip_address(host: str) -> bool:

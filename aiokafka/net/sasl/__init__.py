@@ -52,14 +52,17 @@ def create_mechanism(security: SecurityConfig, host: str) -> Mechanism:
     if name.startswith("SCRAM-"):
         from aiokafka.net.sasl.scram import Scram
 
-        return Scram(name, security.sasl_plain_username or "", security.sasl_plain_password or "")
+        scram = Scram(name, security.sasl_plain_username or "", security.sasl_plain_password or "")
+        scram.is_token = security.sasl_scram_tokenauth
+        return scram
     if name == "OAUTHBEARER" and security.sasl_oauth_token_provider is not None:
         from aiokafka.net.sasl.oauthbearer import OAuthBearer
 
         return OAuthBearer(security.sasl_oauth_token_provider)
     if name == "GSSAPI":
-        from aiokafka.net.sasl.gssapi import Gssapi
+        from aiokafka.net.sasl.gssapi import Gssapi, KerberosIdentity
 
         host = security.sasl_kerberos_domain_name or host
-        return Gssapi(security.sasl_kerberos_service_name, host)
+        identity = KerberosIdentity(security.sasl_kerberos_principal, security.sasl_kerberos_keytab)
+        return Gssapi(security.sasl_kerberos_service_name, host, identity)
     raise AuthenticationMethodNotSupported(f"sasl_mechanism {name!r} is not available")

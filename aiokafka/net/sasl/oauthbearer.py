@@ -30,6 +30,7 @@ class OAuthBearer:
     def __init__(self, provider: AbstractTokenProvider) -> None:
         self._provider = provider
         self._message = b""
+        self._token = ""
         self._refusal: str | None = None
         self.done = False
 
@@ -49,6 +50,7 @@ class OAuthBearer:
                 f"{type(error).__name__}"
             ) from error
         self._message = _client_message(token, extensions)
+        self._token = str(token)
 
     def start(self) -> bytes:
         """The token with its extensions."""
@@ -59,13 +61,21 @@ class OAuthBearer:
         """An empty challenge is success. Any other says why the token is refused, and wants an
         acknowledgement (RFC 7628, 3.2.3)."""
         if self._refusal is not None:
-            raise AuthenticationFailedError(
-                f"{self.name}: the broker refused the token: {self._refusal}"
-            )
+            raise self._refused(self._refusal)
         if not challenge:
             return None
         self._refusal = bytes(challenge[:500]).decode(errors="replace")
+        self._tell_provider()
         return _SEPARATOR.encode()
+
+    def _refused(self, reason: str) -> AuthenticationFailedError:
+        return AuthenticationFailedError(f"{self.name}: the broker refused the token: {reason}")
+
+    def _tell_provider(self) -> None:
+        # One that does not derive from AbstractTokenProvider may not have it.
+        tell = getattr(self._provider, "refused", None)
+        if tell is not None:
+            tell(self._token)
 
 
 def _client_message(token: object, extensions: dict[str, str]) -> bytes:

@@ -37,6 +37,8 @@ class Scram:
         """`mechanism` is "SCRAM-SHA-256" or "SCRAM-SHA-512"."""
         self.name = mechanism
         self.done = False
+        self.is_token = False
+        """Whether name and password are those of a delegation token (KIP-48)."""
         self._digest = mechanism.removeprefix("SCRAM-").replace("-", "").lower()
         self._credentials = Credentials(username, password)
         self._nonce = ""
@@ -59,7 +61,8 @@ class Scram:
         """
         self._nonce = secrets.token_urlsafe(24)
         name = self._prepared("user name", self.user).replace("=", "=3D").replace(",", "=2C")
-        self._first_bare = f"n={name},r={self._nonce}"
+        extension = ",tokenauth=true" if self.is_token else ""
+        self._first_bare = f"n={name},r={self._nonce}{extension}"
         return (_GS2_HEADER + self._first_bare).encode()
 
     def step(self, challenge: bytes) -> bytes | None:
