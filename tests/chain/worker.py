@@ -48,7 +48,7 @@ class Worker:
         self._options = options
         self._stopping = asyncio.Event()
         self._work: asyncio.Task[None] | None = None
-        self._consumer: AIOKafkaConsumer | None = None
+        self._clients: tuple[AIOKafkaConsumer | AIOKafkaProducer, ...] = ()
         self._random = random.Random(options.seed)
 
     async def run(self) -> int:
@@ -79,10 +79,11 @@ class Worker:
             self._work.cancel()
 
     def _describe(self) -> None:
-        health = getattr(self._consumer, "health", None)
-        print("health:", health() if health else "not known", file=sys.stderr)
-        if self._consumer is not None:
-            print("assignment:", sorted(self._consumer.assignment()), file=sys.stderr)
+        for client in self._clients:
+            health = getattr(client, "health", None)
+            print(client, health() if health else "", file=sys.stderr)
+            if isinstance(client, AIOKafkaConsumer):
+                print("assignment:", sorted(client.assignment()), file=sys.stderr)
         for task in asyncio.all_tasks():
             task.print_stack(file=sys.stderr)
         sys.stderr.flush()
@@ -91,6 +92,8 @@ class Worker:
         work = transact if self._options.mode != "loop" else copy
         self._work = asyncio.create_task(self._with_clients(work))
         await asyncio.wait({self._work})
+        for client in self._clients:
+            await client.stop()  # if it was cancelled while it stopped
         if self._work.cancelled():
             ended, text = "cancelled", ""
         else:
@@ -111,9 +114,10 @@ class Worker:
         print(json.dumps(line), flush=True)
 
     async def _with_clients(self, work: Any) -> None:
+        producer, consumer = producer_of(self._options), consumer_of(self._options)
+        self._clients = (consumer, producer)
         # The producer first: after that, earlier owners of its transactional id commit nothing.
-        async with producer_of(self._options) as producer, consumer_of(self._options) as consumer:
-            self._consumer = consumer
+        async with producer, consumer:
             await work(self, consumer, producer)
 
     # -- what the two kinds of work share
@@ -164,8 +168,7 @@ async def transact(worker: Worker, consumer: AIOKafkaConsumer, producer: AIOKafk
             await producer.send_offsets_to_transaction(offsets, worker.options.group)
 
 
-@contextlib.asynccontextmanager
-async def consumer_of(options: MemberOptions) -> AsyncIterator[AIOKafkaConsumer]:
+def consumer_of(options: MemberOptions) -> AIOKafkaConsumer:
     extra: dict[str, Any] = {}
     if options.protocol != "classic":
         extra = {"group_protocol": options.protocol, "group_remote_assignor": options.assignor}
@@ -188,21 +191,17 @@ async def consumer_of(options: MemberOptions) -> AsyncIterator[AIOKafkaConsumer]
         consumer.assign([TopicPartition(options.source, number) for number in options.partitions])
     else:
         consumer.subscribe([options.source])
-    async with consumer:
-        yield consumer
+    return consumer
 
 
-@contextlib.asynccontextmanager
-async def producer_of(options: MemberOptions) -> AsyncIterator[AIOKafkaProducer]:
+def producer_of(options: MemberOptions) -> AIOKafkaProducer:
     extra: dict[str, Any] = {}
     if options.mode != "loop":
         extra = {
             "transactional_id": f"{options.group}-{options.slot}",
             "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS,
         }
-    producer = AIOKafkaProducer(bootstrap_servers=options.servers, client_id=options.slot, **extra)
-    async with producer:
-        yield producer
+    return AIOKafkaProducer(bootstrap_servers=options.servers, client_id=options.slot, **extra)
 
 
 async def main(text: str) -> int:
