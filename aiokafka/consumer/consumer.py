@@ -22,9 +22,9 @@ from aiokafka.consumer._arguments import (
     is_offset,
     topic_names,
 )
+from aiokafka.consumer.classic_coordinator import ClassicCoordinator
 from aiokafka.consumer.committer import OffsetCommitter
 from aiokafka.consumer.fetcher import Fetcher
-from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.consumer.no_group import NoGroupCoordinator
 from aiokafka.consumer.offsets import OffsetResolver
 from aiokafka.consumer.positions import ConsumerPositions
@@ -175,7 +175,7 @@ class AIOKafkaConsumer(ConsumerPositions):
         if self._config.group_id is None:
             return NoGroupCoordinator(*parts), None
         committer = OffsetCommitter(self._client, self._config)
-        return GroupCoordinator(*parts, committer), committer
+        return ClassicCoordinator(*parts, committer), committer
 
     def __repr__(self) -> str:
         return f"<AIOKafkaConsumer client_id={self._config.client.client_id!r}>"

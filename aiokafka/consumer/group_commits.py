@@ -21,7 +21,7 @@ from aiokafka.structs import TopicPartition
 if TYPE_CHECKING:
     from aiokafka._consumer_config import ConsumerConfig
     from aiokafka.consumer.fetcher import Fetcher
-    from aiokafka.consumer.subscription_state import SubscriptionState
+    from aiokafka.consumer.subscription_state import Assignment, SubscriptionState
 
 __all__ = ["GroupCommits"]
 
@@ -131,7 +131,7 @@ class GroupCommits:
 
     async def commit_finished(self, timeout: float) -> None:
         """Commit what is finished and was not committed yet; failures are logged."""
-        finished = self._finished()
+        finished = self._finished(self._subscriptions.assignment)
         if not finished:
             return
         try:
@@ -139,12 +139,25 @@ class GroupCommits:
         except KafkaError as error:
             log.warning("Group %s: auto-commit failed: %s", self._committer.group_id, error)
 
-    def _finished(self) -> dict[TopicPartition, CommittedOffset]:
+    async def commit_abandoned(
+        self, assignment: Assignment, identity: Identity, timeout: float
+    ) -> None:
+        """As `commit_finished`, for an assignment that the application has given up."""
+        finished = self._finished(assignment)
+        if not finished:
+            return
+        deadline = asyncio.get_running_loop().time() + timeout
+        try:
+            await self._committer.commit(finished, identity, deadline)
+        except KafkaError as error:
+            log.warning("Group %s: auto-commit failed: %s", self._committer.group_id, error)
+
+    def _finished(self, assignment: Assignment) -> dict[TopicPartition, CommittedOffset]:
         """Positions before what the latest call handed out, where they moved since the last
         commit."""
         call = self._fetcher.buffer.call
         finished: dict[TopicPartition, CommittedOffset] = {}
-        for state in self._subscriptions.assignment.states():
+        for state in assignment.states():
             offset = state.finished_before(call)
             if offset >= 0 and self._committed.get(state.tp) != offset:
                 finished[state.tp] = CommittedOffset(offset)

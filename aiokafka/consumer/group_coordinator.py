@@ -1,33 +1,29 @@
-"""Membership in a group: when to join, what to give up and take over, when to leave."""
+"""Membership in a group, whatever its protocol: when to take part, what becomes of the assignment
+when the application turns elsewhere, and commits."""
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout
 from aiokafka._tasks import TaskOwner
 from aiokafka.consumer._signal import Signal
 from aiokafka.consumer.committer import CommittedOffset, Identity, OffsetCommitter
-from aiokafka.consumer.group_assignors import GroupAssignors, subscriptions_of
 from aiokafka.consumer.group_commits import GroupCommits
 from aiokafka.consumer.handover import Handover
-from aiokafka.consumer.membership_classic import ClassicMembership, Joined
+from aiokafka.consumer.membership import Membership
 from aiokafka.consumer.no_group import NoGroupCoordinator
 from aiokafka.consumer.subscription_state import Assignment, SubscriptionState
 from aiokafka.errors import (
-    BrokerResponseError,
     CommitFailedError,
     GroupAuthorizationFailedError,
-    IllegalGenerationError,
     KafkaError,
     KafkaTimeoutError,
-    RebalanceInProgressError,
     TopicAuthorizationFailedError,
-    UnknownMemberIdError,
 )
 from aiokafka.net.failures import renewed
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
@@ -50,25 +46,27 @@ __all__ = [
 
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
-# How long stop() may take to tell the group.
-_LEAVE_TIMEOUT = 3.0
+# How long stop() may take for its background work, the last commit, and to tell the group.
 _STOP_TIMEOUT = 5.0
+_LAST_COMMIT_TIMEOUT = 10.0
+_LEAVE_TIMEOUT = 3.0
 
-_LOST = (UnknownMemberIdError, IllegalGenerationError)
 # What an administrator may mend while the consumer waits.
-_MENDABLE = (GroupAuthorizationFailedError, TopicAuthorizationFailedError)
+MENDABLE = (GroupAuthorizationFailedError, TopicAuthorizationFailedError)
 
 
-class GroupCoordinator(NoGroupCoordinator):
-    """With a group: joins it for subscriptions by topics or pattern, and commits offsets to it.
+class GroupCoordinator(NoGroupCoordinator, abc.ABC):
+    """With a group: takes part in it for subscriptions by topics or pattern, and commits offsets to
+    it. ClassicCoordinator and ConsumerCoordinator know how members come to their partitions.
 
     One task, `run()`, does all that changes the membership and the assignment, one after the
     other: join, give up, take over, leave. A second one sends heartbeats and tells the first what
     they bring. Partitions chosen by `assign()` belong to no member: whoever knows the group's name
     may commit for it.
 
-    Owns: why to join again (`_reason`), whether the member has its assignment (`_is_settled`), the
-    topics and partitions that the leader shared out.
+    Owns: why to speak to the group (`_reason`), whether the member has its assignment
+    (`_is_settled`), whether it has to leave (`_has_unsubscribed`), what ended the membership
+    (`_failure`, until the application subscribes anew).
     """
 
     def __init__(
@@ -81,8 +79,6 @@ class GroupCoordinator(NoGroupCoordinator):
     ) -> None:
         super().__init__(client, config, subscriptions, fetcher)
         self.group_id = committer.group_id
-        self._membership = ClassicMembership(client, config, committer.group_id, committer.contact)
-        self._assignors = GroupAssignors(config.partition_assignment_strategy)
         self._commits = GroupCommits(
             config, committer, subscriptions, fetcher, self._identity, self._on_commit_refused
         )
@@ -93,13 +89,37 @@ class GroupCoordinator(NoGroupCoordinator):
         self._end: KafkaError | None = None
         self._failure: BaseException | None = None
         self._is_settled = False
-        self._is_revoked = False
+        self._has_unsubscribed = False
         self._is_idle = False
-        self._is_joining = False
         self._is_starting = False
         self._call = 0
         self._polled_at = 0.0
-        self._shared: dict[str, frozenset[int] | None] = {}
+
+    # -- what a protocol brings --------------------------------------------------------------------
+
+    @property
+    @abc.abstractmethod
+    def _membership(self) -> Membership: ...
+
+    @abc.abstractmethod
+    def _has_work(self) -> bool:
+        """Whether `_advance()` is to be called."""
+
+    @abc.abstractmethod
+    async def _advance(self) -> None:
+        """Go on towards the assignment. Called while the application wants to be a member."""
+
+    @abc.abstractmethod
+    async def _beat(self) -> None:
+        """Tell the group that we live, until cancelled; look whether the application does."""
+
+    @abc.abstractmethod
+    def _lose_membership(self, error: BaseException) -> None:
+        """The group has removed us: see to it that everything is given up, then join again."""
+
+    @abc.abstractmethod
+    def _on_commit_refused(self, identity: Identity, error: CommitFailedError) -> None:
+        """The group does not count us as a member of this generation."""
 
     # -- what others read --------------------------------------------------------------------------
 
@@ -111,11 +131,11 @@ class GroupCoordinator(NoGroupCoordinator):
     @property
     def member_id(self) -> str:  # type: ignore[override]
         """Name of this member within the group, "" outside it."""
-        return self._membership.member_id
+        return self._membership.member_id if self._membership.is_member else ""
 
     @property
     def generation(self) -> int:  # type: ignore[override]
-        """The group's generation, -1 outside it."""
+        """The group's generation, or the member's epoch; -1 outside it."""
         return self._membership.generation
 
     def check(self) -> None:
@@ -152,7 +172,9 @@ class GroupCoordinator(NoGroupCoordinator):
         self._commits.resume()
         is_lost = self._wants_membership() and self.generation < 0
         if self._config.enable_auto_commit and not is_lost and self._failure is None:
-            await self._commits.commit_finished(self._config.client.request_timeout)
+            await self._commits.commit_finished(
+                min(self._config.client.request_timeout, _LAST_COMMIT_TIMEOUT)
+            )
         await self._leave("the consumer is stopped")
 
     async def close(self, deadline: float) -> None:
@@ -163,13 +185,17 @@ class GroupCoordinator(NoGroupCoordinator):
         """The application subscribed, assigned or unsubscribed."""
         self._note_polls()
         self._is_idle = False
+        if self._failure is not None and self._tasks.failure is None:
+            self._failure = None
+            self._fetcher.release()
         if self._wants_membership():
             self.request_join("the subscription changed")
-        elif self._membership.is_member:
+        elif self._membership.is_member or self._handover.is_owed:
+            self._has_unsubscribed = True
             # Until the group is left it refuses commits of partitions chosen by hand.
             self._commits.suspend()
-            self._signal.notify()
-            self._fetcher.polls.notify()
+        self._signal.notify()
+        self._fetcher.polls.notify()
         super().on_subscribed()
 
     def request_join(self, reason: str) -> None:
@@ -184,6 +210,10 @@ class GroupCoordinator(NoGroupCoordinator):
         subscription = self._subscriptions.subscription
         return subscription is not None and not subscription.is_manual
 
+    def _may_take_part(self) -> bool:
+        """Whether there is nothing else to do first."""
+        return self._wants_membership() and not self._has_unsubscribed and not self._is_idle
+
     def _identity(self) -> Identity:
         return self._membership.identity if self._wants_membership() else Identity()
 
@@ -196,170 +226,82 @@ class GroupCoordinator(NoGroupCoordinator):
         self._fetcher.positions.notify()
         self._signal.notify()
 
-    # -- metadata ----------------------------------------------------------------------------------
-
-    def _match_pattern(self) -> None:
-        hide_internal = self._config.exclude_internal_topics
-        if self._subscriptions.match_pattern(self._client.cluster.topics(hide_internal)):
-            self.request_join("topics that match the pattern changed")
-
-    def _assign(self) -> None:
-        """The leader looks whether what it has shared out has changed."""
-        cluster = self._client.cluster
-        for topic, numbers in self._shared.items():
-            found = cluster.partitions_for_topic(topic)
-            if self._is_settled and found is not None and found != numbers:
-                self.request_join(f"partitions of {topic} changed")
-
     # -- membership --------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Join, join again, leave, as it becomes necessary; until cancelled.
+        """Take part, leave, take part again, as it becomes necessary; until cancelled.
 
-        Raises what no retry mends, after everything was dropped.
+        After an error that no retry mends everything is dropped, and nothing done until the
+        application subscribes anew.
         """
-        try:
-            await self._run()
-        except KafkaError:
-            await self._handover.lose()
-            raise
+        while True:
+            try:
+                await self._run()
+            except Exception as error:
+                trace = None if isinstance(error, KafkaError) else error
+                log.error("Group %s: the membership ends: %s", self.group_id, error, exc_info=trace)
+                self._end = None
+                self._forget()
+                self._membership.fail()
+                await self._handover.lose()
+                self._fail(error)
+            while self._failure is not None:
+                await self._signal.wait()
+            self._membership.forget_member()
 
     async def _run(self) -> None:
         while True:
             if self._end is not None:
                 raise self._end
-            if not self._wants_membership():
+            if self._has_unsubscribed:
+                await self._give_up()
+            elif not self._wants_membership():
                 self._reason = None
-                if self._membership.is_member:
-                    await self._resign("the consumer unsubscribed")
                 self._commits.resume()
+                await self._signal.wait()
             elif self._is_idle:
-                if self._membership.is_member:
-                    self._commits.lose()
-                    await self._resign("the application did not ask for records in time")
-                    await self._handover.lose()
-                    self._handover.release()
-                await self._fetcher.polls.wait()
-                self._is_idle = False
-                self._note_polls()
-                self.request_join("the application asks for records again")
-            elif self._reason is not None:
-                await self._rebalance()
-                continue
-            if self._reason is None and not self._is_idle and self._end is None:
+                await self._go_idle()
+            elif self._has_work():
+                await self._advance()
+            else:
                 await self._signal.wait()
 
-    async def _rebalance(self) -> None:
-        """Join until it works or is no longer wanted."""
-        client = self._config.client
-        delays = Backoff(client.retry_backoff, client.retry_backoff_max)
-        try:
-            while self._wants_membership() and self._reason is not None and not self._is_idle:
-                try:
-                    await self._join()
-                    delays.reset()
-                except KafkaError as error:
-                    self._on_join_failed(error)
-                    await asyncio.sleep(delays.next())
-        finally:
-            self._is_joining = False
-            if self._wants_membership():
-                self._commits.resume()
-            self._handover.release()
-
-    async def _join(self) -> None:
-        """One round: give up, join, take over."""
-        await self._prepare()
-        if not self._wants_membership() or self._is_idle:
-            return
-        reason, self._reason = self._reason or "", None
-        subscription = self._subscriptions.subscription
-        topics = self._subscriptions.topics
-        self._is_settled = False
-        self._is_joining = True
-        self._commits.suspend()
-        try:
-            joined = await self._membership.join(self._assignors.protocols(topics), reason)
-            shares = await self._share_out(joined)
-            data = await self._membership.sync(joined, shares)
-        except KafkaError:
-            if self._reason is None:
-                self._reason = reason
-            raise
-        self._is_joining = False
-        assignment = self._assignors.accept(joined.protocol, joined.generation, data)
-        if self._subscriptions.subscription is subscription:
-            await self._adopt(frozenset(assignment.partitions()))
-
-    async def _prepare(self) -> None:
-        """Before a join: without membership everything is lost; eager members give up all."""
-        if self.generation < 0:
-            if self._handover.owned and not self._is_revoked:
-                self._assignors.forget()
-                await self._handover.lose()
-                self._handover.release()
-        elif not self._assignors.is_cooperative and not self._is_revoked:
-            owned = self._handover.owned
-            if owned:
-                await self._handover.revoke(owned)
-            self._is_revoked = True
-
-    async def _share_out(self, joined: Joined) -> dict[str, bytes]:
-        """The leader's work."""
-        was_leader, self._shared = bool(self._shared), {}
-        if not joined.members:
-            if was_leader and self._subscriptions.pattern is None:
-                self._client.set_topics(self._subscriptions.topics)
-            return {}
-        wanted = subscriptions_of(joined.members).values()
-        topics = {topic for metadata in wanted for topic in metadata.subscription}
-        if self._subscriptions.pattern is None:
-            # Others may want topics that we do not.
-            known = self._client.set_topics(topics | self._subscriptions.topics)
-            await asyncio.wait([known], timeout=self._config.session_timeout / 2)
-        cluster = self._client.cluster
-        shares = self._assignors.share_out(joined.protocol, cluster, joined.members)
-        self._shared = {topic: cluster.partitions_for_topic(topic) for topic in topics}
-        return shares
-
-    async def _adopt(self, assigned: frozenset[TopicPartition]) -> None:
-        self._commits.resume()
-        self._is_revoked = False
-        if self._assignors.is_cooperative:
-            if await self._handover.change(assigned):
-                self.request_join("partitions were given up for others")
-        else:
-            await self._handover.take_over(assigned)
+    async def _give_up(self) -> None:
+        """The application unsubscribed, and may have subscribed again since."""
+        self._has_unsubscribed = False
+        await self._handover.abandon(self._membership.identity)
         self._handover.release()
-        self._is_settled = True
-        self._signal.notify()
-        self.on_metadata()
+        if self._membership.is_member:
+            await self._resign("the consumer unsubscribed")
+        if self._wants_membership():
+            self.request_join("the subscription changed")
 
-    def _on_join_failed(self, error: KafkaError) -> None:
-        """Retry, say, or give up."""
-        if isinstance(error, _LOST):
-            self._lose_membership(error)
-        elif self._is_starting and isinstance(error, (*_MENDABLE, KafkaTimeoutError)):
-            raise error
-        elif isinstance(error, _MENDABLE):
-            self._fetcher.complain(renewed(error))
-        elif isinstance(error, RebalanceInProgressError) or _passes(error):
-            log.debug("Group %s: not joined: %s", self.group_id, error)
-        else:
-            raise error
+    async def _go_idle(self) -> None:
+        """The application seems dead: let others have the partitions until it asks again."""
+        if self._membership.is_member or self._handover.owned:
+            self._commits.lose()
+            await self._resign("the application did not ask for records in time")
+            self._membership.become_stale()
+            await self._handover.lose()
+            self._handover.release()
+        while self._is_idle and self._fetcher.buffer.call == self._call:
+            await self._fetcher.polls.wait()
+        self._is_idle = False
+        self._note_polls()
+        self.request_join("the application asks for records again")
 
     async def _resign(self, reason: str) -> None:
         """Leave, and join no more until there is a reason."""
-        self._is_settled = self._is_revoked = False
-        self._reason = None
-        self._assignors.forget()
+        self._forget()
         await self._leave(reason)
+
+    def _forget(self) -> None:
+        """What there was to do, and what was reached."""
+        self._is_settled = False
+        self._reason = None
 
     async def _leave(self, reason: str) -> None:
         if not self._membership.is_member:
-            return
-        if self._config.group_instance_id is not None:
-            self._membership.forget_member()  # a static member is missed by its session's end
             return
         try:
             async with timeout(_LEAVE_TIMEOUT):
@@ -369,69 +311,53 @@ class GroupCoordinator(NoGroupCoordinator):
         finally:
             self._membership.forget_member()
 
-    # -- heartbeats --------------------------------------------------------------------------------
+    def _settle(self) -> None:
+        """The member has its assignment."""
+        self._handover.release()
+        self._is_settled = True
+        self._signal.notify()
+        self.on_metadata()
 
-    async def _beat(self) -> None:
-        """Tell the group that we live, until cancelled; look whether the application does."""
-        client = self._config.client
-        delays = Backoff(client.retry_backoff, client.retry_backoff_max)
-        interval = min(self._config.heartbeat_interval, self._config.max_poll_interval / 2)
-        delay = interval
-        while True:
-            await asyncio.sleep(delay)
-            delay = interval
-            if self._is_overdue():
-                self._is_idle = True
-                self._signal.notify()
-            if self.generation < 0 or self._is_joining or self._is_idle:
-                continue
-            generation = self.generation
-            try:
-                await self._membership.heartbeat()
-                delays.reset()
-            except KafkaError as error:
-                if generation == self.generation and not self._is_joining:
-                    self._on_heartbeat_failed(error)
-                    delay = min(interval, delays.next())
+    def _match_pattern(self) -> None:
+        hide_internal = self._config.exclude_internal_topics
+        if self._subscriptions.match_pattern(self._client.cluster.topics(hide_internal)):
+            self.request_join("topics that match the pattern changed")
 
-    def _on_heartbeat_failed(self, error: KafkaError) -> None:
-        if isinstance(error, RebalanceInProgressError):
-            self.request_join("the group is rebalancing")
-        elif isinstance(error, _LOST):
-            self._lose_membership(error)
-        elif isinstance(error, _MENDABLE):
+    # -- trouble -----------------------------------------------------------------------------------
+
+    def _tolerate(self, error: KafkaError) -> bool:
+        """Say what is to be said about an error that may be over with the next attempt; False for
+        any other."""
+        if self._is_starting and isinstance(error, (*MENDABLE, KafkaTimeoutError)):
+            return False
+        if isinstance(error, MENDABLE):
             self._fetcher.complain(renewed(error))
-        elif _passes(error):
-            log.debug("Group %s: heartbeat failed: %s", self.group_id, error)
+        elif error.retriable or isinstance(error, KafkaTimeoutError):
+            log.debug("Group %s: %s", self.group_id, error)
         else:
-            self._end_with(error)
+            return False
+        return True
 
     def _end_with(self, error: KafkaError) -> None:
         """Have the membership's task end."""
-        self._membership.forget_member()
+        self._membership.fail()
         self._commits.lose()
         self._end = error
         self._signal.notify()
-
-    def _lose_membership(self, error: BaseException) -> None:
-        if isinstance(error, IllegalGenerationError):
-            self._membership.forget_generation()
-        else:
-            self._membership.forget_member()
-        self._is_settled = False
-        self._commits.lose()
-        self.request_join(f"the group removed us: {type(error).__name__}")
 
     def _note_polls(self) -> None:
         self._call = self._fetcher.buffer.call
         self._polled_at = asyncio.get_running_loop().time()
 
-    def _is_overdue(self) -> bool:
-        """Whether the application has not asked for records within `max_poll_interval_ms`."""
+    def _notice_idleness(self) -> None:
+        """Have the member leave if the application has not asked for records within
+        `max_poll_interval_ms`."""
         if self._fetcher.buffer.call != self._call or self._fetcher.has_readers:
             self._note_polls()
         now = asyncio.get_running_loop().time()
-        return not self._is_idle and now - self._polled_at > self._config.max_poll_interval
+        if not self._is_idle and now - self._polled_at > self._config.max_poll_interval:
+            self._is_idle = True
+            self._signal.notify()
 
     # -- offsets -----------------------------------------------------------------------------------
 
@@ -445,20 +371,3 @@ class GroupCoordinator(NoGroupCoordinator):
             tp: CommittedOffset(entry.offset, entry.metadata) for tp, entry in offsets.items()
         }
         await self._commits.commit(entries, deadline)
-
-    def _on_commit_refused(self, identity: Identity, error: CommitFailedError) -> None:
-        """The group does not count us as a member of this generation."""
-        cause = error.__cause__
-        if identity.generation < 0:
-            return
-        if isinstance(cause, _LOST):
-            self._lose_membership(cause)
-        elif isinstance(cause, RebalanceInProgressError):
-            self.request_join("the group is rebalancing")
-        elif isinstance(cause, BrokerResponseError):
-            self._end_with(cause)
-
-
-def _passes(error: KafkaError) -> bool:
-    """Whether to go on trying."""
-    return error.retriable or isinstance(error, KafkaTimeoutError)

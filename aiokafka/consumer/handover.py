@@ -12,6 +12,8 @@ from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka._consumer_config import ConsumerConfig
+    from aiokafka.abc import ConsumerRebalanceListener
+    from aiokafka.consumer.committer import Identity
     from aiokafka.consumer.fetcher import Fetcher
     from aiokafka.consumer.group_commits import GroupCommits
     from aiokafka.consumer.subscription_state import SubscriptionState
@@ -46,10 +48,18 @@ class Handover:
         self._subscriptions = subscriptions
         self._fetcher = fetcher
         self._commits = commits
+        self._held = subscriptions.assignment
+        self._listener: ConsumerRebalanceListener | None = None
+        self._told: Partitions = frozenset()
 
     @property
     def owned(self) -> Partitions:
         return self._subscriptions.assignment.tps
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether a listener has yet to hear that its partitions are gone."""
+        return bool(self._told)
 
     async def revoke(self, revoked: Partitions) -> None:
         """Let the application finish what it has of these partitions, commit that if so
@@ -58,11 +68,8 @@ class Handover:
         log.info("Revoking %s", _names(revoked))
         await self._wait_for_application(revoked)
         if self._config.enable_auto_commit:
-            limit = (self._config.rebalance_timeout or 1.0) * _WAIT_FOR_COMMIT
-            await self._commits.commit_finished(min(limit, self._config.client.request_timeout))
-        listener = self._subscriptions.listener
-        if listener is not None:
-            await self._call(listener.on_partitions_revoked, revoked)
+            await self._commits.commit_finished(self._commit_limit)
+        await self._tell_revoked(revoked)
 
     async def lose(self) -> None:
         """The group has removed us: drop everything at once, then tell the listener."""
@@ -72,11 +79,20 @@ class Handover:
         if not lost:
             return
         log.warning("Lost %s", _names(lost))
-        listener = self._subscriptions.listener
-        if listener is not None:
-            # Duck-typed listeners know the other two only.
-            on_lost = getattr(listener, "on_partitions_lost", listener.on_partitions_revoked)
-            await self._call(on_lost, lost)
+        await self._tell_lost(lost)
+
+    async def abandon(self, identity: Identity) -> None:
+        """The application has unsubscribed, so nothing is handed out any more: commit what was
+        finished, as the member that we still are, and call the listener of then."""
+        self._fetcher.hold()
+        former, self._held = self._held, self._subscriptions.assignment
+        gone = self._told
+        if identity.generation < 0:
+            await self._tell_lost(gone)
+            return
+        if self._config.enable_auto_commit:
+            await self._commits.commit_abandoned(former, identity, self._commit_limit)
+        await self._tell_revoked(gone)
 
     async def take_over(self, assigned: Partitions) -> None:
         """Exactly these partitions now, each with a position to be found: eager rebalances."""
@@ -99,12 +115,35 @@ class Handover:
         """Hand out records again."""
         self._fetcher.release()
 
+    @property
+    def _commit_limit(self) -> float:
+        limit = (self._config.rebalance_timeout or 1.0) * _WAIT_FOR_COMMIT
+        return min(limit, self._config.client.request_timeout)
+
+    # The listener that was told of partitions is told of their end, even if the application has
+    # subscribed with another one since.
+
     async def _tell_assigned(self, added: Partitions) -> None:
         log.info("Assigned %s", _names(added))
-        listener = self._subscriptions.listener
-        if listener is not None:
+        self._listener = self._subscriptions.listener
+        if self._listener is not None:
+            self._told |= added
             self._fetcher.hold()
-            await self._call(listener.on_partitions_assigned, added)
+            await self._call(self._listener.on_partitions_assigned, added)
+
+    async def _tell_revoked(self, revoked: Partitions) -> None:
+        self._told -= revoked
+        if self._listener is not None and revoked:
+            await self._call(self._listener.on_partitions_revoked, revoked)
+
+    async def _tell_lost(self, lost: Partitions) -> None:
+        self._told -= lost
+        if self._listener is not None and lost:
+            # Duck-typed listeners know the other two only.
+            on_lost = getattr(
+                self._listener, "on_partitions_lost", self._listener.on_partitions_revoked
+            )
+            await self._call(on_lost, lost)
 
     def _assign(self, partitions: Partitions, *, keep: bool) -> None:
         before = self.owned
@@ -112,6 +151,7 @@ class Handover:
         if self._subscriptions.subscription is None or self._subscriptions.is_manual:
             return  # the application turned elsewhere meanwhile
         self._subscriptions.assign_from_subscribed(sorted(partitions), keep=keep)
+        self._held = self._subscriptions.assignment
         self._fetcher.route()
 
     async def _wait_for_application(self, revoked: Partitions) -> None:

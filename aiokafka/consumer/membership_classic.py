@@ -3,23 +3,11 @@ time; what to do about an error is the GroupCoordinator's."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple
 
-from aiokafka.client import ConnectionGroup, CoordinationType
-from aiokafka.consumer.committer import Identity
-from aiokafka.consumer.contact import Contact
-from aiokafka.errors import (
-    BrokerResponseError,
-    GroupAuthorizationFailedError,
-    GroupCoordinatorNotAvailableError,
-    KafkaError,
-    MemberIdRequired,
-    NotCoordinatorForGroupError,
-    for_code,
-)
+from aiokafka.consumer.membership import Membership
+from aiokafka.errors import MemberIdRequired
 from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
 from aiokafka.protocol.messages.join_group import (
     JoinGroupRequest,
@@ -29,20 +17,10 @@ from aiokafka.protocol.messages.join_group import (
 from aiokafka.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
-if TYPE_CHECKING:
-    from aiokafka._consumer_config import ConsumerConfig
-    from aiokafka.client import AIOKafkaClient
-    from aiokafka.protocol.schema import Request, Response
-
-    R = TypeVar("R", bound=Response)
-
 __all__ = ["ClassicMembership", "Joined"]
-
-log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
 _PROTOCOL_TYPE = "consumer"
 _FIRST_LEAVE_OF_SEVERAL = 3
-_MOVED = (NotCoordinatorForGroupError, GroupCoordinatorNotAvailableError)
 
 # The broker answers a join when all members have joined or their time is up, and takes a moment.
 _JOIN_SLACK = 5.0
@@ -56,46 +34,23 @@ class Joined(NamedTuple):
     members: dict[str, bytes]
 
 
-class ClassicMembership:
-    """Who this consumer is in its group, and the requests that say so.
-
-    Owns: `member_id`, `generation` (-1 when not a member) and `coordinator_id` (None when not
-    known). All requests carry the static member's instance id (KIP-345).
-    """
-
-    def __init__(
-        self, client: AIOKafkaClient, config: ConsumerConfig, group_id: str, contact: Contact
-    ) -> None:
-        self.group_id = group_id
-        self.member_id = ""
-        self.generation = -1
-        self.coordinator_id: int | None = None
-        self._client = client
-        self._config = config
-        self._contact = contact
-        self._told: int | None = None
-        self._instance_id = config.group_instance_id
+class ClassicMembership(Membership):
+    """The requests of the classic protocol. Without membership `member_id` is ""."""
 
     @property
     def is_member(self) -> bool:
-        """Whether the group counts, or may count, this consumer as a member."""
         return bool(self.member_id)
-
-    @property
-    def identity(self) -> Identity:
-        """For commits."""
-        if self.generation < 0:
-            return Identity()
-        return Identity(self.generation, self.member_id, self._instance_id)
 
     def forget_generation(self) -> None:
         """The group has gone on without us."""
         self.generation = -1
 
     def forget_member(self) -> None:
-        """The group does not know us any more."""
         self.generation = -1
         self.member_id = ""
+
+    def fail(self) -> None:
+        self.forget_member()
 
     async def join(self, protocols: Sequence[tuple[str, bytes]], reason: str) -> Joined:
         """Enter the next generation, waiting for the others. Raises the answer's error."""
@@ -165,62 +120,21 @@ class ClassicMembership:
         self._check((await self._send(request, limit)).error_code)
 
     async def leave(self, reason: str) -> None:
-        """Tell the group that we go. Raises errors of the connection and of the answer.
+        """Tell the group that we go, unless a static member, which is missed by the end of its
+        session. Raises errors of the connection and of the answer.
 
         A join that still waits for its answer blocks its connection, so this takes another.
         """
-        node_id = await self._coordinator()
-        connection = await self._client.connection(node_id)
+        member_id = self.member_id
+        self.forget_member()
+        if self._instance_id is not None:
+            return
+        connection = await self._client.connection(await self._coordinator())
         version = connection.pick(LeaveGroupRequest)
         if version < _FIRST_LEAVE_OF_SEVERAL:
-            request = LeaveGroupRequest(group_id=self.group_id, member_id=self.member_id)
+            request = LeaveGroupRequest(group_id=self.group_id, member_id=member_id)
         else:
-            member = MemberIdentity(member_id=self.member_id, reason=reason)
-            if self._instance_id is not None:
-                member.group_instance_id = self._instance_id
+            member = MemberIdentity(member_id=member_id, reason=reason)
             request = LeaveGroupRequest(group_id=self.group_id, members=[member])
-        self.forget_member()
         response = await connection.request(request, version=version)
         self._check(response.error_code)
-
-    # -- the coordinator ---------------------------------------------------------------------------
-
-    async def _send(self, request: Request[R], limit: float, patience: float = 0.0) -> R:
-        node_id = await self._coordinator()
-        with self._contact.asked(patience):
-            try:
-                return await self._client.send(
-                    node_id, request, group=ConnectionGroup.COORDINATION, timeout=limit
-                )
-            except KafkaError as error:
-                self._contact.note(error)
-                if not isinstance(error, BrokerResponseError):
-                    self.forget_coordinator(str(error))
-                raise
-
-    async def _coordinator(self) -> int:
-        deadline = asyncio.get_running_loop().time() + self._config.client.request_timeout
-        self.coordinator_id = node_id = await self._client.coordinator(
-            CoordinationType.GROUP, self.group_id, deadline, self._contact.fail
-        )
-        if node_id != self._told:
-            log.info("Group %s: the coordinator is node %d", self.group_id, node_id)
-            self._told = node_id
-        return node_id
-
-    def forget_coordinator(self, why: str) -> None:
-        """Look it up again with the next request."""
-        self.coordinator_id = None
-        self._client.forget_coordinator(CoordinationType.GROUP, self.group_id, why)
-
-    def _check(self, error_code: int) -> None:
-        if not error_code:
-            self._contact.succeed()
-            return
-        error = for_code(error_code)
-        is_authorization = error is GroupAuthorizationFailedError
-        failure = error(self.group_id if is_authorization else f"group {self.group_id!r}")
-        self._contact.note(failure)
-        if error in _MOVED:
-            self.forget_coordinator(error.__name__)
-        raise failure

@@ -1,0 +1,223 @@
+"""The classic protocol: members join together, and the leader shares out (KIP-429)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from aiokafka._backoff import Backoff
+from aiokafka.consumer.committer import Identity, OffsetCommitter
+from aiokafka.consumer.group_assignors import GroupAssignors, subscriptions_of
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.consumer.membership_classic import ClassicMembership, Joined
+from aiokafka.errors import (
+    BrokerResponseError,
+    CommitFailedError,
+    IllegalGenerationError,
+    KafkaError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+)
+from aiokafka.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka._consumer_config import ConsumerConfig
+    from aiokafka.client import AIOKafkaClient
+    from aiokafka.consumer.fetcher import Fetcher
+    from aiokafka.consumer.subscription_state import SubscriptionState
+
+__all__ = ["ClassicCoordinator"]
+
+log = logging.getLogger("aiokafka.consumer.group_coordinator")
+
+_LOST = (UnknownMemberIdError, IllegalGenerationError)
+
+
+class ClassicCoordinator(GroupCoordinator):
+    """Joins the group again and again, until the members agree, whenever there is a reason.
+
+    Owns: the topics and partitions that this member shared out as leader; whether an eager member
+    has given up everything for a join that is still to come.
+    """
+
+    def __init__(
+        self,
+        client: AIOKafkaClient,
+        config: ConsumerConfig,
+        subscriptions: SubscriptionState,
+        fetcher: Fetcher,
+        committer: OffsetCommitter,
+    ) -> None:
+        super().__init__(client, config, subscriptions, fetcher, committer)
+        self._member = ClassicMembership(client, config, committer.group_id, committer.contact)
+        self._assignors = GroupAssignors(config.partition_assignment_strategy)
+        self._is_revoked = False
+        self._is_joining = False
+        self._shared: dict[str, frozenset[int] | None] = {}
+
+    @property
+    def _membership(self) -> ClassicMembership:
+        return self._member
+
+    def _has_work(self) -> bool:
+        return self._reason is not None
+
+    # -- metadata ----------------------------------------------------------------------------------
+
+    def _assign(self) -> None:
+        """The leader looks whether what it has shared out has changed."""
+        cluster = self._client.cluster
+        for topic, numbers in self._shared.items():
+            found = cluster.partitions_for_topic(topic)
+            if self._is_settled and found is not None and found != numbers:
+                self.request_join(f"partitions of {topic} changed")
+
+    # -- joining -----------------------------------------------------------------------------------
+
+    async def _advance(self) -> None:
+        """Join until it works or is no longer wanted."""
+        client = self._config.client
+        delays = Backoff(client.retry_backoff, client.retry_backoff_max)
+        try:
+            while self._may_take_part() and self._reason is not None:
+                try:
+                    await self._join()
+                    delays.reset()
+                except KafkaError as error:
+                    self._on_join_failed(error)
+                    await asyncio.sleep(delays.next())
+        finally:
+            self._is_joining = False
+            if self._wants_membership():
+                self._commits.resume()
+            self._handover.release()
+
+    async def _join(self) -> None:
+        """One round: give up, join, take over."""
+        await self._prepare()
+        if not self._may_take_part():
+            return
+        reason, self._reason = self._reason or "", None
+        subscription = self._subscriptions.subscription
+        topics = self._subscriptions.topics
+        self._is_settled = False
+        self._is_joining = True
+        self._commits.suspend()
+        try:
+            joined = await self._member.join(self._assignors.protocols(topics), reason)
+            shares = await self._share_out(joined)
+            data = await self._member.sync(joined, shares)
+        except KafkaError:
+            if self._reason is None:
+                self._reason = reason
+            raise
+        self._is_joining = False
+        assignment = self._assignors.accept(joined.protocol, joined.generation, data)
+        if self._subscriptions.subscription is subscription:
+            await self._adopt(frozenset(assignment.partitions()))
+
+    async def _prepare(self) -> None:
+        """Before a join: without membership everything is lost; eager members give up all."""
+        if self.generation < 0:
+            if self._handover.owned and not self._is_revoked:
+                self._assignors.forget()
+                await self._handover.lose()
+                self._handover.release()
+        elif not self._assignors.is_cooperative and not self._is_revoked:
+            owned = self._handover.owned
+            if owned:
+                await self._handover.revoke(owned)
+            self._is_revoked = True
+
+    async def _share_out(self, joined: Joined) -> dict[str, bytes]:
+        """The leader's work."""
+        was_leader, self._shared = bool(self._shared), {}
+        if not joined.members:
+            if was_leader and self._subscriptions.pattern is None:
+                self._client.set_topics(self._subscriptions.topics)
+            return {}
+        wanted = subscriptions_of(joined.members).values()
+        topics = {topic for metadata in wanted for topic in metadata.subscription}
+        if self._subscriptions.pattern is None:
+            # Others may want topics that we do not.
+            known = self._client.set_topics(topics | self._subscriptions.topics)
+            await asyncio.wait([known], timeout=self._config.session_timeout / 2)
+        cluster = self._client.cluster
+        shares = self._assignors.share_out(joined.protocol, cluster, joined.members)
+        self._shared = {topic: cluster.partitions_for_topic(topic) for topic in topics}
+        return shares
+
+    async def _adopt(self, assigned: frozenset[TopicPartition]) -> None:
+        self._commits.resume()
+        self._is_revoked = False
+        if self._assignors.is_cooperative:
+            if await self._handover.change(assigned):
+                self.request_join("partitions were given up for others")
+        else:
+            await self._handover.take_over(assigned)
+        self._settle()
+
+    def _on_join_failed(self, error: KafkaError) -> None:
+        """Retry, say, or give up."""
+        if isinstance(error, _LOST):
+            self._lose_membership(error)
+        elif isinstance(error, RebalanceInProgressError):
+            log.debug("Group %s: not joined: %s", self.group_id, error)
+        elif not self._tolerate(error):
+            raise error
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._is_revoked = False
+        self._assignors.forget()
+
+    # -- heartbeats --------------------------------------------------------------------------------
+
+    async def _beat(self) -> None:
+        client = self._config.client
+        delays = Backoff(client.retry_backoff, client.retry_backoff_max)
+        interval = min(self._config.heartbeat_interval, self._config.max_poll_interval / 2)
+        delay = interval
+        while True:
+            await asyncio.sleep(delay)
+            delay = interval
+            self._notice_idleness()
+            if self.generation < 0 or self._is_joining or self._is_idle:
+                continue
+            generation = self.generation
+            try:
+                await self._member.heartbeat()
+                delays.reset()
+            except KafkaError as error:
+                if generation == self.generation and not self._is_joining:
+                    self._on_heartbeat_failed(error)
+                    delay = min(interval, delays.next())
+
+    def _on_heartbeat_failed(self, error: KafkaError) -> None:
+        if isinstance(error, RebalanceInProgressError):
+            self.request_join("the group is rebalancing")
+        elif isinstance(error, _LOST):
+            self._lose_membership(error)
+        elif not self._tolerate(error):
+            self._end_with(error)
+
+    def _lose_membership(self, error: BaseException) -> None:
+        if isinstance(error, IllegalGenerationError):
+            self._member.forget_generation()
+        else:
+            self._member.forget_member()
+        self._is_settled = False
+        self._commits.lose()
+        self.request_join(f"the group removed us: {type(error).__name__}")
+
+    def _on_commit_refused(self, identity: Identity, error: CommitFailedError) -> None:
+        cause = error.__cause__
+        if identity.generation < 0:
+            return
+        if isinstance(cause, _LOST):
+            self._lose_membership(cause)
+        elif isinstance(cause, RebalanceInProgressError):
+            self.request_join("the group is rebalancing")
+        elif isinstance(cause, BrokerResponseError):
+            self._end_with(cause)

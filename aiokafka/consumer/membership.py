@@ -1,0 +1,128 @@
+"""What memberships of both group protocols have in common: who we are to the group, and the way to
+its coordinator."""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import logging
+from typing import TYPE_CHECKING, TypeVar
+
+from aiokafka.client import ConnectionGroup, CoordinationType
+from aiokafka.consumer.committer import Identity
+from aiokafka.errors import (
+    BrokerResponseError,
+    GroupAuthorizationFailedError,
+    GroupCoordinatorNotAvailableError,
+    KafkaError,
+    NotCoordinatorForGroupError,
+    for_code,
+)
+
+if TYPE_CHECKING:
+    from aiokafka._consumer_config import ConsumerConfig
+    from aiokafka.client import AIOKafkaClient
+    from aiokafka.consumer.contact import Contact
+    from aiokafka.protocol.schema import Request, Response
+
+    R = TypeVar("R", bound=Response)
+
+__all__ = ["Membership"]
+
+log = logging.getLogger("aiokafka.consumer.group_coordinator")
+
+_MOVED = (NotCoordinatorForGroupError, GroupCoordinatorNotAvailableError)
+
+
+class Membership(abc.ABC):
+    """Who this consumer is in its group. One request at a time; what to do about an error is the
+    GroupCoordinator's.
+
+    Owns: `member_id`; `generation`, or the member's epoch, -1 when not a member; `coordinator_id`,
+    None when not known. All requests carry the static member's instance id (KIP-345).
+    """
+
+    def __init__(
+        self, client: AIOKafkaClient, config: ConsumerConfig, group_id: str, contact: Contact
+    ) -> None:
+        self.group_id = group_id
+        self.member_id = ""
+        self.generation = -1
+        self.coordinator_id: int | None = None
+        self._client = client
+        self._config = config
+        self._contact = contact
+        self._told: int | None = None
+        self._instance_id = config.group_instance_id
+
+    @property
+    @abc.abstractmethod
+    def is_member(self) -> bool:
+        """Whether the group counts, or may count, this consumer as a member."""
+
+    @property
+    def identity(self) -> Identity:
+        """For commits."""
+        if self.generation < 0:
+            return Identity()
+        return Identity(self.generation, self.member_id, self._instance_id)
+
+    @abc.abstractmethod
+    def forget_member(self) -> None:
+        """We are no member any more, by our own choice."""
+
+    @abc.abstractmethod
+    def fail(self) -> None:
+        """We are no member any more, and nothing that we do by ourselves mends that."""
+
+    def become_stale(self) -> None:
+        """The application does not ask for records, so we have left."""
+        self.forget_member()
+
+    @abc.abstractmethod
+    async def leave(self, reason: str) -> None:
+        """Tell the group that we go. Raises errors of the connection and of the answer."""
+
+    # -- the coordinator ---------------------------------------------------------------------------
+
+    async def _send(self, request: Request[R], limit: float, patience: float = 0.0) -> R:
+        node_id = await self._coordinator()
+        with self._contact.asked(patience):
+            try:
+                return await self._client.send(
+                    node_id, request, group=ConnectionGroup.COORDINATION, timeout=limit
+                )
+            except KafkaError as error:
+                self._contact.note(error)
+                if not isinstance(error, BrokerResponseError):
+                    self.forget_coordinator(str(error))
+                raise
+
+    async def _coordinator(self) -> int:
+        deadline = asyncio.get_running_loop().time() + self._config.client.request_timeout
+        self.coordinator_id = node_id = await self._client.coordinator(
+            CoordinationType.GROUP, self.group_id, deadline, self._contact.fail
+        )
+        if node_id != self._told:
+            log.info("Group %s: the coordinator is node %d", self.group_id, node_id)
+            self._told = node_id
+        return node_id
+
+    def forget_coordinator(self, why: str) -> None:
+        """Look it up again with the next request."""
+        self.coordinator_id = None
+        self._client.forget_coordinator(CoordinationType.GROUP, self.group_id, why)
+
+    def _check(self, error_code: int, message: str | None = None) -> None:
+        """Raise the error of an answer."""
+        if not error_code:
+            self._contact.succeed()
+            return
+        error = for_code(error_code)
+        is_authorization = error is GroupAuthorizationFailedError
+        subject = f"group {self.group_id!r}" + (f": {message}" if message else "")
+        failure = error(self.group_id if is_authorization else subject)
+        self._contact.note(failure)
+        if error in _MOVED:
+            self.forget_coordinator(error.__name__)
+        raise failure
