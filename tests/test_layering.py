@@ -43,6 +43,7 @@ LAYERS = {
     "admin": 4,
     "consumer": 4,
     "producer": 4,
+    "ranges": 4,
     # 5, edges
     "__main__": 5,
     "cli": 5,
@@ -52,7 +53,7 @@ LAYERS = {
     "testing": 5,
     "util": 5,
 }
-ROLES = {"admin", "consumer", "producer"}
+ROLES = {"admin", "consumer", "producer", "ranges"}
 PURE = {"asyncio", "socket", "ssl", "time", "logging"}
 # The fake broker shares no code with the client above the codec.
 TESTING_MAY_IMPORT = {name for name, layer in LAYERS.items() if layer <= 1} | {"testing"}

@@ -1,0 +1,23 @@
+"""Read ranges of offsets to their end, as columns: for jobs, not for applications that wait.
+
+`RangeReader` reads any number of partitions, each from one offset up to another, ahead of its
+caller and within a bound of memory. What it hands out are record sets as brokers send them, which
+become columns without a Python object per record. A range ends by *position*: compaction, markers
+of transactions and aborted records leave gaps, so records are never counted.
+"""
+
+from __future__ import annotations
+
+from aiokafka.ranges.reader import RangeReader
+from aiokafka.ranges.record_set import RecordSet, Rows
+from aiokafka.ranges.state import DataLoss, DataLossError, LossKind, PartitionRange
+
+__all__ = [
+    "DataLoss",
+    "DataLossError",
+    "LossKind",
+    "PartitionRange",
+    "RangeReader",
+    "RecordSet",
+    "Rows",
+]

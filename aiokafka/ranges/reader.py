@@ -1,0 +1,462 @@
+"""Fetch ranges ahead of a reader: one request at a time to each leader, within a memory bound."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aiokafka._backoff import Backoff
+from aiokafka._compat import timeout
+from aiokafka._tasks import TaskOwner
+from aiokafka.client import ConnectionGroup
+from aiokafka.errors import (
+    BrokerResponseError,
+    CorruptRecordError,
+    KafkaError,
+    KafkaTimeoutError,
+    OffsetOutOfRangeError,
+    RecordTooLargeError,
+    for_code,
+)
+from aiokafka.net.failures import renewed
+from aiokafka.ranges import requests
+from aiokafka.ranges.record_set import RecordSet, scan_record_set
+from aiokafka.ranges.state import (
+    DataLoss,
+    DataLossError,
+    LossKind,
+    PartitionRange,
+    Phase,
+    RangeState,
+)
+from aiokafka.record.columns import ColumnReader
+from aiokafka.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from aiokafka.client import AIOKafkaClient
+    from aiokafka.protocol.messages.fetch import FetchResponse, PartitionData
+
+__all__ = ["RangeReader"]
+
+log = logging.getLogger("aiokafka.ranges")
+
+_MEBIBYTE = 1024 * 1024
+_CLOSE_TIMEOUT = 2.0
+_BUSY = (Phase.FETCHING, Phase.LOOKING_UP)
+_LOOK_INTERVAL = 1.0  # seconds between looks at deadlines and at new metadata
+
+
+class Limits(NamedTuple):
+    """How much and how long; times in seconds."""
+
+    max_bytes: int
+    max_partition_bytes: int
+    min_bytes: int
+    max_wait: float
+    buffer_memory: int
+    timeout: float
+
+
+class Response:
+    """The memory of one response, which is pinned until its last record set was read."""
+
+    def __init__(self, node_id: int) -> None:
+        self.node_id = node_id
+        self.nbytes = 0
+        self.unread = 0
+
+
+class RangeReader:
+    """Reads ranges of partitions, any number of them at a time, to their ends.
+
+    ::
+
+        async with RangeReader(client, [PartitionRange("topic", 0, 0, 1000)]) as reader:
+            while (records := await reader.next()) is not None:
+                while (rows := records.read(max_rows=8192)) is not None:
+                    ...  # rows.columns, of which rows.size count
+
+    `client` is a started AIOKafkaClient, which may be shared. `read_committed`: leave out records
+    of open and aborted transactions; a range must then not end behind the last stable offset.
+    `fail_on_data_loss`: raise DataLossError when records are gone; otherwise they are skipped with
+    a warning, and listed in `losses`. `max_bytes`, `max_partition_bytes`, `min_bytes`,
+    `max_wait_ms`: of each fetch. `buffer_memory`: bytes that are fetched ahead, over all brokers.
+    `timeout_ms`: how long a range may make no progress while somebody waits for it. `check_crcs`:
+    check the checksum of every batch.
+
+    Every task that it starts ends with `close()`. Used in the client's event loop only; what it
+    hands out may be read in another thread.
+    """
+
+    def __init__(
+        self,
+        client: AIOKafkaClient,
+        ranges: Iterable[PartitionRange],
+        *,
+        read_committed: bool = False,
+        fail_on_data_loss: bool = True,
+        max_bytes: int = 50 * _MEBIBYTE,
+        max_partition_bytes: int = 8 * _MEBIBYTE,
+        min_bytes: int = 1,
+        max_wait_ms: float = 500,
+        buffer_memory: int = 64 * _MEBIBYTE,
+        timeout_ms: float = 120_000,
+        check_crcs: bool = True,
+    ) -> None:
+        self.losses: list[DataLoss] = []
+        self._client = client
+        self._read_committed = read_committed
+        self._fail_on_data_loss = fail_on_data_loss
+        self._check_crcs = check_crcs
+        self._limits = Limits(
+            max_bytes,
+            max_partition_bytes,
+            min_bytes,
+            max_wait_ms / 1000,
+            buffer_memory,
+            timeout_ms / 1000,
+        )
+        self._loop = asyncio.get_running_loop()
+        config, now = client.config, self._loop.time()
+        self._states = [
+            RangeState(r, now, Backoff(config.retry_backoff, config.retry_backoff_max))
+            for r in _checked(ranges)
+        ]
+        self._tasks = TaskOwner(f"{config.client_id}:ranges", self._fail)
+        self._ready: collections.deque[tuple[RecordSet, Response]] = collections.deque()
+        self._current: Response | None = None
+        self._busy: set[int] = set()
+        self._pinned: collections.Counter[int] = collections.Counter()
+        self._turns = 0
+        self._failure: BaseException | None = None
+        self._wake = asyncio.Event()
+        self._arrived = asyncio.Event()
+        self._is_started = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+    async def next(self) -> RecordSet | None:
+        """The next record set of any of the ranges; None when all were read to their ends.
+
+        The memory of the one before is free again, so that more is fetched. Sets of one partition
+        come in order. A cancelled call has taken nothing.
+
+        Raises DataLossError; KafkaTimeoutError when a range made no progress for `timeout_ms`,
+        saying where and why; CorruptRecordError; RecordTooLargeError by brokers before 0.10.1;
+        other errors of the brokers that do not pass.
+        """
+        self._start()
+        self._release()
+        while not self._ready:
+            if self._failure is not None:
+                raise renewed(self._failure) from self._failure
+            if self._is_read:
+                return None
+            self._arrived.clear()
+            self._wake.set()
+            await self._arrived.wait()
+        records, self._current = self._ready.popleft()
+        return records
+
+    async def close(self) -> None:
+        """End every task; what was fetched and not read is dropped. May be called again."""
+        await self._tasks.stop(self._loop.time() + _CLOSE_TIMEOUT)
+        self._ready.clear()
+
+    def _start(self) -> None:
+        if not self._is_started:
+            self._is_started = True
+            self._tasks.start(self._run(), name="ranges")
+
+    def _release(self) -> None:
+        response, self._current = self._current, None
+        if response is None:
+            return
+        response.unread -= 1
+        if not response.unread:
+            self._pinned[response.node_id] -= response.nbytes
+            self._wake.set()
+
+    @property
+    def _is_read(self) -> bool:
+        return all(state.phase is Phase.DONE for state in self._states)
+
+    def _fail(self, error: BaseException) -> None:
+        """Nothing more comes: raise this, after what has been fetched was read."""
+        if self._failure is None:
+            self._failure = error
+        self._arrived.set()
+        self._wake.set()
+
+    # -- what to ask, and whom ---------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while self._failure is None and not self._is_read:
+            self._wake.clear()
+            now = self._loop.time()
+            self._check_deadlines(now)
+            self._launch(now)
+            try:
+                async with timeout(self._pause(now)):
+                    await self._wake.wait()
+            except asyncio.TimeoutError:
+                continue
+        self._arrived.set()
+
+    def _pause(self, now: float) -> float:
+        retries = [s.retry_at - now for s in self._states if s.retry_at > now]
+        return min([_LOOK_INTERVAL, *retries])
+
+    def _launch(self, now: float) -> None:
+        """Start a fetch to every leader that has none in flight, and room for an answer."""
+        homes = self._by_leader(now)
+        if not homes:
+            return
+        share = self._limits.buffer_memory // len(homes)
+        size = max(1, min(self._limits.max_bytes, share // 2))
+        for node_id, states in homes.items():
+            if node_id in self._busy:
+                continue
+            if self._pinned[node_id] + size > max(share, size):
+                for state in states:  # It is not they who make no progress.
+                    state.since = now
+                continue
+            for state in states:
+                state.transition(Phase.FETCHING)
+            self._busy.add(node_id)
+            self._tasks.start(self._fetch(node_id, states, size), name=f"fetch-{node_id}")
+
+    def _by_leader(self, now: float) -> dict[int, list[RangeState]]:
+        """The ranges to ask for, by the leaders of their partitions; those longest unserved first,
+        and one range of a partition at a time."""
+        homes: dict[int, list[RangeState]] = {}
+        taken: set[TopicPartition] = {s.tp for s in self._states if s.phase in _BUSY}
+        for state in sorted(self._states, key=lambda s: s.turn):
+            if state.phase is not Phase.IDLE or state.retry_at > now:
+                continue
+            if state.tp in taken:
+                state.since = now
+                continue
+            leader = self._leader(state, now)
+            if leader is not None:
+                taken.add(state.tp)
+                homes.setdefault(leader, []).append(state)
+        return homes
+
+    def _leader(self, state: RangeState, now: float) -> int | None:
+        topic = state.tp.topic
+        self._client.touch_topic(topic)
+        cluster = self._client.cluster
+        topic_id = cluster.topic_id(topic)
+        if None not in (topic_id, state.range.topic_id) and topic_id != state.range.topic_id:
+            self._lose(state, LossKind.NEW_TOPIC, state.range.until, now)
+            return None
+        leader = cluster.leader_for_partition(state.tp)
+        if leader is None or leader < 0:
+            code = cluster.topic_error(topic)
+            why = for_code(code).__name__ if code else "no leader is known"
+            state.postpone(now, why)
+            self._client.request_metadata(f"{state.tp}: {why}")
+            return None
+        return leader
+
+    def _check_deadlines(self, now: float) -> None:
+        for state in self._states:
+            # A request has a deadline of its own.
+            if state.phase is not Phase.IDLE or now - state.since < self._limits.timeout:
+                continue
+            if 0 <= state.high_watermark < state.range.until:
+                self._lose(state, LossKind.TRUNCATION, state.range.until, now)
+                continue
+            wanted = state.range
+            self._fail(
+                KafkaTimeoutError(
+                    f"{state.tp}: no progress at offset {state.position} of {wanted.start} to "
+                    f"{wanted.until} for {self._limits.timeout:g} s"
+                    + (f"; last: {state.reason}" if state.reason else "")
+                )
+            )
+
+    # -- one fetch ---------------------------------------------------------------------------------
+
+    async def _fetch(self, node_id: int, states: list[RangeState], size: int) -> None:
+        limits = self._limits
+        request = requests.fetch(
+            states, self._client.cluster.leader_epoch, min(size, limits.max_partition_bytes)
+        )
+        request.max_bytes = size
+        request.max_wait_ms = int(limits.max_wait * 1000)
+        request.min_bytes = limits.min_bytes
+        request.isolation_level = int(self._read_committed)
+        has_ids = all(state.range.topic_id for state in states)
+        try:
+            response = await self._client.send(
+                node_id,
+                request,
+                group=ConnectionGroup.FETCH,
+                max_version=None if has_ids else requests.LAST_VERSION_WITH_NAMES,
+                timeout=limits.max_wait + self._client.config.request_timeout,
+            )
+        except KafkaError as error:
+            self._busy.discard(node_id)
+            self._on_failed_fetch(node_id, states, error)
+        else:
+            self._busy.discard(node_id)
+            self._settle(node_id, states, response)
+        self._wake.set()
+
+    def _on_failed_fetch(self, node_id: int, states: list[RangeState], error: KafkaError) -> None:
+        if not error.retriable:
+            self._fail(error)
+            return
+        now = self._loop.time()
+        for state in states:
+            state.postpone(now, str(error))
+        self._client.request_metadata(f"fetch from broker {node_id} failed")
+
+    def _settle(self, node_id: int, states: list[RangeState], answer: FetchResponse) -> None:
+        now = self._loop.time()
+        asked: dict[tuple[str | bytes | None, int], RangeState] = {}
+        for state in states:
+            asked[state.range.topic_id, state.tp.partition] = state
+            asked[state.tp.topic, state.tp.partition] = state
+        frame = Response(node_id)
+        for topic in answer.responses:
+            for data in topic.partitions:
+                found = asked.get((topic.topic or topic.topic_id, data.partition_index))
+                if found is not None and found.phase is Phase.FETCHING:
+                    self._settle_one(found, data, frame, now)
+        for state in states:
+            if state.phase is not Phase.FETCHING:
+                continue
+            if frame.unread:  # Others filled the answer.
+                state.transition(Phase.IDLE)
+            else:
+                code = answer.error_code
+                end = f"nothing before {state.high_watermark}, the end of the log"
+                state.postpone(now, for_code(code).__name__ if code else end)
+        self._pinned[node_id] += frame.nbytes
+
+    def _settle_one(
+        self, state: RangeState, data: PartitionData, frame: Response, now: float
+    ) -> None:
+        if data.error_code:
+            self._on_error(state, for_code(data.error_code), now)
+            return
+        state.high_watermark = data.high_watermark
+        if not data.records:
+            return
+        try:
+            size, position = scan_record_set(memoryview(data.records), state.range.until)
+        except CorruptRecordError as error:
+            self._fail(CorruptRecordError(f"{state.tp}: {error}"))
+            return
+        if position < 0:
+            self._fail(_too_large(state, self._limits.max_partition_bytes))
+            return
+        if position <= state.position:
+            self._fail(
+                CorruptRecordError(
+                    f"{state.tp}: asked for offset {state.position}, the broker sent records up "
+                    f"to {position} only"
+                )
+            )
+            return
+        if size:
+            self._add(state, data, size, frame)
+        self._turns += 1
+        state.turn = self._turns
+        state.moved(position, now)
+
+    def _add(self, state: RangeState, data: PartitionData, size: int, frame: Response) -> None:
+        records: Any = data.records
+        reader = ColumnReader(
+            memoryview(records)[:size],
+            position=state.position,
+            check_crcs=self._check_crcs,
+            read_committed=self._read_committed,
+            aborted=[(a.producer_id, a.first_offset) for a in data.aborted_transactions or ()],
+        )
+        if not frame.unread:
+            whole: Any = records.obj if isinstance(records, memoryview) else records
+            frame.nbytes = len(whole)
+        frame.unread += 1
+        self._ready.append((RecordSet(state.range, reader), frame))
+        self._arrived.set()
+
+    # -- trouble -----------------------------------------------------------------------------------
+
+    def _on_error(self, state: RangeState, error: type[BrokerResponseError], now: float) -> None:
+        if error is OffsetOutOfRangeError:
+            state.transition(Phase.LOOKING_UP)
+            self._tasks.start(self._look_up(state), name=f"look-up-{state.tp}")
+        elif error.retriable or error.errno == -1:
+            state.postpone(now, error.__name__)
+            self._client.request_metadata(f"{state.tp}: fetch answered {error.__name__}")
+        else:
+            self._fail(error(f"{state.tp}: fetch at offset {state.position} failed"))
+
+    async def _look_up(self, state: RangeState) -> None:
+        """The offset is not in the log: where does it begin and end?"""
+        try:
+            earliest = await self._ask(state.tp, requests.EARLIEST)
+            latest = await self._ask(state.tp, requests.LATEST)
+        except KafkaError as error:
+            if not error.retriable:
+                self._fail(error)
+                return
+            state.postpone(self._loop.time(), str(error))
+            self._wake.set()
+            return
+        now = self._loop.time()
+        if state.position < earliest:
+            self._lose(state, LossKind.RETENTION, earliest, now)
+        elif state.position > latest:
+            self._lose(state, LossKind.TRUNCATION, state.range.until, now)
+        else:
+            # A leader that was behind, and is not any more.
+            state.postpone(now, "OffsetOutOfRangeError")
+        self._wake.set()
+
+    async def _ask(self, tp: TopicPartition, place: int) -> int:
+        cluster = self._client.cluster
+        request = requests.list_offsets(tp, cluster.leader_epoch(tp), place)
+        response = await self._client.send(cluster.leader_for_partition(tp) or 0, request)
+        code, offset = requests.offset_in(response)
+        if code:
+            self._client.request_metadata(f"{tp}: offsets were not found")
+            raise for_code(code)(f"{tp}: offset not found")
+        return offset
+
+    def _lose(self, state: RangeState, kind: LossKind, until: int, now: float) -> None:
+        loss = state.lost(kind, until)
+        if self._fail_on_data_loss:
+            self._fail(DataLossError(loss))
+            return
+        log.warning("skipped: %s", loss)
+        self.losses.append(loss)
+        state.moved(loss.until, now)
+        self._arrived.set()
+
+
+def _too_large(state: RangeState, limit: int) -> KafkaError:
+    return RecordTooLargeError(
+        f"{state.tp}: the record at offset {state.position} is larger than {limit} bytes"
+    )
+
+
+def _checked(ranges: Iterable[PartitionRange]) -> list[PartitionRange]:
+    found = list(ranges)
+    for wanted in found:
+        if wanted.partition < 0 or not 0 <= wanted.start <= wanted.until:
+            raise ValueError(f"ranges: {wanted} is no range of offsets")
+    return found

@@ -1,0 +1,77 @@
+"""A fetched record set of a range: from bytes to columns, when and where the caller wants. Pure."""
+
+from __future__ import annotations
+
+import bisect
+from typing import NamedTuple
+
+from aiokafka.errors import CorruptRecordError
+from aiokafka.ranges.state import PartitionRange
+from aiokafka.record.columns import ColumnReader, Columns
+from aiokafka.record.header import parse_batch
+
+__all__ = ["RecordSet", "Rows", "scan_record_set"]
+
+
+class Rows(NamedTuple):
+    """The first `size` rows of `columns`: those behind lie beyond the range."""
+
+    columns: Columns
+    size: int
+
+
+class RecordSet:
+    """Records of one partition in the order of their offsets.
+
+    `topic`, `partition` tell which. May be read in any thread, by one at a time.
+    """
+
+    def __init__(self, wanted: PartitionRange, reader: ColumnReader) -> None:
+        self.topic = wanted.topic
+        self.partition = wanted.partition
+        self._until = wanted.until
+        self._reader = reader
+
+    def read(self, max_rows: int) -> Rows | None:
+        """Up to `max_rows` more records; None when there are no more.
+
+        Raises CorruptRecordError that names the partition.
+        """
+        if self._reader.position >= self._until:
+            return None
+        try:
+            columns = self._reader.read(max_rows)
+        except CorruptRecordError as error:
+            raise CorruptRecordError(f"{self.topic}-{self.partition}: {error}") from error
+        size = self._below_end(columns)
+        return Rows(columns, size) if size else None
+
+    def _below_end(self, columns: Columns) -> int:
+        with memoryview(columns.offsets).cast("q") as offsets:
+            if not columns.rows or offsets[-1] < self._until:
+                return columns.rows
+            return bisect.bisect_left(offsets, self._until)
+
+
+def scan_record_set(view: memoryview, until: int) -> tuple[int, int]:
+    """How many bytes of a record set belong to a range that ends at `until`, and the offset to ask
+    for next.
+
+    (0, -1) if there is no complete batch. Raises CorruptRecordError if the first batch is none.
+    """
+    at, position = 0, -1
+    while position < until:
+        try:
+            batch = parse_batch(view, at)
+        except CorruptRecordError:
+            if at:
+                break  # The next fetch begins with it, and tells.
+            raise
+        if batch is None:
+            break
+        if batch.magic == 2 and batch.base_offset >= until:
+            position = until
+            break
+        at += batch.size_in_bytes
+        position = batch.last_offset + 1
+    return at, position

@@ -1,0 +1,70 @@
+"""The requests that reading ranges needs, and what their answers say. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from aiokafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from aiokafka.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from aiokafka.protocol.schema import ZERO_UUID
+from aiokafka.ranges.state import RangeState
+from aiokafka.structs import TopicPartition
+
+__all__ = ["EARLIEST", "LAST_VERSION_WITH_NAMES", "LATEST", "fetch", "list_offsets", "offset_in"]
+
+EARLIEST = -2
+LATEST = -1
+
+LAST_VERSION_WITH_NAMES = 12
+"""Fetch requests name topics up to this version, later ones have ids (KIP-516)."""
+
+Epoch = Callable[[TopicPartition], int]
+
+
+def fetch(states: Iterable[RangeState], epoch: Epoch, partition_max_bytes: int) -> FetchRequest:
+    """Ask for the next records of these ranges; limits of the whole request are the caller's."""
+    topics: dict[str, FetchTopic] = {}
+    for state in states:
+        wanted = state.range
+        topic = topics.get(wanted.topic)
+        if topic is None:
+            topic = topics[wanted.topic] = FetchTopic(
+                topic=wanted.topic, topic_id=wanted.topic_id or ZERO_UUID, partitions=[]
+            )
+        topic.partitions.append(
+            FetchPartition(
+                partition=wanted.partition,
+                current_leader_epoch=epoch(state.tp),
+                fetch_offset=state.position,
+                partition_max_bytes=partition_max_bytes,
+            )
+        )
+    return FetchRequest(max_wait_ms=0, min_bytes=1, topics=list(topics.values()))
+
+
+def list_offsets(tp: TopicPartition, epoch: int, place: int) -> ListOffsetsRequest:
+    """Ask for the first offset (EARLIEST) or the one after the last (LATEST)."""
+    partition = ListOffsetsPartition(
+        partition_index=tp.partition, current_leader_epoch=epoch, timestamp=place
+    )
+    return ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=0,
+        topics=[ListOffsetsTopic(name=tp.topic, partitions=[partition])],
+        timeout_ms=30_000,
+    )
+
+
+def offset_in(response: ListOffsetsResponse) -> tuple[int, int]:
+    """(error code, offset) of an answer about one partition."""
+    for topic in response.topics:
+        for partition in topic.partitions:
+            old_style = partition.old_style_offsets[0] if partition.old_style_offsets else -1
+            offset = partition.offset if partition.offset >= 0 else old_style
+            return partition.error_code, offset
+    return -1, -1

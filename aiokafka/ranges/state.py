@@ -1,0 +1,129 @@
+"""How far the reading of one range is, and what can be lost on the way. Pure."""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple
+
+from aiokafka._backoff import Backoff
+from aiokafka.errors import KafkaError
+from aiokafka.structs import TopicPartition
+
+__all__ = ["DataLoss", "DataLossError", "LossKind", "PartitionRange", "Phase", "RangeState"]
+
+
+class PartitionRange(NamedTuple):
+    """Records of one partition, from offset `start` up to but not including `until`."""
+
+    topic: str
+    partition: int
+    start: int
+    until: int
+    topic_id: bytes | None = None
+    """The 16 bytes that tell the topic from another of the same name (KIP-516), if known."""
+
+
+class LossKind(enum.Enum):
+    """Why records of a range are gone."""
+
+    RETENTION = "retention"
+    """The log begins later now: records were too old, too many, or were deleted."""
+
+    TRUNCATION = "truncation"
+    """The log ends earlier than it did: replicas were lost, or the topic was made anew."""
+
+    NEW_TOPIC = "new topic"
+    """The topic was deleted, and another one was made with its name."""
+
+
+_REASONS = {
+    LossKind.RETENTION: "the log begins later now",
+    LossKind.TRUNCATION: "the log ends earlier than it did",
+    LossKind.NEW_TOPIC: "the topic was deleted and made anew",
+}
+
+
+class DataLoss(NamedTuple):
+    """Offsets of a range that cannot be read any more: `start` up to but not `until`."""
+
+    kind: LossKind
+    topic: str
+    partition: int
+    start: int
+    until: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.topic}-{self.partition}: offsets {self.start} to {self.until - 1} are gone: "
+            f"{_REASONS[self.kind]}"
+        )
+
+
+class DataLossError(KafkaError):
+    """Records of a range are gone; `loss` tells which and why."""
+
+    def __init__(self, loss: DataLoss) -> None:
+        super().__init__(str(loss))
+        self.loss = loss
+
+
+class Phase(enum.Enum):
+    """What a range is waiting for."""
+
+    IDLE = "idle"
+    FETCHING = "fetching"
+    LOOKING_UP = "looking up"
+    DONE = "done"
+
+
+_NEXT = {
+    Phase.IDLE: {Phase.FETCHING, Phase.DONE},
+    Phase.FETCHING: {Phase.IDLE, Phase.LOOKING_UP, Phase.DONE},
+    Phase.LOOKING_UP: {Phase.IDLE, Phase.DONE},
+    Phase.DONE: set[Phase](),
+}
+
+
+class RangeState:
+    """One range while it is read. Its only writer is the RangeReader.
+
+    `position` is the offset to ask for next, `since` the loop time of the last progress, `reason`
+    the last thing that went wrong, `turn` a number that grows when it was served.
+    """
+
+    def __init__(self, wanted: PartitionRange, now: float, backoff: Backoff) -> None:
+        self.range = wanted
+        self.tp = TopicPartition(wanted.topic, wanted.partition)
+        self.position = wanted.start
+        self.phase = Phase.IDLE if wanted.start < wanted.until else Phase.DONE
+        self.since = now
+        self.retry_at = 0.0
+        self.high_watermark = -1
+        self.reason = ""
+        self.turn = 0
+        self._backoff = backoff
+
+    def transition(self, phase: Phase) -> None:
+        """Wait for something else."""
+        assert phase in _NEXT[self.phase], f"{self.tp}: {self.phase} to {phase}"
+        self.phase = phase
+
+    def moved(self, position: int, now: float) -> None:
+        """Everything below `position` was fetched, or is known to be gone."""
+        self.position = position
+        self.since = now
+        self.reason = ""
+        self._backoff.reset()
+        self.transition(Phase.DONE if position >= self.range.until else Phase.IDLE)
+
+    def postpone(self, now: float, reason: str) -> None:
+        """Try again later."""
+        self.reason = reason
+        self.retry_at = now + self._backoff.next()
+        if self.phase is not Phase.IDLE:
+            self.transition(Phase.IDLE)
+
+    def lost(self, kind: LossKind, until: int) -> DataLoss:
+        """What is gone when everything below `until` is."""
+        last = min(max(until, self.position), self.range.until)
+        return DataLoss(kind, self.tp.topic, self.tp.partition, self.position, last)

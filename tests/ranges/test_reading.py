@@ -1,0 +1,290 @@
+"""Ranges of offsets on the fake cluster: gaps, ends, faults, loss, memory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from aiokafka import AIOKafkaClient, AIOKafkaProducer
+from aiokafka.errors import (
+    CorruptRecordError,
+    KafkaTimeoutError,
+    LeaderNotAvailableError,
+    TopicAuthorizationFailedError,
+)
+from aiokafka.protocol.messages.fetch import FetchRequest, FetchResponse
+from aiokafka.ranges import DataLossError, LossKind, PartitionRange, RangeReader
+from aiokafka.testing import Edit, FakeCluster
+
+Found = dict[tuple[str, int], list[tuple[int, bytes]]]
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[FakeCluster]:
+    async with FakeCluster() as fake:
+        await fake.create_topic("t", partitions=3)
+        yield fake
+        assert fake.failures == []
+
+
+@contextlib.asynccontextmanager
+async def reading(
+    fake: FakeCluster, ranges: list[PartitionRange], **options: Any
+) -> AsyncIterator[RangeReader]:
+    options.setdefault("max_wait_ms", 20)
+    servers = fake.bootstrap_servers
+    async with AIOKafkaClient(
+        bootstrap_servers=servers, retry_backoff_ms=10, allow_auto_create_topics=False
+    ) as client:
+        async with RangeReader(client, ranges, **options) as reader:
+            yield reader
+
+
+async def drain(reader: RangeReader, max_rows: int = 7) -> Found:
+    found: Found = {}
+    while (records := await reader.next()) is not None:
+        while (rows := records.read(max_rows)) is not None:
+            assert 0 < rows.size <= max_rows
+            offsets = memoryview(rows.columns.offsets).cast("q")
+            ends = memoryview(rows.columns.values.offsets).cast("i")
+            data = bytes(rows.columns.values.data)
+            found.setdefault((records.topic, records.partition), []).extend(
+                (offsets[i], data[ends[i] : ends[i + 1]]) for i in range(rows.size)
+            )
+    return found
+
+
+def fill(fake: FakeCluster, partition: int, count: int, *, batch: int = 1, codec: int = 0) -> None:
+    log = fake.log("t", partition)
+    first = log.end_offset
+    for start in range(first, first + count, batch):
+        log.extend([(None, b"%d" % n, ()) for n in range(start, start + batch)], codec=codec)
+
+
+def numbered(start: int, until: int) -> list[tuple[int, bytes]]:
+    return [(n, b"%d" % n) for n in range(start, until)]
+
+
+async def test_ranges_begin_and_end_within_batches(cluster: FakeCluster) -> None:
+    fill(cluster, 0, 100, batch=10, codec=1)
+    fill(cluster, 1, 40, batch=20)
+    ranges = [
+        PartitionRange("t", 0, 13, 87),
+        PartitionRange("t", 1, 0, 40),
+        PartitionRange("t", 2, 0, 0),
+    ]
+    async with reading(cluster, ranges) as reader:
+        found = await drain(reader)
+        assert await reader.next() is None
+    assert found == {("t", 0): numbered(13, 87), ("t", 1): numbered(0, 40)}
+
+
+async def test_many_ranges_of_one_partition(cluster: FakeCluster) -> None:
+    fill(cluster, 0, 90, batch=9)
+    ranges = [PartitionRange("t", 0, start, start + 30) for start in (60, 0, 30)]
+    async with reading(cluster, ranges) as reader:
+        found = await drain(reader)
+    assert sorted(found["t", 0]) == numbered(0, 90)
+
+
+@pytest.mark.parametrize("until", [31, 37, 38, 40])
+async def test_compaction_leaves_gaps_at_both_ends(cluster: FakeCluster, until: int) -> None:
+    log = cluster.log("t", 0)
+    for n in range(40):
+        log.append(b"%d" % n, key=b"k%d" % (n % 3 if n < 38 else 9 + n))
+    log.compact()
+    left = [(r.offset, r.value) for r in log.records() if r.value is not None]
+    assert len(left) < 40
+    async with reading(cluster, [PartitionRange("t", 0, 1, until)]) as reader:
+        found = await drain(reader)
+    assert found.get(("t", 0), []) == [(o, v) for o, v in left if 1 <= o < until]
+
+
+@pytest.mark.parametrize("read_committed", [True, False])
+async def test_transactions(cluster: FakeCluster, read_committed: bool) -> None:
+    servers = cluster.bootstrap_servers
+    async with AIOKafkaProducer(bootstrap_servers=servers, transactional_id="tx") as producer:
+        for round_number, is_committed in enumerate([True, False, True, False]):
+            await producer.begin_transaction()
+            await producer.send_and_wait("t", b"%d" % round_number, partition=0)
+            await (producer.commit_transaction if is_committed else producer.abort_transaction)()
+    # Four records and four markers; the last record was aborted, so the range ends in a gap.
+    assert cluster.log("t", 0).end_offset == 8
+    ranges = [PartitionRange("t", 0, 0, 8)]
+    async with reading(cluster, ranges, read_committed=read_committed) as reader:
+        found = await drain(reader)
+    wanted = [(0, b"0"), (2, b"1"), (4, b"2"), (6, b"3")]
+    assert found["t", 0] == (wanted[::2] if read_committed else wanted)
+
+
+async def test_leaders_move_and_brokers_stop() -> None:
+    async with FakeCluster(brokers=3) as cluster:
+        await cluster.create_topic("t", partitions=3, replication_factor=3)
+        for partition in range(3):
+            fill(cluster, partition, 200, batch=10)
+        ranges = [PartitionRange("t", partition, 0, 200) for partition in range(3)]
+        async with reading(cluster, ranges, max_partition_bytes=1000) as reader:
+            records = await reader.next()
+            assert records is not None
+            first = records.partition
+            while records.read(1000) is not None:
+                pass
+            await cluster.stop_broker(first % 3)
+            for partition in range(3):
+                cluster.move_leader(("t", partition), (first + 1) % 3)
+            found = await drain(reader)
+        for partition in range(3):
+            rows = found["t", partition]
+            assert rows == numbered(rows[0][0], 200)
+            assert partition == first or rows[0][0] == 0
+
+
+async def test_retention_is_told(cluster: FakeCluster) -> None:
+    fill(cluster, 0, 50)
+    cluster.log("t", 0).delete_before(20)
+    async with reading(cluster, [PartitionRange("t", 0, 10, 40)]) as reader:
+        with pytest.raises(DataLossError, match="t-0: offsets 10 to 19 are gone") as caught:
+            await drain(reader)
+    assert caught.value.loss == (LossKind.RETENTION, "t", 0, 10, 20)
+
+
+async def test_retention_is_skipped(cluster: FakeCluster) -> None:
+    fill(cluster, 0, 50)
+    fill(cluster, 1, 50)
+    cluster.log("t", 0).delete_before(20)
+    cluster.log("t", 1).delete_before(45)
+    ranges = [PartitionRange("t", 0, 10, 40), PartitionRange("t", 1, 10, 40)]
+    async with reading(cluster, ranges, fail_on_data_loss=False) as reader:
+        found = await drain(reader)
+        losses = sorted(reader.losses, key=lambda loss: loss.partition)
+    assert found == {("t", 0): numbered(20, 40)}
+    assert losses == [
+        (LossKind.RETENTION, "t", 0, 10, 20),
+        (LossKind.RETENTION, "t", 1, 10, 40),
+    ]
+
+
+async def test_a_log_that_ends_before_the_range_begins(cluster: FakeCluster) -> None:
+    fill(cluster, 0, 5)
+    async with reading(cluster, [PartitionRange("t", 0, 10, 40)]) as reader:
+        with pytest.raises(DataLossError) as caught:
+            await drain(reader)
+    assert caught.value.loss.kind is LossKind.TRUNCATION
+
+
+async def test_a_log_that_ends_within_the_range(cluster: FakeCluster) -> None:
+    fill(cluster, 0, 15)
+    ranges = [PartitionRange("t", 0, 10, 40)]
+    options: dict[str, Any] = {"fail_on_data_loss": False, "timeout_ms": 300}
+    async with reading(cluster, ranges, **options) as reader:
+        assert await drain(reader) == {("t", 0): numbered(10, 15)}
+        assert reader.losses == [(LossKind.TRUNCATION, "t", 0, 15, 40)]
+
+
+async def test_a_topic_that_was_made_anew(cluster: FakeCluster) -> None:
+    servers = cluster.bootstrap_servers
+    async with AIOKafkaClient(bootstrap_servers=servers) as client:
+        await client.add_topic("t")
+        old = client.cluster.topic_id("t")
+    await cluster.delete_topic("t")
+    await cluster.create_topic("t", partitions=1)
+    fill(cluster, 0, 50)
+    async with reading(cluster, [PartitionRange("t", 0, 10, 40, old)]) as reader:
+        with pytest.raises(DataLossError) as caught:
+            await drain(reader)
+    assert caught.value.loss.kind is LossKind.NEW_TOPIC
+
+
+async def test_a_topic_that_is_gone(cluster: FakeCluster) -> None:
+    ranges = [PartitionRange("nowhere", 0, 10, 40)]
+    async with reading(cluster, ranges, timeout_ms=300) as reader:
+        with pytest.raises(KafkaTimeoutError, match="no progress at offset 10 of 10 to 40"):
+            await drain(reader)
+
+
+async def test_errors_that_pass(cluster: FakeCluster) -> None:
+    fill(cluster, 0, 50)
+
+    def change(response: FetchResponse) -> None:
+        for topic in response.responses:
+            for data in topic.partitions:
+                data.error_code, data.records = LeaderNotAvailableError.errno, None
+
+    with cluster.intercept(FetchRequest, Edit(change), times=3) as faults:
+        async with reading(cluster, [PartitionRange("t", 0, 0, 50)]) as reader:
+            assert await drain(reader) == {("t", 0): numbered(0, 50)}
+    assert faults.hits == 3
+
+
+async def test_errors_that_do_not_pass(cluster: FakeCluster) -> None:
+    fill(cluster, 0, 50)
+
+    def change(response: FetchResponse) -> None:
+        for topic in response.responses:
+            for data in topic.partitions:
+                data.error_code, data.records = TopicAuthorizationFailedError.errno, None
+
+    with cluster.intercept(FetchRequest, Edit(change)):
+        async with reading(cluster, [PartitionRange("t", 0, 0, 50)]) as reader:
+            with pytest.raises(TopicAuthorizationFailedError):
+                await drain(reader)
+
+
+async def test_corrupt_records_are_told_by_partition(cluster: FakeCluster) -> None:
+    fill(cluster, 0, 50)
+    cluster.log("t", 0).corrupt(20)
+    async with reading(cluster, [PartitionRange("t", 0, 0, 50)]) as reader:
+        with pytest.raises(CorruptRecordError, match="t-0"):
+            await drain(reader)
+
+
+async def test_memory_is_bounded(cluster: FakeCluster) -> None:
+    log = cluster.log("t", 0)
+    for _ in range(64):
+        log.append(bytes(10_000))
+    options: dict[str, Any] = {"buffer_memory": 100_000, "max_partition_bytes": 20_000}
+    async with reading(cluster, [PartitionRange("t", 0, 0, 64)], **options) as reader:
+        records = await reader.next()
+        assert records is not None
+        # Nobody reads on: it fetches until its memory is full, and stays there.
+        await cluster.wait_for(lambda: cluster.count(FetchRequest) >= 2)
+        seen = -1
+        while seen != cluster.count(FetchRequest):
+            seen = cluster.count(FetchRequest)
+            await asyncio.sleep(0.1)
+        assert seen <= 10
+        while records.read(1000) is not None:
+            pass
+        rest = await drain(reader)
+        assert rest["t", 0][-1][0] == 63
+        assert cluster.count(FetchRequest) > seen
+
+
+async def test_closing_early_leaves_nothing(cluster: FakeCluster) -> None:
+    fill(cluster, 0, 100)
+    async with reading(cluster, [PartitionRange("t", 0, 0, 100)], max_partition_bytes=200) as r:
+        assert await r.next() is not None
+    left = {task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task()}
+    assert not [name for name in left if not name.startswith("fake-broker")]
+
+
+async def test_waiting_can_be_cancelled(cluster: FakeCluster) -> None:
+    async with reading(cluster, [PartitionRange("t", 0, 0, 10)]) as reader:
+        waiting = asyncio.create_task(reader.next())
+        await cluster.wait_for(lambda: cluster.count(FetchRequest) >= 1)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        fill(cluster, 0, 10)
+        assert await drain(reader) == {("t", 0): numbered(0, 10)}
+
+
+@pytest.mark.parametrize("wrong", [("t", -1, 0, 1), ("t", 0, -1, 1), ("t", 0, 2, 1)])
+async def test_wrong_ranges(cluster: FakeCluster, wrong: tuple[str, int, int, int]) -> None:
+    async with AIOKafkaClient(bootstrap_servers=cluster.bootstrap_servers) as client:
+        with pytest.raises(ValueError, match="ranges:"):
+            RangeReader(client, [PartitionRange(*wrong)])
