@@ -60,7 +60,14 @@ def test_classes_exist(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_options_exist(page: Path) -> None:
     known = ClientConfig.keywords() | ProducerConfig.keywords() | ConsumerConfig.keywords()
-    known |= {"timeout_ms", "timestamp_ms", "throttle_time_ms", "send_backoff_ms", "delete_records"}
+    known |= {
+        "session_lifetime_ms",
+        "timeout_ms",
+        "timestamp_ms",
+        "throttle_time_ms",
+        "send_backoff_ms",
+        "delete_records",
+    }
     named = {
         text for text in quoted(page) if re.fullmatch(r"[a-z]\w+_(ms|bytes|memory|records)", text)
     }

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from aiokafka.testing.log import PartitionLog
     from aiokafka.testing.proxy import FaultProxy
     from aiokafka.testing.script import Interception, RequestContext, SeenRequest
+    from aiokafka.testing.security import Security
     from aiokafka.testing.state import TopicRefusedError
     from aiokafka.testing.transactions import Transactions
 
@@ -34,6 +35,7 @@ __all__ = [
     "PartitionLog",
     "RawBytes",
     "RequestContext",
+    "Security",
     "SeenRequest",
     "Silence",
     "TopicRefusedError",
@@ -46,6 +48,7 @@ _HOMES = {
     "log": ("PartitionLog",),
     "proxy": ("FaultProxy",),
     "script": ("Interception", "RequestContext", "SeenRequest"),
+    "security": ("Security",),
     "state": ("TopicRefusedError",),
     "transactions": ("Transactions",),
 }

@@ -26,6 +26,7 @@ from aiokafka.testing.actions import (
 from aiokafka.testing.batches import Buffer
 from aiokafka.testing.handlers import CloseConnectionError
 from aiokafka.testing.script import RequestContext, Script
+from aiokafka.testing.security import Session, State
 from aiokafka.testing.sockets import close_server
 
 if TYPE_CHECKING:
@@ -129,10 +130,15 @@ class FakeBroker:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection_id = next(_connection_ids)
         peer = writer.get_extra_info("peername") or ("", 0)
+        security = self.services.security
+        session = None if security is None else Session(security)
         try:
-            while True:
+            while session is None or session.state is not State.REFUSED:
                 frame = await self._read_frame(reader)
-                reply = await self._reply_to(frame, connection_id, peer[0])
+                if session is not None and session.takes_raw_tokens:
+                    reply = _reply_to_token(frame, session)
+                else:
+                    reply = await self._reply_to(frame, connection_id, peer[0], session)
                 if reply.chunks:
                     writer.writelines(reply.chunks)
                     await writer.drain()
@@ -166,7 +172,9 @@ class FakeBroker:
 
     # -- one request ---------------------------------------------------------------------------
 
-    async def _reply_to(self, frame: bytes, connection_id: int, host: str) -> Reply:
+    async def _reply_to(
+        self, frame: bytes, connection_id: int, host: str, session: Session | None
+    ) -> Reply:
         try:
             api_key, version, correlation_id = _HEADER.unpack_from(frame)
             client_id, position = _read_client_id(frame)
@@ -174,8 +182,10 @@ class FakeBroker:
             raise CloseConnectionError from None
         now = asyncio.get_running_loop().time()
         context = RequestContext(
-            self, api_key, version, correlation_id, client_id, connection_id, host, now
+            self, api_key, version, correlation_id, client_id, connection_id, host, now, session
         )
+        if session is not None:
+            session.check(api_key)
         if not self.state.profile.serves(api_key, version) or not handlers.known(api_key):
             return self._refuse_version(context, frame, position)
         request_class = handlers.load(api_key).REQUEST
@@ -263,6 +273,14 @@ class FakeBroker:
         body = struct.pack(">ihi", context.correlation_id, codes.UNSUPPORTED_VERSION, count)
         body += entries
         return Reply([struct.pack(">i", len(body)) + body])
+
+
+def _reply_to_token(frame: bytes, session: Session) -> Reply:
+    """Before Kafka 1.0 tokens have no header, and a refusal is a closed connection."""
+    verdict = session.authenticate(frame)
+    if verdict.errno:
+        raise CloseConnectionError
+    return Reply([struct.pack(">i", len(verdict.challenge)), verdict.challenge])
 
 
 def _read_client_id(frame: bytes) -> tuple[str | None, int]:

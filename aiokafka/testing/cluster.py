@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from aiokafka.protocol.schema import Request
+    from aiokafka.testing.security import Security
 
 
 class FakeCluster:
@@ -47,6 +48,7 @@ class FakeCluster:
         racks: Rack name of each broker (KIP-392); None (the default) for no racks.
         host: Address to listen on and to advertise.
         ssl_context: A server-side context makes every listener a TLS one.
+        security: Who may log in by SASL, and how; None (the default) for no SASL.
         proxied: Put a :class:`FaultProxy` before each broker, see :attr:`proxies`; clients then
             know only the proxies' addresses.
 
@@ -71,6 +73,7 @@ class FakeCluster:
         racks: Sequence[str | None] | None = None,
         host: str = "127.0.0.1",
         ssl_context: ssl.SSLContext | None = None,
+        security: Security | None = None,
         proxied: bool = False,
     ) -> None:
         if brokers < 1:
@@ -81,7 +84,7 @@ class FakeCluster:
         self._state = ClusterState(profile(as_version), nodes)
         self._state.config.update(_checked(config or {}))
         self._script = Script()
-        self._services = Services(self._state, self._script.wake)
+        self._services = Services(self._state, self._script.wake, security)
         self._brokers = {
             i: FakeBroker(i, self._services, self._script, host=host, ssl_context=ssl_context)
             for i in range(brokers)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from aiokafka.testing.broker import FakeBroker
+    from aiokafka.testing.security import Session
     from aiokafka.testing.services import Services
     from aiokafka.testing.state import ClusterState
 
@@ -45,6 +46,8 @@ class RequestContext:
     client_host: str
     received_at: float
     """``loop.time()`` when the request was complete."""
+    session: Session | None = None
+    """Who is logged in on this connection; None where brokers ask for no login."""
 
     @property
     def state(self) -> ClusterState:

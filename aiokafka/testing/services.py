@@ -14,6 +14,7 @@ from aiokafka.testing.transactions import Transactions
 if TYPE_CHECKING:
     from aiokafka.testing.batches import Batch
     from aiokafka.testing.script import RequestContext
+    from aiokafka.testing.security import Security
     from aiokafka.testing.state import ClusterState, Partition
 
 _FIRST_ADDING_PARTITION = 12  # Produce versions; KIP-890
@@ -24,8 +25,12 @@ _FIRST_VERIFYING = (3, 6)  # releases
 class Services:
     """Everything of a cluster that is not a socket: its state and its coordinators."""
 
-    def __init__(self, state: ClusterState, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, state: ClusterState, changed: Callable[[], None], security: Security | None = None
+    ) -> None:
         self.state = state
+        #: Who may log in; None where brokers ask for no login.
+        self.security = security
         #: The group coordinators.
         self.groups = Groups(state, changed)
         #: The transaction coordinators.

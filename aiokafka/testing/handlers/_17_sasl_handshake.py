@@ -1,4 +1,4 @@
-"""SaslHandshake: the fake brokers have no SASL."""
+"""SaslHandshake: which mechanism a login is by."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ REQUEST = SaslHandshakeRequest
 
 
 def handle(context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
-    """What a broker answers on a listener without SASL."""
-    return refuse(context, request, codes.ILLEGAL_SASL_STATE)
+    """Begin a login, or say that this listener has none."""
+    session, security = context.session, context.services.security
+    if session is None or security is None:
+        return refuse(context, request, codes.ILLEGAL_SASL_STATE)
+    errno = session.shake_hands(request.mechanism, context.api_version)
+    return SaslHandshakeResponse(error_code=errno, mechanisms=list(security.mechanisms))
 
 
 def refuse(

@@ -1,4 +1,4 @@
-"""SaslAuthenticate: the fake brokers have no SASL."""
+"""SaslAuthenticate: the tokens of a login."""
 
 from __future__ import annotations
 
@@ -10,8 +10,16 @@ REQUEST = SaslAuthenticateRequest
 
 
 def handle(context: RequestContext, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
-    """What a broker answers on a listener without SASL."""
-    return refuse(context, request, codes.ILLEGAL_SASL_STATE)
+    """Take one token, or say that this listener has no logins."""
+    if context.session is None:
+        return refuse(context, request, codes.ILLEGAL_SASL_STATE)
+    verdict = context.session.authenticate(request.auth_bytes)
+    answer = SaslAuthenticateResponse(
+        error_code=verdict.errno, error_message=verdict.message, auth_bytes=verdict.challenge
+    )
+    if context.api_version >= 1:
+        answer.session_lifetime_ms = verdict.lifetime_ms
+    return answer
 
 
 def refuse(

@@ -1,0 +1,192 @@
+"""The broker's side of the SASL mechanisms."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import functools
+import hashlib
+import hmac
+import json
+import secrets
+import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from aiokafka.testing.security import Security
+
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+"""What the fake brokers can do."""
+
+_SCRAM = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+
+
+class LoginRefusedError(Exception):
+    """The credentials are not good; the text goes to the client."""
+
+
+class Conversation(Protocol):
+    """One login by one mechanism."""
+
+    user: str
+    """Who logged in; "" until it is known."""
+
+    lifetime: float | None
+    """Seconds for which the credentials are good; None for no limit."""
+
+    def step(self, token: bytes) -> bytes:
+        """The answer to a token of the client.
+
+        Raises:
+            LoginRefusedError: the login failed.
+        """
+
+
+def begin(mechanism: str, security: Security) -> Conversation:
+    """The broker's side of a new login."""
+    if mechanism == "PLAIN":
+        return _Plain(security)
+    if mechanism == "OAUTHBEARER":
+        return _OAuthBearer(security)
+    return _Scram(mechanism, security)
+
+
+class _Plain:
+    def __init__(self, security: Security) -> None:
+        self.user = ""
+        self.lifetime: float | None = None
+        self._users = security.users
+
+    def step(self, token: bytes) -> bytes:
+        parts = _text(token).split("\0")
+        if len(parts) != 3:
+            raise LoginRefusedError("Invalid SASL/PLAIN response")
+        _authorization_id, user, password = parts
+        if not hmac.compare_digest(self._users.get(user, "").encode(), password.encode()) or (
+            user not in self._users
+        ):
+            raise LoginRefusedError("Authentication failed: Invalid username or password")
+        self.user = user
+        return b""
+
+
+class _Scram:
+    """RFC 5802, without channel binding, as Kafka does it."""
+
+    def __init__(self, mechanism: str, security: Security) -> None:
+        self.user = ""
+        self.lifetime: float | None = None
+        self._refusal = (
+            "Authentication failed during authentication due to invalid credentials "
+            f"with SASL mechanism {mechanism}"
+        )
+        self._digest = _SCRAM[mechanism]
+        self._security = security
+        self._claimed: str | None = None
+        self._nonce = ""
+        self._spoken = ""
+        self._salted = b""
+
+    def step(self, token: bytes) -> bytes:
+        text = _text(token)
+        return self._first(text) if self._claimed is None else self._final(text, self._claimed)
+
+    def _first(self, text: str) -> bytes:
+        header, _, bare = text.partition(",,")
+        fields = _fields(bare)
+        self._claimed = fields.get("n", "").replace("=2C", ",").replace("=3D", "=")
+        password = self._security.users.get(self._claimed)
+        if header != "n" or password is None or not fields.get("r"):
+            raise LoginRefusedError(self._refusal)
+        salt = secrets.token_bytes(16)
+        iterations = self._security.iterations
+        self._salted = _salted(self._digest, password, salt, iterations)
+        self._nonce = fields["r"] + secrets.token_urlsafe(18)
+        answer = f"r={self._nonce},s={base64.b64encode(salt).decode()},i={iterations}"
+        self._spoken = f"{bare},{answer}"
+        return answer.encode()
+
+    def _final(self, text: str, user: str) -> bytes:
+        without_proof, _, proof = text.rpartition(",p=")
+        signed = f"{self._spoken},{without_proof}".encode()
+        key = self._hmac(self._salted, b"Client Key")
+        signature = self._hmac(hashlib.new(self._digest, key).digest(), signed)
+        try:
+            shown = base64.b64decode(proof, validate=True)
+        except (binascii.Error, ValueError):
+            shown = b""
+        expected = bytes(a ^ b for a, b in zip(key, signature, strict=True))
+        if _fields(without_proof).get("r") != self._nonce or not hmac.compare_digest(
+            shown, expected
+        ):
+            raise LoginRefusedError(self._refusal)
+        self.user = user
+        own = self._hmac(self._hmac(self._salted, b"Server Key"), signed)
+        return b"v=" + base64.b64encode(own)
+
+    def _hmac(self, key: bytes, message: bytes) -> bytes:
+        return hmac.digest(key, message, self._digest)
+
+
+class _OAuthBearer:
+    """RFC 7628: a refusal is an answer, which the client has to acknowledge."""
+
+    def __init__(self, security: Security) -> None:
+        self.user = ""
+        self.lifetime: float | None = None
+        self._accept = security.accept_token
+        self._is_refused = False
+
+    def step(self, token: bytes) -> bytes:
+        if self._is_refused:
+            raise LoginRefusedError('{"status":"invalid_token"}')
+        header = next((p for p in _text(token).split("\1") if p.startswith("auth=")), "")
+        jwt = header.removeprefix("auth=Bearer ")
+        user = self._accept(jwt)
+        if not user:
+            self._is_refused = True
+            return b'{"status":"invalid_token"}'
+        expires = claims_of(jwt).get("exp")
+        if isinstance(expires, int | float):
+            self.lifetime = max(0.001, expires - time.time())
+        self.user = user
+        return b""
+
+
+def subject_of(token: str) -> str | None:
+    """The subject of a JSON web token that has not expired; None for anything else.
+
+    The signature is not looked at, as by a broker that is set up for unsecured tokens.
+    """
+    claims = claims_of(token)
+    expires = claims.get("exp")
+    if isinstance(expires, int | float) and expires <= time.time():
+        return None
+    subject = claims.get("sub")
+    return subject if isinstance(subject, str) else None
+
+
+def claims_of(token: str) -> dict[str, Any]:
+    """What a JSON web token says; empty if it is none."""
+    try:
+        segment = token.split(".")[1]
+        claims = json.loads(base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4)))
+    except (IndexError, ValueError):
+        return {}
+    return claims if isinstance(claims, dict) else {}
+
+
+@functools.lru_cache(maxsize=64)
+def _salted(digest: str, password: str, salt: bytes, iterations: int) -> bytes:
+    return hashlib.pbkdf2_hmac(digest, password.encode(), salt, iterations)
+
+
+def _fields(text: str) -> dict[str, str]:
+    return dict(part.split("=", 1) for part in text.split(",") if "=" in part)
+
+
+def _text(token: bytes) -> str:
+    try:
+        return bytes(token).decode()
+    except UnicodeDecodeError:
+        raise LoginRefusedError("the token is not text") from None

@@ -1,0 +1,201 @@
+"""Who may log in to a fake cluster, and where each connection stands."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from aiokafka.testing import codes
+from aiokafka.testing.handlers import CloseConnectionError
+from aiokafka.testing.sasl import (
+    MECHANISMS,
+    Conversation,
+    LoginRefusedError,
+    begin,
+    subject_of,
+)
+
+_HANDSHAKE, _API_VERSIONS, _AUTHENTICATE = 17, 18, 36
+
+# As in Kafka: an authentication that follows another so soon is refused.
+_LEAST_INTERVAL = 1.0
+
+
+class Security:
+    """What a fake cluster asks of clients on its SASL listeners. Tests may change it at any time.
+
+    Args:
+        users: Password of each user, for PLAIN and SCRAM. A copy is kept as :attr:`users`.
+        mechanisms: Which the brokers offer: ``"PLAIN"``, ``"SCRAM-SHA-256"``,
+            ``"SCRAM-SHA-512"``, ``"OAUTHBEARER"``.
+        session_lifetime_ms: How long a login is good before the client has to repeat it on the
+            open connection (KIP-368); 0 (the default) for ever. A JSON web token ends it earlier.
+        accept_token: For OAUTHBEARER: gives the user of a token, None to refuse it. By default
+            the subject of any JSON web token that has not expired; signatures are not looked at.
+        iterations: Of SCRAM.
+
+    Raises:
+        ValueError: unknown mechanism, or a number that is out of range.
+
+    Example::
+
+        security = Security(users={"alice": "secret"}, session_lifetime_ms=5000)
+        async with FakeCluster(security=security) as cluster:
+            ...                                   # the program under test logs in
+            security.users["alice"] = "changed"   # its next login is refused
+            cluster.drop_connections()
+    """
+
+    def __init__(
+        self,
+        users: Mapping[str, str] | None = None,
+        *,
+        mechanisms: Sequence[str] = MECHANISMS,
+        session_lifetime_ms: int = 0,
+        accept_token: Callable[[str], str | None] = subject_of,
+        iterations: int = 4096,
+    ) -> None:
+        unknown = sorted(set(mechanisms) - set(MECHANISMS))
+        if unknown:
+            raise ValueError(f"unknown mechanisms {unknown}; known are {', '.join(MECHANISMS)}")
+        if session_lifetime_ms < 0 or iterations < 1:
+            raise ValueError("session_lifetime_ms must be at least 0, iterations at least 1")
+        #: User to password.
+        self.users: dict[str, str] = dict(users or {})
+        self.mechanisms = tuple(mechanisms)
+        self.session_lifetime_ms = session_lifetime_ms
+        self.accept_token = accept_token
+        self.iterations = iterations
+        #: First logins on connections that succeeded.
+        self.logins = 0
+        #: Later logins on the same connection that succeeded (KIP-368).
+        self.renewals = 0
+        #: Logins that were refused.
+        self.refusals = 0
+
+
+class Verdict(NamedTuple):
+    """What the broker answers to one token."""
+
+    errno: int
+    message: str | None = None
+    challenge: bytes = b""
+    lifetime_ms: int = 0
+
+
+class State(enum.Enum):
+    """Where a connection stands."""
+
+    UNKNOWN = "not logged in"
+    SPEAKING = "a login is in progress"
+    OPEN = "logged in"
+    REFUSED = "to be closed after the answer"
+
+
+_S = State
+_TRANSITIONS: dict[State, set[State]] = {
+    _S.UNKNOWN: {_S.SPEAKING, _S.REFUSED},
+    _S.SPEAKING: {_S.OPEN, _S.REFUSED},
+    _S.OPEN: {_S.SPEAKING, _S.REFUSED},
+    _S.REFUSED: set(),
+}
+
+
+class Session:
+    """The logins of one connection to a broker.
+
+    Owns: its state, the user, and when the session ends.
+    """
+
+    def __init__(self, security: Security) -> None:
+        self.state = State.UNKNOWN
+        #: Who is logged in, "" if nobody.
+        self.user = ""
+        #: Tokens come without a header: SaslHandshake v0 was used.
+        self.takes_raw_tokens = False
+        self._security = security
+        self._loop = asyncio.get_running_loop()
+        self._mechanism = ""
+        self._conversation: Conversation | None = None
+        self._ends: float | None = None
+        self._renewed_at: float | None = None
+
+    def check(self, api_key: int) -> None:
+        """Let a request pass.
+
+        Raises:
+            CloseConnectionError: Kafka closes the connection for it.
+        """
+        if self.state is State.OPEN:
+            if self._ends is None or self._loop.time() < self._ends or api_key == _HANDSHAKE:
+                return
+        elif self.state is State.SPEAKING:
+            if api_key == _AUTHENTICATE:
+                return
+        elif api_key in (_API_VERSIONS, _HANDSHAKE):
+            return
+        raise CloseConnectionError
+
+    def shake_hands(self, mechanism: str, version: int) -> int:
+        """Begin a login; returns the error code.
+
+        Raises:
+            CloseConnectionError: the client changes the mechanism of an open connection.
+        """
+        now = self._loop.time()
+        if self.state is State.OPEN:
+            if self._ends is None or (
+                self._renewed_at is not None and now < self._renewed_at + _LEAST_INTERVAL
+            ):
+                return codes.ILLEGAL_SASL_STATE
+            if mechanism != self._mechanism:
+                raise CloseConnectionError
+            self._renewed_at = now
+        if mechanism not in self._security.mechanisms:
+            self._security.refusals += 1
+            self._transition(State.REFUSED)
+            return codes.UNSUPPORTED_SASL_MECHANISM
+        self._mechanism = mechanism
+        self._conversation = begin(mechanism, self._security)
+        self.takes_raw_tokens = version == 0
+        self._transition(State.SPEAKING)
+        return codes.NONE
+
+    def authenticate(self, token: bytes) -> Verdict:
+        """Take one token of the login in progress."""
+        conversation = self._conversation
+        if self.state is not State.SPEAKING or conversation is None:
+            message = "SaslAuthenticate request received after successful authentication"
+            return Verdict(codes.ILLEGAL_SASL_STATE, message)
+        try:
+            challenge = conversation.step(token)
+            if self.user and conversation.user not in ("", self.user):
+                raise LoginRefusedError("Cannot change principals during re-authentication")
+        except LoginRefusedError as refusal:
+            self._security.refusals += 1
+            self._transition(State.REFUSED)
+            return Verdict(codes.SASL_AUTHENTICATION_FAILED, str(refusal))
+        if not conversation.user:
+            return Verdict(codes.NONE, challenge=challenge)
+        return Verdict(codes.NONE, challenge=challenge, lifetime_ms=self._accept(conversation))
+
+    def _accept(self, conversation: Conversation) -> int:
+        """Begin the session; returns its lifetime in milliseconds, 0 for no end."""
+        if self.user:
+            self._security.renewals += 1
+        else:
+            self._security.logins += 1
+        self.user = conversation.user
+        self.takes_raw_tokens = False
+        self._transition(State.OPEN)
+        limits = [conversation.lifetime, self._security.session_lifetime_ms / 1000 or None]
+        lifetime = min((limit for limit in limits if limit is not None), default=None)
+        self._ends = None if lifetime is None else self._loop.time() + lifetime
+        return 0 if lifetime is None else max(1, int(lifetime * 1000))
+
+    def _transition(self, new: State) -> None:
+        if new not in _TRANSITIONS[self.state]:
+            raise RuntimeError(f"a connection that is {self.state.value} cannot be {new.value}")
+        self.state = new
