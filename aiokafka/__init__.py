@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from aiokafka.errors import ConsumerStoppedError, IllegalOperation
     from aiokafka.producer.producer import AIOKafkaProducer
     from aiokafka.structs import (
+        ConsumerGroupMetadata,
         ConsumerRecord,
         OffsetAndMetadata,
         OffsetAndTimestamp,
@@ -48,6 +49,7 @@ __all__ = [
     "AIOKafkaClient",
     "AIOKafkaConsumer",
     "AIOKafkaProducer",
+    "ConsumerGroupMetadata",
     "ConsumerRebalanceListener",
     "ConsumerRecord",
     "ConsumerStoppedError",
@@ -61,6 +63,7 @@ _HOMES = {
     "AIOKafkaClient": "aiokafka.client",
     "AIOKafkaConsumer": "aiokafka.consumer.consumer",
     "AIOKafkaProducer": "aiokafka.producer.producer",
+    "ConsumerGroupMetadata": "aiokafka.structs",
     "ConsumerRebalanceListener": "aiokafka.abc",
     "ConsumerRecord": "aiokafka.structs",
     "ConsumerStoppedError": "aiokafka.errors",

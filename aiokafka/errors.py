@@ -268,6 +268,10 @@ class CommitFailedError(KafkaError):
     def __init__(self, *args: Any) -> None:
         super().__init__(_COMMIT_FAILED, *args)
 
+    def __str__(self) -> str:
+        details = "; ".join(str(detail) for detail in self.args[1:])
+        return f"{type(self).__name__}: {details + '. ' if details else ''}{_COMMIT_FAILED}"
+
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self.args[1:]
 

@@ -13,6 +13,7 @@ __all__ = [
     "KT",
     "VT",
     "BrokerMetadata",
+    "ConsumerGroupMetadata",
     "ConsumerRecord",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
@@ -64,6 +65,20 @@ class OffsetAndTimestamp(NamedTuple):
 
     offset: int
     timestamp: int | None
+
+
+class ConsumerGroupMetadata(NamedTuple):
+    """Who a consumer is to its group, for offsets committed in a transaction (KIP-447).
+
+    With the defaults of the last three: somebody who knows the group's name, whom no broker can
+    tell from a member that has lost its partitions. `generation_id` is the member epoch in groups
+    of the consumer protocol (KIP-848).
+    """
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
 
 
 class RecordMetadata(NamedTuple):

@@ -34,6 +34,7 @@ LAYERS = {
     "net": 2,
     # 3, cluster
     "_discovery": 3,
+    "_group_members": 3,
     "_metadata": 3,
     "_refresh": 3,
     "_tasks": 3,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka import __version__
 from aiokafka._config import warn_ignored
+from aiokafka._group_members import add_reader
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.client import AIOKafkaClient
 from aiokafka.consumer._arguments import (
@@ -25,6 +26,7 @@ from aiokafka.consumer._arguments import (
 from aiokafka.consumer.classic_coordinator import ClassicCoordinator
 from aiokafka.consumer.committer import OffsetCommitter
 from aiokafka.consumer.fetcher import Fetcher
+from aiokafka.consumer.group_view import GroupView
 from aiokafka.consumer.no_group import NoGroupCoordinator
 from aiokafka.consumer.offsets import OffsetResolver
 from aiokafka.consumer.positions import ConsumerPositions
@@ -175,7 +177,11 @@ class AIOKafkaConsumer(ConsumerPositions):
         if self._config.group_id is None:
             return NoGroupCoordinator(*parts), None
         committer = OffsetCommitter(self._client, self._config)
-        return ClassicCoordinator(*parts, committer), committer
+        coordinator = ClassicCoordinator(*parts, committer)
+        instance_id = self._config.group_instance_id
+        self._group_view = GroupView(self._client, self._subscription, coordinator, instance_id)
+        add_reader(self._loop, self._group_view)
+        return coordinator, committer
 
     def __repr__(self) -> str:
         return f"<AIOKafkaConsumer client_id={self._config.client.client_id!r}>"

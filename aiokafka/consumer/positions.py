@@ -13,12 +13,18 @@ from aiokafka.consumer.no_group import NoGroupCoordinator, no_group
 from aiokafka.consumer.offset_reset import EARLIEST, LATEST, OffsetSpec
 from aiokafka.consumer.partition_state import PartitionState
 from aiokafka.errors import IllegalStateError, KafkaTimeoutError
-from aiokafka.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from aiokafka.structs import (
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    TopicPartition,
+)
 
 if TYPE_CHECKING:
     from aiokafka._consumer_config import ConsumerConfig
     from aiokafka.consumer.committer import OffsetCommitter
     from aiokafka.consumer.fetcher import Fetcher
+    from aiokafka.consumer.group_view import GroupView
     from aiokafka.consumer.offsets import OffsetResolver
     from aiokafka.consumer.subscription_state import SubscriptionState
 
@@ -37,6 +43,7 @@ class ConsumerPositions:
     _resolver: OffsetResolver
     _coordinator: NoGroupCoordinator
     _committer: OffsetCommitter | None
+    _group_view: GroupView | None = None
 
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions read at the moment."""
@@ -214,6 +221,17 @@ class ConsumerPositions:
         deadline = self._loop.time() + self._config.default_api_timeout
         found = await committer.fetch([partition], deadline)
         return found[partition].offset if partition in found else None
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Who this consumer is to its group now, for `producer.send_offsets_to_transaction`
+        (KIP-447).
+
+        With `assign()` there is no member and no generation. Raises IllegalOperation without a
+        group, CommitFailedError when the group does not count the consumer as a member.
+        """
+        if self._group_view is None:
+            raise no_group("group_metadata")
+        return self._group_view.metadata()
 
     def _need_group(self, call: str) -> OffsetCommitter:
         if self._committer is None:

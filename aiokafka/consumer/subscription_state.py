@@ -105,6 +105,9 @@ class SubscriptionState:
         self._subscription: Subscription | None = None
         self._assignment = Assignment({}, 0)
         self._watcher: StateWatcher | None = None
+        self.given_up: set[TopicPartition] = set()
+        """Partitions that were taken away, or begun anew, after records of theirs were handed
+        out."""
 
     @property
     def subscription(self) -> Subscription | None:
@@ -218,4 +221,6 @@ class SubscriptionState:
         old.epoch = -1
         for state in old.states():
             if state.tp not in states:
+                if state.call:
+                    self.given_up.add(state.tp)
                 state.retire()

@@ -529,10 +529,14 @@ class AIOKafkaProducer:
         """Make positions of a consumer group part of the transaction.
 
         `offsets`: by TopicPartition the offset of the next record to read, as int, (int, str) or
-        OffsetAndMetadata. `group_id`: the group's id; or an object with `group_id`, `generation_id`
-        and `member_id`, or one whose `group_metadata()` gives such, so that a member which has lost
-        its partitions is refused (KIP-447). After an error without `is_fatal` the transaction has
-        to be aborted.
+        OffsetAndMetadata. `group_id`: the consumer that read the records, its `group_metadata()`,
+        or the group's id, which stands for the consumers of that group in this event loop. So a
+        member that has lost its partitions is refused, by the brokers since Kafka 2.5 (KIP-447).
+
+        Raises CommitFailedError when a partition was taken away since its records were handed out,
+        IllegalGenerationError, UnknownMemberIdError or FencedInstanceId when the brokers say so,
+        ValueError and TypeError for wrong arguments. After an error without `is_fatal` the
+        transaction has to be aborted.
         """
         await self._transactional().send_offsets(offsets, group_id)
 

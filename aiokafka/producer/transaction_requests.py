@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from aiokafka.client import CoordinationType
 from aiokafka.errors import (
@@ -22,15 +22,12 @@ from aiokafka.protocol.messages.transactions import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from aiokafka.structs import OffsetAndMetadata, TopicPartition
+from aiokafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka.client import AIOKafkaClient
 
-__all__ = [
-    "GroupMember",
-    "TransactionRequests",
-]
+__all__ = ["TransactionRequests"]
 
 _LAST_CLIENT_SIDE_ADD = 3  # from version 4 on AddPartitionsToTxn is for brokers (KIP-890)
 _LAST_PLAIN_END = 4
@@ -43,15 +40,6 @@ _WRONG_COORDINATOR = (
     GroupCoordinatorNotAvailableError,
     KafkaConnectionError,
 )
-
-
-class GroupMember(NamedTuple):
-    """Who commits offsets for a group (KIP-447). Without a member id nobody can be fenced."""
-
-    group_id: str
-    generation_id: int = -1
-    member_id: str = ""
-    group_instance_id: str | None = None
 
 
 class TransactionRequests:
@@ -179,7 +167,7 @@ class TransactionRequests:
     async def commit_offsets(
         self,
         identity: ProducerIdentity,
-        member: GroupMember,
+        member: ConsumerGroupMetadata,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         deadline: float,
         *,

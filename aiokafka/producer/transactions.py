@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from aiokafka._group_members import readers
 from aiokafka.errors import (
+    IllegalGenerationError,
     InvalidProducerEpoch,
     KafkaError,
     KafkaTimeoutError,
     ProducerFenced,
+    StaleMemberEpoch,
 )
+from aiokafka.producer.group_offsets import Offsets, Share, as_group, as_offsets, share_out
 from aiokafka.producer.producer_id import ProducerIdentity
 from aiokafka.producer.transaction_manager import TransactionManager
-from aiokafka.producer.transaction_requests import GroupMember, TransactionRequests
+from aiokafka.producer.transaction_requests import TransactionRequests
 from aiokafka.producer.transaction_state import Transaction, TransactionState
-from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka._config import ProducerConfig
     from aiokafka.client import AIOKafkaClient
     from aiokafka.producer.sender import Sender
 
-__all__ = ["Transactions", "as_member", "as_offsets"]
+__all__ = ["Transactions"]
+
+_OLD_GENERATION = (IllegalGenerationError, StaleMemberEpoch)
 
 _OPEN = (
     TransactionState.IN_TRANSACTION,
@@ -151,23 +155,53 @@ class Transactions:
 
     async def send_offsets(self, given: Any, group: Any) -> None:
         """Make offsets of a group part of the transaction."""
-        offsets, member = as_offsets(given), as_member(group)
+        offsets = as_offsets(given)
         transaction = self.transaction
         transaction.check("send_offsets_to_transaction")
         deadline = self._deadline()
-        is_version_2 = transaction.is_version_2
         try:
-            if not is_version_2 and member.group_id not in transaction.groups:
+            member = as_group(group)
+            group_id = member if isinstance(member, str) else member.group_id
+            if not transaction.is_version_2 and group_id not in transaction.groups:
                 transaction.has_effects = True
-                await self._requests.add_group(self._identity, member.group_id, deadline)
+                await self._requests.add_group(self._identity, group_id, deadline)
             transaction.has_effects = True
-            transaction.groups.add(member.group_id)
-            await self._requests.commit_offsets(
-                self._identity, member, offsets, deadline, is_version_2=is_version_2
-            )
+            transaction.groups.add(group_id)
+            shares = self._shares(offsets, group)
+            while shares:
+                shares = await self._commit_offsets(shares, offsets, group, deadline)
         except KafkaError as error:
             transaction.fail(error)
             raise
+
+    def _shares(self, offsets: Offsets, group: Any) -> list[Share]:
+        """Who commits what, as things stand."""
+        member = as_group(group)
+        group_id = member if isinstance(member, str) else member.group_id
+        found = readers(self._loop, self._client.cluster.cluster_id, group_id)
+        return share_out(offsets, member, found)
+
+    async def _commit_offsets(
+        self, shares: list[Share], offsets: Offsets, group: Any, deadline: float
+    ) -> list[Share]:
+        """Commit; returns what there is to try again."""
+        try:
+            for member, part in shares:
+                await self._requests.commit_offsets(
+                    self._identity,
+                    member,
+                    part,
+                    deadline,
+                    is_version_2=self.transaction.is_version_2,
+                )
+        except _OLD_GENERATION:
+            # The group has gone on: with our partitions still ours, as members of the next
+            # generation we may commit.
+            renewed_shares = self._shares(offsets, group)
+            if renewed_shares == shares:
+                raise
+            return renewed_shares
+        return []
 
     async def enter_partitions(self) -> None:
         """For ever: tell the coordinator of partitions before records go to them (not needed in
@@ -191,38 +225,3 @@ class Transactions:
             transaction.wanted -= wanted
             transaction.partitions |= wanted
             self._sender.resume(wanted)
-
-
-def as_offsets(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Offsets as users give them: by partition an int, (int, str) or OffsetAndMetadata."""
-    if not isinstance(offsets, Mapping):
-        raise TypeError(f"offsets: must be a dict, not {type(offsets).__name__}")
-    found: dict[TopicPartition, OffsetAndMetadata] = {}
-    for partition, value in offsets.items():
-        if not isinstance(partition, tuple) or len(partition) != 2:
-            raise TypeError(f"offsets: {partition!r} is not a TopicPartition")
-        offset, metadata = value if isinstance(value, tuple) else (value, "")
-        if isinstance(offset, bool) or not isinstance(offset, int):
-            raise TypeError(f"offsets: {offset!r} of {partition!r} is not an int")
-        if offset < 0:
-            raise ValueError(f"offsets: {offset} of {partition!r} is negative")
-        if not isinstance(metadata, str):
-            raise TypeError(f"offsets: the metadata {metadata!r} of {partition!r} is not a str")
-        found[TopicPartition(*partition)] = OffsetAndMetadata(offset, metadata)
-    return found
-
-
-def as_member(group: Any) -> GroupMember:
-    """Who commits: a group id, or something that says its group, generation and member."""
-    if callable(getattr(group, "group_metadata", None)):
-        group = group.group_metadata()
-    if isinstance(group, str):
-        if not group:
-            raise ValueError("group_id: must not be empty")
-        return GroupMember(group)
-    group_id = getattr(group, "group_id", None)
-    if not isinstance(group_id, str) or not group_id:
-        raise ValueError(f"group_id: must be a group id, a consumer or its metadata, not {group!r}")
-    return GroupMember(
-        group_id, group.generation_id, group.member_id, getattr(group, "group_instance_id", None)
-    )

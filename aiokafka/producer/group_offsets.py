@@ -1,0 +1,97 @@
+"""Offsets that go into a transaction, and the member that commits them. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aiokafka._group_members import GroupReader
+from aiokafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+
+__all__ = ["Offsets", "Share", "as_group", "as_offsets", "share_out"]
+
+Offsets = dict[TopicPartition, OffsetAndMetadata]
+Share = tuple[ConsumerGroupMetadata, Offsets]
+"""Who commits what."""
+
+
+def as_offsets(offsets: Any) -> Offsets:
+    """Offsets as users give them: by partition an int, (int, str) or OffsetAndMetadata."""
+    if not isinstance(offsets, Mapping):
+        raise TypeError(f"offsets: must be a dict, not {type(offsets).__name__}")
+    found: Offsets = {}
+    for partition, value in offsets.items():
+        if not isinstance(partition, tuple) or len(partition) != 2:
+            raise TypeError(f"offsets: {partition!r} is not a TopicPartition")
+        offset, metadata = value if isinstance(value, tuple) else (value, "")
+        if isinstance(offset, bool) or not isinstance(offset, int):
+            raise TypeError(f"offsets: {offset!r} of {partition!r} is not an int")
+        if offset < 0:
+            raise ValueError(f"offsets: {offset} of {partition!r} is negative")
+        if not isinstance(metadata, str):
+            raise TypeError(f"offsets: the metadata {metadata!r} of {partition!r} is not a str")
+        found[TopicPartition(*partition)] = OffsetAndMetadata(offset, metadata)
+    return found
+
+
+def as_group(group: Any) -> str | ConsumerGroupMetadata:
+    """A group's id, or who commits for it: as such, or as what a consumer says of itself.
+
+    Raises CommitFailedError for a consumer that is not a member now.
+    """
+    if callable(getattr(group, "group_metadata", None)):
+        group = group.group_metadata()
+    if isinstance(group, str):
+        if not group:
+            raise ValueError("group_id: must not be empty")
+        return group
+    group_id = getattr(group, "group_id", None)
+    if not isinstance(group_id, str) or not group_id:
+        raise ValueError(f"group_id: must be a group id, a consumer or its metadata, not {group!r}")
+    if isinstance(group, ConsumerGroupMetadata):
+        return group
+    instance_id = getattr(group, "group_instance_id", None)
+    return ConsumerGroupMetadata(group_id, group.generation_id, group.member_id, instance_id)
+
+
+def share_out(
+    offsets: Offsets, group: str | ConsumerGroupMetadata, readers: Sequence[GroupReader]
+) -> list[Share]:
+    """Who has to commit which of `offsets`, given the consumers of the group in this event loop.
+
+    By the group's id alone: each partition's reader, if there is one. Raises CommitFailedError if a
+    reader has lost a partition since it handed out its records.
+    """
+    if isinstance(group, ConsumerGroupMetadata):
+        for reader in readers:
+            if group.member_id and group.member_id == reader.member_id:
+                reader.refuse_lost(offsets)
+        return [(group, offsets)]
+    by_reader: dict[GroupReader | None, Offsets] = {}
+    for partition, entry in offsets.items():
+        by_reader.setdefault(_reader_of(partition, entry.offset, readers), {})[partition] = entry
+    shares: dict[ConsumerGroupMetadata, Offsets] = {}
+    for found, part in by_reader.items():
+        member = ConsumerGroupMetadata(group)
+        if found is not None:
+            found.refuse_lost(part)
+            member = found.metadata()
+        shares.setdefault(member, {}).update(part)
+    return list(shares.items())
+
+
+def _reader_of(
+    partition: TopicPartition, offset: int, readers: Sequence[GroupReader]
+) -> GroupReader | None:
+    """Whose records an offset to commit comes of.
+
+    A partition may have gone from one reader to another of this event loop. Until that one has
+    handed out records of it, the offset is taken to be of the former one.
+    """
+    for reader in readers:
+        if reader.stands_for(partition, offset):
+            return reader
+    for reader in readers:
+        if reader.has_lost(partition):
+            return reader
+    return next((reader for reader in readers if reader.owns(partition)), None)

@@ -1,0 +1,268 @@
+"""Offsets in a transaction are committed by the member that read the records, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import Any
+
+import pytest
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerGroupMetadata
+from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
+from aiokafka.errors import (
+    CommitFailedError,
+    IllegalGenerationError,
+    IllegalOperation,
+    UnknownMemberIdError,
+)
+from aiokafka.protocol.messages.transactions import TxnOffsetCommitRequest
+from aiokafka.testing import FakeCluster, Hold
+from tests.consumer.conftest import T0, T1, Start, fill
+from tests.transactions.conftest import READING, Produce, committed_values, stored, until
+
+COOPERATIVE = {**READING, "partition_assignment_strategy": [CooperativeStickyAssignor]}
+
+
+def members(cluster: FakeCluster) -> list[tuple[int, str]]:
+    """Generation and member id of every offset commit."""
+    sent = [seen.request for seen in cluster.requests(TxnOffsetCommitRequest)]
+    return [(request.generation_id, request.member_id) for request in sent]
+
+
+async def put(producer: AIOKafkaProducer, offsets: Any, group: Any) -> None:
+    """A transaction of one record and these offsets."""
+    async with producer.transaction():
+        await producer.send("out", b"v", partition=0)
+        await producer.send_offsets_to_transaction(offsets, group)
+
+
+# -- who a consumer is
+
+
+async def test_metadata_of_a_member(cluster: FakeCluster, start: Start) -> None:
+    consumer = await start(cluster, "t", **READING, group_instance_id="one")
+    metadata = consumer.group_metadata()
+    group = cluster.groups.classic["g"]
+    assert metadata == ("g", group.generation, next(iter(group.members)), "one")
+    with pytest.raises(AttributeError):
+        metadata.generation_id = 5  # type: ignore[misc]
+
+
+async def test_metadata_outside_a_group(cluster: FakeCluster, start: Start) -> None:
+    assigned = await start(cluster, assign=[T0], **READING)
+    assert assigned.group_metadata() == ConsumerGroupMetadata("g")
+    alone = await start(cluster, "t")
+    with pytest.raises(IllegalOperation, match="group_id"):
+        alone.group_metadata()
+
+
+async def test_metadata_of_a_member_that_left(cluster: FakeCluster, start: Start) -> None:
+    consumer = await start(cluster, "t", **READING)
+    await consumer.stop()
+    with pytest.raises(CommitFailedError, match="not a member"):
+        consumer.group_metadata()
+
+
+# -- who commits
+
+
+@pytest.mark.parametrize("given", ["id", "consumer", "metadata"])
+async def test_the_member_commits(
+    cluster: FakeCluster, start: Start, produce: Produce, given: str
+) -> None:
+    fill(cluster, 0, 3)
+    consumer = await start(cluster, "t", **READING)
+    producer = await produce(cluster)
+    await consumer.getone(T0)
+    group = {"id": "g", "consumer": consumer, "metadata": consumer.group_metadata()}[given]
+    await put(producer, {T0: 1}, group)
+    metadata = consumer.group_metadata()
+    assert members(cluster) == [(metadata.generation_id, metadata.member_id)]
+    assert metadata.generation_id > 0
+    assert stored(cluster) == [1, None]
+
+
+async def test_assigned_partitions_have_no_member(
+    cluster: FakeCluster, start: Start, produce: Produce
+) -> None:
+    fill(cluster, 0, 3)
+    consumer = await start(cluster, assign=[T0], **READING)
+    producer = await produce(cluster)
+    for group in ("g", consumer):
+        await consumer.getone()
+        await put(producer, {T0: await consumer.position(T0)}, group)
+    assert members(cluster) == [(-1, "")] * 2
+    assert stored(cluster) == [2, None]
+
+
+async def test_nobody_reads_for_the_group(cluster: FakeCluster, produce: Produce) -> None:
+    await put(await produce(cluster), {T0: 1}, "g")
+    assert members(cluster) == [(-1, "")]
+
+
+async def test_each_partition_has_its_reader(
+    cluster: FakeCluster, start: Start, produce: Produce
+) -> None:
+    first, second = [await start(cluster, "t", **READING) for _ in range(2)]
+    await until(lambda: len(first.assignment()) == len(second.assignment()) == 1)
+    producer = await produce(cluster)
+    await put(producer, {T0: 5, T1: 6}, "g")
+    expected = [one.group_metadata() for one in (first, second)]
+    assert sorted(members(cluster)) == sorted((m.generation_id, m.member_id) for m in expected)
+    assert stored(cluster) == [5, 6]
+
+
+async def test_a_group_of_another_cluster_is_another_group(
+    cluster: FakeCluster, start: Start, produce: Produce
+) -> None:
+    fill(cluster, 0, 1)
+    async with FakeCluster() as other:
+        await other.create_topic("out")
+        await other.create_topic("t")
+        consumer = await start(cluster, "t", **READING)
+        await consumer.getone()
+        producer = await produce(other)
+        await put(producer, {T0: 1}, "g")
+        assert members(other) == [(-1, "")]
+        await producer.stop()
+
+
+async def test_brokers_before_fencing_get_no_member(start: Start, produce: Produce) -> None:
+    async with FakeCluster(as_version="2.1") as cluster:
+        await cluster.create_topic("t")
+        await cluster.create_topic("out")
+        fill(cluster, 0, 1)
+        consumer = await start(cluster, "t", **READING)
+        producer = await produce(cluster)
+        await consumer.getone()
+        await put(producer, {T0: 1}, consumer)
+        assert stored(cluster, [0]) == [1]
+        await consumer.stop()
+        await producer.stop()
+
+
+async def test_a_reader_is_forgotten_with_its_consumer(
+    cluster: FakeCluster, start: Start, produce: Produce
+) -> None:
+    fill(cluster, 0, 1)
+    consumer = AIOKafkaConsumer(
+        "t",
+        bootstrap_servers=cluster.bootstrap_servers,
+        auto_offset_reset="earliest",
+        **READING,
+    )
+    await consumer.start()
+    await consumer.getone()
+    await consumer.stop()
+    producer = await produce(cluster)
+    with pytest.raises(CommitFailedError, match=r"taken away|not a member"):
+        await put(producer, {T0: 1}, "g")
+    del consumer
+    gc.collect()
+    await put(producer, {T0: 1}, "g")
+    assert stored(cluster, [0]) == [1]
+
+
+# -- who is refused
+
+
+@pytest.mark.parametrize("given", ["id", "consumer"])
+async def test_a_partition_that_went_to_another_member(
+    cluster: FakeCluster, start: Start, produce: Produce, given: str
+) -> None:
+    fill(cluster, 0, 3)
+    fill(cluster, 1, 3)
+    consumer = await start(cluster, "t", **READING, rebalance_timeout_ms=200)
+    producer = await produce(cluster)
+    for tp in (T0, T1):
+        await consumer.getone(tp)
+    await producer.begin_transaction()
+    await producer.send("out", b"no", partition=0)
+    other = await start(cluster, "t", **READING)
+    await until(lambda: len(consumer.assignment()) == len(other.assignment()) == 1)
+    group = "g" if given == "id" else consumer
+    # Both were taken away; one has come back, and will be read again as well.
+    with pytest.raises(CommitFailedError, match=r"t-0, t-1") as caught:
+        await producer.send_offsets_to_transaction({T0: 1, T1: 1}, group)
+    assert caught.value.requires_abort
+    await producer.abort_transaction()
+    assert members(cluster) == []
+    (kept,) = consumer.assignment()
+    await consumer.getone(kept)
+    await put(producer, {kept: 1}, group)
+    assert committed_values(cluster) == [b"v"]
+
+
+async def test_the_position_of_a_partition_that_came_back(
+    cluster: FakeCluster, start: Start, produce: Produce
+) -> None:
+    fill(cluster, 0, 3)
+    consumer = await start(cluster, "t", **READING, rebalance_timeout_ms=200)
+    producer = await produce(cluster)
+    await consumer.getone(T0)
+    before = consumer.group_metadata()
+    cluster.groups.rebalance("g")
+    await until(lambda: consumer.group_metadata() != before)
+    with pytest.raises(CommitFailedError):
+        await put(producer, {T0: 1}, "g")
+    position = await consumer.position(T0)
+    assert position == 0
+    await put(producer, {T0: position}, "g")
+    assert stored(cluster) == [0, None]
+
+
+@pytest.mark.parametrize("given", ["id", "consumer", "metadata"])
+async def test_a_member_that_was_removed(
+    cluster: FakeCluster, start: Start, produce: Produce, given: str
+) -> None:
+    fill(cluster, 0, 1)
+    consumer = await start(cluster, "t", **{**READING, "heartbeat_interval_ms": 3000})
+    producer = await produce(cluster)
+    await consumer.getone()
+    metadata = consumer.group_metadata()
+    group = {"id": "g", "consumer": consumer, "metadata": metadata}[given]
+    await producer.begin_transaction()
+    await producer.send("out", b"no", partition=0)
+    cluster.groups.expire("g", metadata.member_id)
+    with pytest.raises((IllegalGenerationError, UnknownMemberIdError)) as caught:
+        await producer.send_offsets_to_transaction({T0: 1}, group)
+    assert caught.value.requires_abort
+    await producer.abort_transaction()
+    assert committed_values(cluster) == []
+
+
+async def test_metadata_of_an_older_generation(
+    cluster: FakeCluster, start: Start, produce: Produce
+) -> None:
+    consumer = await start(cluster, "t", **READING)
+    producer = await produce(cluster)
+    before = consumer.group_metadata()
+    cluster.groups.rebalance("g")
+    await until(lambda: consumer.group_metadata() != before)
+    with pytest.raises(IllegalGenerationError):
+        await put(producer, {T0: 1}, before)
+    await put(producer, {T0: 1}, consumer.group_metadata())
+    assert stored(cluster) == [1, None]
+
+
+async def test_partitions_that_stay_are_committed_in_the_next_generation(
+    cluster: FakeCluster, start: Start, produce: Produce
+) -> None:
+    fill(cluster, 0, 1)
+    consumer = await start(cluster, "t", **COOPERATIVE)
+    producer = await produce(cluster)
+    await consumer.getone()
+    before = consumer.group_metadata()
+    release = asyncio.Event()
+    await producer.begin_transaction()
+    with cluster.intercept(TxnOffsetCommitRequest, Hold(release), times=1) as held:
+        sending = asyncio.ensure_future(producer.send_offsets_to_transaction({T0: 1}, "g"))
+        await held.wait()
+        await start(cluster, "out", **COOPERATIVE)
+        await until(lambda: consumer.group_metadata() != before)
+        release.set()
+        await sending
+    await producer.commit_transaction()
+    assert stored(cluster) == [1, None]
+    assert len(members(cluster)) == 2
