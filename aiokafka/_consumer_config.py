@@ -166,6 +166,13 @@ class ConsumerConfig(Options):
     auto_commit_interval: float = option(
         Milliseconds(0), "auto_commit_interval_ms", 5_000, "Time between such commits."
     )
+    unreachable_timeout: float | None = option(
+        Milliseconds(1, optional=True),
+        "unreachable_timeout_ms",
+        None,
+        """Reading raises KafkaUnreachableError when the group's coordinator, or the brokers of all
+        partitions, have not answered for this long; None: it waits for them without limit.""",
+    )
     check_crcs: bool = option(
         Flag(), "check_crcs", True, "Check the checksum of every batch that is read."
     )

@@ -294,6 +294,13 @@ class AIOKafkaClient:
             (host, port, int(socket.AF_UNSPEC)) for host, port in self._config.bootstrap_servers
         ]
 
+    @property
+    def metadata_failure(self) -> tuple[float, KafkaError] | None:
+        """Since when (loop time) no broker gives metadata, and the last reason; None if the last
+        refresh succeeded."""
+        error = self._metadata.error
+        return None if error is None else (self._metadata.failing_since, error)
+
     def request_metadata(self, why: str) -> None:
         """Refresh the metadata soon; any number of requests make one refresh.
 

@@ -165,6 +165,32 @@ class KafkaConnectionError(KafkaError):
     invalid_metadata = True
 
 
+class KafkaUnreachableError(KafkaConnectionError):
+    """The brokers that a consumer needs have not answered for `unreachable_timeout_ms`.
+
+    The consumer goes on trying: the same call works again when they answer.
+    """
+
+    def __init__(
+        self,
+        parties: tuple[str, ...] = (),
+        unreachable_ms: float = 0.0,
+        last_error: BaseException | None = None,
+    ) -> None:
+        cause = f": {last_error}" if last_error is not None else ""
+        names = ", ".join(parties) or "no broker"
+        super().__init__(f"no answer for {unreachable_ms / 1000:.1f} s from {names}{cause}")
+        self.parties = parties
+        """Who does not answer, such as "Broker 1"."""
+        self.unreachable_ms = unreachable_ms
+        """For how long."""
+        self.last_error = last_error
+        """What the last attempt ended with; None when there was no answer at all."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.parties, self.unreachable_ms, self.last_error)
+
+
 class NodeNotReadyError(KafkaError):
     """There is no usable connection to the node at the moment."""
 
@@ -1049,6 +1075,7 @@ __all__ = [
     "KafkaStorageError",
     "KafkaTimeoutError",
     "KafkaUnavailableError",
+    "KafkaUnreachableError",
     "LeaderNotAvailableError",
     "ListenerNotFound",
     "LogDirNotFound",

@@ -161,6 +161,7 @@ def test_deserialization_error_carries_the_raw_record() -> None:
         errors.RequestTimedOutError("x"),
         errors.CommitFailedError("x"),
         errors.ProducerFenced(),
+        errors.KafkaUnreachableError(("Broker 1",), 1500.0, errors.KafkaConnectionError("x")),
         errors.LogTruncationError(TopicPartition("t", 0), 10, 7),
         errors.RecordDeserializationError(
             TopicPartition("t", 1), 42, make_record(), ValueError("x")

@@ -23,6 +23,7 @@ LAYERS = {
     "_pure": 0,
     "abc": 0,
     "errors": 0,
+    "health": 0,
     "partitioner": 0,
     "structs": 0,
     # 1, wire

@@ -31,7 +31,7 @@ from aiokafka.consumer.no_group import NoGroupCoordinator
 from aiokafka.consumer.offsets import OffsetResolver
 from aiokafka.consumer.positions import ConsumerPositions
 from aiokafka.consumer.subscription_state import SubscriptionState
-from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.consumer.vitals import Vitals
 from aiokafka.errors import (
     ConsumerStoppedError,
     IllegalStateError,
@@ -40,6 +40,7 @@ from aiokafka.errors import (
 from aiokafka.structs import (
     ConsumerRecord,
     TopicPartition,
+from aiokafka.health import ConsumerHealth, ConsumerState
 )
 
 if TYPE_CHECKING:
@@ -95,6 +96,8 @@ class AIOKafkaConsumer(ConsumerPositions):
     - `request_timeout_ms`, `retry_backoff_ms`, `metadata_max_age_ms`, `connections_max_idle_ms`,
       `security_protocol`, `ssl_context`, `sasl_*` and all `client_options`: see `ClientConfig`.
     - `loop`, `api_version`, `consumer_timeout_ms`: accepted, without effect.
+    - `unreachable_timeout_ms`: reading raises KafkaUnreachableError when the group's coordinator,
+      or the brokers of all partitions, have not answered for so long; None: never.
 
     Raises TypeError or ValueError for a wrong argument, RuntimeError without a running event loop.
     """
@@ -152,6 +155,9 @@ class AIOKafkaConsumer(ConsumerPositions):
         options = {name: given[name] for name in given if name not in _NOT_OPTIONS}
         self._loop = asyncio.get_running_loop()
         warn_ignored(loop=loop, api_version=api_version)
+        unreachable_timeout_ms: int | None = None,
+        group_protocol: str = "classic",
+        group_remote_assignor: str | None = None,
         self._config = config = configure({**options, **client_options})
         self._client = client = AIOKafkaClient(config.client)
         self._subscription = SubscriptionState()
@@ -169,6 +175,7 @@ class AIOKafkaConsumer(ConsumerPositions):
         if topics:
             self._subscription.subscribe_topics(topic_names(topics))
         if self._loop.get_debug():
+        self._vitals = Vitals(client, config, self._subscription, self._fetcher, self._coordinator)
             self._source_traceback = traceback.extract_stack(sys._getframe(1))
         self._closed = False
 
@@ -221,11 +228,13 @@ class AIOKafkaConsumer(ConsumerPositions):
 
     async def _start(self) -> None:
         deadline = self._loop.time() + self._config.client.request_timeout
+        self._vitals.live(ConsumerState.STARTING)
         # Before the first metadata request, so that it asks for them already.
         self._client.set_topics(self._subscription.topics)
         await self._client.bootstrap()
         if self._subscription.subscription is None:
             # To assign partitions, a program asks partitions_for_topic() next, which cannot wait.
+        self._vitals.live(None)
             self._all_topics = await self._client.fetch_all_metadata()
         self._coordinator.on_subscribed()
         if self._subscription.pattern is None and not self._subscription.is_manual:
@@ -253,6 +262,7 @@ class AIOKafkaConsumer(ConsumerPositions):
         await self._tasks.stop(deadline)
         await self._fetcher.close()
         await self._client.close()
+            self._vitals.live(ConsumerState.CLOSED)
 
     async def __aenter__(self) -> AIOKafkaConsumer:
         await self.start()
@@ -339,11 +349,13 @@ class AIOKafkaConsumer(ConsumerPositions):
         Raises ConsumerStoppedError when stopped; RecordDeserializationError and CorruptRecordError
         for a record that cannot be read, again with each call until `seek()`;
         OffsetOutOfRangeError, NoOffsetForPartitionError and LogTruncationError with
-        `auto_offset_reset="none"`; TopicAuthorizationFailedError; other errors of the broker that
-        no retry mends. An error of one partition is raised in its turn and does not stop the
+        `auto_offset_reset="none"`; TopicAuthorizationFailedError; KafkaUnreachableError with
+        `unreachable_timeout_ms`, not more often than that; other errors of the broker that no retry
+        mends. An error of one partition is raised in its turn and does not stop the
         others.
         """
         if not partitions:
+            self._vitals.look()
             record = self._fetcher.next()
             if record is not None:
                 return record
@@ -361,7 +373,7 @@ class AIOKafkaConsumer(ConsumerPositions):
             record = self._fetcher.next_of(wanted)
             if record is not None:
                 return record
-            await self._fetcher.wait(wanted, None)
+            await self._fetcher.wait(wanted, self._next_look(told_at))
             self._yielded_at = self._loop.time()
             self._check_can_read()
 
@@ -374,6 +386,7 @@ class AIOKafkaConsumer(ConsumerPositions):
         At most `max_records` over all partitions (default: `max_poll_records`), which take turns
         from call to call. `{}` when there is nothing in time. A cancelled call has taken nothing.
 
+        told_at = self._vitals.told_at
         Raises ValueError for a wrong `max_records` or `timeout_ms`, otherwise as `getone()`. Good
         records are returned first; the error of what follows them is raised by the next call.
         """
@@ -390,11 +403,13 @@ class AIOKafkaConsumer(ConsumerPositions):
         while not records:
             if deadline is None:
                 deadline = self._loop.time() + timeout_ms / 1000
-            in_time = await self._fetcher.wait(wanted, deadline)
+            look_at = self._next_look(told_at)
+            until = deadline if look_at is None else min(deadline, look_at)
+            in_time = await self._fetcher.wait(wanted, until)
             self._yielded_at = self._loop.time()
             self._check_can_read()
             records = self._fetcher.take(wanted, limit)
-            if not in_time:
+            if not in_time and until == deadline:
                 break
         return records
 
@@ -403,6 +418,7 @@ class AIOKafkaConsumer(ConsumerPositions):
             max_records = self._config.max_poll_records
             return -1 if max_records is None else max_records
         if not is_offset(max_records) or not max_records:
+        told_at = self._vitals.told_at
             raise ValueError(f"max_records={max_records!r}: must be a positive integer")
         return max_records
 
@@ -415,6 +431,13 @@ class AIOKafkaConsumer(ConsumerPositions):
         now = self._loop.time()
         if now - self._yielded_at > _YIELD_AFTER:
             self._yielded_at = now
+    def _next_look(self, told_at: float) -> float | None:
+        """When a reader has to see again whether the brokers answer (loop time; None = never).
+        Raises KafkaUnreachableError if they have not for too long."""
+        if self._config.unreachable_timeout is None:
+            return None
+        return self._vitals.check(told_at)
+
             await asyncio.sleep(0)
 
     def __aiter__(self) -> AIOKafkaConsumer:
@@ -451,6 +474,13 @@ class AIOKafkaConsumer(ConsumerPositions):
         """All topics this user may see, asked of a broker. Raises errors of the connection."""
         self._check_can_read()
         self._all_topics = cluster = await self._client.fetch_all_metadata()
+    # -- how it is doing ---------------------------------------------------------------------------
+
+    def health(self) -> ConsumerHealth:
+        """How the consumer is doing at this moment. Costs little, asks nobody, raises nothing, and
+        may be called at any time, before `start()` and after `stop()` as well."""
+        return self._vitals.health()
+
         return cluster.topics(self._config.exclude_internal_topics)
 
     # -- names that others read --------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from aiokafka.errors import (
@@ -42,18 +42,20 @@ class Contact:
         "_due",
         "_log",
         "answered_at",
-        "changed_at",
         "error",
         "error_at",
         "failing_since",
         "name",
+        "on_change",
     )
 
-    def __init__(self, name: str, log: logging.Logger) -> None:
+    def __init__(
+        self, name: str, log: logging.Logger, on_change: Callable[[], None] | None = None
+    ) -> None:
         self.name = name
+        self.on_change = on_change
+        """Called when it begins or ceases to fail."""
         self.answered_at: float | None = None
-        self.changed_at: float | None = None
-        """When it last began or ceased to fail (loop time)."""
         self.failing_since: float | None = None
         self.error: KafkaError | None = None
         """The last failure, which may be over."""
@@ -77,7 +79,7 @@ class Contact:
         if self.failing_since is not None:
             self._log.info("%s answers again after %.1f s", self.name, now - self.failing_since)
             self.failing_since = None
-            self.changed_at = now
+            self._changed()
 
     def fail(self, error: KafkaError) -> None:
         """It did not answer, or cannot do its work."""
@@ -86,7 +88,8 @@ class Contact:
         self.error_at = now
         if self.failing_since is None:
             self._log.warning("%s does not answer: %s", self.name, error)
-            self.failing_since = self.changed_at = min([now, *self._due])
+            self.failing_since = min([now, *self._due])
+            self._changed()
         else:
             self._log.debug("%s does not answer: %s", self.name, error)
 
@@ -97,6 +100,10 @@ class Contact:
             self.succeed()
         else:
             self.fail(error)
+
+    def _changed(self) -> None:
+        if self.on_change is not None:
+            self.on_change()
 
     def silent_since(self, now: float) -> float | None:
         """Since when (loop time) there is no answer though one was due; None if all is well."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka._tasks import TaskOwner
 from aiokafka.consumer._signal import Signal
+from aiokafka.consumer.contact import Contact
 from aiokafka.consumer.fetch_answers import FetchAnswers
 from aiokafka.consumer.fetch_buffer import FetchBuffer, Wanted
 from aiokafka.consumer.node_fetcher import NodeFetcher
@@ -38,6 +39,16 @@ _MOST_COMPLAINTS = 10
 log = logging.getLogger("aiokafka.consumer.fetcher")
 
 
+class Absence:
+    """A partition without a leader: since when (loop time), and how often it was missed."""
+
+    __slots__ = ("misses", "since")
+
+    def __init__(self, since: float) -> None:
+        self.since = since
+        self.misses = 0
+
+
 class Fetcher:
     """Places partitions on brokers and hears of every change of a partition's state.
 
@@ -60,6 +71,12 @@ class Fetcher:
         self.resolver: OffsetResolver | None = None
         self.positions = Signal()
         self.polls = Signal()
+        self.on_change: Callable[[], None] = _nothing
+        """Told whenever the consumer may be doing better or worse than before."""
+        self.fetched_at: float | None = None
+        """When a broker last answered a fetch (loop time)."""
+        self.last_error: tuple[float, BaseException | None] = (0.0, None)
+        """What the application was, or will be, told last of (loop time, error)."""
         self.next: Callable[[], ConsumerRecord[Any, Any] | None] = self.buffer.next
         self._is_held = False
         self._holder: asyncio.Task[Any] | None = None
@@ -72,7 +89,7 @@ class Fetcher:
         self._nodes: dict[int, NodeFetcher] = {}
         self._is_running = False
         self._leaders_only_until = 0.0
-        self._leaderless: dict[TopicPartition, int] = {}
+        self._leaderless: dict[TopicPartition, Absence] = {}
 
     def start(self) -> None:
         """Begin to fetch what is assigned."""
@@ -100,6 +117,7 @@ class Fetcher:
 
     def _on_task_failed(self, error: BaseException) -> None:
         """Nobody waits for the dead: readers look again, and see the failure."""
+        self.on_change()
         self.wake_readers()
         self.positions.notify()
 
@@ -151,6 +169,7 @@ class Fetcher:
 
     def complain(self, error: BaseException) -> None:
         """Have the next call of a reader raise this, whatever partitions it asks for."""
+        self.last_error = (asyncio.get_running_loop().time(), error)
         self._complaints.append(error)
         del self._complaints[:-_MOST_COMPLAINTS]
         self.next = _nothing
@@ -256,8 +275,11 @@ class Fetcher:
     def _miss_leader(self, tp: TopicPartition) -> None:
         """A partition cannot be read for now; say so if this is not over soon."""
         self.client.request_metadata(f"leader of {tp} unknown")
-        misses = self._leaderless[tp] = self._leaderless.get(tp, 0) + 1
-        if misses == _MISSES_TO_MENTION:
+        absence = self._leaderless.get(tp)
+        if absence is None:
+            absence = self._leaderless[tp] = Absence(asyncio.get_running_loop().time())
+        absence.misses += 1
+        if absence.misses == _MISSES_TO_MENTION:
             log.warning("%s cannot be read: it has no leader, or there is no such partition", tp)
 
     def _node(self, node_id: int) -> NodeFetcher:
@@ -285,6 +307,20 @@ class Fetcher:
         found = ((topic, cluster.topic_id(topic)) for topic in topics)
         self.topic_ids = {topic: topic_id for topic, topic_id in found if topic_id is not None}
 
+    # -- who answers -------------------------------------------------------------------------------
+
+    def contacts(self) -> list[Contact]:
+        """Of the brokers with partitions of ours."""
+        return [node.contact for node in self._nodes.values()]
+
+    def silent_since(self, state: PartitionState, now: float) -> float | None:
+        """Since when a partition's broker does not answer, or there is none; None if it does."""
+        absence = self._leaderless.get(state.tp)
+        if absence is not None:
+            return absence.since
+        node = None if state.cursor.node_id is None else self._nodes.get(state.cursor.node_id)
+        return None if node is None else node.contact.silent_since(now)
+
     # -- called by NodeFetchers, their answers, and the resolver ----------------------------------
 
     def arrived(self) -> None:
@@ -294,6 +330,7 @@ class Fetcher:
     def report(self, state: PartitionState, failure: Callable[[], KafkaError]) -> None:
         """Have the next reader of this partition see what `failure` makes."""
         if state.phase is not Phase.RETIRED:
+            self.last_error = (asyncio.get_running_loop().time(), failure())
             self.buffer.add_failure(state, failure)
             self._arrivals.notify()
             self.positions.notify()

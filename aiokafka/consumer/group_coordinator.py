@@ -16,7 +16,7 @@ from aiokafka.consumer.committer import CommittedOffset, Identity, OffsetCommitt
 from aiokafka.consumer.group_commits import GroupCommits
 from aiokafka.consumer.handover import Handover
 from aiokafka.consumer.membership import Membership
-from aiokafka.consumer.no_group import NoGroupCoordinator
+from aiokafka.consumer.no_group import GroupPhase, NoGroupCoordinator
 from aiokafka.consumer.subscription_state import Assignment, SubscriptionState
 from aiokafka.errors import (
     CommitFailedError,
@@ -79,6 +79,8 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
     ) -> None:
         super().__init__(client, config, subscriptions, fetcher)
         self.group_id = committer.group_id
+        self.contact = committer.contact
+        self.session_timeout = config.session_timeout
         self._commits = GroupCommits(
             config, committer, subscriptions, fetcher, self._identity, self._on_commit_refused
         )
@@ -137,6 +139,31 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
     def generation(self) -> int:  # type: ignore[override]
         """The group's generation, or the member's epoch; -1 outside it."""
         return self._membership.generation
+
+    @property
+    def beat_at(self) -> float | None:  # type: ignore[override]
+        """When the coordinator last answered as to a member (loop time)."""
+        return self._membership.beat_at
+
+    @property
+    def phase(self) -> GroupPhase:
+        """How the consumer stands with its group."""
+        if not self._wants_membership():
+            return GroupPhase.OUTSIDE
+        if self._is_idle:
+            return GroupPhase.IDLE
+        is_joined = self._is_settled and not self._has_work()
+        return GroupPhase.JOINED if is_joined else GroupPhase.JOINING
+
+    @property
+    def reason(self) -> str:
+        """Why it joins, "" if it does not."""
+        return self._reason or ""
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended the membership."""
+        return self._failure
 
     def check(self) -> None:
         """Raise what ended the membership."""
@@ -203,6 +230,7 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
         if self._reason is None:
             log.info("Group %s: joining: %s", self.group_id, reason)
             self._reason = reason
+            self._fetcher.on_change()
         self._signal.notify()
         self._fetcher.polls.notify()
 
@@ -220,6 +248,7 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
     def _fail(self, error: BaseException) -> None:
         """The end of the membership: whoever reads or commits is told."""
         self._failure = error
+        self._fetcher.on_change()
         self._commits.resume()
         self._fetcher.hold()
         self._fetcher.wake_readers()
@@ -315,6 +344,7 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
         """The member has its assignment."""
         self._handover.release()
         self._is_settled = True
+        self._fetcher.on_change()
         self._signal.notify()
         self.on_metadata()
 
@@ -357,6 +387,7 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
         now = asyncio.get_running_loop().time()
         if not self._is_idle and now - self._polled_at > self._config.max_poll_interval:
             self._is_idle = True
+            self._fetcher.on_change()
             self._signal.notify()
 
     # -- offsets -----------------------------------------------------------------------------------

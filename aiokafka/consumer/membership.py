@@ -16,6 +16,7 @@ from aiokafka.errors import (
     GroupCoordinatorNotAvailableError,
     KafkaError,
     NotCoordinatorForGroupError,
+    RebalanceInProgressError,
     for_code,
 )
 
@@ -39,7 +40,7 @@ class Membership(abc.ABC):
     GroupCoordinator's.
 
     Owns: `member_id`; `generation`, or the member's epoch, -1 when not a member; `coordinator_id`,
-    None when not known. All requests carry the static member's instance id (KIP-345).
+    None when not known; `beat_at`, when the coordinator last answered as to a member. All requests carry the static member's instance id (KIP-345).
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Membership(abc.ABC):
         self.member_id = ""
         self.generation = -1
         self.coordinator_id: int | None = None
+        self.beat_at: float | None = None
         self._client = client
         self._config = config
         self._contact = contact
@@ -117,12 +119,15 @@ class Membership(abc.ABC):
         """Raise the error of an answer."""
         if not error_code:
             self._contact.succeed()
+            self.beat_at = self._contact.answered_at
             return
         error = for_code(error_code)
         is_authorization = error is GroupAuthorizationFailedError
         subject = f"group {self.group_id!r}" + (f": {message}" if message else "")
         failure = error(self.group_id if is_authorization else subject)
         self._contact.note(failure)
+        if error is RebalanceInProgressError:
+            self.beat_at = self._contact.answered_at
         if error in _MOVED:
             self.forget_coordinator(error.__name__)
         raise failure

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,9 +15,19 @@ if TYPE_CHECKING:
     from aiokafka._consumer_config import ConsumerConfig
     from aiokafka._tasks import TaskOwner
     from aiokafka.client import AIOKafkaClient
+    from aiokafka.consumer.contact import Contact
     from aiokafka.consumer.fetcher import Fetcher
 
-__all__ = ["NoGroupCoordinator", "no_group"]
+__all__ = ["GroupPhase", "NoGroupCoordinator", "no_group"]
+
+
+class GroupPhase(enum.Enum):
+    """How a consumer stands with its group."""
+
+    OUTSIDE = "has no group, or nothing to do with its members"
+    JOINING = "joins, or is about to join"
+    JOINED = "has its share of the partitions"
+    IDLE = "left, because the application does not ask for records"
 
 
 class NoGroupCoordinator:
@@ -30,6 +41,12 @@ class NoGroupCoordinator:
     coordinator_id: int | None = None
     member_id = ""
     generation = -1
+    contact: Contact | None = None
+    """Whether the group's coordinator answers."""
+    beat_at: float | None = None
+    """When the coordinator last answered as to a member (loop time)."""
+    session_timeout = 0.0
+    """The group drops a member that it did not hear of for so long, in seconds."""
 
     def __init__(
         self,
@@ -53,6 +70,7 @@ class NoGroupCoordinator:
         while True:
             changed = self._client.metadata_changed()
             self.on_metadata()
+            self._fetcher.on_change()
             await changed
 
     def on_subscribed(self) -> None:
@@ -72,6 +90,21 @@ class NoGroupCoordinator:
             self._assign()
         self._report_denied()
         self._fetcher.route()
+
+    @property
+    def phase(self) -> GroupPhase:
+        """How the consumer stands with its group."""
+        return GroupPhase.OUTSIDE
+
+    @property
+    def reason(self) -> str:
+        """Why it joins, "" if it does not."""
+        return ""
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended the work on the group."""
+        return None
 
     def check(self) -> None:
         """Raise what ended the work on the group; without one there is nothing."""

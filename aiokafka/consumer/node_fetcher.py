@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from aiokafka._backoff import Backoff
 from aiokafka.consumer._signal import Signal
+from aiokafka.consumer.contact import Contact
 from aiokafka.consumer.fetch_plan import FetchPlan
 from aiokafka.consumer.fetch_session import FetchSession
 from aiokafka.consumer.partition_state import PartitionState
@@ -48,6 +49,7 @@ class NodeFetcher:
     def __init__(self, node_id: int, fetcher: Fetcher) -> None:
         self.node_id = node_id
         self.pinned = 0
+        self.contact = Contact(f"Broker {node_id}", log, fetcher.on_change)
         self.plan = FetchPlan(node_id, fetcher.config.max_partition_fetch_bytes)
         self._fetcher = fetcher
         self._session = FetchSession()
@@ -82,7 +84,8 @@ class NodeFetcher:
         """Fetch until retired or cancelled."""
         loop = asyncio.get_running_loop()
         # While positions are still being looked up.
-        await self._fetcher.client.ready(self.node_id, group=Purpose.FETCH)
+        with self.contact.asked():
+            await self._fetcher.client.ready(self.node_id, group=Purpose.FETCH)
         while not self._is_retired:
             now = loop.time()
             self._has_news |= self.plan.update(now, self._fetcher.topic_ids)
@@ -144,17 +147,18 @@ class NodeFetcher:
         request.max_bytes = self._max_bytes()
         request.isolation_level = int(config.read_committed)
         request.rack_id = self._fetcher.rack_id(now)
-        try:
-            response = await self._fetcher.client.send(
-                self.node_id,
-                request,
-                group=Purpose.FETCH,
-                max_version=self._session.max_version,
-                timeout=max_wait + config.client.request_timeout,
-            )
-        except KafkaError as error:
-            self._failed(error)
-            return
+        with self.contact.asked(max_wait):
+            try:
+                response = await self._fetcher.client.send(
+                    self.node_id,
+                    request,
+                    group=Purpose.FETCH,
+                    max_version=self._session.max_version,
+                    timeout=max_wait + config.client.request_timeout,
+                )
+            except KafkaError as error:
+                self._failed(error)
+                return
         has_readers = self._fetcher.has_readers
         self._settle(response)
         if has_readers and self.pinned < _SMALL:
@@ -171,8 +175,7 @@ class NodeFetcher:
         better."""
         self._session.restart()
         self._not_before = asyncio.get_running_loop().time() + self._backoff.next()
-        level = logging.WARNING if self._backoff.failures == 1 else logging.DEBUG
-        log.log(level, "Fetch from broker %s failed: %s", self.node_id, error)
+        self.contact.fail(error)
         for state in self.plan.states():
             if state.cursor.preferred == self.node_id:
                 self._fetcher.leave_replica(state)
@@ -181,6 +184,8 @@ class NodeFetcher:
         self._fetcher.client.request_metadata(f"fetch from broker {self.node_id} failed")
 
     def _settle(self, response: FetchResponse) -> None:
+        self.contact.succeed()
+        self._fetcher.fetched_at = self.contact.answered_at
         if not self._session.accept(response.error_code, response.session_id):
             self._session_failed(response.error_code)
             return

@@ -140,6 +140,22 @@ class PartitionState:
         """Whether the OffsetResolver has work with it."""
         return self.phase in (Phase.UNSET, Phase.RESETTING, Phase.VALIDATING)
 
+    @property
+    def is_unset(self) -> bool:
+        """Whether the committed offset, or the reset policy, has yet to say where to begin."""
+        return self.phase is Phase.UNSET
+
+    def end(self, read_committed: bool) -> int | None:
+        """Offset after the last record that can be read, as of the last fetch; None before."""
+        return self.lso if read_committed else self.highwater
+
+    def lag(self, read_committed: bool) -> int | None:
+        """Offsets from the position to the end; None while either is unknown."""
+        end = self.end(read_committed)
+        if end is None or end < 0 or self.next_offset < 0:
+            return None
+        return max(0, end - self.next_offset)
+
     def finished_before(self, call: int) -> int:
         """Position up to which the application is done, seen from within call number `call`."""
         return self.finished if self.call == call else self.next_offset

@@ -1,0 +1,255 @@
+"""How a consumer is doing, from what its parts know."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from aiokafka.consumer.no_group import GroupPhase
+from aiokafka.errors import KafkaUnreachableError
+from aiokafka.health import ConsumerHealth, ConsumerState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aiokafka._consumer_config import ConsumerConfig
+    from aiokafka.client import AIOKafkaClient
+    from aiokafka.consumer.contact import Contact
+    from aiokafka.consumer.fetcher import Fetcher
+    from aiokafka.consumer.no_group import NoGroupCoordinator
+    from aiokafka.consumer.subscription_state import SubscriptionState
+
+__all__ = ["Vitals"]
+
+log = logging.getLogger("aiokafka.consumer.consumer")
+
+_ALARMING = (ConsumerState.UNREACHABLE, ConsumerState.POLL_OVERDUE, ConsumerState.FAILED)
+
+
+class Trouble(NamedTuple):
+    """Who does not answer, since when (loop time), and the last that is known of it."""
+
+    since: float
+    parties: tuple[str, ...]
+    error: BaseException | None
+
+    def __str__(self) -> str:
+        names = " and ".join(self.parties)
+        verb = "does" if len(self.parties) == 1 else "do"
+        cause = f": {self.error}" if self.error is not None else ""
+        return f"{names} {verb} not answer{cause}"
+
+
+class Verdict(NamedTuple):
+    """A state, since when if that is known (loop time), and why."""
+
+    state: ConsumerState
+    reason: str = ""
+    since: float | None = None
+
+
+class Vitals:
+    """Says how the consumer is doing; changes nothing about it.
+
+    Owns: the state seen last, since when, and when the application was last told that nobody can
+    be reached. Whoever changes something calls `look()`, so that the new state is logged once and
+    its time is known; `health()` looks as well, for what only time tells.
+    """
+
+    def __init__(
+        self,
+        client: AIOKafkaClient,
+        config: ConsumerConfig,
+        subscriptions: SubscriptionState,
+        fetcher: Fetcher,
+        coordinator: NoGroupCoordinator,
+    ) -> None:
+        self._client = client
+        self._config = config
+        self._subscriptions = subscriptions
+        self._fetcher = fetcher
+        self._coordinator = coordinator
+        self._loop = asyncio.get_running_loop()
+        self._life: ConsumerState | None = ConsumerState.NEW
+        self._verdict = Verdict(ConsumerState.NEW)
+        self._since = self._loop.time()
+        self.told_at = 0.0
+        """When `check` last raised (loop time)."""
+        fetcher.on_change = self.look
+        if coordinator.contact is not None:
+            coordinator.contact.on_change = self.look
+
+    def live(self, life: ConsumerState | None) -> None:
+        """The consumer begins another part of its life; None: it is up to the parts."""
+        self._life = life
+        self.look()
+
+    def look(self) -> None:
+        """Something may have changed: see what became of it, and log it if it did."""
+        now = self._loop.time()
+        verdict = self._judge(now)
+        before, self._verdict = self._verdict, verdict
+        if verdict.state is before.state:
+            return
+        self._since = now if verdict.since is None else verdict.since
+        is_alarming = verdict.state in _ALARMING or before.state in _ALARMING
+        log.log(
+            logging.WARNING if is_alarming else logging.INFO,
+            "Consumer %s%s: %s -> %s%s",
+            self._config.client.client_id,
+            f" of group {self._config.group_id}" if self._config.group_id else "",
+            before.state,
+            verdict.state,
+            f": {verdict.reason}" if verdict.reason else "",
+        )
+
+    def health(self) -> ConsumerHealth:
+        """All that there is to tell."""
+        self.look()
+        now = self._loop.time()
+        error_at, error = self._last_error()
+        beat_at, fetched_at = self._coordinator.beat_at, self._fetcher.fetched_at
+        return ConsumerHealth(
+            state=self._verdict.state,
+            state_age_ms=(now - self._since) * 1000,
+            reason=self._verdict.reason,
+            joined=self._life is None and self._is_joined(now),
+            heartbeat_age_ms=None if beat_at is None else (now - beat_at) * 1000,
+            fetch_age_ms=None if fetched_at is None else (now - fetched_at) * 1000,
+            lag=self.lag(),
+            last_error=error,
+            error_age_ms=None if error is None else (now - error_at) * 1000,
+            unreachable=tuple(contact.name for contact in self._silent(now)),
+        )
+
+    def check(self, told_at: float) -> float:
+        """When to look again (loop time). Raises KafkaUnreachableError when the consumer has not
+        been able to work for `unreachable_timeout`, and its application was not told since
+        `told_at` for so long."""
+        limit = self._config.unreachable_timeout
+        assert limit is not None
+        now = self._loop.time()
+        trouble = self._trouble(now)
+        if trouble is None:
+            return now + limit
+        due = max(trouble.since, told_at) + limit
+        if now < due:
+            return due
+        self.told_at = now
+        raise KafkaUnreachableError(
+            trouble.parties, (now - trouble.since) * 1000, trouble.error
+        ) from trouble.error
+
+    def lag(self) -> int | None:
+        """Of all assigned partitions together; None if it is unknown of any."""
+        states = self._subscriptions.assignment.states()
+        lags = [state.lag(self._config.read_committed) for state in states]
+        known = [lag for lag in lags if lag is not None]
+        return sum(known) if known and len(known) == len(lags) else None
+
+    # -- the state ---------------------------------------------------------------------------------
+
+    def _judge(self, now: float) -> Verdict:
+        if self._life is not None:
+            return Verdict(self._life)
+        failure = self._fetcher.tasks.failure or self._coordinator.failure
+        if failure is not None:
+            return Verdict(ConsumerState.FAILED, str(failure) or repr(failure))
+        if self._subscriptions.subscription is None:
+            return Verdict(ConsumerState.UNSUBSCRIBED)
+        trouble = self._trouble(now)
+        if trouble is not None:
+            return Verdict(ConsumerState.UNREACHABLE, str(trouble), trouble.since)
+        phase = self._coordinator.phase
+        if phase is GroupPhase.IDLE:
+            reason = "the application asked for no records for max_poll_interval_ms"
+            return Verdict(ConsumerState.POLL_OVERDUE, reason)
+        if phase is GroupPhase.JOINING:
+            return Verdict(ConsumerState.REBALANCING, self._coordinator.reason)
+        if phase is GroupPhase.JOINED and not self._is_joined(now):
+            return Verdict(ConsumerState.REBALANCING, "no heartbeat for longer than the session")
+        return Verdict(ConsumerState.RUNNING)
+
+    def _is_joined(self, now: float) -> bool:
+        coordinator = self._coordinator
+        beat_at = coordinator.beat_at
+        return (
+            coordinator.generation >= 0
+            and beat_at is not None
+            and now - beat_at <= coordinator.session_timeout
+        )
+
+    # -- who does not answer -----------------------------------------------------------------------
+
+    def _trouble(self, now: float) -> Trouble | None:
+        """What keeps the consumer from working, the oldest first."""
+        troubles = [self._group_trouble(now), self._fetch_trouble(now)]
+        return min((one for one in troubles if one is not None), default=None, key=_since)
+
+    def _group_trouble(self, now: float) -> Trouble | None:
+        contact = self._coordinator.contact
+        if contact is None or not self._needs_coordinator():
+            return None
+        since = contact.silent_since(now)
+        return None if since is None else Trouble(since, (contact.name,), contact.error)
+
+    def _needs_coordinator(self) -> bool:
+        subscriptions = self._subscriptions
+        if subscriptions.subscription is None:
+            return False
+        # Where to begin is asked of the coordinator, too.
+        return not subscriptions.is_manual or any(
+            state.is_unset for state in subscriptions.assignment.states()
+        )
+
+    def _fetch_trouble(self, now: float) -> Trouble | None:
+        """There if not one of the partitions can be read."""
+        states = [s for s in self._subscriptions.assignment.states() if not s.paused]
+        if not states:
+            return self._cluster_trouble()
+        silences = [self._fetcher.silent_since(state, now) for state in states]
+        known = [since for since in silences if since is not None]
+        if len(known) < len(silences):
+            return None
+        contacts = [contact for contact in self._fetcher.contacts() if contact.silent_since(now)]
+        names = tuple(contact.name for contact in contacts)
+        error = max(contacts, key=_error_at).error if contacts else None
+        return Trouble(max(known), names or ("The leaders of all partitions",), error)
+
+    def _cluster_trouble(self) -> Trouble | None:
+        """Without partitions there is only the metadata to tell."""
+        failure = self._client.metadata_failure
+        if failure is None or self._subscriptions.assignment.tps:
+            return None
+        return Trouble(failure[0], ("Every broker",), failure[1])
+
+    def _silent(self, now: float) -> Iterator[Contact]:
+        contacts = self._fetcher.contacts()
+        if self._coordinator.contact is not None and self._needs_coordinator():
+            contacts = [self._coordinator.contact, *contacts]
+        return (contact for contact in contacts if contact.silent_since(now) is not None)
+
+    def _last_error(self) -> tuple[float, BaseException | None]:
+        """When (loop time) and what."""
+        contacts = list(self._fetcher.contacts())
+        if self._coordinator.contact is not None:
+            contacts.append(self._coordinator.contact)
+        errors: list[tuple[float, BaseException | None]] = [self._fetcher.last_error]
+        errors += [(contact.error_at, contact.error) for contact in contacts if contact.error]
+        failure = self._client.metadata_failure
+        if failure is not None:
+            errors.append(failure)
+        return max(errors, key=_when)
+
+
+def _since(trouble: Trouble) -> float:
+    return trouble.since
+
+
+def _error_at(contact: Contact) -> float:
+    return contact.error_at
+
+
+def _when(failure: tuple[float, BaseException | None]) -> float:
+    return failure[0]

@@ -1,0 +1,137 @@
+"""How a client is doing: what `consumer.health()` and `producer.health()` return."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+__all__ = ["ConsumerHealth", "ConsumerState", "ProducerHealth", "ProducerState"]
+
+
+class _Word(str, enum.Enum):
+    """A string that is one of a few; it prints and compares as that string."""
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self.value), spec)
+
+
+class ConsumerState(_Word):
+    """What a consumer is doing. Each is a string, such as `"running"`."""
+
+    NEW = "new"
+    """`start` was not called."""
+
+    STARTING = "starting"
+    """`start` was called and has not returned."""
+
+    UNSUBSCRIBED = "unsubscribed"
+    """There is nothing to read: no subscription, no partitions chosen by hand."""
+
+    REBALANCING = "rebalancing"
+    """It joins its group, or has to join it again, and has no say over its partitions."""
+
+    RUNNING = "running"
+    """It fetches; with a group: as a member, with its share of the partitions."""
+
+    POLL_OVERDUE = "poll_overdue"
+    """It left its group, since the application asked for no records for `max_poll_interval_ms`; it
+    joins again when the application asks."""
+
+    UNREACHABLE = "unreachable"
+    """The group's coordinator does not answer, or none of its partitions can be read because their
+    brokers do not. It goes on trying."""
+
+    FAILED = "failed"
+    """It cannot go on, such as when another member took its `group_instance_id`: every call says
+    why."""
+
+    CLOSED = "closed"
+    """`stop` was called."""
+
+
+class ProducerState(_Word):
+    """What a producer is doing. Each is a string, such as `"running"`."""
+
+    NEW = "new"
+    """`start` was not called, or has not returned."""
+
+    RUNNING = "running"
+    """It sends."""
+
+    UNREACHABLE = "unreachable"
+    """No broker that has to get records answers, or none answers at all. It goes on trying."""
+
+    FAILED = "failed"
+    """It cannot go on, such as when another producer took its `transactional_id`."""
+
+    CLOSED = "closed"
+    """`stop` was called."""
+
+
+@dataclass(frozen=True)
+class ConsumerHealth:
+    """A consumer at one moment. Ages are in milliseconds; None: it has not happened yet."""
+
+    state: ConsumerState
+    state_age_ms: float
+    """How long it has been in this state."""
+
+    reason: str
+    """Why it is in this state, "" if there is nothing to say."""
+
+    joined: bool
+    """Whether it is a member of its group, as far as can be known: after a whole session without
+    an answer to a heartbeat it is not. False without a group."""
+
+    heartbeat_age_ms: float | None
+    """Since the coordinator last answered as to a member."""
+
+    fetch_age_ms: float | None
+    """Since a broker last answered a fetch, with records or without. A consumer with nothing to
+    fetch, since all is paused or the buffer is full, does not fetch."""
+
+    lag: int | None
+    """Records between the positions and the ends of the assigned partitions, as of the last
+    fetches; None while that is unknown of one of them."""
+
+    last_error: BaseException | None
+    """The last failure in the background, even if it is over."""
+
+    error_age_ms: float | None
+    """Since that failure."""
+
+    unreachable: tuple[str, ...]
+    """Who does not answer at the moment, of those it needs; () if all do."""
+
+
+@dataclass(frozen=True)
+class ProducerHealth:
+    """A producer at one moment. Ages are in milliseconds; None: it has not happened yet."""
+
+    state: ProducerState
+    state_age_ms: float
+    """How long it has been in this state."""
+
+    reason: str
+    """Why it is in this state, "" if there is nothing to say."""
+
+    pending: int
+    """Batches that are not delivered yet, those in flight included."""
+
+    pending_age_ms: float | None
+    """Since the oldest of them was begun; None without any."""
+
+    delivery_age_ms: float | None
+    """Since a broker last took records."""
+
+    last_error: BaseException | None
+    """The last failure in the background, even if it is over."""
+
+    error_age_ms: float | None
+    """Since that failure."""
+
+    unreachable: tuple[str, ...]
+    """Who does not answer at the moment, of those it needs; () if all do."""
