@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
-from aiokafka import __version__
 from aiokafka._config import warn_ignored
 from aiokafka._group_members import add_reader
 from aiokafka.abc import ConsumerRebalanceListener
@@ -32,16 +31,19 @@ from aiokafka.consumer.offsets import OffsetResolver
 from aiokafka.consumer.positions import ConsumerPositions
 from aiokafka.consumer.subscription_state import SubscriptionState
 from aiokafka.consumer.vitals import Vitals
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import (
     ConsumerStoppedError,
     IllegalStateError,
     RecordTooLargeError,
 )
+from aiokafka.health import ConsumerHealth, ConsumerState
 from aiokafka.structs import (
     ConsumerRecord,
     TopicPartition,
-from aiokafka.health import ConsumerHealth, ConsumerState
 )
+
+from aiokafka import __version__
 
 if TYPE_CHECKING:
     import ssl
@@ -90,14 +92,14 @@ class AIOKafkaConsumer(ConsumerPositions):
     - `client_rack`: rack of this client, to read from a replica near by (Kafka 2.4).
     - `max_poll_records`: most records that `getmany()` returns.
     - `default_api_timeout_ms`: limit of calls that have none of their own.
+    - `unreachable_timeout_ms`: reading raises KafkaUnreachableError when the group's coordinator,
+      or the brokers of all partitions, have not answered for so long; None: never.
     - `exclude_internal_topics`: leave Kafka's own topics out of patterns and `topics()`.
     - `enable_auto_commit`, `auto_commit_interval_ms`: commit in the background what the application
       has finished: everything handed out before its latest call.
     - `request_timeout_ms`, `retry_backoff_ms`, `metadata_max_age_ms`, `connections_max_idle_ms`,
       `security_protocol`, `ssl_context`, `sasl_*` and all `client_options`: see `ClientConfig`.
     - `loop`, `api_version`, `consumer_timeout_ms`: accepted, without effect.
-    - `unreachable_timeout_ms`: reading raises KafkaUnreachableError when the group's coordinator,
-      or the brokers of all partitions, have not answered for so long; None: never.
 
     Raises TypeError or ValueError for a wrong argument, RuntimeError without a running event loop.
     """
@@ -149,15 +151,13 @@ class AIOKafkaConsumer(ConsumerPositions):
         fetch_buffer_memory: int = 64 * 1024 * 1024,
         max_decompressed_bytes: int = 256 * 1024 * 1024,
         default_api_timeout_ms: int = 60000,
+        unreachable_timeout_ms: int | None = None,
         **client_options: Any,
     ) -> None:
         given = locals()
         options = {name: given[name] for name in given if name not in _NOT_OPTIONS}
         self._loop = asyncio.get_running_loop()
         warn_ignored(loop=loop, api_version=api_version)
-        unreachable_timeout_ms: int | None = None,
-        group_protocol: str = "classic",
-        group_remote_assignor: str | None = None,
         self._config = config = configure({**options, **client_options})
         self._client = client = AIOKafkaClient(config.client)
         self._subscription = SubscriptionState()
@@ -169,13 +169,13 @@ class AIOKafkaConsumer(ConsumerPositions):
             client, config, self._subscription, self._fetcher, self._tasks, committer
         )
         self._fetcher.resolver = self._resolver
+        self._vitals = Vitals(client, config, self._subscription, self._fetcher, self._coordinator)
         self._all_topics: ClusterMetadata | None = None
         self._is_started = False
         self._yielded_at = 0.0
         if topics:
             self._subscription.subscribe_topics(topic_names(topics))
         if self._loop.get_debug():
-        self._vitals = Vitals(client, config, self._subscription, self._fetcher, self._coordinator)
             self._source_traceback = traceback.extract_stack(sys._getframe(1))
         self._closed = False
 
@@ -220,21 +220,21 @@ class AIOKafkaConsumer(ConsumerPositions):
         assert not self._is_started, "the consumer was started before"
         self._refuse_if_closed()
         self._is_started = True
+        self._vitals.live(ConsumerState.STARTING)
         try:
             await self._start()
         except BaseException:
             await self.stop()
             raise
+        self._vitals.live(None)
 
     async def _start(self) -> None:
         deadline = self._loop.time() + self._config.client.request_timeout
-        self._vitals.live(ConsumerState.STARTING)
         # Before the first metadata request, so that it asks for them already.
         self._client.set_topics(self._subscription.topics)
         await self._client.bootstrap()
         if self._subscription.subscription is None:
             # To assign partitions, a program asks partitions_for_topic() next, which cannot wait.
-        self._vitals.live(None)
             self._all_topics = await self._client.fetch_all_metadata()
         self._coordinator.on_subscribed()
         if self._subscription.pattern is None and not self._subscription.is_manual:
@@ -254,6 +254,7 @@ class AIOKafkaConsumer(ConsumerPositions):
         """
         if not self._closed:
             self._closed = True
+            self._vitals.live(ConsumerState.CLOSED)
             self._fetcher.refuse_readers()
             if self._is_started and self._tasks.failure is None:
                 await self._coordinator.stop()
@@ -262,7 +263,6 @@ class AIOKafkaConsumer(ConsumerPositions):
         await self._tasks.stop(deadline)
         await self._fetcher.close()
         await self._client.close()
-            self._vitals.live(ConsumerState.CLOSED)
 
     async def __aenter__(self) -> AIOKafkaConsumer:
         await self.start()
@@ -337,6 +337,7 @@ class AIOKafkaConsumer(ConsumerPositions):
     def _subscription_changed(self) -> None:
         if self._is_started and not self._closed:
             self._coordinator.on_subscribed()
+            self._vitals.look()
 
     # -- records -----------------------------------------------------------------------------------
 
@@ -355,7 +356,6 @@ class AIOKafkaConsumer(ConsumerPositions):
         others.
         """
         if not partitions:
-            self._vitals.look()
             record = self._fetcher.next()
             if record is not None:
                 return record
@@ -369,6 +369,7 @@ class AIOKafkaConsumer(ConsumerPositions):
         self._check_has_subscription()
         await self._maybe_yield()
         self._fetcher.buffer.begin_call()
+        told_at = self._vitals.told_at
         while True:
             record = self._fetcher.next_of(wanted)
             if record is not None:
@@ -386,7 +387,6 @@ class AIOKafkaConsumer(ConsumerPositions):
         At most `max_records` over all partitions (default: `max_poll_records`), which take turns
         from call to call. `{}` when there is nothing in time. A cancelled call has taken nothing.
 
-        told_at = self._vitals.told_at
         Raises ValueError for a wrong `max_records` or `timeout_ms`, otherwise as `getone()`. Good
         records are returned first; the error of what follows them is raised by the next call.
         """
@@ -399,6 +399,7 @@ class AIOKafkaConsumer(ConsumerPositions):
         await self._maybe_yield()
         self._fetcher.buffer.begin_call()
         records = self._fetcher.take(wanted, limit)
+        told_at = self._vitals.told_at
         deadline = None
         while not records:
             if deadline is None:
@@ -413,12 +414,18 @@ class AIOKafkaConsumer(ConsumerPositions):
                 break
         return records
 
+    def _next_look(self, told_at: float) -> float | None:
+        """When a reader has to see again whether the brokers answer (loop time; None = never).
+        Raises KafkaUnreachableError if they have not for too long."""
+        if self._config.unreachable_timeout is None:
+            return None
+        return self._vitals.check(told_at)
+
     def _record_limit(self, max_records: int | None) -> int:
         if max_records is None:
             max_records = self._config.max_poll_records
             return -1 if max_records is None else max_records
         if not is_offset(max_records) or not max_records:
-        told_at = self._vitals.told_at
             raise ValueError(f"max_records={max_records!r}: must be a positive integer")
         return max_records
 
@@ -431,13 +438,6 @@ class AIOKafkaConsumer(ConsumerPositions):
         now = self._loop.time()
         if now - self._yielded_at > _YIELD_AFTER:
             self._yielded_at = now
-    def _next_look(self, told_at: float) -> float | None:
-        """When a reader has to see again whether the brokers answer (loop time; None = never).
-        Raises KafkaUnreachableError if they have not for too long."""
-        if self._config.unreachable_timeout is None:
-            return None
-        return self._vitals.check(told_at)
-
             await asyncio.sleep(0)
 
     def __aiter__(self) -> AIOKafkaConsumer:
@@ -457,6 +457,13 @@ class AIOKafkaConsumer(ConsumerPositions):
             except RecordTooLargeError as error:
                 log.error("%s", error)
 
+    # -- how it is doing ---------------------------------------------------------------------------
+
+    def health(self) -> ConsumerHealth:
+        """How the consumer is doing at this moment. Costs little, asks nobody, raises nothing, and
+        may be called at any time, before `start()` and after `stop()` as well."""
+        return self._vitals.health()
+
     # -- the cluster -------------------------------------------------------------------------------
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
@@ -474,13 +481,6 @@ class AIOKafkaConsumer(ConsumerPositions):
         """All topics this user may see, asked of a broker. Raises errors of the connection."""
         self._check_can_read()
         self._all_topics = cluster = await self._client.fetch_all_metadata()
-    # -- how it is doing ---------------------------------------------------------------------------
-
-    def health(self) -> ConsumerHealth:
-        """How the consumer is doing at this moment. Costs little, asks nobody, raises nothing, and
-        may be called at any time, before `start()` and after `stop()` as well."""
-        return self._vitals.health()
-
         return cluster.topics(self._config.exclude_internal_topics)
 
     # -- names that others read --------------------------------------------------------------------
