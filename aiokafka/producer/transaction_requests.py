@@ -9,7 +9,9 @@ from aiokafka.client import CoordinationType
 from aiokafka.errors import (
     GroupCoordinatorNotAvailableError,
     KafkaConnectionError,
+    NodeNotReadyError,
     NotCoordinatorForGroupError,
+    RequestTimedOutError,
 )
 from aiokafka.producer.producer_id import ProducerIdentity, check, retry
 from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -26,6 +28,7 @@ from aiokafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPart
 
 if TYPE_CHECKING:
     from aiokafka.client import AIOKafkaClient
+    from aiokafka.net.connection import BrokerConnection
 
 __all__ = ["TransactionRequests"]
 
@@ -35,6 +38,7 @@ _FIRST_RENEWING = 3
 _LAST_PLAIN_OFFSETS = 4
 _FIRST_WITH_MEMBER = 3  # KIP-447
 
+_UNREACHABLE = (KafkaConnectionError, NodeNotReadyError, RequestTimedOutError)
 _WRONG_COORDINATOR = (
     NotCoordinatorForGroupError,
     GroupCoordinatorNotAvailableError,
@@ -65,9 +69,28 @@ class TransactionRequests:
         node_id = await self._client.coordinator(kind, key, deadline)
         try:
             return await self._client.send(node_id, request, max_version=max_version)
-        except KafkaConnectionError:
+        except _UNREACHABLE:
             self._client.forget_coordinator(kind, key, f"node {node_id} cannot be reached")
             raise
+
+    async def _connect(self, kind: CoordinationType, key: str, deadline: float) -> BrokerConnection:
+        """One attempt to reach the coordinator of `key`, to see what it can do."""
+        node_id = await self._client.coordinator(kind, key, deadline)
+        try:
+            return await self._client.connection(node_id)
+        except _UNREACHABLE:
+            self._client.forget_coordinator(kind, key, f"node {node_id} cannot be reached")
+            raise
+
+    async def _connection(self, deadline: float) -> BrokerConnection:
+        """A connection to the coordinator of the transactional id."""
+        kind = CoordinationType.TRANSACTION
+        return await retry(
+            self._client,
+            f"the coordinator of {self._id!r}",
+            deadline,
+            lambda: self._connect(kind, self._id, deadline),
+        )
 
     def _read(self, kind: CoordinationType, key: str, error_code: int, what: str) -> None:
         try:
@@ -97,13 +120,10 @@ class TransactionRequests:
         `timeout` is the longest time of a transaction in seconds. `current`: the identity that is
         to be renewed (KIP-360), which fails if somebody else has taken over.
         """
-        coordinator = await self._client.coordinator(
-            CoordinationType.TRANSACTION, self._id, deadline
-        )
+        connection = await self._connection(deadline)
         request = InitProducerIdRequest(
             transactional_id=self._id, transaction_timeout_ms=int(timeout * 1000)
         )
-        connection = await self._client.connection(coordinator)
         if current is not None and connection.pick(InitProducerIdRequest) >= _FIRST_RENEWING:
             request.producer_id, request.producer_epoch = current
         # Version 6 is for two-phase commit (KIP-939), which no broker has in force.
@@ -112,15 +132,12 @@ class TransactionRequests:
 
     async def can_renew(self, deadline: float) -> bool:
         """Whether `init` can tell the owner of the transactional id from others (KIP-360)."""
-        node_id = await self._client.coordinator(CoordinationType.TRANSACTION, self._id, deadline)
-        connection = await self._client.connection(node_id)
+        connection = await self._connection(deadline)
         return connection.pick(InitProducerIdRequest) >= _FIRST_RENEWING
 
     async def is_version_2(self, deadline: float) -> bool:
         """Whether the cluster runs transactions of version 2 (KIP-890)."""
-        node_id = await self._client.coordinator(CoordinationType.TRANSACTION, self._id, deadline)
-        connection = await self._client.connection(node_id)
-        versions = connection.versions
+        versions = (await self._connection(deadline)).versions
         if versions is None or versions.finalized_features.get("transaction.version", 0) < 2:
             return False
         return versions.pick(EndTxnRequest) > _LAST_PLAIN_END
@@ -186,8 +203,7 @@ class TransactionRequests:
         kind, group_id = CoordinationType.GROUP, member.group_id
 
         async def attempt() -> None:
-            node_id = await self._client.coordinator(kind, group_id, deadline)
-            versions = (await self._client.connection(node_id)).versions
+            versions = (await self._connect(kind, group_id, deadline)).versions
             limit = None if is_version_2 else _LAST_PLAIN_OFFSETS
             if versions and versions.pick(TxnOffsetCommitRequest, limit) >= _FIRST_WITH_MEMBER:
                 request.generation_id = member.generation_id

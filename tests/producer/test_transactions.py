@@ -24,7 +24,10 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
     TransactionAbortable,
 )
-from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from aiokafka.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.protocol.messages.transactions import (
@@ -34,7 +37,7 @@ from aiokafka.protocol.messages.transactions import (
     TxnOffsetCommitRequest,
 )
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
-from aiokafka.testing import Cut, Fail, FakeCluster, Hold, Silence
+from aiokafka.testing import Cut, Edit, Fail, FakeCluster, Hold, Silence
 from tests.producer.support import TOPIC, new_producer, numbers, results, send_all
 
 RELEASES = ["0.11", "2.1", "2.8", "3.9", "4.0", "4.3"]
@@ -444,6 +447,38 @@ async def test_the_coordinator_moves() -> None:
                     await producer.send(TOPIC, b"%d" % number, partition=0)
                     cluster.move_coordinator("transaction", "worker", number % 3)
         assert committed(cluster) == numbers(6)
+
+
+@pytest.mark.parametrize("release", ["2.8", "4.3"])
+async def test_the_coordinator_goes_down(release: str) -> None:
+    async with FakeCluster(brokers=3, as_version=release) as cluster:
+        await cluster.create_topic(TOPIC, assignment={0: (0, 1, 2)})
+        cluster.move_coordinator("transaction", "worker", 1)
+        async with transactional(cluster) as producer:
+            async with producer.transaction():
+                await producer.send(TOPIC, b"0", partition=0)
+            await cluster.stop_broker(1)
+            cluster.move_coordinator("transaction", "worker", 2)
+            async with producer.transaction():
+                await producer.send(TOPIC, b"1", partition=0)
+        assert committed(cluster) == numbers(2)
+
+
+async def test_start_while_the_coordinator_is_down() -> None:
+    async with FakeCluster(brokers=2) as cluster:
+        await cluster.create_topic(TOPIC, assignment={0: (0, 1)})
+        host, port = cluster.address(1).split(":")
+        await cluster.stop_broker(1)
+
+        def name_the_dead(response: FindCoordinatorResponse) -> None:
+            found = response.coordinators[0]
+            found.node_id, found.host, found.port = 1, host, int(port)
+
+        cluster.intercept(FindCoordinatorRequest, Edit(name_the_dead), times=2)
+        async with transactional(cluster) as producer:
+            async with producer.transaction():
+                await producer.send(TOPIC, b"0", partition=0)
+        assert committed(cluster) == numbers(1)
 
 
 async def test_stop_aborts_what_is_open(cluster: FakeCluster) -> None:
