@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import json
-import re
 import ssl
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.abc import AbstractTokenProvider
-from aiokafka.errors import (
-    AuthenticationFailedError,
-    KafkaConnectionError,
-)
+from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError
 from aiokafka.helpers import create_ssl_context
+from tests.integration.secured import MECHANISMS, SCRAM_USERS, login, secured_properties
 from tests.kafka.fixtures import need_own_brokers
 from tests.kafka.launcher import KafkaCluster
 from tests.kafka.settings import Extras
@@ -34,62 +27,6 @@ LISTENERS = {
     "SASLPLAIN": "SASL_PLAINTEXT",
     "SASLTLS": "SASL_SSL",
 }
-USER, PASSWORD = "alice", "alice-secret"
-
-
-class UnsecuredToken(AbstractTokenProvider):
-    """A JSON web token without a signature, which the broker takes where nothing else is set up."""
-
-    def __init__(self, subject: str = USER, lifetime: float = 300) -> None:
-        self.subject = subject
-        self.lifetime = lifetime
-
-    async def token(self) -> str:
-        now = time.time()
-        claims = {"sub": self.subject, "iat": now, "exp": now + self.lifetime}
-        return f"{_segment({'alg': 'none'})}.{_segment(claims)}."
-
-
-def _segment(value: dict[str, Any]) -> str:
-    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
-
-
-def _property(pem: str) -> str:
-    return pem.replace("\n", "\\n")
-
-
-def _login(module: str, rest: str = "") -> str:
-    return f"org.apache.kafka.common.security.{module} required{rest};"
-
-
-def _properties(certificates: Certificates) -> dict[str, str]:
-    pem = Path(certificates.issue("localhost-broker", "localhost")).read_text()
-    key = re.search(r"-----BEGIN[^-]*PRIVATE KEY-----.*?-----END[^-]*-----", pem, re.DOTALL)
-    chain = pem[pem.index("-----BEGIN CERTIFICATE") :]
-    assert key is not None
-    found = {
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.certificates": _property(Path(certificates.cafile).read_text()),
-        "listener.name.mtls.ssl.client.auth": "required",
-        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
-        "connection.failed.authentication.delay.ms": "0",
-    }
-    for listener in ("tls", "mtls", "sasltls"):
-        found[f"listener.name.{listener}.ssl.keystore.type"] = "PEM"
-        found[f"listener.name.{listener}.ssl.keystore.key"] = _property(key[0])
-        found[f"listener.name.{listener}.ssl.keystore.certificate.chain"] = _property(chain)
-    logins = {
-        "plain": _login("plain.PlainLoginModule", f' user_{USER}="{PASSWORD}"'),
-        "scram-sha-256": _login("scram.ScramLoginModule"),
-        "scram-sha-512": _login("scram.ScramLoginModule"),
-        "oauthbearer": _login(
-            "oauthbearer.OAuthBearerLoginModule", ' unsecuredLoginStringClaim_sub="broker"'
-        ),
-    }
-    for listener in ("saslplain", "sasltls"):
-        for mechanism, login in logins.items():
-            found[f"listener.name.{listener}.{mechanism}.sasl.jaas.config"] = login
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -100,27 +37,10 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 @pytest.fixture(scope="module")
 def secured(certificates: Certificates) -> Iterator[KafkaCluster]:
     need_own_brokers()
-    users = []
-    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
-        users += ["--add-scram", f"{mechanism}=[name={USER},password={PASSWORD}]"]
-    extras = Extras(listeners=LISTENERS, host="localhost", format_options=tuple(users))
-    with KafkaCluster(config=_properties(certificates), extras=extras) as cluster:
+    config = secured_properties(certificates, LISTENERS)
+    extras = Extras(listeners=LISTENERS, host="localhost", format_options=SCRAM_USERS)
+    with KafkaCluster(config=config, extras=extras) as cluster:
         yield cluster
-
-
-def _options(mechanism: str, password: str = PASSWORD) -> dict[str, Any]:
-    if mechanism == "OAUTHBEARER":
-        # The broker forgives 30 seconds of clock skew.
-        lifetime = 300 if password == PASSWORD else -60
-        return {
-            "sasl_mechanism": mechanism,
-            "sasl_oauth_token_provider": UnsecuredToken(lifetime=lifetime),
-        }
-    return {
-        "sasl_mechanism": mechanism,
-        "sasl_plain_username": USER,
-        "sasl_plain_password": password,
-    }
 
 
 async def _round(cluster: KafkaCluster, **options: Any) -> None:
@@ -136,15 +56,12 @@ async def _round(cluster: KafkaCluster, **options: Any) -> None:
     assert values == [b"%d" % i for i in range(100)]
 
 
-MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
-
-
 @pytest.mark.parametrize("listener", ["SASLPLAIN", "SASLTLS"])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 async def test_produce_and_consume_with_sasl(
     secured: KafkaCluster, certificates: Certificates, mechanism: str, listener: str
 ) -> None:
-    options = _options(mechanism)
+    options = login(mechanism)
     if listener == "SASLTLS":
         options["ssl_context"] = create_ssl_context(cafile=certificates.cafile)
     await _round(
@@ -161,7 +78,7 @@ async def test_wrong_credentials_are_refused_at_once(secured: KafkaCluster, mech
         bootstrap_servers=secured.addresses("SASLPLAIN"),
         security_protocol="SASL_PLAINTEXT",
         request_timeout_ms=20_000,
-        **_options(mechanism, "wrong"),
+        **login(mechanism, "wrong"),
     )
     with pytest.raises(AuthenticationFailedError) as caught:
         await producer.start()
