@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         ConsumerRecord,
         OffsetAndMetadata,
         OffsetAndTimestamp,
+        SubscriptionPattern,
         TopicPartition,
     )
 
@@ -56,6 +57,9 @@ __all__ = [
     "IllegalOperation",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "ProducerHealth",
+    "ProducerState",
+    "SubscriptionPattern",
     "TopicPartition",
 ]
 
@@ -70,6 +74,9 @@ _HOMES = {
     "IllegalOperation": "aiokafka.errors",
     "OffsetAndMetadata": "aiokafka.structs",
     "OffsetAndTimestamp": "aiokafka.structs",
+    "ProducerHealth": "aiokafka.health",
+    "ProducerState": "aiokafka.health",
+    "SubscriptionPattern": "aiokafka.structs",
     "TopicPartition": "aiokafka.structs",
 }
 

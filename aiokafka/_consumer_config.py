@@ -21,6 +21,14 @@ from aiokafka._options import (
     option,
 )
 
+GROUP_PROTOCOLS = ("classic", "consumer")
+
+_CLASSIC_OPTIONS = {
+    "session_timeout": "see group.consumer.session.timeout.ms there",
+    "heartbeat_interval": "see group.consumer.heartbeat.interval.ms there",
+    "partition_assignment_strategy": "see group_remote_assignor",
+}
+
 _MEBIBYTE = 1024 * 1024
 
 
@@ -99,6 +107,20 @@ class ConsumerConfig(Options):
         None,
         "Name of a static member, which keeps its partitions over a restart (KIP-345).",
     )
+    group_protocol: str = option(
+        Choice(GROUP_PROTOCOLS),
+        "group_protocol",
+        "classic",
+        """How members come to their partitions: with classic one of them shares out, with consumer
+        the broker does (KIP-848, Kafka 4.0).""",
+    )
+    group_remote_assignor: str | None = option(
+        Text(optional=True, empty=False),
+        "group_remote_assignor",
+        None,
+        """Assignor of the broker for group_protocol="consumer": uniform, range, or one that it is
+        configured with (group.consumer.assignors); None for the broker's first.""",
+    )
     key_deserializer: Callable[[bytes], Any] | None = option(
         Function(), "key_deserializer", None, "Turns the bytes of a key into what a record holds."
     )
@@ -144,6 +166,13 @@ class ConsumerConfig(Options):
         60_000,
         "How long a call that has no time limit of its own may take.",
     )
+    unreachable_timeout: float | None = option(
+        Milliseconds(1, optional=True),
+        "unreachable_timeout_ms",
+        None,
+        """Reading raises KafkaUnreachableError when the group's coordinator, or the brokers of all
+        partitions, have not answered for this long; None: it waits for them without limit.""",
+    )
     max_poll_records: int | None = option(
         _PollLimit(), "max_poll_records", None, "Most records that getmany returns; None: no limit."
     )
@@ -165,13 +194,6 @@ class ConsumerConfig(Options):
     )
     auto_commit_interval: float = option(
         Milliseconds(0), "auto_commit_interval_ms", 5_000, "Time between such commits."
-    )
-    unreachable_timeout: float | None = option(
-        Milliseconds(1, optional=True),
-        "unreachable_timeout_ms",
-        None,
-        """Reading raises KafkaUnreachableError when the group's coordinator, or the brokers of all
-        partitions, have not answered for this long; None: it waits for them without limit.""",
     )
     check_crcs: bool = option(
         Flag(), "check_crcs", True, "Check the checksum of every batch that is read."
@@ -198,10 +220,13 @@ class ConsumerConfig(Options):
         Milliseconds(1),
         "session_timeout_ms",
         10_000,
-        "The group removes a member that has sent no heartbeat for this long.",
+        "The group removes a member that has sent no heartbeat for this long (classic protocol).",
     )
     heartbeat_interval: float = option(
-        Milliseconds(1), "heartbeat_interval_ms", 3_000, "Time between heartbeats."
+        Milliseconds(1),
+        "heartbeat_interval_ms",
+        3_000,
+        "Time between heartbeats (classic protocol).",
     )
     max_poll_interval: float = option(
         Milliseconds(1),
@@ -213,12 +238,33 @@ class ConsumerConfig(Options):
         Milliseconds(1, optional=True),
         "rebalance_timeout_ms",
         None,
-        "How long the members may take to join again; None: session_timeout_ms.",
+        """How long a member may take to give up partitions in a rebalance. None:
+        session_timeout_ms, or max_poll_interval_ms with group_protocol="consumer".""",
     )
 
     def __post_init__(self) -> None:
+        is_classic = self.group_protocol == "classic"
+        if not is_classic:
+            self._refuse_classic_options()
+        elif self.group_remote_assignor is not None:
+            raise ValueError(
+                f"group_remote_assignor={self.group_remote_assignor!r}: needs "
+                "group_protocol='consumer'; see partition_assignment_strategy"
+            )
         if self.rebalance_timeout is None:
-            object.__setattr__(self, "rebalance_timeout", self.session_timeout)
+            timeout = self.session_timeout if is_classic else self.max_poll_interval
+            object.__setattr__(self, "rebalance_timeout", timeout)
+
+    def _refuse_classic_options(self) -> None:
+        """What the broker decides with group_protocol="consumer"."""
+        fields = self.__dataclass_fields__
+        for name, instead in _CLASSIC_OPTIONS.items():
+            field = fields[name]
+            if getattr(self, name) != field.default:
+                keyword = field.metadata["option"].keyword
+                raise ValueError(
+                    f"{keyword}: is the broker's business with group_protocol='consumer': {instead}"
+                )
 
     @property
     def read_committed(self) -> bool:

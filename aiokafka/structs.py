@@ -19,6 +19,7 @@ __all__ = [
     "OffsetAndTimestamp",
     "PartitionMetadata",
     "RecordMetadata",
+    "SubscriptionPattern",
     "TopicPartition",
 ]
 
@@ -79,6 +80,15 @@ class ConsumerGroupMetadata(NamedTuple):
     generation_id: int = -1
     member_id: str = ""
     group_instance_id: str | None = None
+
+
+class SubscriptionPattern(NamedTuple):
+    """A regular expression for `subscribe(pattern=...)` that the broker matches topics with.
+
+    In RE2's syntax, against whole names. Needs group_protocol="consumer" (KIP-848) and Kafka 4.0.
+    """
+
+    pattern: str
 
 
 class RecordMetadata(NamedTuple):

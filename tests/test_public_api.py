@@ -322,6 +322,7 @@ def test_names_of_the_package() -> None:
         "ConsumerStoppedError",
         "IllegalOperation",
         "ConsumerRecord",
+        "SubscriptionPattern",
         "TopicPartition",
         "OffsetAndTimestamp",
         "OffsetAndMetadata",

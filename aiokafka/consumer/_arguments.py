@@ -7,7 +7,11 @@ from typing import Any
 
 from aiokafka._config import ClientConfig
 from aiokafka._consumer_config import ConsumerConfig
-from aiokafka.structs import OffsetAndMetadata, TopicPartition
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.errors import IllegalOperation
+from aiokafka.structs import OffsetAndMetadata, SubscriptionPattern, TopicPartition
+
+DEFAULT_STRATEGY = (RoundRobinPartitionAssignor,)
 
 
 def topic_names(topics: Any) -> frozenset[str]:
@@ -50,7 +54,8 @@ def offsets_to_commit(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
             raise TypeError(f"offsets: the metadata of {tp} must be a str, not {metadata!r}")
         if not is_offset(offset):
             raise ValueError(f"offsets: the offset of {tp} must be at least 0, not {offset!r}")
-        entries[tp] = OffsetAndMetadata(offset, metadata)
+        epoch = value.leader_epoch if isinstance(value, OffsetAndMetadata) else -1
+        entries[tp] = OffsetAndMetadata(offset, metadata, epoch)
     return entries
 
 
@@ -69,8 +74,26 @@ def _offset_and_metadata(value: Any) -> tuple[Any, Any]:
     return offset, metadata
 
 
+def server_regex(pattern: SubscriptionPattern, config: ConsumerConfig) -> str:
+    """The regular expression of a pattern for the broker, if it can be sent to one."""
+    regex: Any = pattern.pattern
+    if not isinstance(regex, str) or not regex:
+        raise ValueError(f"pattern={pattern!r}: must have a str that is not empty")
+    if config.group_id is None or config.group_protocol != "consumer":
+        raise IllegalOperation(
+            "subscribe() with a SubscriptionPattern needs group_id and group_protocol='consumer'; "
+            "a pattern that is a str is matched by the client"
+        )
+    return str(regex)
+
+
 def configure(options: dict[str, Any]) -> ConsumerConfig:
     """The configuration from the keywords of the constructor."""
+    if (
+        options.get("group_protocol") == "consumer"
+        and options.get("partition_assignment_strategy") == DEFAULT_STRATEGY
+    ):
+        del options["partition_assignment_strategy"]
     own = ConsumerConfig.keywords()
     client = ClientConfig.from_options(**{k: v for k, v in options.items() if k not in own})
     return ConsumerConfig.from_options(

@@ -57,6 +57,7 @@ T = TypeVar("T")
 _LAST_VERSION_WITH_NAMES = 9
 _FIRST_MULTI_GROUP_VERSION = 8
 _FIRST_STABLE_VERSION = 7
+_FIRST_MEMBER_VERSION = 9
 
 _MOVED = (NotCoordinatorForGroupError, GroupCoordinatorNotAvailableError)
 _NOT_A_MEMBER = (
@@ -67,6 +68,8 @@ _NOT_A_MEMBER = (
     FencedMemberEpoch,
     StaleMemberEpoch,
 )
+# What a member that reads is told when the group has gone on: it soon hears of it itself.
+_OUTDATED = (UnknownMemberIdError, FencedMemberEpoch, StaleMemberEpoch)
 
 
 class CommittedOffset(NamedTuple):
@@ -90,6 +93,7 @@ class OffsetCommitter:
     the way.
 
     Owns `contact`: whether the coordinator answers. The positions are the partitions' own.
+    `identify` tells who reads, for groups that want to know (KIP-848).
     """
 
     def __init__(self, client: AIOKafkaClient, config: ConsumerConfig) -> None:
@@ -97,6 +101,7 @@ class OffsetCommitter:
             raise ValueError("group_id: committing needs a group")
         self.group_id = config.group_id
         self.contact = Contact(f"The coordinator of group {self.group_id}", log)
+        self.identify: Callable[[], Identity] = Identity
         self._client = client
         self._config = config
 
@@ -148,7 +153,7 @@ class OffsetCommitter:
                         return result
                     except KafkaError as error:
                         self._on_failure(error)
-                        if not error.retriable:
+                        if not error.retriable and not isinstance(error, _OUTDATED):
                             raise
                         reason = error
                     await asyncio.sleep(delays.next())
@@ -240,6 +245,10 @@ class OffsetCommitter:
                     OffsetFetchRequestTopics(name=n, partition_indexes=ids) for n, ids in named
                 ],
             )
+            identity = self.identify()
+            if version >= _FIRST_MEMBER_VERSION and identity.generation >= 0:
+                group.member_id = identity.member_id
+                group.member_epoch = identity.generation
             request = OffsetFetchRequest(groups=[group])
         if version >= _FIRST_STABLE_VERSION:
             request.require_stable = True

@@ -16,14 +16,17 @@ from aiokafka._group_members import add_reader
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.client import AIOKafkaClient
 from aiokafka.consumer._arguments import (
+    DEFAULT_STRATEGY,
     as_partitions,
     as_wanted,
     configure,
     is_offset,
+    server_regex,
     topic_names,
 )
 from aiokafka.consumer.classic_coordinator import ClassicCoordinator
 from aiokafka.consumer.committer import OffsetCommitter
+from aiokafka.consumer.consumer_coordinator import ConsumerCoordinator
 from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.consumer.group_view import GroupView
 from aiokafka.consumer.no_group import NoGroupCoordinator
@@ -31,7 +34,6 @@ from aiokafka.consumer.offsets import OffsetResolver
 from aiokafka.consumer.positions import ConsumerPositions
 from aiokafka.consumer.subscription_state import SubscriptionState
 from aiokafka.consumer.vitals import Vitals
-from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import (
     ConsumerStoppedError,
     IllegalStateError,
@@ -40,6 +42,7 @@ from aiokafka.errors import (
 from aiokafka.health import ConsumerHealth, ConsumerState
 from aiokafka.structs import (
     ConsumerRecord,
+    SubscriptionPattern,
     TopicPartition,
 )
 
@@ -76,6 +79,8 @@ class AIOKafkaConsumer(ConsumerPositions):
 
     - `bootstrap_servers`: `"host:port"`, several separated by commas, or a list.
     - `group_id`: group to join and to commit offsets for; None for none.
+    - `group_protocol`: "classic", or "consumer" for groups that the broker shares out (KIP-848,
+      Kafka 4.0), with `group_remote_assignor`: its assignor, "uniform" or "range"; None: its first.
     - `key_deserializer`, `value_deserializer`: called with the raw bytes. If one raises, the call
       raises RecordDeserializationError, with topic, partition, offset and the raw record, again and
       again until the application goes past it: `consumer.seek(error.topic_partition, error.offset +
@@ -128,7 +133,7 @@ class AIOKafkaConsumer(ConsumerPositions):
         auto_commit_interval_ms: int = 5000,
         check_crcs: bool = True,
         metadata_max_age_ms: int = 5 * 60 * 1000,
-        partition_assignment_strategy: Any = (RoundRobinPartitionAssignor,),
+        partition_assignment_strategy: Any = DEFAULT_STRATEGY,
         max_poll_interval_ms: int = 300000,
         rebalance_timeout_ms: int | None = None,
         session_timeout_ms: int = 10000,
@@ -152,6 +157,8 @@ class AIOKafkaConsumer(ConsumerPositions):
         max_decompressed_bytes: int = 256 * 1024 * 1024,
         default_api_timeout_ms: int = 60000,
         unreachable_timeout_ms: int | None = None,
+        group_protocol: str = "classic",
+        group_remote_assignor: str | None = None,
         **client_options: Any,
     ) -> None:
         given = locals()
@@ -184,7 +191,9 @@ class AIOKafkaConsumer(ConsumerPositions):
         if self._config.group_id is None:
             return NoGroupCoordinator(*parts), None
         committer = OffsetCommitter(self._client, self._config)
-        coordinator = ClassicCoordinator(*parts, committer)
+        is_classic = self._config.group_protocol == "classic"
+        made = ClassicCoordinator if is_classic else ConsumerCoordinator
+        coordinator = made(*parts, committer)
         instance_id = self._config.group_instance_id
         self._group_view = GroupView(self._client, self._subscription, coordinator, instance_id)
         add_reader(self._loop, self._group_view)
@@ -250,7 +259,7 @@ class AIOKafkaConsumer(ConsumerPositions):
         connections; before that leave the group, unless a static member.
 
         Readers that wait get ConsumerStoppedError. May be called again: it then does nothing, or,
-        after a cancelled call, finishes the work. A commit may take up to `request_timeout_ms`.
+        after a cancelled call, finishes the work. The commit may take ten seconds.
         """
         if not self._closed:
             self._closed = True
@@ -296,24 +305,28 @@ class AIOKafkaConsumer(ConsumerPositions):
     def subscribe(
         self,
         topics: Collection[str] = (),
-        pattern: str | None = None,
+        pattern: str | SubscriptionPattern | None = None,
         listener: ConsumerRebalanceListener | None = None,
     ) -> None:
         """Read these topics, or all topics whose name matches a regular expression, from now on.
 
         New partitions and, with a pattern, new topics are noticed at the latest after
-        `metadata_max_age_ms`. `listener` is called when partitions move within a group; without
-        `group_id` nothing moves.
+        `metadata_max_age_ms`. A str is matched here, with Python's `re`, against the beginning of
+        a name; a SubscriptionPattern by the broker. `listener` is called when partitions move
+        within a group; without `group_id` nothing moves.
 
         Raises TypeError unless exactly one of `topics` and `pattern` is given, and for topics that
         are not a list, tuple or set of names; ValueError for a bad pattern; IllegalStateError after
-        `assign()`.
+        `assign()`; IllegalOperation for a SubscriptionPattern without group_protocol="consumer".
         """
         if bool(topics) == (pattern is not None):
             raise TypeError("give either topics or a pattern to subscribe()")
         if listener is not None and not isinstance(listener, ConsumerRebalanceListener):
             raise TypeError("listener: must be a ConsumerRebalanceListener")
-        if pattern is not None:
+        if isinstance(pattern, SubscriptionPattern):
+            regex = server_regex(pattern, self._config)
+            self._subscription.subscribe_regex(regex, listener)
+        elif pattern is not None:
             try:
                 compiled = re.compile(pattern)
             except re.error as error:
@@ -326,11 +339,16 @@ class AIOKafkaConsumer(ConsumerPositions):
         self._subscription_changed()
 
     def subscription(self) -> frozenset[str]:
-        """Names of the topics read at the moment, for a pattern those that match."""
+        """Names of the topics read at the moment, for a pattern those that match; if it is the
+        broker that matches, those with partitions of ours."""
         return self._subscription.topics
 
     def unsubscribe(self) -> None:
-        """Read nothing any more; `assign()` or `subscribe()` may follow."""
+        """Read nothing any more; `assign()` or `subscribe()` may follow.
+
+        In the background, with auto-commit, what is finished is committed; the listener is told
+        that its partitions are revoked; the group is left.
+        """
         self._subscription.unsubscribe()
         self._subscription_changed()
 

@@ -15,6 +15,7 @@ from aiokafka.errors import (
     KafkaError,
     KafkaTimeoutError,
     RebalanceInProgressError,
+    StaleMemberEpoch,
 )
 from aiokafka.structs import TopicPartition
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["GroupCommits"]
 
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
+# The next heartbeat brings what is needed for the next attempt.
+_PASSING = (RebalanceInProgressError, StaleMemberEpoch)
 
 
 class GroupCommits:
@@ -100,7 +103,7 @@ class GroupCommits:
                 is_same = identity == self._identity() and not self._is_suspended
                 if is_same:
                     self._on_refused(identity, error)
-                    if not isinstance(error.__cause__, RebalanceInProgressError):
+                    if not isinstance(error.__cause__, _PASSING):
                         raise
             await asyncio.sleep(delays.next())
         self._committed.update({tp: entry.offset for tp, entry in offsets.items()})

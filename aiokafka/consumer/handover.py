@@ -102,14 +102,24 @@ class Handover:
     async def change(self, assigned: Partitions) -> bool:
         """These partitions now; those that stay go on as if nothing had happened (KIP-429). True
         if any had to be given up, which the group can give away when we join again."""
+        had_others = await self.give_up_all_but(assigned)
+        await self.extend(assigned)
+        return had_others
+
+    async def give_up_all_but(self, kept: Partitions) -> bool:
+        """The first half of `change()`."""
         owned = self.owned
-        revoked = owned - assigned
+        revoked = owned - kept
         if revoked:
             await self.revoke(revoked)
-            self._assign(owned & assigned, keep=True)
-        self._assign(assigned, keep=True)
-        await self._tell_assigned(assigned - owned)
+            self._assign(owned & kept, keep=True)
         return bool(revoked)
+
+    async def extend(self, assigned: Partitions) -> None:
+        """The second half of `change()`."""
+        added = assigned - self.owned
+        self._assign(assigned, keep=True)
+        await self._tell_assigned(added)
 
     def release(self) -> None:
         """Hand out records again."""

@@ -40,7 +40,8 @@ class Membership(abc.ABC):
     GroupCoordinator's.
 
     Owns: `member_id`; `generation`, or the member's epoch, -1 when not a member; `coordinator_id`,
-    None when not known; `beat_at`, when the coordinator last answered as to a member. All requests carry the static member's instance id (KIP-345).
+    None when not known; `beat_at`, when the coordinator last answered as to a member. All requests
+    carry the static member's instance id (KIP-345).
     """
 
     def __init__(

@@ -67,7 +67,7 @@ class Assignment:
 class Subscription:
     """Topics by name or by pattern, or partitions chosen by the application (`is_manual`)."""
 
-    __slots__ = ("_owner", "is_manual", "listener", "pattern", "topics")
+    __slots__ = ("_owner", "is_manual", "listener", "pattern", "regex", "topics")
 
     def __init__(
         self,
@@ -77,10 +77,13 @@ class Subscription:
         pattern: re.Pattern[str] | None = None,
         listener: ConsumerRebalanceListener | None = None,
         is_manual: bool = False,
+        regex: str | None = None,
     ) -> None:
         self._owner = owner
         self.topics = topics
         self.pattern = pattern
+        self.regex = regex
+        """A pattern that the broker matches: `topics` are those with partitions of ours."""
         self.listener = listener
         self.is_manual = is_manual
 
@@ -154,6 +157,13 @@ class SubscriptionState:
         """Read every topic that matches, existing or to come."""
         self._refuse_manual()
         self._subscription = Subscription(self, frozenset(), pattern=pattern, listener=listener)
+
+    def subscribe_regex(
+        self, regex: str, listener: ConsumerRebalanceListener | None = None
+    ) -> None:
+        """Read every topic that the broker finds to match."""
+        self._refuse_manual()
+        self._subscription = Subscription(self, frozenset(), regex=regex, listener=listener)
 
     def match_pattern(self, topics: Iterable[str]) -> bool:
         """Take the matching ones of `topics` as subscribed; True if that changed anything."""

@@ -1,0 +1,259 @@
+"""The next-generation protocol: the broker shares out, members follow step by step (KIP-848)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from aiokafka._backoff import Backoff
+from aiokafka.consumer._signal import Signal
+from aiokafka.consumer.committer import Identity, OffsetCommitter
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.consumer.membership_consumer import (
+    ConsumerMembership,
+    Interest,
+    MemberState,
+    Slots,
+)
+from aiokafka.consumer.topic_names import TopicNames
+from aiokafka.errors import (
+    BrokerResponseError,
+    CommitFailedError,
+    FencedMemberEpoch,
+    GroupIdNotFound,
+    KafkaError,
+    StaleMemberEpoch,
+    UnknownMemberIdError,
+    UnreleasedInstanceId,
+)
+from aiokafka.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka._consumer_config import ConsumerConfig
+    from aiokafka.client import AIOKafkaClient
+    from aiokafka.consumer.fetcher import Fetcher
+    from aiokafka.consumer.subscription_state import SubscriptionState
+
+__all__ = ["ConsumerCoordinator"]
+
+log = logging.getLogger("aiokafka.consumer.group_coordinator")
+
+_LOST = (UnknownMemberIdError, FencedMemberEpoch)
+
+
+class ConsumerCoordinator(GroupCoordinator):
+    """Sends heartbeats, and brings the assignment to where their answers want it.
+
+    1. A heartbeat's answer has a new target (RECONCILING).
+    2. What is not in it is given up: the application finishes, commits, its listener is called.
+    3. What is new in it is taken over, and the listener called.
+    4. A heartbeat tells what we have now (ACKNOWLEDGING); only then others get what we gave up.
+
+    Heartbeats go on all along, so a target may change while we work towards it; we then go on with
+    the next one.
+
+    Owns: when to send the next heartbeat, and the topic ids of the partitions that we have.
+    """
+
+    def __init__(
+        self,
+        client: AIOKafkaClient,
+        config: ConsumerConfig,
+        subscriptions: SubscriptionState,
+        fetcher: Fetcher,
+        committer: OffsetCommitter,
+    ) -> None:
+        super().__init__(client, config, subscriptions, fetcher, committer)
+        self._member = ConsumerMembership(client, config, committer.group_id, committer.contact)
+        self._names = TopicNames(client)
+        self._ids: dict[TopicPartition, bytes] = {}
+        delays = (config.client.retry_backoff, config.client.retry_backoff_max)
+        self._delays, self._name_delays = Backoff(*delays), Backoff(*delays)
+        self._beats = Signal()
+        self._last_beat = 0.0
+        self._not_before = 0.0
+        self._is_hurried = False
+        committer.identify = self._identity
+
+    @property
+    def _membership(self) -> ConsumerMembership:
+        return self._member
+
+    @property
+    def _interest(self) -> Interest:
+        subscription = self._subscriptions.subscription
+        if subscription is None:
+            return Interest(frozenset())
+        if subscription.regex is not None:
+            return Interest(frozenset(), subscription.regex)
+        return Interest(subscription.topics)
+
+    def _assign(self) -> None:
+        """Nothing follows from the metadata: the broker tells us of new partitions."""
+
+    # -- towards the assignment --------------------------------------------------------------------
+
+    def _has_work(self) -> bool:
+        return self._reason is not None or self._member.state in (
+            MemberState.FENCED,
+            MemberState.RECONCILING,
+        )
+
+    async def _advance(self) -> None:
+        if self._member.state is MemberState.FENCED:
+            await self._handover.lose()
+            self._ids.clear()
+            self._handover.release()
+            if self._reason is None:
+                self._reason = "the group removed us"
+        elif self._reason is not None:
+            self._reason = None
+            if not self._member.is_member:
+                self._ids.clear()
+                self._member.begin()
+            self._beats.notify()
+        else:
+            await self._reconcile()
+
+    async def _reconcile(self) -> None:
+        """One step: to what we have names for of the target."""
+        target = self._member.target
+        missing = await self._names.learn({topic_id for topic_id, _ in target})
+        if not self._may_go_on():
+            return
+        wanted = self._named(target)
+        owned = self._handover.owned
+        if missing and wanted == {tp: self._ids.get(tp) for tp in owned} and self._is_settled:
+            # The broker knows topics that others do not know yet, or do not know any more.
+            now = asyncio.get_running_loop().time()
+            await self._signal.wait(now + self._name_delays.next())
+            return
+        await self._change(wanted)
+        if not self._may_go_on():
+            return
+        self._name_delays.reset()
+        self._commits.resume()
+        self._member.reconciled(frozenset((self._ids[tp], tp.partition) for tp in wanted))
+        self._settle()
+        self._beats.notify()
+
+    def _may_go_on(self) -> bool:
+        """Whether this still leads to the target; to be asked after every wait."""
+        return self._member.state is MemberState.RECONCILING and self._may_take_part()
+
+    def _named(self, slots: Slots) -> dict[TopicPartition, bytes]:
+        found: dict[TopicPartition, bytes] = {}
+        for topic_id, number in slots:
+            name = self._names.get(topic_id)
+            if name is not None:
+                found[TopicPartition(name, number)] = topic_id
+        return found
+
+    async def _change(self, wanted: dict[TopicPartition, bytes]) -> None:
+        self._follow_topics(wanted)
+        # A topic that was deleted and created again has a new id: its positions mean nothing.
+        kept = (tp for tp in self._handover.owned if self._ids.get(tp) == wanted.get(tp))
+        await self._handover.give_up_all_but(frozenset(kept))
+        if self._may_go_on():
+            self._ids = wanted
+            await self._handover.extend(frozenset(wanted))
+
+    def _follow_topics(self, wanted: dict[TopicPartition, bytes]) -> None:
+        """With a regular expression only the broker knows which topics we read."""
+        subscription = self._subscriptions.subscription
+        if subscription is not None and subscription.regex is not None:
+            topics = frozenset(tp.topic for tp in wanted)
+            if topics != subscription.topics:
+                subscription.topics = topics
+                self._client.set_topics(topics)
+
+    # -- heartbeats --------------------------------------------------------------------------------
+
+    async def _beat(self) -> None:
+        while True:
+            await self._wait_for_beat()
+            self._notice_idleness()
+            if not self._is_idle and self._is_beat_due():
+                await self._beat_once()
+
+    def _beat_at(self) -> float:
+        """When the next heartbeat is due (loop time)."""
+        if self._is_hurried or self._member.is_urgent(self._interest):
+            return self._not_before
+        return max(self._last_beat + self._member.interval, self._not_before)
+
+    def _is_beat_due(self) -> bool:
+        now = asyncio.get_running_loop().time()
+        return self._member.is_member and self._may_take_part() and self._beat_at() <= now
+
+    async def _wait_for_beat(self) -> None:
+        now = asyncio.get_running_loop().time()
+        latest = now + self._config.max_poll_interval / 2
+        takes_part = self._member.is_member and self._may_take_part()
+        due = min(latest, self._beat_at()) if takes_part else latest
+        if due > now:
+            await self._beats.wait(due)
+
+    async def _beat_once(self) -> None:
+        self._is_hurried = False
+        self._last_beat = asyncio.get_running_loop().time()
+        try:
+            await self._member.heartbeat(self._interest)
+            self._not_before = 0.0
+            self._delays.reset()
+        except KafkaError as error:
+            self._not_before = asyncio.get_running_loop().time() + self._delays.next()
+            self._on_heartbeat_failed(error)
+        self._signal.notify()
+
+    def _on_heartbeat_failed(self, error: KafkaError) -> None:
+        is_joining = self._member.state is MemberState.JOINING
+        if isinstance(error, _LOST) or (isinstance(error, GroupIdNotFound) and not is_joining):
+            self._lose_membership(error)
+        elif not self._tolerate(error):
+            self._end_with(_explained(error))
+
+    def _lose_membership(self, error: BaseException) -> None:
+        if not self._member.is_member:
+            return
+        log.info("Group %s: the group removed us: %s", self.group_id, type(error).__name__)
+        self._member.fence()
+        self._is_settled = False
+        self._commits.lose()
+        self._signal.notify()
+
+    def on_subscribed(self) -> None:
+        super().on_subscribed()
+        self._beats.notify()
+
+    def _on_commit_refused(self, identity: Identity, error: CommitFailedError) -> None:
+        cause = error.__cause__
+        if identity.generation < 0:
+            return
+        if isinstance(cause, StaleMemberEpoch):
+            self._is_hurried = True
+            self._beats.notify()
+        elif isinstance(cause, _LOST):
+            self._lose_membership(cause)
+        elif isinstance(cause, BrokerResponseError):
+            self._end_with(cause)
+
+
+def _explained(error: KafkaError) -> KafkaError:
+    """With what to do about it."""
+    if isinstance(error, UnreleasedInstanceId):
+        hint = (
+            "another member has this group_instance_id, or had it and was not stopped in order: "
+            "the broker frees it at the end of its session, group.consumer.session.timeout.ms there"
+        )
+    elif isinstance(error, GroupIdNotFound):
+        hint = (
+            "the group has members of the classic protocol, and the broker does not convert it: "
+            "see group.consumer.migration.policy there"
+        )
+    else:
+        return error
+    explained = type(error)(f"{error.args[0] if error.args else ''}: {hint}")
+    explained.__cause__ = error
+    return explained

@@ -1,0 +1,294 @@
+"""The next-generation group protocol from a member's side (KIP-848): heartbeats that say what has
+changed, and answers that bring the assignment. What follows from them is the ConsumerCoordinator's.
+"""
+
+from __future__ import annotations
+
+import base64
+import enum
+import uuid
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from aiokafka.client import ConnectionGroup
+from aiokafka.consumer.membership import Membership
+from aiokafka.errors import (
+    IllegalStateError,
+    KafkaError,
+    KafkaProtocolError,
+    UnsupportedVersionError,
+)
+from aiokafka.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+if TYPE_CHECKING:
+    from aiokafka._consumer_config import ConsumerConfig
+    from aiokafka.client import AIOKafkaClient
+    from aiokafka.consumer.contact import Contact
+
+__all__ = ["ConsumerMembership", "Interest", "MemberState", "Slots"]
+
+Slots = frozenset[tuple[bytes, int]]
+"""Partitions as the broker names them: topic id and number."""
+
+_NOTHING: Slots = frozenset()
+
+_JOINING = 0
+_LEAVING = -1
+_LEAVING_FOR_A_WHILE = -2
+
+_FIRST_REGEX_VERSION = 1
+
+# Until the broker has said how often it wants to hear of us.
+_DEFAULT_INTERVAL = 5.0
+_SHORTEST_INTERVAL = 0.01
+# Heartbeats are answered at once: wait for two intervals, but not less than this.
+_SHORTEST_LIMIT = 5.0
+
+
+class MemberState(enum.Enum):
+    """Where a member stands, with the names of Java's client."""
+
+    UNSUBSCRIBED = "unsubscribed"
+    JOINING = "joining"
+    RECONCILING = "reconciling"
+    ACKNOWLEDGING = "acknowledging"
+    STABLE = "stable"
+    FENCED = "fenced"
+    LEAVING = "leaving"
+    STALE = "stale"
+    FATAL = "fatal"
+
+
+_S = MemberState
+_ENDS = {_S.FENCED, _S.LEAVING, _S.FATAL}
+_TRANSITIONS = {
+    _S.UNSUBSCRIBED: {_S.JOINING, _S.STALE, _S.FATAL},
+    _S.JOINING: {_S.RECONCILING, *_ENDS},
+    _S.RECONCILING: {_S.ACKNOWLEDGING, *_ENDS},
+    _S.ACKNOWLEDGING: {_S.STABLE, _S.RECONCILING, *_ENDS},
+    _S.STABLE: {_S.RECONCILING, *_ENDS},
+    _S.FENCED: {_S.JOINING, _S.UNSUBSCRIBED, _S.FATAL},
+    _S.LEAVING: {_S.UNSUBSCRIBED, _S.FATAL},
+    _S.STALE: {_S.JOINING, _S.UNSUBSCRIBED, _S.FATAL},
+    _S.FATAL: {_S.UNSUBSCRIBED},
+}
+_IN_GROUP = frozenset({_S.JOINING, _S.RECONCILING, _S.ACKNOWLEDGING, _S.STABLE})
+# The broker waits for these.
+_URGENT = frozenset({_S.JOINING, _S.ACKNOWLEDGING})
+
+
+class Interest(NamedTuple):
+    """What the application wants to read: topics, or a regular expression for the broker."""
+
+    topics: frozenset[str]
+    regex: str | None = None
+
+
+class _Said(NamedTuple):
+    """What the broker was told last; it need not hear it again."""
+
+    interest: Interest
+    owned: Slots
+
+
+class ConsumerMembership(Membership):
+    """Who this consumer is in a group of the next-generation protocol.
+
+    Owns: `state`; `member_id`, made here and kept for the consumer's life (KIP-1082); the member's
+    epoch; `target`, what the broker wants us to have; `owned`, what we have told it, or will tell
+    it next, that we have; `interval`, seconds between heartbeats.
+    """
+
+    def __init__(
+        self, client: AIOKafkaClient, config: ConsumerConfig, group_id: str, contact: Contact
+    ) -> None:
+        super().__init__(client, config, group_id, contact)
+        self.state = MemberState.UNSUBSCRIBED
+        self.member_id = _new_id()
+        self.target = _NOTHING
+        self.owned = _NOTHING
+        self.interval = _DEFAULT_INTERVAL
+        self._epoch = _JOINING
+        self._said: _Said | None = None
+        # Counts memberships: an answer that comes after its own ended says nothing about the next.
+        self._life = 0
+
+    @property
+    def is_member(self) -> bool:
+        return self.state in _IN_GROUP
+
+    def is_urgent(self, interest: Interest) -> bool:
+        """Whether to send a heartbeat before the interval is over."""
+        if not self.is_member:
+            return False
+        return self.state in _URGENT or (self._said is not None and self._said[0] != interest)
+
+    # -- changes -----------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Join with the next heartbeat."""
+        self._transition(MemberState.JOINING)
+        self._forget(_JOINING)
+
+    def fence(self) -> None:
+        """The group has removed us; we join again once everything is given up."""
+        self._transition(MemberState.FENCED)
+        self._forget(_JOINING)
+
+    def reconciled(self, owned: Slots) -> None:
+        """We now have exactly `owned`; the next heartbeat says so."""
+        self._transition(MemberState.ACKNOWLEDGING)
+        self.owned = owned
+
+    def forget_member(self) -> None:
+        if self.state is not MemberState.UNSUBSCRIBED:
+            if self.is_member:
+                self._transition(MemberState.LEAVING)
+            self._transition(MemberState.UNSUBSCRIBED)
+        self._forget(_JOINING)
+
+    def become_stale(self) -> None:
+        self._transition(MemberState.STALE)
+
+    def fail(self) -> None:
+        if self.state is not MemberState.FATAL:
+            self._transition(MemberState.FATAL)
+        self._forget(_JOINING)
+
+    def _forget(self, epoch: int) -> None:
+        self._life += 1
+        self._epoch = epoch
+        self.generation = -1
+        self.target = self.owned = _NOTHING
+        self._said = None
+
+    def _transition(self, state: MemberState) -> None:
+        if state not in _TRANSITIONS[self.state]:
+            raise IllegalStateError(f"a member cannot go from {self.state.value} to {state.value}")
+        self.state = state
+
+    # -- requests ----------------------------------------------------------------------------------
+
+    async def heartbeat(self, interest: Interest) -> None:
+        """Say what is new, and take in the answer. Raises errors of the connection and of the
+        answer, with a hint where the broker has to be changed."""
+        life = self._life
+        said = _Said(interest, self.owned)
+        request = self._news(said)
+        limit = max(_SHORTEST_LIMIT, 2 * self.interval)
+        try:
+            response = await self._exchange(request, limit)
+        except KafkaError:
+            if life != self._life:
+                return
+            self._said = None  # nobody knows what arrived: say everything again
+            raise
+        if life == self._life:
+            self._said = said
+            self._accept(response, said)
+
+    async def leave(self, reason: str) -> None:
+        """Tell the group that we go: for good, or for a while if a static member. Raises errors of
+        the connection and of the answer.
+
+        It goes the way of the heartbeats, so that it cannot overtake one that joins.
+        """
+        self._transition(MemberState.LEAVING)
+        is_static = self._instance_id is not None
+        self._forget(_LEAVING_FOR_A_WHILE if is_static else _LEAVING)
+        await self._exchange(self._request(), self._config.client.request_timeout)
+
+    async def _exchange(
+        self, request: ConsumerGroupHeartbeatRequest, limit: float
+    ) -> ConsumerGroupHeartbeatResponse:
+        node_id = await self._coordinator()
+        connection = await self._client.connection(node_id, ConnectionGroup.COORDINATION)
+        try:
+            version = connection.pick(ConsumerGroupHeartbeatRequest)
+        except UnsupportedVersionError:
+            raise UnsupportedVersionError(_lacks_protocol(connection.peer)) from None
+        if request.subscribed_topic_regex is not None and version < _FIRST_REGEX_VERSION:
+            raise UnsupportedVersionError(
+                f"{connection.peer}: a SubscriptionPattern needs Kafka 4.0 or later; "
+                "a str is matched by the client"
+            )
+        limit = min(limit, self._config.client.request_timeout)
+        response = await self._send(request, limit)
+        if response.error_code == UnsupportedVersionError.errno:
+            raise UnsupportedVersionError(_lacks_protocol(connection.peer))
+        self._check(response.error_code, response.error_message)
+        return response
+
+    def _request(self) -> ConsumerGroupHeartbeatRequest:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self.group_id, member_id=self.member_id, member_epoch=self._epoch
+        )
+        if self._instance_id is not None:
+            request.instance_id = self._instance_id
+        return request
+
+    def _news(self, saying: _Said) -> ConsumerGroupHeartbeatRequest:
+        """All there is to say, or what differs from what the broker knows."""
+        request = self._request()
+        said = self._said
+        if said is None:
+            config = self._config
+            timeout = config.rebalance_timeout or config.max_poll_interval
+            request.rebalance_timeout_ms = round(timeout * 1000)
+            request.server_assignor = config.group_remote_assignor
+            request.rack_id = config.client.client_rack
+        if said is None or said.interest.topics != saying.interest.topics:
+            request.subscribed_topic_names = sorted(saying.interest.topics)
+        if saying.interest.regex != (None if said is None else said.interest.regex):
+            request.subscribed_topic_regex = saying.interest.regex or ""
+        if said is None or said.owned != saying.owned:
+            request.topic_partitions = _by_topic(saying.owned)
+        return request
+
+    def _accept(self, response: ConsumerGroupHeartbeatResponse, said: _Said) -> None:
+        if response.member_epoch <= 0:
+            raise KafkaProtocolError(f"a heartbeat was answered with epoch {response.member_epoch}")
+        self.member_id = response.member_id or self.member_id  # before KIP-1082 the broker's
+        self._epoch = self.generation = response.member_epoch
+        interval = response.heartbeat_interval_ms / 1000
+        self.interval = max(interval, _SHORTEST_INTERVAL) if interval > 0 else _DEFAULT_INTERVAL
+        if response.assignment is not None:
+            self.target = _slots(response.assignment.topic_partitions)
+        if self.state is MemberState.ACKNOWLEDGING and said.owned == self.owned:
+            self._transition(MemberState.STABLE)
+        is_news = self.state is MemberState.STABLE and self.target != self.owned
+        if is_news or self.state is MemberState.JOINING:
+            self._transition(MemberState.RECONCILING)
+
+
+def _new_id() -> str:
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
+def _by_topic(slots: Slots) -> list[TopicPartitions]:
+    topics: dict[bytes, list[int]] = {}
+    for topic_id, number in sorted(slots):
+        topics.setdefault(topic_id, []).append(number)
+    return [
+        TopicPartitions(topic_id=topic_id, partitions=numbers)
+        for topic_id, numbers in topics.items()
+    ]
+
+
+def _slots(topics: Iterable[TopicPartitions]) -> Slots:
+    slots = frozenset((topic.topic_id, number) for topic in topics for number in topic.partitions)
+    if any(number < 0 for _, number in slots):
+        raise KafkaProtocolError("a heartbeat's answer assigns a partition with a negative number")
+    return slots
+
+
+def _lacks_protocol(peer: str) -> str:
+    return (
+        f"{peer} does not serve group_protocol='consumer': it needs Kafka 4.0 or later with "
+        "the feature group.version at 1 and 'consumer' in group.coordinator.rebalance.protocols; "
+        "group_protocol='classic' works with every broker"
+    )
