@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from aiokafka.admin._cluster import fetch_metadata
 from aiokafka.admin._routing import Call, R, Router, raise_for
@@ -114,22 +115,28 @@ def _coordinator(response: FindCoordinatorResponse) -> tuple[int, str | None, in
     return response.error_code, response.error_message, response.node_id
 
 
+class OffsetQuery(NamedTuple):
+    """Which offsets of a group to list; `partitions` None: all of them."""
+
+    group_id: str
+    partitions: Iterable[TopicPartition] | None
+    require_stable: bool
+
+
 async def list_offsets(
-    router: Router,
-    group_id: str,
-    coordinator_id: int | None,
-    partitions: Iterable[TopicPartition] | None,
-    deadline: float,
+    router: Router, query: OffsetQuery, coordinator_id: int | None, deadline: float
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return what a group has committed; -1 for a partition asked for that has no offset."""
-    topics = None if partitions is None else _by_topic(partitions)
+    topics = None if query.partitions is None else _by_topic(query.partitions)
 
     def build(version: int) -> OffsetFetchRequest:
-        return _offset_fetch(version, group_id, topics)
+        request = _offset_fetch(version, query.group_id, topics)
+        request.require_stable = query.require_stable
+        return request
 
     # From version 10 on topics go by id, which this call does not know.
     call = Call(OffsetFetchRequest, build, _offset_codes, max_version=9)
-    response = await _ask(router, group_id, coordinator_id, call, deadline)
+    response = await _ask(router, query.group_id, coordinator_id, call, deadline)
     found = {}
     for topic, partition, offset, metadata, code in _offsets(response):
         raise_for(code, None, f"{topic}-{partition}")

@@ -259,11 +259,16 @@ class AIOKafkaAdminClient:
         group_id: str,
         group_coordinator_id: int | None = None,
         partitions: Iterable[TopicPartition] | None = None,
+        *,
+        require_stable: bool = False,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return what a group has committed, for certain partitions or for all it has offsets of.
 
-        A partition asked for that has no offset gives -1.
+        A partition asked for that has no offset gives -1. `require_stable`: raise
+        UnstableOffsetCommit, which passes, while a transaction that commits offsets of the group is
+        not over yet, instead of returning the offsets before it (KIP-447, Kafka 2.5).
         """
+        query = _groups.OffsetQuery(group_id, partitions, require_stable)
         return await _groups.list_offsets(
-            self._router, group_id, group_coordinator_id, partitions, self._deadline()
+            self._router, query, group_coordinator_id, self._deadline()
         )
