@@ -1,7 +1,9 @@
-"""Ask about a cluster, and change it: topics, configurations, groups, records."""
+"""Ask about a cluster, and change it: topics, configurations, groups, records,
+delegation tokens."""
 
 from aiokafka.admin.client import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.admin.delegation_token import DelegationToken
 from aiokafka.admin.new_partitions import NewPartitions
 from aiokafka.admin.new_topic import NewTopic
 from aiokafka.admin.records_to_delete import RecordsToDelete
@@ -10,6 +12,7 @@ __all__ = [
     "AIOKafkaAdminClient",
     "ConfigResource",
     "ConfigResourceType",
+    "DelegationToken",
     "NewPartitions",
     "NewTopic",
     "RecordsToDelete",

@@ -8,9 +8,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._config import ClientConfig, warn_ignored
-from aiokafka.admin import _cluster, _configs, _groups, _records, _topics
+from aiokafka.admin import _cluster, _configs, _groups, _records, _tokens, _topics
 from aiokafka.admin._routing import Router
 from aiokafka.admin.config_resource import ConfigResource
+from aiokafka.admin.delegation_token import DelegationToken
 from aiokafka.admin.new_partitions import NewPartitions
 from aiokafka.admin.new_topic import NewTopic
 from aiokafka.admin.records_to_delete import RecordsToDelete
@@ -272,3 +273,42 @@ class AIOKafkaAdminClient:
         return await _groups.list_offsets(
             self._router, query, group_coordinator_id, self._deadline()
         )
+
+    # -- delegation tokens
+
+    async def create_delegation_token(
+        self,
+        renewers: Iterable[str] = (),
+        owner: str | None = None,
+        max_lifetime_ms: int = -1,
+    ) -> DelegationToken:
+        """Create a token that lets somebody else log in as `owner`, by default as us (KIP-48).
+
+        Principals are strings such as "User:alice". -1 leaves the lifetime to the broker. The
+        broker gives tokens only to who is logged in by SASL or a client certificate, and not by a
+        token. Other brokers learn of it a moment later.
+        """
+        return await _tokens.create(
+            self._router, owner, renewers, max_lifetime_ms, self._deadline()
+        )
+
+    async def renew_delegation_token(self, hmac: bytes, renew_period_ms: int = -1) -> int:
+        """Let a token live for another period, -1 for the broker's; owner and renewers may.
+
+        Returns the new end in milliseconds since 1970. Raises DelegationTokenNotFound,
+        DelegationTokenOwnerMismatch, DelegationTokenExpired.
+        """
+        return await _tokens.renew(self._router, hmac, renew_period_ms, self._deadline())
+
+    async def expire_delegation_token(self, hmac: bytes, expiry_period_ms: int = -1) -> int:
+        """Let a token end after a period, with -1 at once.
+
+        Returns and raises the same as `renew_delegation_token`.
+        """
+        return await _tokens.expire(self._router, hmac, expiry_period_ms, self._deadline())
+
+    async def describe_delegation_tokens(
+        self, owners: Iterable[str] | None = None
+    ) -> list[DelegationToken]:
+        """Return the tokens of these owners; by default every token that we may see."""
+        return await _tokens.describe(self._router, owners, self._deadline())

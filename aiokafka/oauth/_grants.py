@@ -7,6 +7,7 @@ import asyncio
 import base64
 import inspect
 import json
+import re
 import ssl
 import time
 import urllib.parse
@@ -225,8 +226,8 @@ def _token(answer: Answer, url: str, secrets: tuple[str, ...]) -> Token:
 
 def _lifetime(expires_in: Any, value: str) -> float | None:
     """Seconds. What the endpoint says counts before what the token says: it needs no clock."""
-    if isinstance(expires_in, str) and expires_in.isascii() and expires_in.isdigit():
-        expires_in = int(expires_in[:10])
+    if isinstance(expires_in, str) and re.fullmatch("[0-9]{1,10}", expires_in):
+        expires_in = int(expires_in)
     is_number = isinstance(expires_in, (int, float)) and not isinstance(expires_in, bool)
     if is_number and 0 < expires_in < 10**10:
         return float(expires_in)

@@ -165,11 +165,12 @@ class Post:
             self._adopt(connection.sock)
             connection.sock.settimeout(endpoint.read_timeout)
             connection.request("POST", target, body=self._body, headers=headers)
-            response = connection.getresponse()
-            content = response.read(_MAX_BODY + 1)
-            if len(content) > _MAX_BODY:
-                raise http.client.HTTPException(f"an answer of more than {_MAX_BODY} bytes")
-            return Answer(response.status, content, response.getheader("Location") or "")
+            # It holds the socket, also when the connection is closed.
+            with contextlib.closing(connection.getresponse()) as response:
+                content = response.read(_MAX_BODY + 1)
+                if len(content) > _MAX_BODY:
+                    raise http.client.HTTPException(f"an answer of more than {_MAX_BODY} bytes")
+                return Answer(response.status, content, response.getheader("Location") or "")
         finally:
             with self._lock:
                 self._socket = None
