@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import ssl
+import tempfile
+from collections.abc import Iterator
 
 __all__ = ["create_ssl_context"]
 
@@ -16,27 +20,94 @@ def create_ssl_context(
     keyfile: str | None = None,
     password: str | bytes | None = None,
     crlfile: str | None = None,
+    certdata: str | bytes | None = None,
+    keydata: str | bytes | None = None,
+    ciphers: str | None = None,
 ) -> ssl.SSLContext:
     """TLS settings that check the broker's certificate and host name.
 
     cafile, capath, cadata: certificates of the authorities to trust, as a PEM file, a directory, or
     PEM text (DER bytes); without any of them the system's authorities are trusted. certfile,
     keyfile, password: the client's own certificate chain and key in PEM, if the broker asks for it;
-    the key may be in the same file, and encrypted with `password`. crlfile: PEM file of revoked
-    certificates; the broker's own certificate is then checked against it.
+    the key may be in the same file, and encrypted with `password`. certdata, keydata: the same as
+    PEM text instead of files, for certificates that come from a secret store (they never get to a
+    disk where the system has files in memory). crlfile: PEM file of revoked certificates; the
+    broker's own certificate is then checked against it. ciphers: the cipher suites to allow up to
+    TLS 1.2, in OpenSSL's notation.
 
     For a broker whose certificate does not carry the host name that clients use, set
-    `check_hostname = False` on the result. Raises OSError for a missing file, ssl.SSLError for
-    unusable content, ValueError for a key without a certificate.
+    `check_hostname = False` on the result. Where certificates are replaced while the program runs,
+    give clients a function that calls this one as their `ssl_context`.
+
+    Raises OSError for a missing file, ssl.SSLError for unusable content, ValueError for arguments
+    that do not go together and for an encrypted key without its password.
     """
-    if keyfile and not certfile:
-        raise ValueError("keyfile: needs certfile, the certificate that belongs to the key")
+    _check_own_certificate(certfile, keyfile, certdata, keydata)
     context = ssl.create_default_context(
         ssl.Purpose.SERVER_AUTH, cafile=cafile, capath=capath, cadata=cadata
     )
+    if ciphers:
+        context.set_ciphers(ciphers)
     if certfile:
-        context.load_cert_chain(certfile, keyfile, password)
+        _load_chain(context, certfile, keyfile, password)
+    elif certdata:
+        with _as_file(certdata, keydata) as path:
+            _load_chain(context, path, None, password)
     if crlfile:
         context.load_verify_locations(crlfile)
         context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
     return context
+
+
+def _check_own_certificate(
+    certfile: str | None,
+    keyfile: str | None,
+    certdata: str | bytes | None,
+    keydata: str | bytes | None,
+) -> None:
+    if keyfile and not certfile:
+        raise ValueError("keyfile: needs certfile, the certificate that belongs to the key")
+    if keydata and not certdata:
+        raise ValueError("keydata: needs certdata, the certificate that belongs to the key")
+    if certfile and certdata:
+        raise ValueError("certdata: the certificate is given as certfile already")
+
+
+def _load_chain(
+    context: ssl.SSLContext, certfile: str, keyfile: str | None, password: str | bytes | None
+) -> None:
+    # Without a function OpenSSL would ask at the terminal.
+    secret = _no_password if password is None else password
+    try:
+        context.load_cert_chain(certfile, keyfile, secret)
+    except ssl.SSLError as error:
+        # OpenSSL says no more than "PEM lib" for most of these.
+        raise ssl.SSLError(
+            error.errno,
+            "the client's certificate and key are of no use: they must be PEM and belong together, "
+            f"and so must an encrypted key and its password ({error.reason or error})",
+        ) from error
+
+
+def _no_password() -> str:
+    raise ValueError("password: the client's key is encrypted and needs it")
+
+
+@contextlib.contextmanager
+def _as_file(*texts: str | bytes | None) -> Iterator[str]:
+    """The path of a file with `texts`, for as long as the block lasts: OpenSSL reads nothing else.
+
+    The key in it is for nobody else, so the file is in memory where the system can do that.
+    """
+    parts = [text.encode() if isinstance(text, str) else text for text in texts if text]
+    with contextlib.ExitStack() as stack:
+        try:
+            descriptor = os.memfd_create("certificate")
+            path = f"/proc/self/fd/{descriptor}"
+        except (AttributeError, OSError):
+            descriptor, path = tempfile.mkstemp()
+            stack.callback(os.unlink, path)
+        stack.callback(os.close, descriptor)
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(b"\n".join(parts) + b"\n")
+        yield path

@@ -15,7 +15,7 @@ from aiokafka.errors import (
     NodeNotReadyError,
     RequestTimedOutError,
 )
-from aiokafka.net.failures import early_close_hint, renewed
+from aiokafka.net.failures import early_close_hint, loss_reason, renewed
 from aiokafka.net.gate import DeadlineTimer, SendGate
 from aiokafka.protocol.exchange import Exchange
 from aiokafka.protocol.framing import FrameReader
@@ -307,11 +307,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         )
 
     def _lost_error(self, exc: Exception | None) -> KafkaConnectionError:
-        if exc is None:
-            text = "connection closed by the broker"
-        else:
-            text = f"connection lost: {str(exc) or type(exc).__name__}"
-        if not self.is_proven:
+        text, is_explained = loss_reason(exc)
+        if not self.is_proven and not is_explained:
             # Only the handshake was answered, if anything.
             hint = early_close_hint(*self._security, is_greeted=self.versions is not None)
             text += f" before it answered; {hint}"

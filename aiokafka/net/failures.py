@@ -9,7 +9,29 @@ import ssl
 
 from aiokafka.errors import KafkaConnectionError, KafkaError
 
-__all__ = ["connect_failure", "early_close_hint", "renewed"]
+__all__ = ["connect_failure", "early_close_hint", "loss_reason", "renewed"]
+
+# Alerts of the other side, by how their OpenSSL names end.
+_WANTS_CERTIFICATE = ("BAD_CERTIFICATE", "CERTIFICATE_REQUIRED", "HANDSHAKE_FAILURE")
+_REFUSED_CERTIFICATE = (
+    "CERTIFICATE_UNKNOWN",
+    "CERTIFICATE_EXPIRED",
+    "CERTIFICATE_REVOKED",
+    "UNSUPPORTED_CERTIFICATE",
+    "UNKNOWN_CA",
+    "ACCESS_DENIED",
+)
+
+# What helps when the broker's certificate is refused, by X509_V_ERR_ number.
+_REMEDIES = {
+    10: "the broker needs a new one",
+    18: "it is self-signed: give it as cafile if it is to be trusted",
+    19: "its authority is not trusted: give the authority's certificate as cafile",
+    20: "its authority is not trusted: give the authority's certificate as cafile",
+    21: "its authority is not trusted: give the authority's certificate as cafile",
+    62: "connect by a name that is in it, or set check_hostname = False on the context",
+    64: "connect by a name that is in it, or set check_hostname = False on the context",
+}
 
 
 def renewed(error: BaseException) -> BaseException:
@@ -40,7 +62,9 @@ def _reason(error: BaseException, *, uses_tls: bool) -> str:
     if isinstance(error, socket.gaierror):
         return f"cannot resolve the host name: {error.strerror or text}"
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the broker's TLS certificate was refused: {error.verify_message or text}"
+        remedy = _REMEDIES.get(error.verify_code)
+        reason = (error.verify_message or text) + (f" ({remedy})" if remedy else "")
+        return f"the broker's TLS certificate was refused: {reason}"
     if isinstance(error, ssl.SSLError):
         return _tls_reason(error)
     if isinstance(error, ConnectionRefusedError):
@@ -61,9 +85,38 @@ def _tls_reason(error: ssl.SSLError) -> str:
         "RECORD_LAYER_FAILURE",
     ):
         return f"TLS handshake failed ({reason}): the listener seems to speak plaintext, not TLS"
-    if "CERTIFICATE_REQUIRED" in reason or "HANDSHAKE_FAILURE" in reason:
-        return f"TLS handshake failed ({reason}): the broker may require a client certificate"
-    return f"TLS handshake failed: {reason}"
+    meaning = _alert_meaning(reason)
+    return f"TLS handshake failed ({reason}){': ' if meaning else ''}{meaning}"
+
+
+def _alert_meaning(reason: str) -> str:
+    if reason.endswith(_WANTS_CERTIFICATE):
+        return (
+            "the listener requires a client certificate, and got none or an unusable one "
+            "(see certfile and keyfile of create_ssl_context)"
+        )
+    if reason.endswith(_REFUSED_CERTIFICATE):
+        return (
+            "the broker refused the client's certificate: it may have expired, or be of an "
+            "authority that the broker does not trust"
+        )
+    if reason.endswith("PROTOCOL_VERSION"):
+        return "the broker does not speak the TLS versions that the context allows"
+    return ""
+
+
+def loss_reason(error: Exception | None) -> tuple[str, bool]:
+    """Why an open connection ended, and whether that says it all.
+
+    With TLS 1.3 a broker refuses the client's certificate after the handshake.
+    """
+    if error is None:
+        return "connection closed by the broker", False
+    if isinstance(error, ssl.SSLError):
+        reason = error.reason or str(error)
+        if meaning := _alert_meaning(reason):
+            return f"closed by the broker with a TLS alert ({reason}): {meaning}", True
+    return f"connection lost: {str(error) or type(error).__name__}", False
 
 
 def early_close_hint(uses_tls: bool, uses_sasl: bool, *, is_greeted: bool) -> str:
@@ -80,6 +133,8 @@ def early_close_hint(uses_tls: bool, uses_sasl: bool, *, is_greeted: bool) -> st
         )
     elif not is_greeted:
         causes.append("the listener does not use SASL")
+    if uses_tls and not is_greeted:
+        causes.append("the listener requires a client certificate, or refused the one it got")
     if not is_greeted:
         causes.append("this is not a Kafka broker")
     causes.append("the broker is shutting down")

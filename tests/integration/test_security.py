@@ -12,7 +12,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError
 from aiokafka.helpers import create_ssl_context
-from tests.integration.secured import MECHANISMS, SCRAM_USERS, login, secured_properties
+from tests.integration.logins import MECHANISMS, SCRAM_USERS, login, secured_properties
 from tests.kafka.fixtures import need_own_brokers
 from tests.kafka.launcher import KafkaCluster
 from tests.kafka.settings import Extras

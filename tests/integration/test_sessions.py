@@ -12,7 +12,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.helpers import create_ssl_context
 from aiokafka.testing import FaultProxy
-from tests.integration.secured import SCRAM_USERS, login, secured_properties
+from tests.integration.logins import SCRAM_USERS, login, secured_properties
 from tests.kafka.fixtures import Scale, need_own_brokers
 from tests.kafka.launcher import KafkaCluster
 from tests.kafka.processes import free_port

@@ -120,21 +120,28 @@ class Certificates:
     """An authority and what it signed, made at test time."""
 
     def __init__(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
         self._folder = folder
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test authority")])
         authority = self._sign(self._name, self._key, x509.BasicConstraints(True, None), "")
         self.cafile = self._write("ca.pem", authority.public_bytes(serialization.Encoding.PEM))
 
-    def issue(self, name: str, host: str) -> str:
-        """Path of a file with a key and its certificate for `host` (a name or an IP address)."""
+    def issue(self, name: str, host: str, *, days: int = 2, password: bytes = b"") -> str:
+        """Path of a file with a key and its certificate for `host` (a name or an IP address).
+
+        It is good for so many `days` from now; 0 or less: it has expired.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        certificate = self._sign(subject, key, x509.BasicConstraints(False, None), host)
+        certificate = self._sign(subject, key, x509.BasicConstraints(False, None), host, days)
+        encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
+        if password:
+            encryption = serialization.BestAvailableEncryption(password)
         pem = key.private_bytes(
             serialization.Encoding.PEM,
             serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
+            encryption,
         )
         return self._write(
             f"{name}.pem", pem + certificate.public_bytes(serialization.Encoding.PEM)
@@ -148,7 +155,12 @@ class Certificates:
         return context
 
     def _sign(
-        self, subject: x509.Name, key: Any, constraints: x509.BasicConstraints, host: str
+        self,
+        subject: x509.Name,
+        key: Any,
+        constraints: x509.BasicConstraints,
+        host: str,
+        days: int = 2,
     ) -> x509.Certificate:
         today = datetime.datetime.now(datetime.timezone.utc)
         builder = (
@@ -157,8 +169,8 @@ class Certificates:
             .issuer_name(self._name)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(today - datetime.timedelta(days=1))
-            .not_valid_after(today + datetime.timedelta(days=2))
+            .not_valid_before(today + datetime.timedelta(days=min(0, days) - 1))
+            .not_valid_after(today + datetime.timedelta(days=days))
             .add_extension(constraints, critical=True)
             .add_extension(_key_usage(constraints.ca), critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False)
