@@ -1,0 +1,254 @@
+"""Groups of the next-generation protocol (KIP-848) on a real broker, alone and with other members:
+another client's, and of the classic protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+from aiokafka import (
+    AIOKafkaConsumer,
+    AIOKafkaProducer,
+    SubscriptionPattern,
+    TopicPartition,
+)
+from aiokafka._compat import timeout
+from aiokafka.errors import (
+    ConsumerStoppedError,
+    InvalidRegularExpression,
+    UnreleasedInstanceId,
+    UnsupportedAssignor,
+    UnsupportedVersionError,
+)
+from tests.kafka.fixtures import Kafka, MakeTopic, need_own_brokers
+from tests.kafka.launcher import KafkaCluster
+
+PARTITIONS = 4
+
+
+async def until(condition: Callable[[], bool], seconds: float = 40) -> None:
+    async with timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.05)
+
+
+def member(servers: str, *topics: str, group: str, **options: Any) -> AIOKafkaConsumer:
+    options.setdefault("group_protocol", "consumer")
+    if options["group_protocol"] == "classic":
+        options.setdefault("heartbeat_interval_ms", 200)
+    return AIOKafkaConsumer(
+        *topics,
+        bootstrap_servers=servers,
+        group_id=group,
+        auto_offset_reset="earliest",
+        metadata_max_age_ms=1000,
+        **options,
+    )
+
+
+class Reader:
+    """A member that reads and commits, one record after the other."""
+
+    def __init__(self, consumer: AIOKafkaConsumer) -> None:
+        self.consumer = consumer
+        self.seen: list[int] = []
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        with contextlib.suppress(ConsumerStoppedError):
+            while True:
+                found = await self.consumer.getmany(timeout_ms=100, max_records=20)
+                for tp, records in found.items():
+                    self.seen += [int(record.value) for record in records]
+                    await self.consumer.commit({tp: records[-1].offset + 1})
+
+    @property
+    def owned(self) -> set[int]:
+        return {tp.partition for tp in self.consumer.assignment()}
+
+    def check(self) -> None:
+        """Raise what ended it."""
+        if self._task.done():
+            self._task.result()
+
+    async def stop(self) -> None:
+        await self.consumer.stop()
+        await self._task
+
+
+@contextlib.asynccontextmanager
+async def reading(consumer: AIOKafkaConsumer) -> AsyncIterator[Reader]:
+    await consumer.start()
+    reader = Reader(consumer)
+    try:
+        yield reader
+    finally:
+        await reader.stop()
+
+
+async def fill(servers: str, topic: str, count: int, first: int = 0) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=servers) as producer:
+        for number in range(first, first + count):
+            await producer.send(topic, b"%d" % number, partition=number % PARTITIONS)
+
+
+def are_shared(*readers: Reader) -> bool:
+    """Whether each partition has one owner and the shares are even."""
+    for reader in readers:
+        reader.check()
+    sizes = [len(reader.owned) for reader in readers]
+    everything = set().union(*(reader.owned for reader in readers))
+    return sum(sizes) == len(everything) == PARTITIONS and max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.parametrize("assignor", [None, "uniform", "range"])
+async def test_members_share_the_work(
+    kafka: Kafka, make_topic: MakeTopic, assignor: str | None
+) -> None:
+    topic = await make_topic(partitions=PARTITIONS)
+    servers = kafka.bootstrap_servers
+    options = {"group": topic, "group_remote_assignor": assignor, "enable_auto_commit": False}
+    await fill(servers, topic, 200)
+    async with reading(member(servers, topic, **options)) as first:
+        await until(lambda: are_shared(first) and len(first.seen) >= 100)
+        async with reading(member(servers, topic, **options)) as second:
+            await until(lambda: are_shared(first, second))
+            await fill(servers, topic, 200, first=200)
+            await until(lambda: set(first.seen + second.seen) == set(range(400)))
+            assert sorted(first.seen + second.seen) == list(range(400))
+        await until(lambda: are_shared(first))
+        committed = [await first.consumer.committed(TopicPartition(topic, n)) for n in range(4)]
+    assert committed == [100] * 4
+
+
+async def test_a_static_member_keeps_its_partitions(kafka: Kafka, make_topic: MakeTopic) -> None:
+    topic = await make_topic(partitions=PARTITIONS)
+    servers = kafka.bootstrap_servers
+    names = {"group": topic, "group_instance_id": "one"}
+    async with reading(member(servers, topic, group=topic)) as other:
+        async with reading(member(servers, topic, **names)) as first:
+            await until(lambda: are_shared(other, first))
+            owned = first.owned
+            # While it lives, nobody takes its name.
+            rival = member(servers, topic, **names)
+            with pytest.raises(UnreleasedInstanceId, match="group_instance_id"):
+                await rival.start()
+            assert first.owned == owned
+        async with reading(member(servers, topic, **names)) as second:
+            await until(lambda: bool(second.owned))
+            assert second.owned == owned
+            assert len(other.owned) == 2
+
+
+async def test_the_broker_matches_a_pattern(kafka: Kafka, make_topic: MakeTopic) -> None:
+    topic = await make_topic(partitions=PARTITIONS)
+    servers = kafka.bootstrap_servers
+    consumer = member(servers, group=topic)
+    consumer.subscribe(pattern=SubscriptionPattern(f"{topic[:-1]}[{topic[-1]}]"))
+    await fill(servers, topic, 40)
+    async with reading(consumer) as reader:
+        await until(lambda: sorted(reader.seen) == list(range(40)))
+        assert consumer.subscription() == {topic}
+        await until(lambda: are_shared(reader))
+        consumer.subscribe([topic])
+        await fill(servers, topic, 4, first=40)
+        await until(lambda: sorted(reader.seen) == list(range(44)))
+
+
+async def test_the_client_matches_a_pattern(kafka: Kafka, make_topic: MakeTopic) -> None:
+    topic = await make_topic(partitions=PARTITIONS)
+    consumer = member(kafka.bootstrap_servers, group=topic)
+    consumer.subscribe(pattern=f"^{topic}$")
+    await fill(kafka.bootstrap_servers, topic, 8)
+    async with reading(consumer) as reader:
+        await until(lambda: sorted(reader.seen) == list(range(8)))
+
+
+async def test_what_the_broker_refuses(kafka: Kafka, make_topic: MakeTopic) -> None:
+    topic = await make_topic()
+    servers = kafka.bootstrap_servers
+    consumer = member(servers, topic, group=topic, group_remote_assignor="fair")
+    with pytest.raises(UnsupportedAssignor, match="uniform"):
+        await consumer.start()
+    consumer = member(servers, group=topic)
+    consumer.subscribe(pattern=SubscriptionPattern("(?<=a)b"))  # no look-behind in RE2
+    with pytest.raises(InvalidRegularExpression, match="Perl|look|invalid|Regular"):
+        await consumer.start()
+
+
+async def test_a_member_that_does_not_ask_for_records(kafka: Kafka, make_topic: MakeTopic) -> None:
+    topic = await make_topic(partitions=PARTITIONS)
+    consumer = member(kafka.bootstrap_servers, topic, group=topic, max_poll_interval_ms=1000)
+    await fill(kafka.bootstrap_servers, topic, 4)
+    async with consumer:
+        assert len(consumer.assignment()) == PARTITIONS
+        await until(lambda: not consumer.assignment())
+        seen = [int((await consumer.getone()).value) for _ in range(4)]
+        assert sorted(seen) == [0, 1, 2, 3]
+
+
+async def test_with_confluent_kafka(kafka: Kafka, make_topic: MakeTopic) -> None:
+    topic = await make_topic(partitions=PARTITIONS)
+    async with reading(member(kafka.bootstrap_servers, topic, group=topic)) as ours:
+        settings: dict[str, Any] = {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "group.id": topic,
+            "group.protocol": "consumer",
+        }
+        theirs = confluent_kafka.Consumer(settings)
+        theirs.subscribe([topic])
+        async with timeout(40):
+            while not len(ours.owned) == len(theirs.assignment()) == 2:
+                await asyncio.to_thread(theirs.poll, 0.2)
+        assert not ours.owned & {tp.partition for tp in theirs.assignment()}
+        await asyncio.to_thread(theirs.close)
+        await until(lambda: are_shared(ours))
+
+
+@pytest.mark.parametrize("way", ["classic-consumer", "consumer-classic"])
+async def test_a_live_group_moves_to_the_other_protocol(
+    kafka: Kafka, make_topic: MakeTopic, way: str
+) -> None:
+    """One member after the other, while records flow (group.consumer.migration.policy)."""
+    old, new = way.split("-")
+    topic = await make_topic(partitions=PARTITIONS)
+    servers = kafka.bootstrap_servers
+    options = {"group": topic, "enable_auto_commit": False}
+    readers: list[Reader] = []
+    sent = 0
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(2):
+            consumer = member(servers, topic, group_protocol=old, **options)
+            readers.append(await stack.enter_async_context(reading(consumer)))
+        await until(lambda: are_shared(*readers))
+        living = list(readers)
+        for leaver in list(readers):
+            consumer = member(servers, topic, group_protocol=new, **options)
+            readers.append(await stack.enter_async_context(reading(consumer)))
+            living.append(readers[-1])
+            await until(lambda: are_shared(*living))
+            await fill(servers, topic, 40, first=sent)
+            sent += 40
+            await until(lambda: {n for r in readers for n in r.seen} == set(range(sent)))
+            await leaver.stop()
+            living.remove(leaver)
+            await until(lambda: are_shared(*living))
+        await fill(servers, topic, 40, first=sent)
+        sent += 40
+        await until(lambda: {n for r in readers for n in r.seen} == set(range(sent)))
+    # Nobody was removed, nothing had to be read again.
+    assert sorted(n for reader in readers for n in reader.seen) == list(range(sent))
+
+
+async def test_a_broker_without_the_feature() -> None:
+    need_own_brokers()
+    config = {"group.coordinator.rebalance.protocols": "classic"}
+    with KafkaCluster(config=config) as cluster:
+        consumer = member(cluster.bootstrap_servers, "t", group="g")
+        with pytest.raises(UnsupportedVersionError, match=r"127\.0\.0\.1.*group_protocol='classic'"):
+            await consumer.start()
