@@ -1,100 +1,105 @@
-"""A real Kafka with TLS and SASL: its properties, its users, and how clients log in."""
+"""What the tests of security on real brokers share: listeners, and everything a user does."""
 
 from __future__ import annotations
 
-import base64
-import json
 import re
 import time
-from collections.abc import Mapping
+import uuid
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from aiokafka.abc import AbstractTokenProvider
+import pytest
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import KafkaError
+from tests.kafka.launcher import KafkaCluster
+from tests.kafka.topics import create_topic
 from tests.net.support import Certificates
 
-MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
-USER, PASSWORD = "alice", "alice-secret"
-
-# For the formatting of the storage.
-SCRAM_USERS = tuple(
-    argument
-    for mechanism in MECHANISMS
-    if mechanism.startswith("SCRAM")
-    for argument in ("--add-scram", f"{mechanism}=[name={USER},password={PASSWORD}]")
-)
+RECORDS = 50
+# Seconds in which credentials that are wrong have to be known as such.
+SOON = 2.0
 
 
-class UnsecuredToken(AbstractTokenProvider):
-    """A JSON web token without a signature, which the broker takes where nothing else is set up."""
-
-    def __init__(self, subject: str = USER, lifetime: float = 300) -> None:
-        self.subject = subject
-        self.lifetime = lifetime
-
-    async def token(self) -> str:
-        now = time.time()
-        claims = {"sub": self.subject, "iat": now, "exp": now + self.lifetime}
-        return f"{_segment({'alg': 'none'})}.{_segment(claims)}."
+def login_module(module: str, rest: str = "") -> str:
+    return f"org.apache.kafka.common.security.{module} required{' ' + rest if rest else ''};"
 
 
-def login(mechanism: str, password: str = PASSWORD) -> dict[str, Any]:
-    """The options of a client that logs in; any other password is wrong."""
-    if mechanism == "OAUTHBEARER":
-        # The broker forgives 30 seconds of clock skew.
-        lifetime = 300 if password == PASSWORD else -60
-        return {
-            "sasl_mechanism": mechanism,
-            "sasl_oauth_token_provider": UnsecuredToken(lifetime=lifetime),
-        }
-    return {
-        "sasl_mechanism": mechanism,
-        "sasl_plain_username": USER,
-        "sasl_plain_password": password,
-    }
-
-
-def secured_properties(certificates: Certificates, listeners: Mapping[str, str]) -> dict[str, str]:
-    """Broker properties for `listeners`, name -> security protocol. One called MTLS wants client
-    certificates."""
+def tls_listeners(certificates: Certificates, listeners: Iterable[str]) -> dict[str, str]:
+    """Broker properties: a certificate for `localhost` on these listeners."""
     pem = Path(certificates.issue("localhost-broker", "localhost")).read_text()
     key = re.search(r"-----BEGIN[^-]*PRIVATE KEY-----.*?-----END[^-]*-----", pem, re.DOTALL)
     assert key is not None
+    chain = pem[pem.index("-----BEGIN CERTIFICATE") :]
     found = {
         "ssl.truststore.type": "PEM",
-        "ssl.truststore.certificates": _property(Path(certificates.cafile).read_text()),
-        "listener.name.mtls.ssl.client.auth": "required",
-        "sasl.enabled.mechanisms": ",".join(MECHANISMS),
-        "connection.failed.authentication.delay.ms": "0",
+        "ssl.truststore.certificates": _one_line(Path(certificates.cafile).read_text()),
     }
-    for listener, protocol in listeners.items():
-        prefix = f"listener.name.{listener.lower()}."
-        if protocol.endswith("SSL"):
-            found[f"{prefix}ssl.keystore.type"] = "PEM"
-            found[f"{prefix}ssl.keystore.key"] = _property(key[0])
-            chain = pem[pem.index("-----BEGIN CERTIFICATE") :]
-            found[f"{prefix}ssl.keystore.certificate.chain"] = _property(chain)
-        if protocol.startswith("SASL"):
-            for mechanism, module in _LOGINS.items():
-                found[f"{prefix}{mechanism}.sasl.jaas.config"] = (
-                    f"org.apache.kafka.common.security.{module};"
-                )
+    for listener in listeners:
+        name = f"listener.name.{listener.lower()}.ssl.keystore"
+        found[f"{name}.type"] = "PEM"
+        found[f"{name}.key"] = _one_line(key[0])
+        found[f"{name}.certificate.chain"] = _one_line(chain)
     return found
 
 
-_LOGINS = {
-    "plain": f'plain.PlainLoginModule required user_{USER}="{PASSWORD}"',
-    "scram-sha-256": "scram.ScramLoginModule required",
-    "scram-sha-512": "scram.ScramLoginModule required",
-    "oauthbearer": (
-        'oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker"'
-    ),
-}
-
-
-def _segment(value: dict[str, Any]) -> str:
-    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
-
-
-def _property(pem: str) -> str:
+def _one_line(pem: str) -> str:
     return pem.replace("\n", "\\n")
+
+
+async def new_topic(cluster: KafkaCluster, partitions: int = 1) -> str:
+    topic = f"secured-{uuid.uuid4().hex[:12]}"
+    await create_topic(cluster.bootstrap_servers, topic, partitions, 1, {})
+    return topic
+
+
+async def use_everything(cluster: KafkaCluster, **options: Any) -> None:
+    """Produce, consume in a group, transact; every record arrives once."""
+    topic = await new_topic(cluster)
+    async with AIOKafkaProducer(**options) as producer:
+        sent = [await producer.send(topic, b"%d" % i) for i in range(RECORDS)]
+        assert [(await future).offset for future in sent] == list(range(RECORDS))
+    target = await new_topic(cluster)
+    group = f"group-{topic}"
+    async with (
+        AIOKafkaConsumer(
+            topic,
+            group_id=group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            **options,
+        ) as consumer,
+        AIOKafkaProducer(transactional_id=f"id-{topic}", **options) as producer,
+    ):
+        values = []
+        async with producer.transaction():
+            while len(values) < RECORDS:
+                record = await consumer.getone()
+                values.append(record.value)
+                await producer.send(target, record.value)
+            offsets = {TopicPartition(topic, 0): RECORDS}
+            await producer.send_offsets_to_transaction(offsets, group)
+        assert values == [b"%d" % i for i in range(RECORDS)]
+    assert await read_all(target, RECORDS, isolation_level="read_committed", **options) == values
+    async with AIOKafkaConsumer(group_id=group, **options) as consumer:
+        assert await consumer.committed(TopicPartition(topic, 0)) == RECORDS
+
+
+async def read_all(topic: str, count: int, **options: Any) -> list[bytes | None]:
+    async with AIOKafkaConsumer(auto_offset_reset="earliest", **options) as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        return [(await consumer.getone()).value for _ in range(count)]
+
+
+async def refused(error: type[KafkaError], match: str, **options: Any) -> str:
+    """Starting a client fails with this error, soon; returns its text."""
+    producer = AIOKafkaProducer(**options)
+    began = time.monotonic()
+    try:
+        with pytest.raises(error, match=match) as caught:
+            await producer.start()
+    finally:
+        await producer.stop()
+    assert time.monotonic() - began < SOON
+    return str(caught.value)
