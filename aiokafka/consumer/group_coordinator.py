@@ -19,6 +19,7 @@ from aiokafka.consumer.membership import Membership
 from aiokafka.consumer.no_group import GroupPhase, NoGroupCoordinator
 from aiokafka.consumer.subscription_state import Assignment, SubscriptionState
 from aiokafka.errors import (
+    AuthenticationFailedError,
     CommitFailedError,
     GroupAuthorizationFailedError,
     KafkaError,
@@ -52,7 +53,11 @@ _LAST_COMMIT_TIMEOUT = 10.0
 _LEAVE_TIMEOUT = 3.0
 
 # What an administrator may mend while the consumer waits.
-MENDABLE = (GroupAuthorizationFailedError, TopicAuthorizationFailedError)
+MENDABLE = (
+    AuthenticationFailedError,
+    GroupAuthorizationFailedError,
+    TopicAuthorizationFailedError,
+)
 
 
 class GroupCoordinator(NoGroupCoordinator, abc.ABC):
