@@ -7,7 +7,12 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aiokafka.errors import AuthenticationFailedError, IncompatibleBrokerVersion, KafkaError
+from aiokafka.errors import (
+    AuthenticationFailedError,
+    AuthenticationMethodNotSupported,
+    IncompatibleBrokerVersion,
+    KafkaError,
+)
 from aiokafka.net.gate import DeadlineTimer
 from aiokafka.producer._append import PartitionQueue
 from aiokafka.producer._requests import (
@@ -44,6 +49,8 @@ _SHARE = 4
 """... or this many times what it takes to send, when that is more: sending must not eat up the
 time.
 """
+
+_HOPELESS = (AuthenticationFailedError, AuthenticationMethodNotSupported, IncompatibleBrokerVersion)
 
 
 class Flight(NamedTuple):
@@ -144,7 +151,7 @@ class NodeSender:
             if not connection.is_ready:
                 await connection.gate.wait(self._loop.time() + self._config.client.request_timeout)
             return connection.is_ready
-        except (AuthenticationFailedError, IncompatibleBrokerVersion) as error:
+        except _HOPELESS as error:
             for queue in (*self._urgent, *self._patient, *self._delayed):
                 self._delivery.fail_waiting(queue, error)
         except KafkaError as error:
