@@ -1,0 +1,175 @@
+"""One event loop and one client per cluster in each process of Spark, shared by its tasks.
+
+Spark calls from a thread of its own, and forks the processes of its tasks. So the loop runs in a
+thread, made when a process first needs it: what the parent process had before a fork is forgotten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from typing import Any, Generic, TypeVar
+
+from aiokafka._tasks import TaskOwner
+
+__all__ = ["LoopThread", "SharedClients", "loop_thread"]
+
+log = logging.getLogger("aiokafka.spark")
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """An event loop in a daemon thread, and the clients that live in it.
+
+    It lives as long as its process: Spark does not say when the last task was.
+    """
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._serve, name="aiokafka-spark", daemon=True)
+        self._thread.start()
+        self.clients: SharedClients = self.run(_make_clients())
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def run(self, coro: Coroutine[Any, Any, T]) -> T:
+        """The result of `coro`, which runs in the loop; the calling thread waits.
+
+        What interrupts the wait, such as the end of a task that was killed, cancels `coro`.
+        """
+        future = asyncio.run_coroutine_threadsafe(coro, self._loop)
+        try:
+            return future.result()
+        except concurrent.futures.CancelledError:
+            raise RuntimeError("the event loop of this process was stopped") from None
+        finally:
+            future.cancel()
+
+    def stop(self) -> None:
+        """Close every client and end the thread. For tests: a process of Spark just ends."""
+        self.run(self.clients.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+_current: LoopThread | None = None
+_lock = threading.Lock()
+
+
+def loop_thread() -> LoopThread:
+    """That of this process."""
+    global _current
+    with _lock:
+        if _current is None or _current.pid != os.getpid():
+            _current = LoopThread()
+        return _current
+
+
+async def _make_clients() -> SharedClients:
+    return SharedClients()
+
+
+class _Shared(Generic[T]):
+    """A client that tasks share, and how many use it now."""
+
+    def __init__(self, client: T, close: Callable[[T], Awaitable[None]]) -> None:
+        self.client = client
+        self.close = close
+        self.users = 0
+        self.is_broken = False
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class SharedClients:
+    """Clients by what they were made with; one that nobody uses is closed after a while.
+
+    Made and used in one event loop.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._tasks = TaskOwner("aiokafka-spark")
+        self._shared: dict[object, _Shared[Any]] = {}
+        self._making: dict[object, asyncio.Lock] = {}
+
+    def __len__(self) -> int:
+        return len(self._shared)
+
+    @contextlib.asynccontextmanager
+    async def use(
+        self,
+        key: object,
+        make: Callable[[], Awaitable[T]],
+        close: Callable[[T], Awaitable[None]],
+        idle_timeout: float,
+    ) -> AsyncIterator[T]:
+        """The client for `key`, made by `make` if there is none.
+
+        A body that raises may have left it in any state, so the next user gets a new one.
+        """
+        shared = await self._take(key, make, close)
+        try:
+            yield shared.client
+        except BaseException:
+            shared.is_broken = True
+            if self._shared.get(key) is shared:
+                del self._shared[key]
+            raise
+        finally:
+            shared.users -= 1
+            await self._put_back(key, shared, idle_timeout)
+
+    async def _take(
+        self,
+        key: object,
+        make: Callable[[], Awaitable[T]],
+        close: Callable[[T], Awaitable[None]],
+    ) -> _Shared[T]:
+        async with self._making.setdefault(key, asyncio.Lock()):
+            shared = self._shared.get(key)
+            if shared is None:
+                shared = self._shared[key] = _Shared(await make(), close)
+            shared.users += 1
+            if shared.timer is not None:
+                shared.timer.cancel()
+                shared.timer = None
+            return shared
+
+    async def _put_back(self, key: object, shared: _Shared[Any], idle_timeout: float) -> None:
+        if shared.users:
+            return
+        if shared.is_broken:
+            await shared.close(shared.client)
+            return
+        shared.timer = self._loop.call_later(idle_timeout, self._expire, key, shared)
+
+    def _expire(self, key: object, shared: _Shared[Any]) -> None:
+        if self._shared.get(key) is shared and not shared.users:
+            del self._shared[key]
+            self._tasks.start(_close(shared), name="close-idle-client")
+
+    async def close(self) -> None:
+        """Close every client."""
+        found, self._shared = self._shared, {}
+        for shared in found.values():
+            if shared.timer is not None:
+                shared.timer.cancel()
+            await _close(shared)
+        await self._tasks.stop()
+
+
+async def _close(shared: _Shared[Any]) -> None:
+    try:
+        await shared.close(shared.client)
+    except Exception as error:
+        log.warning("A client was not closed in order: %s", error)

@@ -1,0 +1,124 @@
+"""The event loop of a process, and clients that its tasks share."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from aiokafka.spark._loop import LoopThread, SharedClients, loop_thread
+
+
+class Thing:
+    """Stands for a client."""
+
+    def __init__(self) -> None:
+        self.is_closed = False
+
+
+async def make() -> Thing:
+    await asyncio.sleep(0)
+    return Thing()
+
+
+async def close(thing: Thing) -> None:
+    thing.is_closed = True
+
+
+@pytest.fixture
+def thread() -> Iterator[LoopThread]:
+    made = LoopThread()
+    yield made
+    made.stop()
+
+
+def test_it_runs_elsewhere(thread: LoopThread) -> None:
+    async def where() -> threading.Thread:
+        return threading.current_thread()
+
+    assert thread.run(where()) is not threading.current_thread()
+
+
+def test_errors_come_back(thread: LoopThread) -> None:
+    async def fail() -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        thread.run(fail())
+
+
+def test_one_for_each_process() -> None:
+    mine = loop_thread()
+    assert loop_thread() is mine
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        other = loop_thread()
+        works = other is not mine and other.run(asyncio.sleep(0, result=True))
+        os.write(writer, b"1" if works else b"0")
+        os._exit(0)
+    os.close(writer)
+    assert os.read(reader, 1) == b"1"
+    os.waitpid(child, 0)
+    os.close(reader)
+
+
+async def test_clients_are_shared_and_closed_when_idle() -> None:
+    clients = SharedClients()
+    async with clients.use("a", make, close, 60) as first:
+        async with (
+            clients.use("a", make, close, 60) as again,
+            clients.use("b", make, close, 60) as other,
+        ):
+            assert again is first
+            assert other is not first
+    async with clients.use("a", make, close, 0.01) as third:
+        assert third is first
+    while not first.is_closed:
+        await asyncio.sleep(0.01)
+    assert not other.is_closed
+    async with clients.use("a", make, close, 60) as fourth:
+        assert fourth is not first
+    await clients.close()
+    assert fourth.is_closed and other.is_closed
+
+
+async def test_two_that_come_at_once_get_one() -> None:
+    clients = SharedClients()
+    found = []
+
+    async def user() -> None:
+        async with clients.use("a", make, close, 60) as thing:
+            found.append(thing)
+
+    await asyncio.gather(user(), user(), user())
+    assert len(set(map(id, found))) == 1
+    await clients.close()
+
+
+async def test_what_failed_is_not_used_again() -> None:
+    clients = SharedClients()
+    with pytest.raises(ValueError):
+        async with clients.use("a", make, close, 60) as first:
+            raise ValueError
+    assert first.is_closed
+    async with clients.use("a", make, close, 60) as second:
+        assert second is not first
+    await clients.close()
+
+
+async def test_a_client_that_cannot_be_made() -> None:
+    clients = SharedClients()
+
+    async def fail() -> Thing:
+        raise OSError("no broker")
+
+    for _ in range(2):
+        with pytest.raises(OSError):
+            async with clients.use("a", fail, close, 60):
+                raise AssertionError
+    assert not len(clients)
+    await clients.close()
