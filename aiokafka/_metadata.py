@@ -161,10 +161,12 @@ class MetadataLoop:
                 while not predicate(self.cluster):
                     if self._dead is not None:
                         raise renewed(self._dead)
-                    if isinstance(self.error, FATAL):
-                        raise renewed(self.error)
                     ask()
                     await self.changed()
+                    # Not before: an old error may be over, and callers that try again at once
+                    # would never let the loop find out.
+                    if isinstance(self.error, FATAL):
+                        raise renewed(self.error)
         except asyncio.TimeoutError:
             cause = f"; the last attempt failed: {self.error}" if self.error else ""
             raise KafkaTimeoutError(f"metadata: {why}: not in time{cause}") from self.error
