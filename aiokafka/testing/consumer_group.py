@@ -143,6 +143,7 @@ class ConsumerGroup:
             raise GroupRefusedError(codes.INVALID_REQUEST)
         known = self.members.get(beat.member_id)
         if known is not None:
+            known.away = False
             return known
         if len(self.members) >= self.max_size:
             raise GroupRefusedError(codes.GROUP_MAX_SIZE_REACHED)
@@ -236,6 +237,22 @@ class ConsumerGroup:
         spread = _range if self.assignor == "range" else _uniform
         self.target = spread(wanted, topics, self.target)
         self.assignment_epoch = self.epoch
+
+    def rebalance(self) -> None:
+        """A new target in which members that want the same topics have changed places."""
+        self._reassign()
+        alike: dict[tuple[tuple[str, ...], str | None], list[str]] = {}
+        for member in self.members.values():
+            alike.setdefault((member.topics, member.regex), []).append(member.member_id)
+        for ids in alike.values():
+            shares = [self.target[member_id] for member_id in ids]
+            self.target.update(zip(ids, [*shares[1:], shares[0]], strict=True))
+
+    def fence(self, member_id: str) -> None:
+        """Refuse a member's next heartbeat, as when a new coordinator knows a later epoch."""
+        member = self.members[member_id]
+        member.epoch += 1
+        member.previous_epoch = -1
 
     def _reconcile(self, member: ConsumerMember, owned: Slots | None) -> None:
         """Move a member towards its target: first it gives up, then it gets what others gave up."""

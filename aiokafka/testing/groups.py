@@ -107,12 +107,22 @@ class Groups:
         return codes.NONE
 
     def rebalance(self, group_id: str) -> None:
-        """Make all members of a classic group join again.
+        """Make all members of a classic group join again; members of a group of the consumer
+        protocol change places, one after the other.
 
         Raises:
             KeyError: there is no such group.
         """
-        self.classic[group_id].rebalance()
+        group = self.classic.get(group_id) or self.consumer[group_id]
+        group.rebalance()
+
+    def fence(self, group_id: str, member_id: str) -> None:
+        """Have a member of the consumer protocol (KIP-848) told that its epoch is over.
+
+        Raises:
+            KeyError: no such group or member.
+        """
+        self.consumer[group_id].fence(member_id)
 
     def expire(self, group_id: str, member_id: str) -> None:
         """Take a member out, as when its session has expired.
