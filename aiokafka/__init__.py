@@ -32,10 +32,11 @@ if TYPE_CHECKING:
     from aiokafka import record as record
     from aiokafka import structs as structs
     from aiokafka import util as util
-    from aiokafka.abc import ConsumerRebalanceListener
+    from aiokafka.abc import AsyncConsumerRebalanceListener, ConsumerRebalanceListener
     from aiokafka.client import AIOKafkaClient
     from aiokafka.consumer.consumer import AIOKafkaConsumer
     from aiokafka.errors import ConsumerStoppedError, IllegalOperation
+    from aiokafka.health import ConsumerHealth, ConsumerState, ProducerHealth, ProducerState
     from aiokafka.producer.producer import AIOKafkaProducer
     from aiokafka.structs import (
         ConsumerGroupMetadata,
@@ -50,7 +51,9 @@ __all__ = [
     "AIOKafkaClient",
     "AIOKafkaConsumer",
     "AIOKafkaProducer",
+    "AsyncConsumerRebalanceListener",
     "ConsumerGroupMetadata",
+    "ConsumerHealth",
     "ConsumerRebalanceListener",
     "ConsumerRecord",
     "ConsumerStoppedError",
@@ -67,7 +70,9 @@ _HOMES = {
     "AIOKafkaClient": "aiokafka.client",
     "AIOKafkaConsumer": "aiokafka.consumer.consumer",
     "AIOKafkaProducer": "aiokafka.producer.producer",
+    "AsyncConsumerRebalanceListener": "aiokafka.abc",
     "ConsumerGroupMetadata": "aiokafka.structs",
+    "ConsumerHealth": "aiokafka.health",
     "ConsumerRebalanceListener": "aiokafka.abc",
     "ConsumerRecord": "aiokafka.structs",
     "ConsumerStoppedError": "aiokafka.errors",

@@ -10,7 +10,11 @@ if TYPE_CHECKING:
 
     from aiokafka.structs import TopicPartition
 
-__all__ = ["AbstractTokenProvider", "ConsumerRebalanceListener"]
+__all__ = [
+    "AbstractTokenProvider",
+    "AsyncConsumerRebalanceListener",
+    "ConsumerRebalanceListener",
+]
 
 
 class ConsumerRebalanceListener(abc.ABC):
@@ -18,9 +22,10 @@ class ConsumerRebalanceListener(abc.ABC):
 
     Every method may be a plain function or a coroutine function, which is awaited. While one runs,
     `getone` and `getmany` hand out nothing, so a method must not wait for a lock that is held
-    around them; in a method they raise IllegalStateError. `seek`, `position`, `commit`, `pause` may
-    be called. Exceptions do not stop the rebalance: they are logged, and raised by the
-    application's next `getone` or `getmany`.
+    around them. `seek` and its kin, `position`, `commit`, `committed`, `pause` and `resume` may be
+    called; what would wait for the rebalance itself raises IllegalStateError: `getone`, `getmany`,
+    `stop`. Exceptions do not stop the rebalance: they are logged, and raised by the application's
+    next `getone` or `getmany`.
     """
 
     @abc.abstractmethod
@@ -45,6 +50,23 @@ class ConsumerRebalanceListener(abc.ABC):
         commit would be refused. By default it calls `on_partitions_revoked`.
         """
         return self.on_partitions_revoked(lost)
+
+
+class AsyncConsumerRebalanceListener(ConsumerRebalanceListener):
+    """A ConsumerRebalanceListener whose methods are coroutine functions, for listeners that wait
+    for something, such as a data base."""
+
+    @abc.abstractmethod
+    async def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
+        """Give up partitions; see ConsumerRebalanceListener."""
+
+    @abc.abstractmethod
+    async def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
+        """Take over partitions; see ConsumerRebalanceListener."""
+
+    async def on_partitions_lost(self, lost: Set[TopicPartition]) -> None:
+        """Drop partitions; by default it awaits `on_partitions_revoked`."""
+        await self.on_partitions_revoked(lost)
 
 
 class AbstractTokenProvider(abc.ABC):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiokafka._consumer_record import KT, VT, ConsumerRecord
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from aiokafka.errors import KafkaError
 
 __all__ = [
@@ -51,11 +53,36 @@ class PartitionMetadata(NamedTuple):
     error: type[KafkaError] | KafkaError | None = None
 
 
-class OffsetAndMetadata(NamedTuple):
-    """An offset to commit, with a string of the application's own."""
-
+class _OffsetAndMetadata(NamedTuple):
     offset: int
     metadata: str = ""
+
+
+class OffsetAndMetadata(_OffsetAndMetadata):
+    """An offset to commit, with a string of the application's own: a pair, as in aiokafka.
+
+    `leader_epoch`, which is no part of the pair, is that of the record before the offset, or -1 if
+    it is not known. A consumer that begins at an offset with it notices when the log was cut
+    meanwhile (KIP-320).
+    """
+
+    leader_epoch: int = -1
+
+    def __new__(cls, offset: int, metadata: str = "", leader_epoch: int = -1) -> Self:
+        made = super().__new__(cls, offset, metadata)
+        made.leader_epoch = leader_epoch
+        return made
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return self.offset, self.metadata, self.leader_epoch
+
+    def __repr__(self) -> str:
+        epoch = "" if self.leader_epoch < 0 else f", leader_epoch={self.leader_epoch}"
+        return f"OffsetAndMetadata(offset={self.offset}, metadata={self.metadata!r}{epoch})"
+
+    def _replace(self, **changes: Any) -> Self:
+        given = {**self._asdict(), "leader_epoch": self.leader_epoch, **changes}
+        return type(self)(**given)
 
 
 class OffsetAndTimestamp(NamedTuple):

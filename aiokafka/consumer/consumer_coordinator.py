@@ -41,6 +41,9 @@ log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
 _LOST = (UnknownMemberIdError, FencedMemberEpoch)
 
+# Seconds; the default of group.consumer.session.timeout.ms, which members are not told.
+_BROKERS_SESSION = 45.0
+
 
 class ConsumerCoordinator(GroupCoordinator):
     """Sends heartbeats, and brings the assignment to where their answers want it.
@@ -65,6 +68,7 @@ class ConsumerCoordinator(GroupCoordinator):
         committer: OffsetCommitter,
     ) -> None:
         super().__init__(client, config, subscriptions, fetcher, committer)
+        self.session_timeout = _BROKERS_SESSION
         self._member = ConsumerMembership(client, config, committer.group_id, committer.contact)
         self._names = TopicNames(client)
         self._ids: dict[TopicPartition, bytes] = {}

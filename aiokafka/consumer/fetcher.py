@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._tasks import TaskOwner
+from aiokafka.consumer._names import some_names
 from aiokafka.consumer._signal import Signal
 from aiokafka.consumer.contact import Contact
 from aiokafka.consumer.fetch_answers import FetchAnswers
@@ -213,9 +214,16 @@ class Fetcher:
             self.touch(state)
         homes = {state.cursor.node_id for state in self._subscriptions.assignment.states()}
         for node_id in [node_id for node_id in self._nodes if node_id not in homes]:
-            self._nodes.pop(node_id).retire()
+            self._retire(self._nodes.pop(node_id))
         for tp in self._leaderless.keys() - self._subscriptions.assignment.tps:
             del self._leaderless[tp]
+        self._mention_absences()
+
+    def _retire(self, node: NodeFetcher) -> None:
+        contact = node.contact
+        if contact.error is not None and contact.error_at > self.last_error[0]:
+            self.last_error = (contact.error_at, contact.error)
+        node.retire()
 
     def touch(self, state: PartitionState) -> None:
         """One partition's fetchability or position changed."""
@@ -273,14 +281,19 @@ class Fetcher:
             self._node(home).touch(state)
 
     def _miss_leader(self, tp: TopicPartition) -> None:
-        """A partition cannot be read for now; say so if this is not over soon."""
+        """A partition cannot be read for now."""
         self.client.request_metadata(f"leader of {tp} unknown")
         absence = self._leaderless.get(tp)
         if absence is None:
             absence = self._leaderless[tp] = Absence(asyncio.get_running_loop().time())
         absence.misses += 1
-        if absence.misses == _MISSES_TO_MENTION:
-            log.warning("%s cannot be read: it has no leader, or there is no such partition", tp)
+
+    def _mention_absences(self) -> None:
+        """Say which partitions have no leader, once, if this is not over soon."""
+        lasting = [tp for tp, a in self._leaderless.items() if a.misses == _MISSES_TO_MENTION]
+        if lasting:
+            names = some_names(lasting)
+            log.warning("No leader, or no such partition: %s cannot be read", names)
 
     def _node(self, node_id: int) -> NodeFetcher:
         node = self._nodes.get(node_id)
@@ -309,9 +322,19 @@ class Fetcher:
 
     # -- who answers -------------------------------------------------------------------------------
 
+    @property
+    def leaderless(self) -> Collection[TopicPartition]:
+        """Partitions of ours without a leader."""
+        return self._leaderless.keys()
+
     def contacts(self) -> list[Contact]:
         """Of the brokers with partitions of ours."""
         return [node.contact for node in self._nodes.values()]
+
+    def contact_of(self, node_id: int) -> Contact | None:
+        """Of one broker; None if no partition is placed there."""
+        node = self._nodes.get(node_id)
+        return None if node is None else node.contact
 
     def silent_since(self, state: PartitionState, now: float) -> float | None:
         """Since when a partition's broker does not answer, or there is none; None if it does."""

@@ -404,6 +404,7 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
         self.check()
         deadline = asyncio.get_running_loop().time() + self._config.default_api_timeout
         entries = {
-            tp: CommittedOffset(entry.offset, entry.metadata) for tp, entry in offsets.items()
+            tp: CommittedOffset(entry.offset, entry.metadata, entry.leader_epoch)
+            for tp, entry in offsets.items()
         }
         await self._commits.commit(entries, deadline)

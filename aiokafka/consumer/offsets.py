@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._backoff import Backoff
+from aiokafka.consumer._names import some_names
 from aiokafka.consumer._signal import Signal
 from aiokafka.consumer.offset_lookup import EpochEnd, EpochQuery, FoundOffset, OffsetLookup
 from aiokafka.consumer.offset_reset import LATEST, OffsetSpec
@@ -22,6 +23,7 @@ from aiokafka.errors import (
     UnknownError,
 )
 from aiokafka.net.failures import renewed
+from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka._consumer_config import ConsumerConfig
@@ -116,7 +118,20 @@ class OffsetResolver:
                 if leader is not None and leader >= 0:
                     homes.setdefault(leader, []).append(state)
         for node_id, states in homes.items():
-            self._start(partial(ask, node_id, states), states, f"{name}-{node_id}")
+            question = partial(self._ask_node, node_id, partial(ask, node_id, states))
+            self._start(question, states, f"{name}-{node_id}")
+
+    async def _ask_node(self, node_id: int, ask: _Question) -> None:
+        contact = self._fetcher.contact_of(node_id)
+        if contact is None:
+            await ask()
+            return
+        with contact.asked():
+            try:
+                await ask()
+            except KafkaError as error:
+                contact.note(error)
+                raise
 
     def _start(self, ask: _Question, states: list[PartitionState], name: str) -> None:
         self._asked.update(states)
@@ -157,6 +172,7 @@ class OffsetResolver:
         epochs = {state: state.epoch for state in states if state.phase is Phase.RESETTING}
         specs = {state.tp: _spec_of(state) for state in epochs}
         found = await self.lookup.ask(node_id, {tp: s.timestamp_now() for tp, s in specs.items()})
+        was_reset: list[TopicPartition] = []
         for state, epoch in epochs.items():
             answer = found.get(state.tp, UnknownError)
             if state.epoch != epoch or state.phase is not Phase.RESETTING:
@@ -164,13 +180,16 @@ class OffsetResolver:
             if not isinstance(answer, FoundOffset):
                 self._on_refused(state, answer)
             elif answer.offset >= 0:
-                log.info("%s: position reset to %d", state.tp, answer.offset)
                 state.seek(answer.offset, answer.leader_epoch)
+                log.debug("%s: position reset to %d", state.tp, answer.offset)
+                was_reset.append(state.tp)
             elif specs[state.tp] == LATEST:
                 self._on_refused(state, UnknownError)
             else:
                 # Nothing as young as asked for: what comes next is (KIP-1106).
                 state.reset(LATEST)
+        if was_reset:
+            log.info("Positions set by the reset policy: %s", some_names(was_reset))
 
     async def _ask_epochs(self, node_id: int, states: list[PartitionState]) -> None:
         epochs = {

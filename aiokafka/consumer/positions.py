@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 from aiokafka.consumer._arguments import as_partitions, is_offset, offsets_to_commit
 from aiokafka.consumer.group_coordinator import GroupCoordinator
@@ -172,6 +172,34 @@ class ConsumerPositions:
         """When the broker last answered about the partition (ms since 1970); None before."""
         return self._fetched_state(partition).timestamp
 
+    @overload
+    def lag(self) -> dict[TopicPartition, int | None]: ...
+
+    @overload
+    def lag(self, partition: TopicPartition) -> int | None: ...
+
+    def lag(
+        self, partition: TopicPartition | None = None
+    ) -> int | dict[TopicPartition, int | None] | None:
+        """Offsets between the position and the end of a partition as of its last fetch; without a
+        partition, of all assigned ones. None where the position or the end is not known yet.
+
+        Asks nobody, so it may be called often. Reading committed, the end is the last stable
+        offset. Raises IllegalStateError if the partition is not assigned.
+        """
+        read_committed = self._config.read_committed
+        if partition is not None:
+            return self._subscription.assigned_state(partition).lag(read_committed)
+        states = self._subscription.assignment.states()
+        return {state.tp: state.lag(read_committed) for state in states}
+
+    def known_end_offsets(self) -> dict[TopicPartition, int | None]:
+        """As `end_offsets()` for the assigned partitions, but as of their last fetches, and so
+        without asking anybody; None before the first."""
+        read_committed = self._config.read_committed
+        states = self._subscription.assignment.states()
+        return {state.tp: state.end(read_committed) for state in states}
+
     def _fetched_state(self, partition: TopicPartition) -> PartitionState:
         state = self._subscription.assignment.get(partition)
         assert state is not None, f"partition {partition} is not assigned"
@@ -211,6 +239,21 @@ class ConsumerPositions:
                 self._subscription.assigned_state(tp)
         if entries:
             await coordinator.commit_offsets(assignment, entries)
+
+    async def committed_offsets(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What is committed for several partitions (none given: all assigned), by whomever in the
+        group, with metadata and leader epoch; None for those without.
+
+        Raises IllegalOperation without a group, TypeError for anything but TopicPartitions,
+        KafkaTimeoutError after `default_api_timeout_ms`.
+        """
+        committer = self._need_group("committed_offsets")
+        tps = list(self.assignment()) if partitions is None else as_partitions(partitions)
+        deadline = self._loop.time() + self._config.default_api_timeout
+        found = await committer.fetch(tps, deadline) if tps else {}
+        return {tp: OffsetAndMetadata(*found[tp]) if tp in found else None for tp in tps}
 
     async def committed(self, partition: TopicPartition) -> int | None:
         """The offset committed for a partition, by whomever in the group; None if there is none.

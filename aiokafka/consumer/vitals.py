@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
+from aiokafka.consumer._names import some_names
 from aiokafka.consumer.no_group import GroupPhase
 from aiokafka.errors import KafkaUnreachableError
 from aiokafka.health import ConsumerHealth, ConsumerState
@@ -74,6 +75,7 @@ class Vitals:
         self._life: ConsumerState | None = ConsumerState.NEW
         self._verdict = Verdict(ConsumerState.NEW)
         self._since = self._loop.time()
+        self._failure: tuple[float, BaseException | None] = (0.0, None)
         self.told_at = 0.0
         """When `check` last raised (loop time)."""
         fetcher.on_change = self.look
@@ -93,7 +95,10 @@ class Vitals:
         if verdict.state is before.state:
             return
         self._since = now if verdict.since is None else verdict.since
-        is_alarming = verdict.state in _ALARMING or before.state in _ALARMING
+        if verdict.state is ConsumerState.FAILED:
+            self._failure = (now, self._fetcher.tasks.failure or self._coordinator.failure)
+        is_over = self._life is None and before.state in _ALARMING
+        is_alarming = verdict.state in _ALARMING or is_over
         log.log(
             logging.WARNING if is_alarming else logging.INFO,
             "Consumer %s%s: %s -> %s%s",
@@ -120,7 +125,7 @@ class Vitals:
             lag=self.lag(),
             last_error=error,
             error_age_ms=None if error is None else (now - error_at) * 1000,
-            unreachable=tuple(contact.name for contact in self._silent(now)),
+            unreachable=tuple(self._silent(now)),
         )
 
     def check(self, told_at: float) -> float:
@@ -215,7 +220,9 @@ class Vitals:
         contacts = [contact for contact in self._fetcher.contacts() if contact.silent_since(now)]
         names = tuple(contact.name for contact in contacts)
         error = max(contacts, key=_error_at).error if contacts else None
-        return Trouble(max(known), names or ("The leaders of all partitions",), error)
+        if self._fetcher.leaderless:
+            names = (*names, f"The leader of {some_names(self._fetcher.leaderless)}")
+        return Trouble(max(known), names, error)
 
     def _cluster_trouble(self) -> Trouble | None:
         """Without partitions there is only the metadata to tell."""
@@ -224,18 +231,22 @@ class Vitals:
             return None
         return Trouble(failure[0], ("Every broker",), failure[1])
 
-    def _silent(self, now: float) -> Iterator[Contact]:
+    def _silent(self, now: float) -> Iterator[str]:
         contacts = self._fetcher.contacts()
         if self._coordinator.contact is not None and self._needs_coordinator():
-            contacts = [self._coordinator.contact, *contacts]
-        return (contact for contact in contacts if contact.silent_since(now) is not None)
+            contacts.append(self._coordinator.contact)
+        for contact in contacts:
+            if contact.silent_since(now) is not None:
+                yield contact.name
+        if self._fetcher.leaderless:
+            yield f"The leader of {some_names(self._fetcher.leaderless)}"
 
     def _last_error(self) -> tuple[float, BaseException | None]:
         """When (loop time) and what."""
         contacts = list(self._fetcher.contacts())
         if self._coordinator.contact is not None:
             contacts.append(self._coordinator.contact)
-        errors: list[tuple[float, BaseException | None]] = [self._fetcher.last_error]
+        errors = [self._failure, self._fetcher.last_error]
         errors += [(contact.error_at, contact.error) for contact in contacts if contact.error]
         failure = self._client.metadata_failure
         if failure is not None:

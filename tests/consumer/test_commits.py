@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 
 from aiokafka import OffsetAndMetadata
@@ -20,7 +23,7 @@ from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from aiokafka.testing import Cut, Fail, FakeCluster
-from tests.consumer.conftest import T0, T1, Start, fill, read
+from tests.consumer.conftest import T0, T1, T2, Start, fill, read
 
 
 async def test_a_second_consumer_goes_on_where_the_first_committed(
@@ -40,6 +43,36 @@ async def test_a_second_consumer_goes_on_where_the_first_committed(
     second.seek(T0, 0)
     assert await second.seek_to_committed(T0) == {T0: 7}
     assert await read(second, 3) == [(0, 7), (0, 8), (0, 9)]
+
+
+async def test_metadata_and_leader_epoch_are_kept(cluster: FakeCluster, start: Start) -> None:
+    await cluster.create_topic("t", partitions=3)
+    consumer = await start(cluster, assign=[T0, T1], group_id="g", enable_auto_commit=False)
+    await consumer.commit({T0: OffsetAndMetadata(5, "by hand", 3), T1: 7})
+    found = await consumer.committed_offsets([T0, T1, T2])
+    assert found == {T0: (5, "by hand"), T1: (7, ""), T2: None}
+    assert found[T0] is not None
+    assert found[T1] is not None
+    assert (found[T0].leader_epoch, found[T1].leader_epoch) == (3, -1)
+    # What was read can be committed again as it is.
+    await consumer.commit({T0: found[T0]})
+    assert set(await consumer.committed_offsets()) == {T0, T1}
+    consumer.unsubscribe()
+    assert await consumer.committed_offsets() == {}
+    with pytest.raises(TypeError):
+        await consumer.committed_offsets(["t"])  # type: ignore[list-item]
+
+
+def test_an_offset_with_metadata_is_a_pair() -> None:
+    known = OffsetAndMetadata(5, "m", leader_epoch=3)
+    offset, metadata = known
+    assert (offset, metadata) == known == OffsetAndMetadata(5, "m")
+    assert repr(known) == "OffsetAndMetadata(offset=5, metadata='m', leader_epoch=3)"
+    assert repr(OffsetAndMetadata(5)) == "OffsetAndMetadata(offset=5, metadata='')"
+    for twin in (copy.copy(known), pickle.loads(pickle.dumps(known)), known._replace()):
+        assert (twin, twin.leader_epoch) == (known, 3)
+    assert known._replace(leader_epoch=4, offset=6).leader_epoch == 4
+    assert OffsetAndMetadata._make((1, "x")).leader_epoch == -1
 
 
 async def test_auto_commit_leaves_out_what_may_not_be_finished(

@@ -1,0 +1,19 @@
+"""How partitions are called in messages."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from aiokafka.structs import TopicPartition
+
+__all__ = ["some_names"]
+
+_MOST = 5
+
+
+def some_names(partitions: Collection[TopicPartition]) -> str:
+    """The first few of them, and how many more there are."""
+    first = sorted(partitions)[:_MOST]
+    names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in first)
+    more = len(partitions) - len(first)
+    return f"{names} and {more} more" if more else names

@@ -1,0 +1,332 @@
+"""A consumer says how it is doing, and says so once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from aiokafka import AIOKafkaConsumer, ConsumerState, TopicPartition
+from aiokafka._compat import timeout
+from aiokafka.errors import FencedInstanceId, KafkaConnectionError, KafkaUnreachableError
+from aiokafka.protocol.messages.fetch import FetchRequest
+from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
+from aiokafka.testing import Fail, FakeCluster, Silence
+from tests.consumer.conftest import T0, T1, Start, fill, read
+
+GROUP: dict[str, Any] = {"group_id": "g", "heartbeat_interval_ms": 20, "session_timeout_ms": 2000}
+SHORT_SESSIONS = {"group.min.session.timeout.ms": "100"}
+QUICK: dict[str, Any] = {"reconnect_backoff_ms": 10, "reconnect_backoff_max_ms": 50}
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[FakeCluster]:
+    async with FakeCluster(config=SHORT_SESSIONS) as fake:
+        yield fake
+        assert fake.failures == []
+
+
+async def until_state(consumer: AIOKafkaConsumer, *states: ConsumerState) -> list[ConsumerState]:
+    """Wait until the consumer went through these states, in this order; returns all that were
+    seen."""
+    seen: list[ConsumerState] = []
+    wanted = list(states)
+    async with timeout(10):
+        while wanted:
+            state = consumer.health().state
+            if not seen or seen[-1] is not state:
+                seen.append(state)
+            if state is wanted[0]:
+                wanted.pop(0)
+            else:
+                await asyncio.sleep(0.005)
+    return seen
+
+
+async def test_from_the_beginning_to_the_end(cluster: FakeCluster) -> None:
+    await cluster.create_topic("t")
+    fill(cluster, 0, 5)
+    consumer = AIOKafkaConsumer(
+        "t", bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest", **GROUP
+    )
+    health = consumer.health()
+    assert health.state == "new"
+    assert not health.joined
+    assert (health.heartbeat_age_ms, health.fetch_age_ms, health.lag) == (None, None, None)
+    assert (health.last_error, health.error_age_ms, health.unreachable) == (None, None, ())
+
+    starting = asyncio.get_running_loop().create_task(consumer.start())
+    await asyncio.sleep(0)
+    assert consumer.health().state is ConsumerState.STARTING
+    await starting
+    assert len(await read(consumer, 3)) == 3
+    health = consumer.health()
+    assert health.state == "running"
+    assert f"{health.state}" == str(health.state) == "running"
+    assert health.joined
+    assert health.heartbeat_age_ms is not None
+    assert health.fetch_age_ms is not None
+    assert health.lag == 2
+
+    consumer.unsubscribe()
+    assert consumer.health().state is ConsumerState.UNSUBSCRIBED
+    await consumer.stop()
+    health = consumer.health()
+    assert health.state is ConsumerState.CLOSED
+    assert not health.joined
+
+
+async def test_lag_and_ends_without_asking(cluster: FakeCluster, start: Start) -> None:
+    await cluster.create_topic("t", partitions=2)
+    fill(cluster, 0, 5)
+    consumer = await start(cluster, assign=[T0, T1])
+    assert len(await consumer.getmany(timeout_ms=5000, max_records=2)) == 1
+    await cluster.wait_for(lambda: None not in consumer.known_end_offsets().values())
+    assert consumer.lag(T0) == 3
+    assert consumer.lag() == {T0: 3, T1: 0}
+    assert consumer.known_end_offsets() == {T0: 5, T1: 0}
+    assert consumer.health().lag == 3
+    consumer.assign([T1])
+    with pytest.raises(Exception, match="not assigned"):
+        consumer.lag(T0)
+
+
+async def test_lag_is_unknown_before_the_first_fetch(cluster: FakeCluster, start: Start) -> None:
+    await cluster.create_topic("t")
+    cluster.intercept(FetchRequest, Silence())
+    consumer = await start(cluster, assign=[T0])
+    assert consumer.lag() == {T0: None}
+    assert consumer.known_end_offsets() == {T0: None}
+    assert consumer.health().lag is None
+
+
+async def test_all_brokers_go_and_come_back(cluster: FakeCluster, start: Start) -> None:
+    await cluster.create_topic("t")
+    fill(cluster, 0, 1)
+    consumer = await start(cluster, "t", **GROUP, **QUICK)
+    assert len(await read(consumer, 1)) == 1
+    await cluster.stop_broker(0)
+    await until_state(consumer, ConsumerState.UNREACHABLE)
+    health = consumer.health()
+    assert health.reason
+    assert isinstance(health.last_error, KafkaConnectionError)
+    assert health.error_age_ms is not None
+    assert set(health.unreachable) <= {"Broker 0", "The coordinator of group g"}
+    fill(cluster, 0, 1)
+    await cluster.start_broker(0)
+    assert len(await read(consumer, 1)) == 1
+    await until_state(consumer, ConsumerState.RUNNING)
+    health = consumer.health()
+    assert health.unreachable == ()
+    assert health.reason == ""
+    assert health.joined
+
+
+async def test_one_of_two_brokers_is_no_outage(start: Start) -> None:
+    async with FakeCluster(brokers=2, config=SHORT_SESSIONS) as cluster:
+        await cluster.create_topic("t", partitions=2, replication_factor=1)
+        consumer = await start(cluster, assign=[T0, T1], **QUICK)
+        gone = cluster.partition("t", 1).leader
+        assert gone is not None
+        await cluster.stop_broker(gone)
+        await cluster.wait_for(lambda: consumer.health().last_error is not None)
+        fill(cluster, 0, 1)
+        await read(consumer, 1)
+        assert consumer.health().state is ConsumerState.RUNNING
+
+
+async def test_only_the_coordinator_goes(start: Start) -> None:
+    async with FakeCluster(brokers=2, config=SHORT_SESSIONS) as cluster:
+        await cluster.create_topic("t", replication_factor=1)
+        other = 1 - (cluster.partition("t", 0).leader or 0)
+        cluster.move_coordinator("group", "g", other)
+        consumer = await start(cluster, "t", **GROUP, **QUICK)
+        await cluster.stop_broker(other)
+        await until_state(consumer, ConsumerState.UNREACHABLE)
+        health = consumer.health()
+        assert health.unreachable == ("The coordinator of group g",)
+        assert "The coordinator of group g" in health.reason
+        # Fetching goes on.
+        fill(cluster, 0, 1)
+        assert len(await read(consumer, 1)) == 1
+        await cluster.start_broker(other)
+        await until_state(consumer, ConsumerState.RUNNING)
+
+
+async def test_a_coordinator_that_is_silent(cluster: FakeCluster, start: Start) -> None:
+    await cluster.create_topic("t")
+    options = {**GROUP, "session_timeout_ms": 300}
+    consumer = await start(cluster, "t", **options, **QUICK)
+    assert consumer.health().joined
+    with cluster.intercept(HeartbeatRequest, Silence()):
+        seen = await until_state(consumer, ConsumerState.UNREACHABLE)
+        assert seen[0] is ConsumerState.RUNNING
+        # Unheard for a whole session: no member, whatever the coordinator thinks.
+        async with timeout(5):
+            while consumer.health().joined:
+                await asyncio.sleep(0.01)
+    await until_state(consumer, ConsumerState.RUNNING)
+    assert consumer.health().joined
+
+
+async def test_a_process_that_was_frozen(cluster: FakeCluster, start: Start) -> None:
+    await cluster.create_topic("t")
+    options = {**GROUP, "session_timeout_ms": 200}
+    consumer = await start(cluster, "t", **options)
+    assert consumer.health().joined
+    # As after SIGSTOP and SIGCONT: nothing of this process ran, the clock did.
+    time.sleep(0.3)  # noqa: ASYNC251
+    health = consumer.health()
+    assert not health.joined
+    assert health.state is ConsumerState.REBALANCING
+    assert health.heartbeat_age_ms is not None
+    assert health.heartbeat_age_ms >= 300
+    await until_state(consumer, ConsumerState.RUNNING)
+
+
+async def test_the_application_does_not_ask(cluster: FakeCluster, start: Start) -> None:
+    await cluster.create_topic("t")
+    consumer = await start(cluster, "t", max_poll_interval_ms=100, **GROUP)
+    await until_state(consumer, ConsumerState.POLL_OVERDUE)
+    assert "max_poll_interval_ms" in consumer.health().reason
+    await cluster.wait_for(lambda: not consumer.health().joined)
+    await consumer.getmany()
+    await until_state(consumer, ConsumerState.RUNNING)
+
+
+async def test_fenced(cluster: FakeCluster, start: Start) -> None:
+    await cluster.create_topic("t")
+    options = {**GROUP, "group_instance_id": "me"}
+    first = await start(cluster, "t", **options)
+    await start(cluster, "t", **options)
+    await until_state(first, ConsumerState.FAILED)
+    health = first.health()
+    assert isinstance(health.last_error, FencedInstanceId)
+    assert "FencedInstanceId" in health.reason
+    assert not health.joined
+
+
+async def test_readers_are_told_of_an_outage(cluster: FakeCluster, start: Start) -> None:
+    await cluster.create_topic("t")
+    fill(cluster, 0, 1)
+    consumer = await start(cluster, "t", unreachable_timeout_ms=200, **GROUP, **QUICK)
+    assert len(await read(consumer, 1)) == 1
+    await cluster.stop_broker(0)
+    for _ in range(2):
+        before = time.monotonic()
+        with pytest.raises(KafkaUnreachableError, match="no answer for") as caught:
+            async with timeout(10):
+                await consumer.getone()
+        assert caught.value.retriable
+        assert caught.value.parties
+        assert caught.value.unreachable_ms >= 200
+        assert isinstance(caught.value.last_error, KafkaConnectionError)
+        # A loop that tries again at once does not spin.
+        assert time.monotonic() - before > 0.1
+    with pytest.raises(KafkaUnreachableError):
+        async with timeout(10):
+            while not await consumer.getmany(timeout_ms=50):
+                pass
+    fill(cluster, 0, 1)
+    await cluster.start_broker(0)
+    assert (await consumer.getone()).offset == 1
+
+
+async def test_two_readers_are_both_told(cluster: FakeCluster, start: Start) -> None:
+    await cluster.create_topic("t", partitions=2)
+    consumer = await start(cluster, assign=[T0, T1], unreachable_timeout_ms=100, **QUICK)
+    await cluster.stop_broker(0)
+    async with timeout(10):
+        results = await asyncio.gather(
+            consumer.getone(T0), consumer.getone(T1), return_exceptions=True
+        )
+    assert [type(result) for result in results] == [KafkaUnreachableError] * 2
+    assert results[0] is not results[1]
+
+
+async def test_silence_is_an_outage(cluster: FakeCluster, start: Start) -> None:
+    await cluster.create_topic("t")
+    consumer = await start(cluster, assign=[T0], unreachable_timeout_ms=100)
+    with cluster.intercept(FetchRequest, Silence()):
+        with pytest.raises(KafkaUnreachableError, match="Broker 0"):
+            async with timeout(10):
+                await consumer.getone()
+        assert consumer.health().state is ConsumerState.UNREACHABLE
+        assert consumer.health().unreachable == ("Broker 0",)
+
+
+async def test_positions_that_only_the_coordinator_knows(
+    cluster: FakeCluster, start: Start
+) -> None:
+    await cluster.create_topic("t")
+    with cluster.intercept(FindCoordinatorRequest, Fail(15)):
+        consumer = await start(cluster, assign=[T0], group_id="g", unreachable_timeout_ms=100)
+        with pytest.raises(KafkaUnreachableError, match="coordinator of group g"):
+            async with timeout(10):
+                await consumer.getone()
+    fill(cluster, 0, 1)
+    assert (await consumer.getone()).offset == 0
+
+
+async def test_by_default_readers_wait(cluster: FakeCluster, start: Start) -> None:
+    await cluster.create_topic("t")
+    consumer = await start(cluster, assign=[T0], **QUICK)
+    await cluster.stop_broker(0)
+    await until_state(consumer, ConsumerState.UNREACHABLE)
+    assert await consumer.getmany(timeout_ms=300) == {}
+
+
+async def test_an_outage_is_logged_once(
+    cluster: FakeCluster, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    await cluster.create_topic("t", partitions=4)
+    consumer = await start(cluster, "t", **GROUP, **QUICK)
+    caplog.set_level(logging.INFO, logger="aiokafka")
+    caplog.clear()
+    await cluster.stop_broker(0)
+    await until_state(consumer, ConsumerState.UNREACHABLE)
+    # With these back-offs there are hundreds of attempts.
+    for _ in range(4):
+        assert await consumer.getmany(timeout_ms=500) == {}
+    went = [record.getMessage() for record in caplog.records]
+    assert len(went) <= 8, went
+    assert sum("running -> unreachable" in line for line in went) == 1
+    caplog.clear()
+    fill(cluster, 0, 1)
+    await cluster.start_broker(0)
+    await consumer.getone()
+    await until_state(consumer, ConsumerState.RUNNING)
+    came = [record.getMessage() for record in caplog.records]
+    assert len(came) <= 14, came
+    assert sum("-> running" in line for line in came) <= 2
+
+
+async def test_a_restart_is_not_seen_as_many_changes(
+    cluster: FakeCluster, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    await cluster.create_topic("t")
+    consumer = await start(cluster, "t", **GROUP, **QUICK)
+    caplog.set_level(logging.INFO, logger="aiokafka")
+    caplog.clear()
+    for _ in range(5):
+        await cluster.stop_broker(0)
+        await until_state(consumer, ConsumerState.UNREACHABLE)
+        await cluster.start_broker(0)
+        await until_state(consumer, ConsumerState.RUNNING)
+    lines = [record.getMessage() for record in caplog.records]
+    assert sum("-> unreachable" in line for line in lines) <= 10, lines
+    assert len(lines) <= 5 * 16, lines
+
+
+async def test_health_is_cheap(cluster: FakeCluster, start: Start) -> None:
+    await cluster.create_topic("t", partitions=100)
+    consumer = await start(cluster, assign=[TopicPartition("t", n) for n in range(100)])
+    before = cluster.count(FetchRequest)
+    for _ in range(100):
+        consumer.health()
+    assert cluster.count(FetchRequest) == before
