@@ -317,6 +317,7 @@ def test_names_of_the_package() -> None:
         "AIOKafkaProducer",
         "AIOKafkaConsumer",
         "AIOKafkaClient",
+        "AsyncConsumerRebalanceListener",
         "ConsumerGroupMetadata",
         "ConsumerHealth",
         "ConsumerState",
