@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
+from aiokafka import __version__
 from aiokafka._config import warn_ignored
 from aiokafka._group_members import add_reader
 from aiokafka.abc import ConsumerRebalanceListener
@@ -45,8 +46,6 @@ from aiokafka.structs import (
     SubscriptionPattern,
     TopicPartition,
 )
-
-from aiokafka import __version__
 
 if TYPE_CHECKING:
     import ssl
@@ -500,6 +499,35 @@ class AIOKafkaConsumer(ConsumerPositions):
         self._check_can_read()
         self._all_topics = cluster = await self._client.fetch_all_metadata()
         return cluster.topics(self._config.exclude_internal_topics)
+
+    # -- how it was set up -------------------------------------------------------------------------
+
+    @property
+    def group_id(self) -> str | None:
+        """The group to commit offsets for; None without one."""
+        return self._config.group_id
+
+    @property
+    def enable_auto_commit(self) -> bool:
+        """Whether offsets are committed in the background."""
+        return self._config.enable_auto_commit
+
+    @property
+    def rebalance_listener(self) -> ConsumerRebalanceListener | None:
+        """The listener given to `subscribe()`; None without one. It may be replaced, before
+        `start()`, by one that stands between: that keeps the subscription."""
+        return self._subscription.listener
+
+    @rebalance_listener.setter
+    def rebalance_listener(self, listener: ConsumerRebalanceListener | None) -> None:
+        if self._subscription.subscription is None:
+            raise IllegalStateError("a listener needs a subscription: call subscribe() or assign()")
+        self._subscription.subscription.listener = listener
+
+    @property
+    def isolation_level(self) -> str:
+        """Whether records of open and aborted transactions are left out: "read_committed" or not."""
+        return self._config.isolation_level
 
     # -- names that others read --------------------------------------------------------------------
 

@@ -1,0 +1,102 @@
+"""Commits up to the lowest unfinished offset of each partition."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from aiokafka._compat import timeout, timeout_at
+from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError, KafkaTimeoutError
+
+if TYPE_CHECKING:
+    from aiokafka import AIOKafkaConsumer
+    from aiokafka.parallel.work import PartitionWork, WorkQueue
+
+__all__ = ["Committer"]
+
+log = logging.getLogger("aiokafka.parallel")
+
+
+class Committer:
+    """One commit at a time, so that a slow one never undoes a later one.
+
+    Owns: the offsets committed last (`PartitionWork.committed`).
+    """
+
+    def __init__(self, consumer: AIOKafkaConsumer, queue: WorkQueue, interval: float) -> None:
+        self._consumer = consumer
+        self._queue = queue
+        self._interval = interval
+        self._is_urgent = asyncio.Event()
+        self._waiters: list[asyncio.Event] = []
+        self._is_running = False
+
+    async def run(self) -> None:
+        """Commit now and then, and when asked to, until cancelled.
+
+        Raises errors of the broker that another attempt does not mend.
+        """
+        self._is_running = True
+        try:
+            await self._run()
+        finally:
+            self._is_running = False
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                async with timeout(self._interval):
+                    await self._is_urgent.wait()
+            except asyncio.TimeoutError:
+                pass
+            self._is_urgent.clear()
+            waiters, self._waiters = self._waiters, []
+            try:
+                await self._commit()
+            finally:
+                for waiter in waiters:
+                    waiter.set()
+
+    async def flush(self, deadline: float) -> None:
+        """Have everything committed that is finished now, tried once, at most until `deadline`."""
+        if not self._finished():
+            return
+        try:
+            async with timeout_at(deadline):
+                if self._is_running:
+                    done = asyncio.Event()
+                    self._waiters.append(done)
+                    self._is_urgent.set()
+                    await done.wait()
+                else:
+                    await self._commit()
+        except asyncio.TimeoutError:
+            log.warning("Not committed in time: some finished records will be processed again")
+        except KafkaError as error:
+            log.warning("Not committed, finished records will be processed again: %s", error)
+
+    async def _commit(self) -> None:
+        finished = self._finished()
+        if not finished:
+            return
+        try:
+            await self._consumer.commit({work.tp: offset for work, offset in finished})
+        except (CommitFailedError, IllegalStateError) as error:
+            log.warning("Not committed, others may process these records again: %s", error)
+        except KafkaError as error:
+            if not error.retriable and not isinstance(error, KafkaTimeoutError):
+                raise
+            log.warning("Commit failed, there will be another: %s", error)
+        else:
+            for work, offset in finished:
+                work.committed = offset
+
+    def _finished(self) -> list[tuple[PartitionWork, int]]:
+        """What is finished and not committed, of partitions that are still ours."""
+        assigned = self._consumer.assignment()
+        return [
+            (work, work.tracker.committable)
+            for work in self._queue.partitions
+            if work.tracker.committable > work.committed and work.tp in assigned
+        ]

@@ -1,0 +1,163 @@
+"""Hands out work, waits for it, and takes it back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from aiokafka._compat import timeout_at
+from aiokafka.parallel.work import PartitionWork, Work, WorkQueue, WorkState
+
+if TYPE_CHECKING:
+    from aiokafka.parallel.flow import Flow
+    from aiokafka.parallel.retry import RetryTopics
+    from aiokafka.structs import ConsumerRecord, TopicPartition
+
+__all__ = ["Dispatcher"]
+
+log = logging.getLogger("aiokafka.parallel")
+
+
+class Dispatcher:
+    """Between the queue and those who work.
+
+    Owns: who waits for work, whether processing has ended and why.
+    """
+
+    def __init__(
+        self, queue: WorkQueue, flow: Flow, concurrency: int, retry: RetryTopics | None
+    ) -> None:
+        self.queue = queue
+        self.failure: BaseException | None = None
+        self.ending = asyncio.Event()
+        self._flow = flow
+        self._concurrency = concurrency
+        self._retry = retry
+        self._waiters: deque[asyncio.Future[None]] = deque()
+
+    # -- in ----------------------------------------------------------------------------------------
+
+    def add(self, batches: dict[TopicPartition, list[ConsumerRecord[Any, Any]]]) -> None:
+        """Queue what a call returned, and wake as many as it takes."""
+        queue, flow = self.queue, self._flow
+        for tp, records in batches.items():
+            flow.taken(queue.add(tp, records))
+        flow.note_fill()
+        self._wake(queue.ready)
+
+    # -- out ---------------------------------------------------------------------------------------
+
+    async def claim(self) -> Work | None:
+        """The next record to be worked on, now running; None when processing has ended.
+
+        Cancelled, it has taken nothing.
+        """
+        loop = asyncio.get_running_loop()
+        while not self.ending.is_set():
+            work = self.start_next()
+            if work is not None:
+                return work
+            waiter: asyncio.Future[None] = loop.create_future()
+            self._waiters.append(waiter)
+            is_here = False
+            try:
+                await waiter
+                is_here = True
+            finally:
+                if not is_here:
+                    self._miss(waiter)
+        return None
+
+    def start_next(self) -> Work | None:
+        """As `claim()`, without waiting."""
+        if self.queue.running >= self._concurrency:
+            return None
+        return self.queue.start_next()
+
+    def _miss(self, waiter: asyncio.Future[None]) -> None:
+        """Whoever waited was cancelled; if he was woken, that is for the next one."""
+        if waiter.done() and not waiter.cancelled():
+            self._wake(1)
+        elif waiter in self._waiters:
+            self._waiters.remove(waiter)
+
+    def _wake(self, count: int) -> None:
+        waiters = self._waiters
+        while count > 0 and waiters:
+            waiter = waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                count -= 1
+
+    # -- back --------------------------------------------------------------------------------------
+
+    def finish(self, work: Work) -> None:
+        """A record is done."""
+        self.queue.finish(work)
+        self._flow.finished(work.partition)
+
+    async def settle(self, work: Work, error: Exception) -> Exception | None:
+        """Processing a record failed. None if it was sent to be tried again, else what ends the
+        processing."""
+        outcome = error
+        try:
+            if self._retry is not None and await self._retry.send(work.record, error):
+                self.finish(work)
+                return None
+        except Exception as failure:
+            outcome = failure
+            if failure.__cause__ is None:
+                failure.__cause__ = error
+        log.error("Processing stops: %r failed", work, exc_info=outcome)
+        self.fail(outcome)
+        return outcome
+
+    async def leave(self, work: Work, error: BaseException | None) -> bool:
+        """The block of a work was left; True if what it raised is taken care of."""
+        try:
+            if error is None:
+                self.finish(work)
+            elif isinstance(error, Exception):
+                outcome = await self.settle(work, error)
+                if outcome is not None and outcome is not error:
+                    raise outcome
+                return outcome is None
+            return False
+        finally:
+            self.maybe_release(work)
+            self._wake(self.queue.ready)
+
+    def maybe_release(self, work: Work) -> None:
+        """Whoever worked on a record is gone: if it is not done, another may start it."""
+        if work.state is WorkState.RUNNING:
+            self.queue.release(work)
+
+    # -- end ---------------------------------------------------------------------------------------
+
+    def fail(self, error: BaseException) -> None:
+        """Processing cannot go on."""
+        if self.failure is None:
+            self.failure = error
+        self.end()
+
+    def end(self) -> None:
+        """Start nothing more."""
+        self.queue.is_closed = True
+        self.ending.set()
+        self._wake(len(self._waiters))
+
+    async def drain(self, partitions: Collection[PartitionWork], deadline: float) -> bool:
+        """Until nothing is running of these partitions; False at `deadline`."""
+        try:
+            async with timeout_at(deadline):
+                for partition in partitions:
+                    while partition.running:
+                        if partition.idle is None or partition.idle.is_set():
+                            partition.idle = asyncio.Event()
+                        await partition.idle.wait()
+        except asyncio.TimeoutError:
+            return False
+        return True

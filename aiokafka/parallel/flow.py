@@ -1,0 +1,166 @@
+"""Back-pressure: how much to take, and which partitions to pause meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aiokafka import AIOKafkaConsumer
+    from aiokafka.parallel.work import PartitionWork, WorkQueue
+    from aiokafka.structs import TopicPartition
+
+__all__ = ["Flow", "Limits"]
+
+# What a record is taken to weigh before one was seen, as a part of `max_bytes`.
+_FIRST_GUESS = 16
+# A few more are not worth a call: so much room, as a part of `max_records`, counts as none.
+_CRUMBS = 8
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds on what is unfinished."""
+
+    concurrency: int
+    max_records: int
+    max_bytes: int
+    max_uncommitted: int
+
+
+class Flow:
+    """Takes records up to the limits and no more until half is done.
+
+    When all is full, or a partition has more than its share (its keys are slow, others should not
+    wait for them), or its next record is not due yet, it is paused. The consumer is asked for
+    records all the same: that keeps it in its group, and lets rebalances go on.
+
+    Owns: which partitions are paused by us, and why.
+    """
+
+    def __init__(self, consumer: AIOKafkaConsumer, queue: WorkQueue, limits: Limits) -> None:
+        self._consumer = consumer
+        self._queue = queue
+        self._limits = limits
+        self._weight = limits.max_bytes / _FIRST_GUESS
+        self._is_full = False
+        self._is_closed = False
+        self._crowded: set[TopicPartition] = set()  # more than their share is unfinished
+        self._ahead: set[TopicPartition] = set()  # far beyond their lowest unfinished offset
+        self._held: dict[TopicPartition, float] = {}
+        self._paused: set[TopicPartition] = set()
+
+    # -- taking ------------------------------------------------------------------------------------
+
+    def most(self) -> int:
+        """How many records to ask for now."""
+        queue, limits = self._queue, self._limits
+        if self._is_full:
+            # It returns with records when half is done.
+            records, nbytes = limits.max_records // 2, limits.max_bytes // 2
+        else:
+            records, nbytes = queue.records, queue.nbytes
+        by_bytes = (limits.max_bytes - nbytes) / self._weight
+        return max(1, min(limits.max_records - records, int(by_bytes)))
+
+    def taken(self, partition: PartitionWork) -> None:
+        """Records of this partition were added to the queue."""
+        mean = partition.nbytes / max(1, partition.unfinished)
+        self._weight = max(1.0, mean, self._weight * 0.75)
+        tp = partition.tp
+        if partition.unfinished > self._share():
+            self._crowded.add(tp)
+        if partition.tracker.span > self._limits.max_uncommitted:
+            self._ahead.add(tp)
+        if tp in self._crowded or tp in self._ahead:
+            self._apply([tp])
+
+    def note_fill(self) -> None:
+        """All of a call's records were added."""
+        limits = self._limits
+        crumbs = max(1, limits.max_records // _CRUMBS)
+        is_full = (
+            self._queue.records > limits.max_records - crumbs
+            or self._queue.nbytes >= limits.max_bytes
+        )
+        if is_full and not self._is_full:
+            self._is_full = True
+            self._apply(self._consumer.assignment())
+
+    def finished(self, partition: PartitionWork) -> None:
+        """A record of this partition was finished."""
+        if self._is_full:
+            limits, queue = self._limits, self._queue
+            if queue.records * 2 <= limits.max_records and queue.nbytes * 2 <= limits.max_bytes:
+                self._is_full = False
+                self._apply(self._consumer.assignment())
+        tp = partition.tp
+        if tp in self._crowded and partition.unfinished * 2 <= self._share():
+            self._crowded.discard(tp)
+            self._apply([tp])
+        if tp in self._ahead and partition.tracker.span * 2 <= self._limits.max_uncommitted:
+            self._ahead.discard(tp)
+            self._apply([tp])
+
+    def _share(self) -> int:
+        """Records that one partition may have unfinished."""
+        count = max(1, len(self._consumer.assignment()))
+        return max(self._limits.concurrency, self._limits.max_records // count)
+
+    # -- holding back ------------------------------------------------------------------------------
+
+    def hold(self, tp: TopicPartition, until: float) -> None:
+        """Hand out nothing of this partition until then (loop time)."""
+        self._held[tp] = until
+        self._apply([tp])
+
+    def release_due(self, now: float) -> None:
+        """End what was held until now."""
+        due = [tp for tp, until in self._held.items() if until <= now]
+        for tp in due:
+            del self._held[tp]
+        self._apply(due)
+
+    def next_due(self) -> float | None:
+        """When the first one is to be released."""
+        return min(self._held.values(), default=None)
+
+    def close(self) -> None:
+        """Hand out nothing more."""
+        self._is_closed = True
+        self._apply(self._consumer.assignment())
+
+    # -- the assignment ----------------------------------------------------------------------------
+
+    def assigned(self, tps: Iterable[TopicPartition]) -> None:
+        """These are new, not paused."""
+        self._apply(tps)
+
+    def gone(self, tps: Iterable[TopicPartition]) -> None:
+        """These are not ours any more; a pause went with them."""
+        for tp in tps:
+            self._paused.discard(tp)
+            self._crowded.discard(tp)
+            self._ahead.discard(tp)
+            self._held.pop(tp, None)
+        # What they filled may be empty now.
+        limits, queue = self._limits, self._queue
+        if self._is_full and queue.records * 2 <= limits.max_records:
+            self._is_full = queue.nbytes * 2 > limits.max_bytes
+            self._apply(self._consumer.assignment())
+
+    def _apply(self, tps: Iterable[TopicPartition]) -> None:
+        assigned = self._consumer.assignment()
+        for tp in tps:
+            if tp not in assigned:
+                continue
+            is_paused = self._is_full or self._is_closed
+            reasons = (self._crowded, self._ahead, self._held)
+            is_paused = is_paused or any(tp in reason for reason in reasons)
+            if is_paused and tp not in self._paused:
+                self._paused.add(tp)
+                self._consumer.pause(tp)
+            elif not is_paused and tp in self._paused:
+                self._paused.discard(tp)
+                self._consumer.resume(tp)

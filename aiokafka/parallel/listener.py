@@ -1,0 +1,101 @@
+"""What happens to the work when partitions come and go."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Set
+from typing import TYPE_CHECKING, Any
+
+from aiokafka.abc import ConsumerRebalanceListener
+from aiokafka.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka.parallel.commits import Committer
+    from aiokafka.parallel.dispatcher import Dispatcher
+    from aiokafka.parallel.flow import Flow
+    from aiokafka.parallel.workers import Workers
+
+__all__ = ["Handover"]
+
+log = logging.getLogger("aiokafka.parallel")
+
+# Seconds for a cancelled handler to end.
+_GRACE = 1.0
+
+
+class Handover(ConsumerRebalanceListener):
+    """Gives up partitions: finish what runs, commit it, forget the rest. Called by the consumer;
+    calls the application's own listener in between."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        flow: Flow,
+        committer: Committer,
+        workers: Workers,
+        drain_timeout: float,
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._flow = flow
+        self._committer = committer
+        self._workers = workers
+        self._drain_timeout = drain_timeout
+        self.listener: Any = None
+
+    async def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
+        """Finish in time, let the application do the same, commit, forget."""
+        try:
+            await self.finish(revoked, self._drain_timeout)
+            if self.listener is not None:
+                await _call(self.listener.on_partitions_revoked, revoked)
+            await self.commit()
+        finally:
+            self._forget(revoked)
+
+    async def on_partitions_lost(self, lost: Set[TopicPartition]) -> None:
+        """Others have them already: end what runs at once."""
+        try:
+            await self.finish(lost, 0.0)
+            if self.listener is not None:
+                # Duck-typed listeners know the other two only.
+                listener = self.listener
+                on_lost = getattr(listener, "on_partitions_lost", listener.on_partitions_revoked)
+                await _call(on_lost, lost)
+        finally:
+            self._forget(lost)
+
+    async def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
+        """The application first: it may seek."""
+        if self.listener is not None:
+            await _call(self.listener.on_partitions_assigned, assigned)
+        self._flow.assigned(assigned)
+
+    async def finish(self, tps: Iterable[TopicPartition], limit: float) -> None:
+        """Start nothing more of these partitions, wait for what runs, at most `limit` seconds, then
+        cancel it."""
+        loop = asyncio.get_running_loop()
+        partitions = self._dispatcher.queue.close(tps)
+        if await self._dispatcher.drain(partitions, loop.time() + limit):
+            return
+        late = [partition for partition in partitions if partition.running]
+        names = ", ".join(f"{each.tp.topic}-{each.tp.partition}" for each in late)
+        log.warning("Cancelling handlers that run for longer than %g s: %s", limit, names)
+        await self._workers.cancel(late, loop.time() + _GRACE)
+
+    async def commit(self) -> None:
+        """Commit what is finished, if that can be done as quickly as a handler has to be."""
+        await self._committer.flush(asyncio.get_running_loop().time() + self._drain_timeout)
+
+    def _forget(self, tps: Iterable[TopicPartition]) -> None:
+        self._dispatcher.queue.drop(tps)
+        self._flow.gone(tps)
+
+
+async def _call(
+    method: Callable[[Any], Awaitable[None] | None], partitions: Set[TopicPartition]
+) -> None:
+    result = method(partitions)
+    if inspect.isawaitable(result):
+        await result

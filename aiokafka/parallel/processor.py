@@ -1,0 +1,339 @@
+"""Key-ordered concurrency over a consumer, as applications see it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Collection, Hashable
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from aiokafka._tasks import TaskOwner
+from aiokafka.errors import IllegalStateError
+from aiokafka.parallel.commits import Committer
+from aiokafka.parallel.dispatcher import Dispatcher
+from aiokafka.parallel.flow import Flow, Limits
+from aiokafka.parallel.listener import Handover
+from aiokafka.parallel.pump import Pump
+from aiokafka.parallel.retry import RetryTopics, is_count
+from aiokafka.parallel.work import LaneOf, Work, WorkQueue
+from aiokafka.parallel.workers import Handler, Workers
+
+if TYPE_CHECKING:
+    from aiokafka import AIOKafkaConsumer
+    from aiokafka.abc import ConsumerRebalanceListener
+    from aiokafka.structs import ConsumerRecord
+
+__all__ = ["ParallelConsumer"]
+
+# Seconds for cancelled handlers, and then our own tasks, to end.
+_GRACE = 1.0
+
+
+class _Phase(Enum):
+    NEW = "not started"
+    STARTED = "started"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+
+
+_TRANSITIONS = {
+    _Phase.NEW: {_Phase.STARTED, _Phase.STOPPING},
+    _Phase.STARTED: {_Phase.STOPPING},
+    _Phase.STOPPING: {_Phase.STOPPING, _Phase.STOPPED},
+    _Phase.STOPPED: set(),
+}
+
+
+class ParallelConsumer:
+    """Processes the records of a consumer side by side, those of one key in order.
+
+    Two forms. `await parallel.run(handler)` calls `await handler(record)` for up to `concurrency`
+    records at once. `async for work in parallel` hands out works that the application processes in
+    tasks of its own, each in `async with work:`.
+
+    Every record is finished at least once: an offset is committed when all records before it are
+    finished. After a crash the records from the lowest unfinished one on are processed again.
+
+    - `consumer`: not started; `start()` and `stop()` of this object do that. It needs a `group_id`
+      and `enable_auto_commit=False`. Do not read from it, pause, or seek but in `listener`.
+    - `topics`, `pattern`: what to subscribe to, as for `AIOKafkaConsumer.subscribe()`. None: what
+      the consumer is subscribed to, or has from `assign()`. With `retry` and topics by name their
+      retry topics are added; a pattern has to match them itself.
+    - `listener`: the application's ConsumerRebalanceListener. Partitions that are revoked have been
+      finished when it is called, and are committed after it. None: the one that the consumer was
+      subscribed with.
+    - `concurrency`: most records in work at once.
+    - `order`: "key": the records of a key in order; those without a key in none. "partition": the
+      records of a partition in order. "none": no order.
+    - `key`: with `order="key"`, finds what takes the place of the record's key; called with the
+      record, returns something hashable, or None for no order.
+    - `max_records`, `max_bytes`: most unfinished records, and bytes of their keys, values and
+      headers (which the last records taken may exceed). Beyond, partitions are paused.
+    - `max_uncommitted`: how many records of a partition are begun, counted from its lowest
+      unfinished one, before it is paused: what a crash may repeat.
+    - `commit_interval_ms`: between commits.
+    - `drain_timeout_ms`: how long handlers may go on when their partition is revoked and at
+      `stop()`, before they are cancelled. Keep it well below `rebalance_timeout_ms`.
+    - `retry`: RetryTopics for records that fail. None: the first exception of a handler ends the
+      processing.
+
+    Raises TypeError or ValueError for wrong arguments and a consumer that is not set up for it,
+    RuntimeError without a running event loop.
+    """
+
+    def __init__(
+        self,
+        consumer: AIOKafkaConsumer,
+        *,
+        topics: Collection[str] | None = None,
+        pattern: str | None = None,
+        listener: ConsumerRebalanceListener | None = None,
+        concurrency: int = 16,
+        order: str = "key",
+        key: Callable[[ConsumerRecord[Any, Any]], Hashable] | None = None,
+        max_records: int = 1000,
+        max_bytes: int = 16 * 1024 * 1024,
+        max_uncommitted: int = 10_000,
+        commit_interval_ms: int = 1000,
+        drain_timeout_ms: int = 5000,
+        retry: RetryTopics | None = None,
+    ) -> None:
+        asyncio.get_running_loop()
+        limits = Limits(
+            concurrency=_positive("concurrency", concurrency),
+            max_records=_positive("max_records", max_records),
+            max_bytes=_positive("max_bytes", max_bytes),
+            max_uncommitted=_positive("max_uncommitted", max_uncommitted),
+        )
+        self._consumer = consumer
+        self._wanted = _wanted(consumer, topics, pattern, retry)
+        self._drain_timeout = _positive("drain_timeout_ms", drain_timeout_ms) / 1000
+        _check_consumer(consumer)
+        queue = WorkQueue(_lane_of(order, key), self._leave)
+        flow = Flow(consumer, queue, limits)
+        self._dispatcher = Dispatcher(queue, flow, concurrency, retry)
+        self._workers = Workers(self._dispatcher, concurrency)
+        interval = _positive("commit_interval_ms", commit_interval_ms) / 1000
+        self._committer = Committer(consumer, queue, interval)
+        self._handover = Handover(
+            self._dispatcher, flow, self._committer, self._workers, self._drain_timeout
+        )
+        self._handover.listener = consumer.rebalance_listener if listener is None else listener
+        self._pump = Pump(consumer, self._dispatcher, flow, retry)
+        self._flow = flow
+        self._tasks = TaskOwner("parallel", self._dispatcher.fail)
+        self._is_running = False
+        self._phase = _Phase.NEW
+
+    def __repr__(self) -> str:
+        return f"<ParallelConsumer {self._phase.value}, {self.unfinished} records unfinished>"
+
+    # -- life --------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Subscribe, start the consumer and take the first records.
+
+        Raises what `AIOKafkaConsumer.start()` raises, and everything is closed then; and
+        IllegalStateError if there is nothing to read.
+        """
+        if self._phase is not _Phase.NEW:
+            raise IllegalStateError(f"{self!r} was started before")
+        self._transition(_Phase.STARTED)
+        topics, pattern = self._wanted
+        if pattern is not None:
+            self._consumer.subscribe(pattern=pattern, listener=self._handover)
+        elif topics:
+            self._consumer.subscribe(topics, listener=self._handover)
+        else:
+            self._consumer.rebalance_listener = self._handover
+        await self._consumer.start()
+        self._tasks.start(self._pump.run(), name="pump")
+        self._tasks.start(self._committer.run(), name="commit")
+
+    def request_stop(self) -> None:
+        """Begin nothing more. `run()` returns when what runs has ended, `async for` ends; `stop()`
+        does the rest. For signal handlers, and for handlers themselves."""
+        if self._phase is _Phase.STARTED:
+            self._transition(_Phase.STOPPING)
+            self._dispatcher.end()
+            self._flow.close()
+
+    async def stop(self) -> None:
+        """Begin nothing more, let what runs finish, commit, and stop the consumer.
+
+        Takes at most `drain_timeout_ms` for what runs, which is then cancelled, as long for the
+        commit, and what `AIOKafkaConsumer.stop()` takes. May be called again, also after it was
+        cancelled; not by a handler, which it would wait for: `request_stop()` is for those.
+        """
+        if self._phase is _Phase.STOPPED:
+            return
+        self.request_stop()
+        self._transition(_Phase.STOPPING)
+        loop = asyncio.get_running_loop()
+        if self.failure is None:
+            await self._handover.finish(self._consumer.assignment(), self._drain_timeout)
+        await self._workers.stop(loop.time() + _GRACE)
+        await self._handover.commit()
+        await self._tasks.stop(loop.time() + _GRACE)
+        await self._consumer.stop()
+        self._transition(_Phase.STOPPED)
+
+    async def __aenter__(self) -> ParallelConsumer:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.stop()
+
+    def _transition(self, phase: _Phase) -> None:
+        if phase not in _TRANSITIONS[self._phase]:
+            raise IllegalStateError(f"{self._phase.value} cannot become {phase.value}")
+        self._phase = phase
+
+    # -- work --------------------------------------------------------------------------------------
+
+    async def run(self, handler: Handler) -> None:
+        """Call `handler(record)` for every record, until `request_stop()`.
+
+        It may be a coroutine function, or a plain one that is quick: the loop waits for it. The
+        first exception that is not taken care of by `retry` ends the processing: the other handlers
+        are cancelled, and it is raised here, like errors of the consumer. Cancelled, the handlers
+        are cancelled, too; their records are not finished, and another `run()` begins with them.
+
+        Raises IllegalStateError before `start()`, and while another call is going on.
+        """
+        self._check_started()
+        if self._is_running:
+            raise IllegalStateError("run() is going on already")
+        self._is_running = True
+        loop = asyncio.get_running_loop()
+        dispatcher = self._dispatcher
+        try:
+            self._workers.start(handler)
+            await dispatcher.ending.wait()
+            if dispatcher.failure is None:
+                deadline = loop.time() + self._drain_timeout
+                await dispatcher.drain(list(dispatcher.queue.partitions), deadline)
+        finally:
+            await self._workers.stop(loop.time() + _GRACE)
+            self._is_running = False
+        self._tasks.check()
+        if dispatcher.failure is not None:
+            raise dispatcher.failure
+
+    def __aiter__(self) -> ParallelConsumer:
+        return self
+
+    async def __anext__(self) -> Work:
+        """The next record that may be begun; waits while `concurrency` works are open.
+
+        Several tasks may iterate at once. The loop ends after `request_stop()`, and when processing
+        a record failed: the exception is raised where that was. Raises errors of the consumer.
+        """
+        self._check_started()
+        work = await self._dispatcher.claim()
+        if work is None:
+            self._tasks.check()
+            raise StopAsyncIteration
+        return work
+
+    async def _leave(self, work: Work, error: BaseException | None) -> bool:
+        return await self._dispatcher.leave(work, error)
+
+    def _check_started(self) -> None:
+        if self._phase is _Phase.NEW:
+            raise IllegalStateError("not started: use `async with`, or await start() first")
+
+    # -- what there is to see ----------------------------------------------------------------------
+
+    @property
+    def consumer(self) -> AIOKafkaConsumer:
+        """The consumer, to ask for its assignment, positions or offsets."""
+        return self._consumer
+
+    @property
+    def running(self) -> int:
+        """Records in work."""
+        return self._dispatcher.queue.running
+
+    @property
+    def unfinished(self) -> int:
+        """Records taken and not finished, those in work included."""
+        return self._dispatcher.queue.records
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """Bytes of their keys, values and headers."""
+        return self._dispatcher.queue.nbytes
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What has ended the processing; None while all is well."""
+        return self._dispatcher.failure
+
+
+def _positive(name: str, value: int) -> int:
+    if not is_count(value) or not value:
+        raise ValueError(f"{name}={value!r}: must be an integer of at least 1")
+    return value
+
+
+def _check_consumer(consumer: AIOKafkaConsumer) -> None:
+    if consumer.group_id is None:
+        raise ValueError("the consumer needs a group_id, to commit what is finished")
+    if consumer.enable_auto_commit:
+        raise ValueError(
+            "the consumer needs enable_auto_commit=False: "
+            "it would commit records that are not finished"
+        )
+
+
+def _wanted(
+    consumer: AIOKafkaConsumer,
+    topics: Collection[str] | None,
+    pattern: str | None,
+    retry: RetryTopics | None,
+) -> tuple[list[str], str | None]:
+    """(topics, pattern) to subscribe to; neither to keep what the consumer has."""
+    if topics is not None and pattern is not None:
+        raise TypeError("give topics or a pattern, not both")
+    if isinstance(topics, str):
+        raise TypeError("topics: must be a list, tuple or set of names")
+    if topics is not None and not topics:
+        raise ValueError("topics: there must be one at least")
+    if pattern is not None:
+        re.compile(pattern)
+        return [], pattern
+    names = list(topics or ())
+    if retry is None:
+        return names, None
+    if topics is None and not consumer.assignment():
+        names = sorted(consumer.subscription())
+    origins = [name for name in names if not retry.is_retry_topic(name)]
+    names += [each for name in origins for each in retry.topics_for(name) if each not in names]
+    return names, None
+
+
+def _lane_of(order: str, key: Callable[[ConsumerRecord[Any, Any]], Hashable] | None) -> LaneOf:
+    if order not in ("key", "partition", "none"):
+        raise ValueError(f'order={order!r}: must be "key", "partition" or "none"')
+    if key is not None and order != "key":
+        raise ValueError('key: needs order="key"')
+    if order == "partition":
+        return lambda record: True
+    if order == "none":
+        return lambda record: None
+    return _by_key if key is None else key
+
+
+def _by_key(record: ConsumerRecord[Any, Any]) -> Hashable:
+    key: Hashable = record.key
+    try:
+        hash(key)
+    except TypeError:
+        raise TypeError(
+            f"the key of {record.topic}-{record.partition}@{record.offset} is not hashable: "
+            "tell ParallelConsumer(key=...) what to order by"
+        ) from None
+    return key

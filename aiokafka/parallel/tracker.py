@@ -1,0 +1,57 @@
+"""Up to where a partition can be committed while records finish in any order. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+
+__all__ = ["OffsetTracker"]
+
+_NOTHING = -1
+
+
+class OffsetTracker:
+    """Offsets taken from one partition, and those of them that are finished.
+
+    Offsets grow and may have gaps, where the log has no records to read.
+    """
+
+    __slots__ = ("_finished", "_next", "_window")
+
+    def __init__(self) -> None:
+        self._window: deque[int] = deque()  # from the lowest unfinished on
+        self._finished: set[int] = set()  # those of the window
+        self._next = _NOTHING
+
+    @property
+    def position(self) -> int:
+        """Offset after the last one taken; -1 before the first."""
+        return self._next
+
+    @property
+    def committable(self) -> int:
+        """The lowest unfinished offset, or `position` if there is none."""
+        return self._window[0] if self._window else self._next
+
+    @property
+    def span(self) -> int:
+        """How many were taken from the lowest unfinished one on: what a crash repeats at most."""
+        return len(self._window)
+
+    def take(self, offset: int) -> None:
+        """Begin with `offset`. Raises ValueError if it or a later one was taken before."""
+        if offset < self._next:
+            raise ValueError(f"offset {offset} comes after {self._next - 1}")
+        self._window.append(offset)
+        self._next = offset + 1
+
+    def finish(self, offset: int) -> None:
+        """`offset`, taken before, is done. Raises ValueError if it is not open."""
+        window, finished = self._window, self._finished
+        if not window or not window[0] <= offset < self._next or offset in finished:
+            raise ValueError(f"offset {offset} is not open")
+        if offset != window[0]:
+            finished.add(offset)
+            return
+        window.popleft()
+        while window and window[0] in finished:
+            finished.discard(window.popleft())

@@ -1,0 +1,103 @@
+"""The tasks that call the handler."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from typing import TYPE_CHECKING, Any
+
+from aiokafka._tasks import TaskOwner
+
+if TYPE_CHECKING:
+    from aiokafka.parallel.dispatcher import Dispatcher
+    from aiokafka.parallel.work import PartitionWork, Work
+    from aiokafka.structs import ConsumerRecord
+
+__all__ = ["Handler", "Workers"]
+
+Handler = Callable[["ConsumerRecord[Any, Any]"], "Awaitable[object] | None"]
+
+# Handlers that never wait must not keep the loop from everything else: a turn of all workers.
+_TURN = 0.02
+
+
+class _Worker:
+    """One record at a time. Its task has an owner of its own, so that it can be ended alone."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.work: Work | None = None
+        self.owner: TaskOwner | None = None
+
+
+class Workers:
+    """As many tasks as handlers may run at once.
+
+    Owns: the tasks, and what each is working on.
+    """
+
+    def __init__(self, dispatcher: Dispatcher, count: int) -> None:
+        self._dispatcher = dispatcher
+        self._count = count
+        self._workers: list[_Worker] = []
+        self._handler: Handler | None = None
+
+    def start(self, handler: Handler) -> None:
+        self._handler = handler
+        self._workers = [_Worker(f"worker-{n}") for n in range(self._count)]
+        for worker in self._workers:
+            self._start(worker)
+
+    async def cancel(self, partitions: Collection[PartitionWork], deadline: float) -> None:
+        """End the handlers that work on these partitions; wait at most until `deadline`."""
+        busy = [
+            worker
+            for worker in self._workers
+            if worker.work is not None and worker.work.partition in partitions
+        ]
+        owners = [worker.owner for worker in busy if worker.owner is not None]
+        for worker in busy:
+            self._start(worker)
+        await asyncio.gather(*(owner.stop(deadline) for owner in owners))
+
+    async def stop(self, deadline: float) -> None:
+        """End all; wait at most until `deadline`."""
+        workers, self._workers = self._workers, []
+        owners = [worker.owner for worker in workers if worker.owner is not None]
+        await asyncio.gather(*(owner.stop(deadline) for owner in owners))
+
+    def _start(self, worker: _Worker) -> None:
+        worker.work = None
+        worker.owner = owner = TaskOwner("parallel", self._dispatcher.fail)
+        owner.start(self._run(worker, owner), name=worker.name)
+
+    async def _run(self, worker: _Worker, owner: TaskOwner) -> None:
+        """Until processing ends."""
+        dispatcher, handler = self._dispatcher, self._handler
+        assert handler is not None
+        loop = asyncio.get_running_loop()
+        turn = _TURN / self._count
+        yield_at = loop.time() + turn
+        while True:
+            work = dispatcher.start_next()
+            if work is None:
+                work = await dispatcher.claim()
+                if work is None:
+                    return
+                yield_at = loop.time() + turn
+            worker.work = work
+            try:
+                result = handler(work.record)
+                if result is not None:
+                    await result
+            except Exception as error:
+                await dispatcher.settle(work, error)
+            else:
+                dispatcher.finish(work)
+            finally:
+                dispatcher.maybe_release(work)
+                if worker.owner is owner:
+                    worker.work = None
+            if loop.time() > yield_at:
+                await asyncio.sleep(0)
+                yield_at = loop.time() + turn
