@@ -9,6 +9,7 @@ the name of the keyword and what is accepted.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -266,7 +267,7 @@ class SecurityConfig(Options):
         warnings.warn(
             f"{what} has no effect with security_protocol={self.protocol!r}; it needs {protocols}",
             UserWarning,
-            stacklevel=7,
+            stacklevel=_level_of_caller(),
         )
 
     @property
@@ -278,6 +279,14 @@ class SecurityConfig(Options):
     def uses_sasl(self) -> bool:
         """Whether connections are authenticated by SASL."""
         return self.protocol.startswith("SASL")
+
+
+def _level_of_caller() -> int:
+    """The `stacklevel` for a warning about the code that makes the client."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("aiokafka"):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 # ---------------------------------------------------------------- client
