@@ -20,14 +20,16 @@ from aiokafka.ranges import PartitionRange, RangeReader
 from aiokafka.spark._options import parse_write
 from aiokafka.testing import Fail, FakeCluster
 
-from aiokafka.spark._produce import (  # isort: skip
+pytest.importorskip("pyarrow", reason="needs pyarrow")
+
+from aiokafka.spark._arrow import WriteColumns  # noqa: E402
+from aiokafka.spark._produce import (  # noqa: E402
     Identity,
     NotRepeatedError,
     RecordWriter,
     Transaction,
     make_producer,
 )
-from aiokafka.spark._arrow import WriteColumns  # isort: skip
 
 
 def columns(rows: list[dict[str, Any]]) -> WriteColumns:
