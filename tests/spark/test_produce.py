@@ -22,8 +22,8 @@ from aiokafka.testing import Fail, FakeCluster
 
 pytest.importorskip("pyarrow", reason="needs pyarrow")
 
-from aiokafka.spark._arrow import WriteColumns  # noqa: E402
-from aiokafka.spark._produce import (  # noqa: E402
+from aiokafka.spark._arrow import WriteColumns
+from aiokafka.spark._produce import (
     Identity,
     NotRepeatedError,
     RecordWriter,
