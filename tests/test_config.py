@@ -134,7 +134,11 @@ def test_password_is_never_shown() -> None:
     with pytest.raises(TypeError) as caught:
         SecurityConfig.from_options(sasl_plain_password=b"secret")
     assert "secret" not in str(caught.value)
-    config = SecurityConfig.from_options(sasl_plain_password="secret")
+    config = SecurityConfig.from_options(
+        security_protocol="SASL_PLAINTEXT",
+        sasl_plain_username="alice",
+        sasl_plain_password="secret",
+    )
     assert "secret" not in repr(config)
 
 

@@ -125,7 +125,8 @@ class Certificates:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test authority")])
         authority = self._sign(self._name, self._key, x509.BasicConstraints(True, None), "")
-        self.cafile = self._write("ca.pem", authority.public_bytes(serialization.Encoding.PEM))
+        self.authority = authority.public_bytes(serialization.Encoding.PEM).decode()
+        self.cafile = self._write("ca.pem", self.authority.encode())
 
     def issue(self, name: str, host: str, *, days: int = 2, password: bytes = b"") -> str:
         """Path of a file with a key and its certificate for `host` (a name or an IP address).
