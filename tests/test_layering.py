@@ -40,6 +40,7 @@ LAYERS = {
     "_metadata": 3,
     "_refresh": 3,
     "_tasks": 3,
+    "_vitals": 3,
     "client": 3,
     "cluster": 3,
     # 4, roles

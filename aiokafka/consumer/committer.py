@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout_at
+from aiokafka._vitals import Contact
 from aiokafka.client import ConnectionGroup, CoordinationType
-from aiokafka.consumer.contact import Contact
 from aiokafka.consumer.offset_lookup import by_topic
 from aiokafka.errors import (
     BrokerResponseError,

@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._tasks import TaskOwner
+from aiokafka._vitals import Contact
 from aiokafka.consumer._names import some_names
 from aiokafka.consumer._signal import Signal
-from aiokafka.consumer.contact import Contact
 from aiokafka.consumer.fetch_answers import FetchAnswers
 from aiokafka.consumer.fetch_buffer import FetchBuffer, Wanted
 from aiokafka.consumer.node_fetcher import NodeFetcher

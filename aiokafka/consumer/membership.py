@@ -22,8 +22,8 @@ from aiokafka.errors import (
 
 if TYPE_CHECKING:
     from aiokafka._consumer_config import ConsumerConfig
+    from aiokafka._vitals import Contact
     from aiokafka.client import AIOKafkaClient
-    from aiokafka.consumer.contact import Contact
     from aiokafka.protocol.schema import Request, Response
 
     R = TypeVar("R", bound=Response)

@@ -26,8 +26,8 @@ from aiokafka.protocol.messages.consumer_group_heartbeat import (
 
 if TYPE_CHECKING:
     from aiokafka._consumer_config import ConsumerConfig
+    from aiokafka._vitals import Contact
     from aiokafka.client import AIOKafkaClient
-    from aiokafka.consumer.contact import Contact
 
 __all__ = ["ConsumerMembership", "Interest", "MemberState", "Slots"]
 

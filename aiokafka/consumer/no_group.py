@@ -14,8 +14,8 @@ from aiokafka.structs import TopicPartition
 if TYPE_CHECKING:
     from aiokafka._consumer_config import ConsumerConfig
     from aiokafka._tasks import TaskOwner
+    from aiokafka._vitals import Contact
     from aiokafka.client import AIOKafkaClient
-    from aiokafka.consumer.contact import Contact
     from aiokafka.consumer.fetcher import Fetcher
 
 __all__ = ["GroupPhase", "NoGroupCoordinator", "no_group"]

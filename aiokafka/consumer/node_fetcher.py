@@ -7,8 +7,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from aiokafka._backoff import Backoff
+from aiokafka._vitals import Contact
 from aiokafka.consumer._signal import Signal
-from aiokafka.consumer.contact import Contact
 from aiokafka.consumer.fetch_plan import FetchPlan
 from aiokafka.consumer.fetch_session import FetchSession
 from aiokafka.consumer.partition_state import PartitionState

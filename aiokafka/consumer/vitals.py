@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from aiokafka._vitals import StateLog, Trouble, Verdict, newest
 from aiokafka.consumer._names import some_names
 from aiokafka.consumer.no_group import GroupPhase
 from aiokafka.errors import KafkaUnreachableError
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aiokafka._consumer_config import ConsumerConfig
+    from aiokafka._vitals import Contact
     from aiokafka.client import AIOKafkaClient
-    from aiokafka.consumer.contact import Contact
     from aiokafka.consumer.fetcher import Fetcher
     from aiokafka.consumer.no_group import NoGroupCoordinator
     from aiokafka.consumer.subscription_state import SubscriptionState
@@ -28,34 +29,12 @@ log = logging.getLogger("aiokafka.consumer.consumer")
 _ALARMING = (ConsumerState.UNREACHABLE, ConsumerState.POLL_OVERDUE, ConsumerState.FAILED)
 
 
-class Trouble(NamedTuple):
-    """Who does not answer, since when (loop time), and the last that is known of it."""
-
-    since: float
-    parties: tuple[str, ...]
-    error: BaseException | None
-
-    def __str__(self) -> str:
-        names = " and ".join(self.parties)
-        verb = "does" if len(self.parties) == 1 else "do"
-        cause = f": {self.error}" if self.error is not None else ""
-        return f"{names} {verb} not answer{cause}"
-
-
-class Verdict(NamedTuple):
-    """A state, since when if that is known (loop time), and why."""
-
-    state: ConsumerState
-    reason: str = ""
-    since: float | None = None
-
-
 class Vitals:
     """Says how the consumer is doing; changes nothing about it.
 
-    Owns: the state seen last, since when, and when the application was last told that nobody can
-    be reached. Whoever changes something calls `look()`, so that the new state is logged once and
-    its time is known; `health()` looks as well, for what only time tells.
+    Owns: what ended the consumer, and when the application was last told that nobody can be
+    reached. Whoever changes something calls `look()`, so that the new state is logged once and its
+    time is known; `health()` looks as well, for what only time tells.
     """
 
     def __init__(
@@ -73,8 +52,9 @@ class Vitals:
         self._coordinator = coordinator
         self._loop = asyncio.get_running_loop()
         self._life: ConsumerState | None = ConsumerState.NEW
-        self._verdict = Verdict(ConsumerState.NEW)
-        self._since = self._loop.time()
+        group = f" of group {config.group_id}" if config.group_id else ""
+        subject = f"Consumer {config.client.client_id}{group}"
+        self._states = StateLog(subject, ConsumerState.NEW, _ALARMING)
         self._failure: tuple[float, BaseException | None] = (0.0, None)
         self.told_at = 0.0
         """When `check` last raised (loop time)."""
@@ -89,25 +69,11 @@ class Vitals:
 
     def look(self) -> None:
         """Something may have changed: see what became of it, and log it if it did."""
-        now = self._loop.time()
-        verdict = self._judge(now)
-        before, self._verdict = self._verdict, verdict
-        if verdict.state is before.state:
-            return
-        self._since = now if verdict.since is None else verdict.since
-        if verdict.state is ConsumerState.FAILED:
-            self._failure = (now, self._fetcher.tasks.failure or self._coordinator.failure)
-        is_over = self._life is None and before.state in _ALARMING
-        is_alarming = verdict.state in _ALARMING or is_over
-        log.log(
-            logging.WARNING if is_alarming else logging.INFO,
-            "Consumer %s%s: %s -> %s%s",
-            self._config.client.client_id,
-            f" of group {self._config.group_id}" if self._config.group_id else "",
-            before.state,
-            verdict.state,
-            f": {verdict.reason}" if verdict.reason else "",
-        )
+        verdict = self._judge(self._loop.time())
+        is_new = self._states.note(verdict, log, is_last=self._life is not None)
+        if is_new and verdict.state == ConsumerState.FAILED:
+            failure = self._fetcher.tasks.failure or self._coordinator.failure
+            self._failure = (self._states.since, failure)
 
     def health(self) -> ConsumerHealth:
         """All that there is to tell."""
@@ -116,9 +82,9 @@ class Vitals:
         error_at, error = self._last_error()
         beat_at, fetched_at = self._coordinator.beat_at, self._fetcher.fetched_at
         return ConsumerHealth(
-            state=self._verdict.state,
-            state_age_ms=(now - self._since) * 1000,
-            reason=self._verdict.reason,
+            state=ConsumerState(self._states.verdict.state),
+            state_age_ms=(now - self._states.since) * 1000,
+            reason=self._states.verdict.reason,
             joined=self._life is None and self._is_joined(now),
             heartbeat_age_ms=None if beat_at is None else (now - beat_at) * 1000,
             fetch_age_ms=None if fetched_at is None else (now - fetched_at) * 1000,
@@ -227,7 +193,9 @@ class Vitals:
     def _cluster_trouble(self) -> Trouble | None:
         """Without partitions there is only the metadata to tell."""
         failure = self._client.metadata_failure
-        if failure is None or self._subscriptions.assignment.tps:
+        contact = self._coordinator.contact
+        heard = 0.0 if contact is None or contact.answered_at is None else contact.answered_at
+        if failure is None or heard > failure[0] or self._subscriptions.assignment.tps:
             return None
         return Trouble(failure[0], ("Every broker",), failure[1])
 
@@ -243,15 +211,13 @@ class Vitals:
 
     def _last_error(self) -> tuple[float, BaseException | None]:
         """When (loop time) and what."""
-        contacts = list(self._fetcher.contacts())
+        contacts = self._fetcher.contacts()
         if self._coordinator.contact is not None:
             contacts.append(self._coordinator.contact)
-        errors = [self._failure, self._fetcher.last_error]
-        errors += [(contact.error_at, contact.error) for contact in contacts if contact.error]
-        failure = self._client.metadata_failure
-        if failure is not None:
-            errors.append(failure)
-        return max(errors, key=_when)
+        failures = [self._failure, self._fetcher.last_error]
+        if self._client.metadata_failure is not None:
+            failures.append(self._client.metadata_failure)
+        return newest(failures, contacts)
 
 
 def _since(trouble: Trouble) -> float:
@@ -260,7 +226,3 @@ def _since(trouble: Trouble) -> float:
 
 def _error_at(contact: Contact) -> float:
     return contact.error_at
-
-
-def _when(failure: tuple[float, BaseException | None]) -> float:
-    return failure[0]

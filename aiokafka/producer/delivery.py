@@ -74,6 +74,10 @@ class Delivery:
         """Set when batches wait for a producer id."""
         self.partitions_wanted = asyncio.Event()
         """Set when batches wait until their partition is part of the transaction."""
+        self.delivered_at: float | None = None
+        """When a broker last took records (loop time)."""
+        self.last_error: tuple[float, BaseException | None] = (0.0, None)
+        """What last kept records from being written (loop time, error)."""
         self._loop = asyncio.get_running_loop()
         self._route = route
 
@@ -150,6 +154,7 @@ class Delivery:
         self, queue: PartitionQueue, batch: ProducerBatch, result: PartitionProduceResponse | None
     ) -> None:
         queue.in_flight.remove(batch)
+        self.delivered_at = self._loop.time()
         if self.manager is not None:
             self.manager.on_success(queue, batch)
         queue.retry_at = 0.0
@@ -231,6 +236,7 @@ class Delivery:
     ) -> None:
         """Send `batch` again in its turn, unless its time is up."""
         queue.in_flight.remove(batch)
+        self.last_error = (self._loop.time(), error)
         if batch.is_done:
             self._lose(queue, batch, error)
         else:
@@ -355,6 +361,7 @@ class Delivery:
 
     def _lose(self, queue: PartitionQueue, batch: ProducerBatch, error: BaseException) -> None:
         """Nothing more can be done for `batch`."""
+        self.last_error = (self._loop.time(), error)
         if self.manager is not None:
             self.manager.on_loss(queue, batch, error)
         if self.transaction is not None:

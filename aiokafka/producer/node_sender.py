@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aiokafka._vitals import Contact
 from aiokafka.errors import (
     AuthenticationFailedError,
     AuthenticationMethodNotSupported,
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Flight", "NodeSender"]
 
+log = logging.getLogger("aiokafka.producer.producer")
+
 _COMPANY = 0.005
 """Seconds that a batch which is not full waits for company while the broker has requests to answer.
 
@@ -53,6 +57,10 @@ time.
 _HOPELESS = (AuthenticationFailedError, AuthenticationMethodNotSupported, IncompatibleBrokerVersion)
 
 
+_PATIENCE = 4.0
+"""Seconds that a broker may take to replicate before its silence means anything."""
+
+
 class Flight(NamedTuple):
     """A request that has not been answered, and what it carries."""
 
@@ -73,8 +81,10 @@ class NodeSender:
     oldest first.
     """
 
-    def __init__(self, node_id: int, delivery: Delivery) -> None:
+    def __init__(self, node_id: int, delivery: Delivery, on_change: Callable[[], None]) -> None:
+        """`on_change()` is called when the broker ceases to answer, or answers again."""
         self.node_id = node_id
+        self.contact = Contact(f"Broker {node_id}", log, on_change)
         self._delivery = delivery
         self._client = delivery.client
         self._config = delivery.config
@@ -100,6 +110,8 @@ class NodeSender:
         """Look after `queue`, whose oldest batch may be new, sealed, or back from a failure."""
         if not queue.waiting:
             return
+        if self.contact.failing_since is not None and not self.is_busy:
+            self.contact.forget()
         if queue.waiting[0].state == BatchState.OPEN:
             self._patient[queue] = None
             if not self._flights or self._config.linger:
@@ -138,6 +150,11 @@ class NodeSender:
                     self._wake.set()
 
     @property
+    def is_busy(self) -> bool:
+        """Whether it has something to send, or waits for an answer."""
+        return bool(self._flights) or self._has_work
+
+    @property
     def _has_work(self) -> bool:
         return bool(self._urgent or self._patient or self._delayed)
 
@@ -152,9 +169,11 @@ class NodeSender:
                 await connection.gate.wait(self._loop.time() + self._config.client.request_timeout)
             return connection.is_ready
         except _HOPELESS as error:
+            self.contact.fail(error)
             for queue in (*self._urgent, *self._patient, *self._delayed):
                 self._delivery.fail_waiting(queue, error)
         except KafkaError as error:
+            self.contact.note(error)
             for queue in (*self._urgent, *self._patient, *self._delayed):
                 if queue.waiting:
                     queue.waiting[0].error = error
@@ -168,14 +187,17 @@ class NodeSender:
                 self._sent.clear()
                 await self._sent.wait()
             flight = self._flights[0]
-            try:
-                response = await flight.answer
-            except KafkaError as error:
-                self._flights.popleft()
-                self._delivery.on_failure(flight, error)
-            else:
-                self._flights.popleft()
-                self._delivery.on_response(flight, response)
+            with self.contact.asked(_PATIENCE):
+                try:
+                    response = await flight.answer
+                except KafkaError as error:
+                    self._flights.popleft()
+                    self.contact.note(error)
+                    self._delivery.on_failure(flight, error)
+                else:
+                    self._flights.popleft()
+                    self.contact.succeed()
+                    self._delivery.on_response(flight, response)
             self._appender.since_turn = 0
             if self._has_work:
                 self._pump()

@@ -23,12 +23,14 @@ from aiokafka.errors import (
     ProducerClosed,
     UnsupportedVersionError,
 )
+from aiokafka.health import ProducerHealth, ProducerState
 from aiokafka.partitioner import DefaultPartitioner
 from aiokafka.producer._append import TopicLanes
 from aiokafka.producer._convert import WrongArgument, as_bytes, as_headers, as_timestamp
 from aiokafka.producer.batch_builder import BatchBuilder
 from aiokafka.producer.message_accumulator import Record
 from aiokafka.producer.sender import Sender, log
+from aiokafka.producer.vitals import ProducerVitals
 from aiokafka.structs import RecordMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -132,6 +134,7 @@ class AIOKafkaProducer:
         self._owner = self._sender.owner
         self._accumulator = self._sender.accumulator
         self._append = self._accumulator.appender.append
+        self._vitals = ProducerVitals(self.client, self._sender)
         self._transactions: Transactions | None = None
         if config.transactional_id is not None:
             # Only here: their messages are many, and most producers need none of them.
@@ -177,8 +180,10 @@ class AIOKafkaProducer:
             self._is_started = True
             self._sender.start()
             self._accumulator.accept(self._transactions is None)
+            self._vitals.live(None)
         except BaseException:
             self._closed = True
+            self._vitals.live(ProducerState.CLOSED)
             await self._close(None)
             raise
 
@@ -214,6 +219,7 @@ class AIOKafkaProducer:
         self._closed = True
         if self._is_stopped:
             return
+        self._vitals.live(ProducerState.CLOSED)
         self._accumulator.accept(False)
         self._accumulator.refuse_waiters(lambda: ProducerClosed("the producer was stopped"))
         deadline = None if timeout is None else self._loop.time() + timeout
@@ -245,6 +251,11 @@ class AIOKafkaProducer:
         traceback: TracebackType | None,
     ) -> None:
         await self.stop()
+
+    def health(self) -> ProducerHealth:
+        """How the producer is doing at this moment. Costs little, asks nobody, raises nothing, and
+        may be called at any time, before `start()` and after `stop()` as well."""
+        return self._vitals.health()
 
     def _check_usable(self) -> None:
         self._owner.check()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 from aiokafka._backoff import Backoff
@@ -59,6 +59,13 @@ class Sender:
         self._nodes: dict[int, NodeSender] = {}
         self._leaderless: set[PartitionQueue] = set()
         self._something = asyncio.Event()
+        self.on_change: Callable[[], None] | None = None
+        """Told whenever the producer may be doing better or worse than before."""
+
+    @property
+    def nodes(self) -> Collection[NodeSender]:
+        """Those of all brokers that had to get records."""
+        return self._nodes.values()
 
     def start(self) -> None:
         """Start the background tasks; those of a broker are started when it is first needed."""
@@ -75,9 +82,14 @@ class Sender:
 
     def _on_task_failed(self, error: BaseException) -> None:
         """A task died, which is a bug: nothing is delivered any more, so let nobody wait."""
+        self._on_contact()
         self.accumulator.accept(False)
         self.accumulator.refuse_waiters(lambda: renewed(error))
         self.fail_all(error)
+
+    def _on_contact(self) -> None:
+        if self.on_change is not None:
+            self.on_change()
 
     # -- routes
 
@@ -115,13 +127,14 @@ class Sender:
     def _node(self, node_id: int) -> NodeSender:
         node = self._nodes.get(node_id)
         if node is None:
-            node = self._nodes[node_id] = NodeSender(node_id, self.delivery)
+            node = self._nodes[node_id] = NodeSender(node_id, self.delivery, self._on_contact)
             self.owner.start(node.run(), name=f"sender-{node_id}")
             self.owner.start(node.settle(), name=f"settler-{node_id}")
         return node
 
     def _on_cluster(self, cluster: ClusterMetadata) -> None:
         """Leaders and partitions may have changed."""
+        self._on_contact()
         self.accumulator.forget_lanes()
         if self.owner.is_stopping:
             return

@@ -1,11 +1,12 @@
-"""Whether somebody answers: a broker, the coordinator of a group."""
+"""What clients know of how they are doing: who answers, and what follows from it."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from aiokafka.errors import (
     BrokerResponseError,
@@ -17,7 +18,10 @@ from aiokafka.errors import (
     RequestTimedOutError,
 )
 
-__all__ = ["Contact"]
+__all__ = ["Contact", "StateLog", "Trouble", "Verdict", "newest"]
+
+Failure = tuple[float, BaseException | None]
+"""When (loop time) and what."""
 
 # No answer, or that of a broker that is not, or not yet, the coordinator.
 _AWAY = (
@@ -105,6 +109,10 @@ class Contact:
         if self.on_change is not None:
             self.on_change()
 
+    def forget(self) -> None:
+        """It was not asked for a while: nobody knows whether it would answer."""
+        self.failing_since = None
+
     def silent_since(self, now: float) -> float | None:
         """Since when (loop time) there is no answer though one was due; None if all is well."""
         if self.failing_since is not None:
@@ -112,3 +120,65 @@ class Contact:
         heard = -1.0 if self.answered_at is None else self.answered_at
         overdue = [due for due in self._due if heard < due < now]
         return min(overdue, default=None)
+
+
+class Trouble(NamedTuple):
+    """Who does not answer, since when (loop time), and the last that is known of it."""
+
+    since: float
+    parties: tuple[str, ...]
+    error: BaseException | None
+
+    def __str__(self) -> str:
+        names = " and ".join(self.parties)
+        verb = "does" if len(self.parties) == 1 else "do"
+        cause = f": {self.error}" if self.error is not None else ""
+        return f"{names} {verb} not answer{cause}"
+
+
+class Verdict(NamedTuple):
+    """A state by name, why, and since when if that is known (loop time)."""
+
+    state: str
+    reason: str = ""
+    since: float | None = None
+
+
+class StateLog:
+    """Owns the state of a client that was seen last, and since when; logs each change once.
+
+    `alarming`: the states whose beginning and end are warnings.
+    """
+
+    def __init__(self, subject: str, first: str, alarming: Collection[str]) -> None:
+        self.verdict = Verdict(first)
+        self.since = asyncio.get_running_loop().time()
+        self._subject = subject
+        self._alarming = alarming
+
+    def note(self, verdict: Verdict, log: logging.Logger, *, is_last: bool = False) -> bool:
+        """Take note of a state; whether it is another one than before."""
+        before, self.verdict = self.verdict, verdict
+        if verdict.state == before.state:
+            return False
+        self.since = asyncio.get_running_loop().time() if verdict.since is None else verdict.since
+        is_over = before.state in self._alarming and not is_last
+        log.log(
+            logging.WARNING if is_over or verdict.state in self._alarming else logging.INFO,
+            "%s: %s -> %s%s",
+            self._subject,
+            before.state,
+            verdict.state,
+            f": {verdict.reason}" if verdict.reason else "",
+        )
+        return True
+
+
+def newest(failures: Iterable[Failure], contacts: Iterable[Contact]) -> Failure:
+    """The last failure of all."""
+    known = [*failures, *((contact.error_at, contact.error) for contact in contacts)]
+    return max((one for one in known if one[1] is not None), key=_when, default=(0.0, None))
+
+
+def _when(failure: Failure) -> float:
+    return failure[0]

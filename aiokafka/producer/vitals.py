@@ -1,0 +1,109 @@
+"""How a producer is doing, from what its parts know."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from aiokafka._vitals import StateLog, Trouble, Verdict, newest
+from aiokafka.health import ProducerHealth, ProducerState
+from aiokafka.producer.transaction_state import TransactionState
+
+if TYPE_CHECKING:
+    from aiokafka.client import AIOKafkaClient
+    from aiokafka.producer.sender import Sender
+
+__all__ = ["ProducerVitals"]
+
+log = logging.getLogger("aiokafka.producer.producer")
+
+_ALARMING = (ProducerState.UNREACHABLE, ProducerState.FAILED)
+
+
+class ProducerVitals:
+    """Says how the producer is doing; changes nothing about it.
+
+    Owns what ended the producer. Whoever changes something calls `look()`, so that the new state is
+    logged once and its time is known; `health()` looks as well, for what only time tells.
+    """
+
+    def __init__(self, client: AIOKafkaClient, sender: Sender) -> None:
+        self._client = client
+        self._sender = sender
+        self._loop = asyncio.get_running_loop()
+        self._life: ProducerState | None = ProducerState.NEW
+        subject = f"Producer {client.config.client_id}"
+        self._states = StateLog(subject, ProducerState.NEW, _ALARMING)
+        self._failure: tuple[float, BaseException | None] = (0.0, None)
+        sender.on_change = self.look
+
+    def live(self, life: ProducerState | None) -> None:
+        """The producer begins another part of its life; None: it is up to the parts."""
+        self._life = life
+        self.look()
+
+    def look(self) -> None:
+        """Something may have changed: see what became of it, and log it if it did."""
+        verdict = self._judge(self._loop.time())
+        is_new = self._states.note(verdict, log, is_last=self._life is not None)
+        if is_new and verdict.state == ProducerState.FAILED:
+            self._failure = (self._states.since, self._end())
+
+    def health(self) -> ProducerHealth:
+        """All that there is to tell."""
+        self.look()
+        now = self._loop.time()
+        failures = [self._failure, self._sender.delivery.last_error]
+        if self._client.metadata_failure is not None:
+            failures.append(self._client.metadata_failure)
+        contacts = [node.contact for node in self._sender.nodes]
+        error_at, error = newest(failures, contacts)
+        pending = self._sender.accumulator.appender.incomplete
+        oldest = min((batch.created for batch in pending), default=now)
+        delivered_at = self._sender.delivery.delivered_at
+        busy = [node.contact for node in self._sender.nodes if node.is_busy]
+        silent = [contact.name for contact in busy if contact.silent_since(now) is not None]
+        return ProducerHealth(
+            state=ProducerState(self._states.verdict.state),
+            state_age_ms=(now - self._states.since) * 1000,
+            reason=self._states.verdict.reason,
+            pending=len(pending),
+            pending_age_ms=(now - oldest) * 1000 if pending else None,
+            delivery_age_ms=None if delivered_at is None else (now - delivered_at) * 1000,
+            last_error=error,
+            error_age_ms=None if error is None else (now - error_at) * 1000,
+            unreachable=tuple(silent),
+        )
+
+    def _judge(self, now: float) -> Verdict:
+        if self._life is not None:
+            return Verdict(self._life)
+        end = self._end()
+        if end is not None:
+            return Verdict(ProducerState.FAILED, str(end) or repr(end))
+        trouble = self._trouble(now)
+        if trouble is not None:
+            return Verdict(ProducerState.UNREACHABLE, str(trouble), trouble.since)
+        return Verdict(ProducerState.RUNNING)
+
+    def _end(self) -> BaseException | None:
+        """What the producer cannot recover from."""
+        transaction = self._sender.delivery.transaction
+        if transaction is not None and transaction.state is TransactionState.FATAL:
+            return transaction.error
+        return self._sender.owner.failure
+
+    def _trouble(self, now: float) -> Trouble | None:
+        """What keeps the producer from sending all that it has, or would have, to send."""
+        busy = [node.contact for node in self._sender.nodes if node.is_busy]
+        silences = [contact.silent_since(now) for contact in busy]
+        known = [since for since in silences if since is not None]
+        if busy and len(known) == len(busy):
+            error = max(busy, key=lambda contact: contact.error_at).error
+            return Trouble(max(known), tuple(contact.name for contact in busy), error)
+        failure = self._client.metadata_failure
+        if busy or failure is None:
+            return None
+        heard = max((node.contact.answered_at or 0.0 for node in self._sender.nodes), default=0.0)
+        return Trouble(failure[0], ("Every broker",), failure[1]) if heard < failure[0] else None
