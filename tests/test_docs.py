@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import inspect
 import os
 import re
 import sys
@@ -14,6 +15,7 @@ import pytest
 from aiokafka import errors
 from aiokafka._config import ClientConfig, ProducerConfig
 from aiokafka._consumer_config import ConsumerConfig
+from aiokafka.parallel import ParallelConsumer, RetryTopics
 
 REPOSITORY = Path(__file__).parent.parent
 PACKAGE = REPOSITORY / "aiokafka"
@@ -60,6 +62,8 @@ def test_classes_exist(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_options_exist(page: Path) -> None:
     known = ClientConfig.keywords() | ProducerConfig.keywords() | ConsumerConfig.keywords()
+    for cls in (ParallelConsumer, RetryTopics):
+        known |= inspect.signature(cls).parameters.keys()
     known |= {
         "session_lifetime_ms",
         "timeout_ms",

@@ -97,7 +97,9 @@ class Dispatcher:
     def finish(self, work: Work) -> None:
         """A record is done."""
         self.queue.finish(work)
-        self._flow.finished(work.partition)
+        flow = self._flow
+        if flow.is_tight:
+            flow.finished(work.partition)
 
     async def settle(self, work: Work, error: Exception) -> Exception | None:
         """Processing a record failed. None if it was sent to be tried again, else what ends the

@@ -44,12 +44,18 @@ class Flow:
         self._queue = queue
         self._limits = limits
         self._weight = limits.max_bytes / _FIRST_GUESS
+        self._share = limits.max_records  # that one partition may have unfinished
         self._is_full = False
         self._is_closed = False
         self._crowded: set[TopicPartition] = set()  # more than their share is unfinished
         self._ahead: set[TopicPartition] = set()  # far beyond their lowest unfinished offset
         self._held: dict[TopicPartition, float] = {}
         self._paused: set[TopicPartition] = set()
+
+    @property
+    def is_tight(self) -> bool:
+        """Whether something is paused that a finished record may free."""
+        return self._is_full or bool(self._crowded) or bool(self._ahead)
 
     # -- taking ------------------------------------------------------------------------------------
 
@@ -69,9 +75,12 @@ class Flow:
         mean = partition.nbytes / max(1, partition.unfinished)
         self._weight = max(1.0, mean, self._weight * 0.75)
         tp = partition.tp
-        if partition.unfinished > self._share():
+        limits = self._limits
+        count = max(1, len(self._consumer.assignment()))
+        self._share = max(limits.concurrency, limits.max_records // count)
+        if partition.unfinished > self._share:
             self._crowded.add(tp)
-        if partition.tracker.span > self._limits.max_uncommitted:
+        if partition.tracker.span > limits.max_uncommitted:
             self._ahead.add(tp)
         if tp in self._crowded or tp in self._ahead:
             self._apply([tp])
@@ -96,17 +105,12 @@ class Flow:
                 self._is_full = False
                 self._apply(self._consumer.assignment())
         tp = partition.tp
-        if tp in self._crowded and partition.unfinished * 2 <= self._share():
+        if tp in self._crowded and partition.unfinished * 2 <= self._share:
             self._crowded.discard(tp)
             self._apply([tp])
         if tp in self._ahead and partition.tracker.span * 2 <= self._limits.max_uncommitted:
             self._ahead.discard(tp)
             self._apply([tp])
-
-    def _share(self) -> int:
-        """Records that one partition may have unfinished."""
-        count = max(1, len(self._consumer.assignment()))
-        return max(self._limits.concurrency, self._limits.max_records // count)
 
     # -- holding back ------------------------------------------------------------------------------
 

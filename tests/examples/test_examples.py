@@ -28,7 +28,15 @@ OUTPUT = {
         r"delete my-new-topic: done\n"
     ),
 }
-OTHERS = {"consumer.py", "demo.py", "flow_control.py", "own_offsets.py", "seek_by_time.py"}
+OTHERS = {
+    "consumer.py",
+    "demo.py",
+    "flow_control.py",
+    "own_offsets.py",
+    "parallel_consumer.py",
+    "retry_topics.py",
+    "seek_by_time.py",
+}
 
 
 def test_every_example_is_run() -> None:
@@ -97,6 +105,36 @@ async def test_flow_control_reads_all() -> None:
     for partition, count in re.findall(r"partition (\d): (\d+)", output):
         read[partition] += int(count)
     assert read == {"0": 500, "1": 20}
+
+
+async def test_parallel_consumer() -> None:
+    async with FakeCluster() as cluster:
+        await cluster.create_topic("my-topic", partitions=2)
+        for number in range(1000):
+            cluster.log("my-topic", number % 2).append(b"x", key=b"%02d" % (number % 20))
+        output = await run_script("parallel_consumer.py", "--bootstrap", cluster.bootstrap_servers)
+    # It stops when it has seen so many; those that run then are still counted.
+    counts = [int(line.partition(": ")[2]) for line in output.splitlines()]
+    assert len(counts) == 20
+    assert sum(counts) == 1000
+
+
+async def test_retry_topics() -> None:
+    async with FakeCluster() as cluster:
+        for suffix in ("", "-retry-1", "-retry-2", "-dead-letter"):
+            await cluster.create_topic(f"my-topic{suffix}")
+        for value in (b"21", b"many", b"35"):
+            cluster.log("my-topic").append(value)
+        output = await run_script(
+            "retry_topics.py",
+            *("--bootstrap", cluster.bootstrap_servers, "--delays-ms", "100", "200"),
+        )
+    assert sorted(output.splitlines()) == [
+        "dead after 3 attempts: builtins.ValueError: "
+        "invalid literal for int() with base 10: b'many'",
+        "my-topic: 21 / 7 = 3.00",
+        "my-topic: 35 / 7 = 5.00",
+    ]
 
 
 async def test_seek_by_time() -> None:
