@@ -34,6 +34,10 @@ class GroupAssignors:
 
     def protocols(self, topics: Iterable[str]) -> list[tuple[str, bytes]]:
         """Name and subscription of each, for one JoinGroup request."""
+        if not self.is_cooperative:
+            # An eager member has given up everything. What it claimed nevertheless a cooperative
+            # assignor would keep for it, and wait in vain for the join that follows a revocation.
+            self.forget()
         names = sorted(topics)
         return [(assignor.name, _encoded(assignor.metadata(names))) for assignor in self._assignors]
 
