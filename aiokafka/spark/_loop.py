@@ -32,21 +32,22 @@ class LoopThread:
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self._loop = asyncio.new_event_loop()
+        self.is_stopped = False
+        self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="aiokafka-spark", daemon=True)
         self._thread.start()
         self.clients: SharedClients = self.run(_make_clients())
 
     def _serve(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
 
     def run(self, coro: Coroutine[Any, Any, T]) -> T:
         """The result of `coro`, which runs in the loop; the calling thread waits.
 
         What interrupts the wait, such as the end of a task that was killed, cancels `coro`.
         """
-        future = asyncio.run_coroutine_threadsafe(coro, self._loop)
+        future = asyncio.run_coroutine_threadsafe(coro, self.loop)
         try:
             return future.result()
         except concurrent.futures.CancelledError:
@@ -55,11 +56,12 @@ class LoopThread:
             future.cancel()
 
     def stop(self) -> None:
-        """Close every client and end the thread. For tests: a process of Spark just ends."""
+        """Close every client and end the thread. A process of Spark need not: it just ends."""
+        self.is_stopped = True
         self.run(self.clients.close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
-        self._loop.close()
+        self.loop.close()
 
 
 _current: LoopThread | None = None
@@ -70,7 +72,7 @@ def loop_thread() -> LoopThread:
     """That of this process."""
     global _current
     with _lock:
-        if _current is None or _current.pid != os.getpid():
+        if _current is None or _current.is_stopped or _current.pid != os.getpid():
             _current = LoopThread()
         return _current
 

@@ -1,0 +1,275 @@
+"""What the driver asks the cluster: which partitions there are, where they begin and end.
+
+Runs in the event loop of the process; nothing here knows Spark.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from aiokafka import AIOKafkaClient, AIOKafkaConsumer
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
+from aiokafka.spark._offsets import Offsets, Wish, wishes
+from aiokafka.spark._options import EARLIEST, LATEST, Bound, ReadOptions
+from aiokafka.structs import TopicPartition
+
+__all__ = ["Cluster", "open_cluster"]
+
+log = logging.getLogger("aiokafka.spark")
+
+# A topic that was just made may take a moment to be known everywhere.
+_TOPIC_TIMEOUT = 5.0
+# New partitions are noticed after this long at the latest.
+_DISCOVERY_INTERVAL = 1.0
+
+
+async def open_cluster(options: ReadOptions) -> Cluster:
+    """Connect. To be closed with `close`."""
+    keywords = {**options.kafka.keywords(), "allow_auto_create_topics": False}
+    cluster = Cluster(options, keywords)
+    try:
+        await cluster.start()
+    except BaseException:
+        await cluster.close()
+        raise
+    return cluster
+
+
+class Cluster:
+    """The cluster as a query sees it: its topics alone, its isolation level.
+
+    Owns a client and a consumer that reads nothing; it only asks for offsets, and commits them for
+    the group that mirrors the query's progress.
+    """
+
+    def __init__(self, options: ReadOptions, keywords: dict[str, Any]) -> None:
+        self._options = options
+        self._keywords = keywords
+        self._loop = asyncio.get_running_loop()
+        self._client = AIOKafkaClient(**keywords)
+        self._consumer = AIOKafkaConsumer(
+            **keywords,
+            group_id=options.group_id,
+            enable_auto_commit=False,
+            isolation_level="read_committed" if options.read_committed else "read_uncommitted",
+        )
+        self._partitions: dict[str, list[int]] = {}
+        self._discovered_at = -_DISCOVERY_INTERVAL
+        self._mirrored: Offsets = {}
+        self._warned = False
+
+    async def start(self) -> None:
+        """Connect."""
+        await self._client.bootstrap()
+        await self._consumer.start()
+
+    async def close(self) -> None:
+        """Disconnect."""
+        await self._consumer.stop()
+        await self._client.close()
+
+    # -- partitions
+
+    async def partitions(self, *, anew: bool = True) -> dict[str, list[int]]:
+        """The partitions that are subscribed to, by topic; unless `anew`, as of a moment ago.
+
+        Raises UnknownTopicOrPartitionError for a topic that there is not, unless data loss is
+        tolerated.
+        """
+        now = self._loop.time()
+        if anew or now - self._discovered_at >= _DISCOVERY_INTERVAL:
+            self._partitions = await self._discover()
+            self._discovered_at = now
+        return self._partitions
+
+    async def _discover(self) -> dict[str, list[int]]:
+        wanted = self._options.subscription
+        if wanted.assign is not None:
+            await self._numbers(wanted.assign)
+            return wanted.assign
+        if wanted.topics is not None:
+            return await self._numbers(wanted.topics)
+        assert wanted.pattern is not None
+        everything = await self._client.fetch_all_metadata()
+        names = [t for t in everything.topics() if re.fullmatch(wanted.pattern, t)]
+        return await self._numbers(names)
+
+    async def _numbers(self, topics: Iterable[str]) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        names = sorted(topics)
+        for topic in names:
+            self._client.touch_topic(topic)
+        await self._client.force_metadata_update()
+        deadline = self._loop.time() + _TOPIC_TIMEOUT
+        for topic in names:
+            try:
+                numbers = await self._client.wait_for_topic(topic, deadline)
+            except UnknownTopicOrPartitionError:
+                if self._options.fail_on_data_loss:
+                    raise
+                log.warning("there is no topic %s", topic)
+                continue
+            found[topic] = sorted(numbers)
+        return found
+
+    def topic_ids(self) -> dict[str, bytes]:
+        """The ids of the topics (KIP-516), as far as brokers have any."""
+        ids = {topic: self._client.cluster.topic_id(topic) for topic in self._partitions}
+        return {topic: topic_id for topic, topic_id in ids.items() if topic_id is not None}
+
+    # -- offsets
+
+    async def starting(self) -> Offsets:
+        """Where the query begins, as its options say."""
+        partitions = await self.partitions()
+        if self._uses_group():
+            return await self._committed(partitions)
+        return await self._resolve(self._options.starting, partitions, "starting")
+
+    async def ending(self) -> Offsets:
+        """Where a batch query ends."""
+        return await self._resolve(self._options.ending, await self.partitions(), "ending")
+
+    async def latest(self, known: Offsets | None = None) -> Offsets:
+        """The ends of all partitions now.
+
+        A broker that has just become leader may tell of an end before one that is `known`, so that
+        is asked again a few times.
+        """
+        partitions = await self.partitions(anew=known is None)
+        found = await self._ends(partitions)
+        for _ in range(self._options.retries):
+            if known is None or not _is_below(found, known):
+                break
+            await asyncio.sleep(self._options.retry_interval)
+            found = await self._ends(partitions)
+        return found
+
+    async def earliest(self, partitions: Mapping[str, Iterable[int]]) -> Offsets:
+        """The first offsets there are."""
+        tps = [TopicPartition(topic, n) for topic, ns in partitions.items() for n in ns]
+        return _by_topic(await self._consumer.beginning_offsets(tps)) if tps else {}
+
+    async def not_before(self, start: Offsets, end: Offsets, millis: int) -> Offsets:
+        """`start`, without what lies before the first record that is not older than `millis`."""
+        tps = [TopicPartition(topic, n) for topic, ns in start.items() for n in ns]
+        answers = await self._consumer.offsets_for_times(dict.fromkeys(tps, millis))
+        later: Offsets = {}
+        for tp, answer in answers.items():
+            first = end[tp.topic][tp.partition] if answer is None else answer.offset
+            known = start[tp.topic][tp.partition]
+            later.setdefault(tp.topic, {})[tp.partition] = max(known, first)
+        return later
+
+    async def _ends(self, partitions: Mapping[str, Iterable[int]]) -> Offsets:
+        tps = [TopicPartition(topic, n) for topic, ns in partitions.items() for n in ns]
+        return _by_topic(await self._consumer.end_offsets(tps)) if tps else {}
+
+    def _uses_group(self) -> bool:
+        bound = self._options.starting
+        is_given = (bound.timestamp, bound.timestamps, bound.offsets) != (None, None, None)
+        return bound.word == "committed" and not is_given
+
+    async def _committed(self, partitions: Mapping[str, Iterable[int]]) -> Offsets:
+        """What the group has committed; the first offset of a partition where it has not."""
+        group_id = self._options.group_id
+        assert group_id is not None
+        tps = [TopicPartition(topic, n) for topic, ns in partitions.items() for n in ns]
+        async with AIOKafkaAdminClient(**self._keywords) as admin:
+            stored = await admin.list_consumer_group_offsets(group_id, partitions=tps)
+        found = {tp: stored[tp].offset for tp in tps if tp in stored and stored[tp].offset >= 0}
+        missing = [tp for tp in tps if tp not in found]
+        if missing:
+            found.update(await self._consumer.beginning_offsets(missing))
+        return _by_topic(found)
+
+    async def _resolve(
+        self, bound: Bound, partitions: Mapping[str, Iterable[int]], side: str
+    ) -> Offsets:
+        wanted = {
+            TopicPartition(topic, number): wish
+            for topic, numbers in wishes(bound, partitions, side).items()
+            for number, wish in numbers.items()
+        }
+        found = {
+            tp: wish.offset
+            for tp, wish in wanted.items()
+            if wish.offset is not None and wish.offset >= 0
+        }
+        earliest = [tp for tp, wish in wanted.items() if wish.offset == EARLIEST]
+        latest = [tp for tp, wish in wanted.items() if wish.offset == LATEST]
+        latest += await self._find_times(wanted, side, found)
+        if earliest:
+            found.update(await self._consumer.beginning_offsets(earliest))
+        if latest:
+            found.update(await self._consumer.end_offsets(latest))
+        return _by_topic(found)
+
+    async def _find_times(
+        self, wanted: Mapping[TopicPartition, Wish], side: str, found: dict[TopicPartition, int]
+    ) -> list[TopicPartition]:
+        """Add offsets by time to `found`; the partitions without any record as young."""
+        times = {tp: wish.timestamp for tp, wish in wanted.items() if wish.timestamp is not None}
+        if not times:
+            return []
+        answers = await self._consumer.offsets_for_times(times)
+        found.update({tp: answer.offset for tp, answer in answers.items() if answer is not None})
+        missing = sorted(tp for tp, answer in answers.items() if answer is None)
+        if missing and side == "starting" and not self._options.no_match_is_latest:
+            names = ", ".join(f"{tp.topic}-{tp.partition} from {times[tp]}" for tp in missing)
+            raise ValueError(
+                f"no record is as young as asked for: {names}; with "
+                "startingOffsetsByTimestampStrategy=latest reading begins at the end there"
+            )
+        return missing
+
+    # -- the group
+
+    async def mirror(self, offsets: Offsets) -> None:
+        """Commit what Spark has finished, for tools that look at the lag of a group.
+
+        A failure is logged: the query itself does not depend on it.
+        """
+        if offsets == self._mirrored or not offsets:
+            return
+        entries = {
+            TopicPartition(topic, number): offset
+            for topic, numbers in offsets.items()
+            for number, offset in numbers.items()
+        }
+        if self._consumer.assignment() != entries.keys():
+            self._consumer.assign(list(entries))
+            self._consumer.pause(*entries)
+        try:
+            await self._consumer.commit(entries)
+        except KafkaError as error:
+            log.log(
+                logging.DEBUG if self._warned else logging.WARNING,
+                "progress is not mirrored to group %s: %s",
+                self._options.group_id,
+                error,
+            )
+            self._warned = True
+        else:
+            self._mirrored = offsets
+            self._warned = False
+
+
+def _by_topic(found: Mapping[TopicPartition, int]) -> Offsets:
+    offsets: Offsets = {}
+    for tp, offset in found.items():
+        offsets.setdefault(tp.topic, {})[tp.partition] = offset
+    return offsets
+
+
+def _is_below(found: Offsets, known: Offsets) -> bool:
+    return any(
+        offset < known.get(topic, {}).get(number, offset)
+        for topic, numbers in found.items()
+        for number, offset in numbers.items()
+    )

@@ -1,0 +1,104 @@
+"""Read the ranges of one task, ahead of Spark. Runs where the task runs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from aiokafka import AIOKafkaClient
+from aiokafka.ranges import PartitionRange, RangeReader, RecordSet
+from aiokafka.spark._loop import SharedClients, loop_thread
+from aiokafka.spark._options import ReadOptions
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["read_batches"]
+
+# Kafka's settings, and what RangeReader calls them.
+_LIMITS = {
+    "fetch_max_bytes": "max_bytes",
+    "max_partition_fetch_bytes": "max_partition_bytes",
+    "fetch_min_bytes": "min_bytes",
+    "fetch_max_wait_ms": "max_wait_ms",
+    "check_crcs": "check_crcs",
+}
+
+
+def read_batches(
+    options: ReadOptions, names: list[str], ranges: list[PartitionRange]
+) -> Iterator[Any]:
+    """Arrow batches of all records in `ranges`, with the columns `names`.
+
+    Closing the generator early ends what it started; the client stays for the next task.
+    """
+    from aiokafka.spark._arrow import ArrowRows
+
+    rows = ArrowRows(names)
+    thread = loop_thread()
+    task = _Task(options, ranges, thread.clients)
+    thread.run(task.open())
+    error: BaseException | None = None
+    try:
+        while (records := thread.run(task.next())) is not None:
+            while (part := records.read(options.batch_rows)) is not None:
+                yield rows.batch(records.topic, records.partition, part)
+    except Exception as raised:
+        error = raised
+        raise
+    finally:
+        thread.run(task.close(error))
+
+
+class _Task:
+    """The reader of a task and the shared client that it uses."""
+
+    def __init__(
+        self, options: ReadOptions, ranges: list[PartitionRange], clients: SharedClients
+    ) -> None:
+        self._options = options
+        self._ranges = ranges
+        self._clients = clients
+        self._stack = contextlib.AsyncExitStack()
+        self._reader: RangeReader | None = None
+
+    async def open(self) -> None:
+        options = self._options
+        client = await self._stack.enter_async_context(
+            self._clients.use(
+                ("read", options.kafka.key()), self._connect, _close, options.idle_timeout
+            )
+        )
+        limits = {_LIMITS[k]: v for k, v in options.kafka.role.items() if k in _LIMITS}
+        reader = RangeReader(
+            client,
+            self._ranges,
+            read_committed=options.read_committed,
+            fail_on_data_loss=options.fail_on_data_loss,
+            buffer_memory=options.prefetch_bytes,
+            timeout_ms=options.poll_timeout * 1000,
+            **limits,
+        )
+        self._reader = await self._stack.enter_async_context(reader)
+
+    async def _connect(self) -> AIOKafkaClient:
+        client = AIOKafkaClient(**self._options.kafka.keywords(), allow_auto_create_topics=False)
+        await client.bootstrap()
+        return client
+
+    async def next(self) -> RecordSet | None:
+        assert self._reader is not None
+        return await self._reader.next()
+
+    async def close(self, error: BaseException | None) -> None:
+        traceback: TracebackType | None = None if error is None else error.__traceback__
+        try:
+            await self._stack.__aexit__(None if error is None else type(error), error, traceback)
+        except Exception as raised:
+            if raised is not error:
+                raise
+
+
+async def _close(client: AIOKafkaClient) -> None:
+    await client.close()

@@ -1,0 +1,100 @@
+"""The writing side of the data source, as Spark calls it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from aiokafka.spark._options import WriteOptions
+from aiokafka.spark._produce import Identity
+from aiokafka.spark._write import Report, write_batches
+
+__all__ = ["KafkaBatchWriter", "KafkaStreamWriter", "Written"]
+
+log = logging.getLogger("aiokafka.spark")
+
+# Spark tells a task of these, though not the writer in it.
+_BATCH_ID = "streaming.sql.batchId"
+_QUERY_ID = "sql.streaming.queryId"
+
+
+class Written(WriterCommitMessage):
+    """What one task wrote: rows by topic and partition; or that a batch was written before."""
+
+    def __init__(self, report: Report) -> None:
+        self.counts = dict(report.counts)
+        self.rows = report.rows
+        self.is_repetition = report.is_repetition
+
+
+def _task() -> TaskContext:
+    context = TaskContext.get()
+    if context is None:
+        raise RuntimeError("rows can only be written in a task of Spark")
+    return context
+
+
+def _sum_up(messages: list[Any], what: str) -> None:
+    written = [message for message in messages if isinstance(message, Written)]
+    rows = sum(message.rows for message in written if not message.is_repetition)
+    again = sum(message.is_repetition for message in written)
+    log.info("%s: %d rows written by %d tasks, %d of them before", what, rows, len(written), again)
+
+
+class KafkaBatchWriter(DataSourceArrowWriter):
+    """Writes a DataFrame."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[Any]) -> Written:
+        """Write the rows of a task, and wait until they are; on an executor."""
+        options, task = self._options, _task()
+        identity = None
+        if options.app_id is not None and options.version is not None:
+            identity = Identity(options.app_id, options.version, task.partitionId())
+        return Written(write_batches(options, iterator, identity))
+
+    def commit(self, messages: list[Any]) -> None:
+        """Every task is done: nothing is left to do."""
+        _sum_up(messages, "batch write")
+
+    def abort(self, messages: list[Any]) -> None:
+        """Some task failed. What was written stays, for Kafka has no rollback of it."""
+        _sum_up(messages, "failed batch write")
+
+
+class KafkaStreamWriter(DataSourceStreamArrowWriter):
+    """Writes batch after batch."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[Any]) -> Written:
+        """Write the rows of a task, and wait until they are; on an executor."""
+        task = _task()
+        query, batch = task.getLocalProperty(_QUERY_ID), task.getLocalProperty(_BATCH_ID)
+        identity = None
+        if query is not None and batch is not None:
+            identity = Identity(query, int(batch), task.partitionId())
+        elif self._options.exactly_once:
+            raise RuntimeError(
+                "deliveryGuarantee=exactly-once: Spark does not tell which query and batch this is"
+            )
+        return Written(write_batches(self._options, iterator, identity))
+
+    def commit(self, messages: list[Any], batchId: int) -> None:
+        """Every task is done: nothing is left to do."""
+        _sum_up(messages, f"batch {batchId}")
+
+    def abort(self, messages: list[Any], batchId: int) -> None:
+        """Some task failed; Spark repeats the batch, maybe after a restart."""
+        _sum_up(messages, f"failed batch {batchId}")
