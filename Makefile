@@ -54,6 +54,8 @@ $(LIBRARY): $(VENV)/.python $(SOURCES)
 
 $(VENV)/.tests: $(VENV)/.python pyproject.toml
 	$(PIP) install -q --group test
+	@# No wheels of gssapi on Linux, so only where it can be built; -O0 because that is for tests.
+	@if command -v krb5-config >/dev/null; then CFLAGS="-O0 -g0" $(PIP) install -q --group kerberos; fi
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.python pyproject.toml

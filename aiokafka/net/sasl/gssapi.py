@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import importlib
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,6 +80,10 @@ class Gssapi:
             name = gssapi.Name(principal, name_type=gssapi.NameType.kerberos_principal)
         store = None
         if keytab is not None:
+            if not os.access(keytab, os.R_OK):
+                raise AuthenticationFailedError(
+                    f"GSSAPI: sasl_kerberos_keytab={keytab!r} is not there, or may not be read"
+                )
             # A cache of our own: that of the process may belong to somebody else.
             digest = hashlib.sha256(f"{principal}\0{keytab}".encode()).hexdigest()[:16]
             store = {"client_keytab": f"FILE:{keytab}", "ccache": f"MEMORY:aiokafka-{digest}"}
@@ -133,20 +138,25 @@ def _load() -> Any:
         ) from error
 
 
-_ADVICE = {
-    "No Kerberos credentials available": "run kinit, or set sasl_kerberos_keytab",
-    "Ticket expired": "run kinit again, or set sasl_kerberos_keytab",
-    "Server not found": (
-        "the KDC knows no such service; see sasl_kerberos_service_name, sasl_kerberos_domain_name "
-        "and client_dns_lookup"
-    ),
-    "Clock skew": "the clocks of this machine and the KDC differ",
-    "Cannot contact any KDC": "the KDC of krb5.conf does not answer",
-}
+_SERVICE_ADVICE = (
+    "the KDC knows no such service; see sasl_kerberos_service_name, sasl_kerberos_domain_name and "
+    "client_dns_lookup"
+)
+_KEYTAB_ADVICE = "the keys of the keytab are not, or no longer, those that the KDC has"
+_ADVICE = (
+    ("no kerberos credentials available", "run kinit, or set sasl_kerberos_keytab"),
+    ("expired", "run kinit again, or set sasl_kerberos_keytab"),
+    ("not found in kerberos database", _SERVICE_ADVICE),
+    ("cannot find kdc", _SERVICE_ADVICE),
+    ("preauthentication failed", _KEYTAB_ADVICE),
+    ("integrity check failed", _KEYTAB_ADVICE),
+    ("clock skew", "the clocks of this machine and of the KDC differ"),
+    ("cannot contact any kdc", "the KDC of krb5.conf does not answer"),
+)
 
 
 def _advice(reason: str) -> str:
-    for sign, advice in _ADVICE.items():
-        if sign.lower() in reason.lower():
+    for sign, advice in _ADVICE:
+        if sign in reason.lower():
             return f" ({advice})"
     return ""
