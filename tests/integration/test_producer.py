@@ -10,6 +10,7 @@ import pytest
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
 from aiokafka.errors import (
+    InvalidProducerEpoch,
     KafkaTimeoutError,
     MessageSizeTooLargeError,
     ProducerFenced,
@@ -153,25 +154,46 @@ async def test_transactions_of_version_1(version: str) -> None:
     try:
         await create_topic(cluster.bootstrap_servers, "topic", 1, 1, {})
         await check_transactions(cluster.bootstrap_servers, "topic", 13)
+        await create_topic(cluster.bootstrap_servers, "fenced", 1, 1, {})
+        await check_fencing(cluster.bootstrap_servers, "fenced")
     finally:
         await asyncio.to_thread(cluster.stop)
 
 
 async def test_fencing(kafka: Kafka, topic: str) -> None:
+    await check_fencing(kafka.bootstrap_servers, topic)
+
+
+async def check_fencing(servers: str, topic: str) -> None:
+    """A newer producer takes over. What the older one has begun is aborted, and whatever it tries
+    afterwards fails for good, with an error that says who may have done that."""
     old, new = (
-        AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers, transactional_id=topic)
-        for _ in range(2)
+        AIOKafkaProducer(bootstrap_servers=servers, transactional_id=topic) for _ in range(2)
     )
-    await old.start()
-    await old.begin_transaction()
-    await old.send_and_wait(topic, b"old")
-    async with new:
-        async with new.transaction():
-            await new.send(topic, b"new")
-        with pytest.raises(ProducerFenced):
-            await old.commit_transaction()
-    await old.stop()
-    assert [record.value for record in await read(kafka.bootstrap_servers, topic, 1)] == [b"new"]
+    fenced = "(?i)a newer producer with the same transactional.id"
+    async with old:
+        async with old.transaction():
+            await old.send(topic, b"before", partition=0)
+        await old.begin_transaction()
+        await old.send_and_wait(topic, b"cut off", partition=0)
+        async with new:
+            # To a leader, a late producer looks the same: only the coordinator tells (KIP-588).
+            with pytest.raises(InvalidProducerEpoch, match=fenced):
+                await (await old.send(topic, b"late", partition=0))
+            with pytest.raises(ProducerFenced, match=fenced):
+                await old.abort_transaction()
+            async with new.transaction():
+                await new.send(topic, b"new", partition=0)
+            for call in (old.commit_transaction, old.abort_transaction, old.begin_transaction):
+                with pytest.raises(ProducerFenced, match=fenced) as caught:
+                    await call()
+                assert caught.value.is_fatal
+            with pytest.raises(ProducerFenced, match=fenced):
+                await old.send(topic, b"later", partition=0)
+    committed = await read(servers, topic, 2)
+    assert [record.value for record in committed] == [b"before", b"new"]
+    everything = await read(servers, topic, 3, isolation="read_uncommitted")
+    assert [record.value for record in everything] == [b"before", b"cut off", b"new"]
 
 
 async def test_a_transaction_that_takes_too_long(kafka: Kafka, topic: str) -> None:
