@@ -65,6 +65,21 @@ PURE = {"asyncio", "socket", "ssl", "time", "logging"}
 TESTING_MAY_IMPORT = {name for name, layer in LAYERS.items() if layer <= 1} | {"testing"}
 # Applications could have written it: beside the public names, only how to wait and to own tasks.
 PARALLEL_MAY_IMPORT = {"_compat", "_tasks", "abc", "errors", "parallel", "structs"}
+# What docs/api.rst lists, and the two that every part of the library starts tasks and waits with.
+SPARK_MAY_IMPORT = {
+    "_backoff",
+    "_tasks",
+    "admin",
+    "errors",
+    "helpers",
+    "partitioner",
+    "producer",
+    "ranges",
+    "record",
+    "spark",
+    "structs",
+    *("AIOKafkaClient", "AIOKafkaConsumer", "AIOKafkaProducer"),
+}
 # Only what stands for something else under an old name, and what waits for a timeout.
 MAY_IMPORT_ASYNCIO = {"_compat"}
 
@@ -120,6 +135,8 @@ def test_imports_point_down(path: Path) -> None:
         assert LAYERS[other] <= LAYERS[me], f"{me} (layer {LAYERS[me]}) imports {other}"
         if me in ROLES:
             assert other not in ROLES, f"the role {me} imports the role {other}"
+        if me == "spark":
+            assert other in SPARK_MAY_IMPORT, f"spark imports {other}"
         if me == "testing":
             assert other in TESTING_MAY_IMPORT, f"testing imports {other}"
         if me == "parallel":

@@ -1,0 +1,125 @@
+"""The rows of a task, from Arrow batches to Kafka, in the thread where Spark would have them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from aiokafka.spark._loop import loop_thread
+from aiokafka.spark._options import WriteOptions, parse_write
+from aiokafka.testing import FakeCluster
+
+pa: Any = pytest.importorskip("pyarrow", reason="needs pyarrow")
+
+from aiokafka.spark._produce import BATCH_HEADER, Identity, NotRepeatedError  # noqa: E402
+from aiokafka.spark._write import Report, check_producer, write_batches  # noqa: E402
+
+ONE = Identity("query", 3, 0)
+
+
+@pytest.fixture(autouse=True)
+async def thread() -> AsyncIterator[None]:
+    """Ends what tasks keep open in this process."""
+    yield
+    await asyncio.to_thread(loop_thread().stop)
+
+
+def options(cluster: FakeCluster, **given: Any) -> WriteOptions:
+    all_given = {"topic": "t", "kafka.bootstrap.servers": cluster.bootstrap_servers, **given}
+    return parse_write(all_given, streaming=True)
+
+
+def once(cluster: FakeCluster) -> WriteOptions:
+    return options(cluster, deliveryGuarantee="exactly-once")
+
+
+def batches(start: int, until: int, size: int = 10) -> Iterator[Any]:
+    for first in range(start, until, size):
+        numbers = range(first, min(first + size, until))
+        yield pa.record_batch(
+            {"key": pa.array([b"k%d" % n for n in numbers]), "value": [str(n) for n in numbers]}
+        )
+
+
+def broken(until: int) -> Iterator[Any]:
+    yield from batches(0, until)
+    raise OSError("the JVM is gone")
+
+
+async def write(
+    given: WriteOptions, rows: Iterator[Any], identity: Identity | None = None
+) -> Report:
+    return await asyncio.to_thread(write_batches, given, rows, identity)
+
+
+def committed(cluster: FakeCluster) -> list[int]:
+    """Values of the records before the last stable offsets, in a log without aborted ones."""
+    logs = [cluster.log("t", p) for p in range(3)]
+    return sorted(int(r.value) for log in logs for r in log.records() if r.value is not None)
+
+
+async def test_rows_are_written(cluster: FakeCluster) -> None:
+    report = await write(options(cluster), batches(0, 95))
+    assert (report.rows, report.is_repetition) == (95, False)
+    assert sum(report.counts.values()) == 95
+    assert committed(cluster) == list(range(95))
+
+
+async def test_no_rows(cluster: FakeCluster) -> None:
+    assert await write(options(cluster), batches(0, 0)) == ({}, 0, False)
+    assert await write(once(cluster), batches(0, 0), ONE) == ({}, 0, False)
+
+
+async def test_tasks_share_a_producer(cluster: FakeCluster) -> None:
+    for start in (0, 10, 20):
+        await write(options(cluster), batches(start, start + 10))
+    assert cluster.count(InitProducerIdRequest) == 1
+    assert committed(cluster) == list(range(30))
+
+
+async def test_a_task_that_fails_gives_its_producer_up(cluster: FakeCluster) -> None:
+    for _ in range(2):
+        with pytest.raises(OSError, match="the JVM is gone"):
+            await write(options(cluster), broken(10))
+    assert cluster.count(InitProducerIdRequest) == 2
+    assert len(loop_thread().clients) == 0
+
+
+async def test_exactly_once(cluster: FakeCluster) -> None:
+    assert (await write(once(cluster), batches(0, 95), ONE)).rows == 95
+    again = await write(once(cluster), batches(0, 95), ONE)
+    assert (again.rows, again.is_repetition) == (95, True)
+    assert committed(cluster) == list(range(95))
+    with pytest.raises(NotRepeatedError):
+        await write(once(cluster), batches(0, 94), ONE)
+
+
+async def test_a_failed_attempt_is_aborted(cluster: FakeCluster) -> None:
+    with pytest.raises(OSError):
+        await write(once(cluster), broken(50), ONE)
+    for partition in range(3):
+        log = cluster.log("t", partition)
+        assert log.last_stable_offset == log.end_offset
+    assert not (await write(once(cluster), batches(0, 50), ONE)).is_repetition
+
+
+async def test_rows_can_say_where_they_come_from(cluster: FakeCluster) -> None:
+    given = options(cluster, addBatchHeaders="true")
+    await write(given, batches(0, 3), ONE)
+    records = [r for p in range(3) for r in cluster.log("t", p).records()]
+    assert {(r.value, r.headers) for r in records} == {
+        (b"%d" % n, ((BATCH_HEADER, b"query/3/0/%d" % n),)) for n in range(3)
+    }
+
+
+async def test_wrong_settings_are_told_on_the_driver(cluster: FakeCluster) -> None:
+    wrong = options(cluster, **{"kafka.compression.type": "zip"})
+    with pytest.raises(ValueError, match="compression_type"):
+        await asyncio.to_thread(check_producer, wrong)
+    wrong = options(cluster, **{"kafka.security.protocol": "SASL_PLAINTEXT"})
+    with pytest.raises(ValueError, match="sasl_plain_username"):
+        await asyncio.to_thread(check_producer, wrong)
