@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from aiokafka import producer as producer
     from aiokafka import protocol as protocol
     from aiokafka import record as record
+    from aiokafka import session as session
     from aiokafka import structs as structs
     from aiokafka import util as util
     from aiokafka.abc import AsyncConsumerRebalanceListener, ConsumerRebalanceListener
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from aiokafka.errors import ConsumerStoppedError, IllegalOperation
     from aiokafka.health import ConsumerHealth, ConsumerState, ProducerHealth, ProducerState
     from aiokafka.producer.producer import AIOKafkaProducer
+    from aiokafka.session.session import TransactionalSession
     from aiokafka.structs import (
         ConsumerGroupMetadata,
         ConsumerRecord,
@@ -65,6 +67,7 @@ __all__ = [
     "ProducerState",
     "SubscriptionPattern",
     "TopicPartition",
+    "TransactionalSession",
 ]
 
 _HOMES = {
@@ -85,6 +88,7 @@ _HOMES = {
     "ProducerState": "aiokafka.health",
     "SubscriptionPattern": "aiokafka.structs",
     "TopicPartition": "aiokafka.structs",
+    "TransactionalSession": "aiokafka.session.session",
 }
 
 _SUBMODULES = frozenset(
@@ -101,6 +105,7 @@ _SUBMODULES = frozenset(
         "producer",
         "protocol",
         "record",
+        "session",
         "structs",
         "util",
     )

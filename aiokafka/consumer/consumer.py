@@ -526,7 +526,7 @@ class AIOKafkaConsumer(ConsumerPositions):
 
     @property
     def isolation_level(self) -> str:
-        """Whether records of open and aborted transactions are left out: "read_committed" or not."""
+        """Which records of transactions are read, as the constructor was told."""
         return self._config.isolation_level
 
     # -- names that others read --------------------------------------------------------------------

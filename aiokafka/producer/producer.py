@@ -584,6 +584,11 @@ class AIOKafkaProducer:
         return set(await self.client.wait_for_topic(topic, deadline))
 
     @property
+    def transactional_id(self) -> str | None:
+        """What names the producer across restarts; None without transactions."""
+        return self._config.transactional_id
+
+    @property
     def buffer_available_bytes(self) -> int:
         """Bytes of `buffer_memory` that are free; `send` waits when a record does not fit into
         them.

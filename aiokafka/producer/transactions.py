@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 from aiokafka._group_members import readers
 from aiokafka.errors import (
     IllegalGenerationError,
-    InvalidProducerEpoch,
     KafkaError,
     KafkaTimeoutError,
     ProducerFenced,
     StaleMemberEpoch,
+    TransactionAbortable,
 )
+from aiokafka.net.failures import renewed
 from aiokafka.producer.group_offsets import Offsets, Share, as_group, as_offsets, share_out
 from aiokafka.producer.producer_id import ProducerIdentity
 from aiokafka.producer.transaction_manager import TransactionManager
@@ -122,12 +123,13 @@ class Transactions:
                     identity, is_commit, transaction.is_version_2, deadline
                 )
         except ProducerFenced as error:
-            # KIP-588: a transaction that took too long was aborted under a newer epoch; whether
-            # it was that, or another producer, shows when the session is to be renewed.
-            may_be_late = isinstance(transaction.error, InvalidProducerEpoch)
-            if is_commit or not may_be_late or not await self._requests.can_renew(deadline):
+            if is_commit:
+                raise await self._explain(error, deadline) from error
+            if not await self._requests.can_renew(deadline):
                 transaction.fail_for_good(error)
                 raise
+            # Whether it was the time-out or another producer, shows below.
+            transaction.needs_new_epoch = True
         except KafkaTimeoutError:
             raise
         except KafkaError as error:
@@ -153,6 +155,35 @@ class Transactions:
             self.transaction.fail_for_good(error)
             raise
 
+    async def _explain(self, fenced: ProducerFenced, deadline: float) -> BaseException:
+        """What has become of the transaction, the coordinator saying that its epoch is past.
+
+        Another producer with the transactional id is one cause. The other is a transaction that
+        took too long: its coordinator has aborted it under the next epoch, and gives that to its
+        former owner, but to nobody else (KIP-588, KIP-360).
+        """
+        transaction = self.transaction
+        try:
+            if not await self._requests.can_renew(deadline):
+                raise fenced
+            identity = await self._requests.init(
+                self._config.transaction_timeout, self._identity, deadline
+            )
+        except KafkaTimeoutError as error:
+            return error
+        except KafkaError as error:
+            transaction.fail_for_good(error)
+            return renewed(error)
+        self.manager.set_producer_id(*identity)
+        limit = self._config.transaction_timeout * 1000
+        late = TransactionAbortable(
+            f"the transaction took longer than transaction_timeout_ms={limit:g}, so its "
+            "coordinator has aborted it"
+        )
+        transaction.fail(late)
+        transaction.has_effects = transaction.needs_new_epoch = False
+        return renewed(late)
+
     async def send_offsets(self, given: Any, group: Any) -> None:
         """Make offsets of a group part of the transaction."""
         offsets = as_offsets(given)
@@ -170,6 +201,8 @@ class Transactions:
             shares = self._shares(offsets, group)
             while shares:
                 shares = await self._commit_offsets(shares, offsets, group, deadline)
+        except ProducerFenced as error:
+            raise await self._explain(error, deadline) from error
         except KafkaError as error:
             transaction.fail(error)
             raise

@@ -1,0 +1,149 @@
+"""One transaction of a session."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable
+from enum import Enum
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
+from aiokafka.structs import ConsumerRecord, RecordMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka.producer.batch_builder import BatchBuilder
+    from aiokafka.session.session import TransactionalSession
+
+__all__ = ["ENDING", "OVER", "Phase", "SessionTransaction"]
+
+Records = list[ConsumerRecord[Any, Any]]
+
+
+class Phase(Enum):
+    """Where a transaction is."""
+
+    TAKEN = "its records are taken"
+    ACTIVE = "in progress"
+    SENDING_OFFSETS = "sending offsets"
+    COMMITTING = "committing"
+    ABORTING = "aborting"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+
+_P = Phase
+
+_TRANSITIONS = {
+    _P.TAKEN: {_P.ACTIVE, _P.ABORTED},
+    _P.ACTIVE: {_P.SENDING_OFFSETS, _P.ABORTING},
+    _P.SENDING_OFFSETS: {_P.COMMITTING, _P.ABORTING},
+    _P.COMMITTING: {_P.COMMITTED, _P.ABORTING},
+    _P.ABORTING: {_P.ABORTED},
+    _P.COMMITTED: set(),
+    _P.ABORTED: set(),
+}
+ENDING = (_P.SENDING_OFFSETS, _P.COMMITTING, _P.ABORTING)
+OVER = (_P.COMMITTED, _P.ABORTED)
+
+
+class SessionTransaction:
+    """One transaction of a session: `async with transaction as records`.
+
+    The end of the block commits what was sent in it and the positions after `records` together. If
+    the block raises, all of it is aborted, the consumer goes back to the first of `records`, and
+    the exception goes on its way. The same happens, but without an exception, when partitions of
+    `records` are taken away meanwhile, and after errors that another try may mend: the session
+    hands the records out again if they are still this consumer's.
+    """
+
+    def __init__(self, session: TransactionalSession) -> None:
+        self._session = session
+        self._phase = _P.TAKEN
+        self.records: Records = []
+        """What to process: of each partition in order, one partition after the other."""
+        self.first: dict[TopicPartition, int] = {}
+        """By partition the offset to go back to, as long as the partition has not been given up."""
+        self.next: dict[TopicPartition, int] = {}
+        """By partition the offset to commit."""
+        self.is_void = False
+        """Whether partitions were taken away, so that it cannot be committed any more."""
+        self._over = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"<SessionTransaction {self._phase.value}, {len(self.records)} records>"
+
+    async def __aenter__(self) -> Records:
+        await self._session.begin(self)
+        return self.records
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        return await self._session.end(self, exc)
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Iterable[tuple[str, bytes | None]] | None = None,
+    ) -> Awaitable[asyncio.Future[RecordMetadata]]:
+        """Send a record as part of the transaction; everything is as with `producer.send`.
+
+        Nobody has to wait for the futures: the end of the block does. Raises CommitFailedError when
+        partitions were taken away, so that there is no use in going on.
+        """
+        if self.is_void or self._phase is not _P.ACTIVE:
+            raise self._refusal()
+        producer = self._session.producer
+        return producer.send(topic, value, key, partition, timestamp_ms, headers)
+
+    def send_batch(
+        self, batch: BatchBuilder, topic: str, *, partition: int
+    ) -> Awaitable[asyncio.Future[RecordMetadata]]:
+        """Send a batch as part of the transaction, as `producer.send_batch`."""
+        if self.is_void or self._phase is not _P.ACTIVE:
+            raise self._refusal()
+        return self._session.producer.send_batch(batch, topic, partition=partition)
+
+    def _refusal(self) -> KafkaError:
+        if self.is_void:
+            return CommitFailedError("partitions were taken away during the transaction")
+        return IllegalStateError(f"the transaction is not open: {self._phase.value}")
+
+    # -- for the session
+
+    @property
+    def phase(self) -> Phase:
+        return self._phase
+
+    async def wait_over(self) -> None:
+        """Until it is committed or aborted."""
+        await self._over.wait()
+
+    def take(self, batches: dict[TopicPartition, Records]) -> None:
+        """Make these records part of it."""
+        for tp, records in batches.items():
+            self.first.setdefault(tp, records[0].offset)
+            self.next[tp] = records[-1].offset + 1
+            self.records += records
+
+    def give_up(self, partitions: Iterable[TopicPartition]) -> None:
+        """Partitions are another's: nothing of theirs may be committed or read again."""
+        for tp in partitions:
+            if self.first.pop(tp, None) is not None:
+                self.is_void = True
+
+    def enter(self, phase: Phase) -> None:
+        """The next phase; IllegalStateError if there is no such step."""
+        if phase not in _TRANSITIONS[self._phase]:
+            raise IllegalStateError(f"a transaction that is {self._phase.value} cannot be used")
+        self._phase = phase
+        if phase in OVER:
+            self._over.set()
