@@ -6,15 +6,16 @@ Imports pyarrow, so nothing imports this module before there is a task.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from aiokafka.ranges import Rows
 from aiokafka.record.columns import BinaryColumn, HeaderColumn
+from aiokafka.spark._produce import WriteColumns
 
-__all__ = ["ArrowRows", "WriteColumns", "write_columns"]
+__all__ = ["ArrowRows", "write_columns"]
 
 _MILLIS = pa.timestamp("ms", tz="UTC")
 _MICROS = pa.timestamp("us", tz="UTC")
@@ -130,19 +131,6 @@ def _headers(column: HeaderColumn, size: int) -> Any:
 
 
 # -- writing
-
-
-class WriteColumns(NamedTuple):
-    """A batch of rows to write, column by column; None for a column that is not there."""
-
-    size: int
-    values: list[bytes | None]
-    keys: list[bytes | None] | None
-    topics: list[str | None] | None
-    partitions: list[int | None] | None
-    headers: list[list[tuple[str, bytes | None]]] | None
-    timestamps: list[int | None] | None
-    """Milliseconds since 1970."""
 
 
 def write_columns(batch: Any) -> WriteColumns:

@@ -24,10 +24,9 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka.producer.message_accumulator import BatchBuilder
-    from aiokafka.spark._arrow import WriteColumns
     from aiokafka.structs import RecordMetadata
 
-__all__ = ["Identity", "Marker", "RecordWriter", "Transaction", "make_producer"]
+__all__ = ["Identity", "Marker", "RecordWriter", "Transaction", "WriteColumns", "make_producer"]
 
 _Row = tuple[
     "bytes | None",
@@ -45,6 +44,19 @@ _MAX_OPEN_BYTES = 32 * _KIBIBYTE * _KIBIBYTE
 _MARKER_TIMEOUT = 60.0
 _STOP_TIMEOUT = 10.0
 BATCH_HEADER = "spark-batch"
+
+
+class WriteColumns(NamedTuple):
+    """A batch of rows to write, column by column; None for a column that is not there."""
+
+    size: int
+    values: list[bytes | None]
+    keys: list[bytes | None] | None
+    topics: list[str | None] | None
+    partitions: list[int | None] | None
+    headers: list[list[tuple[str, bytes | None]]] | None
+    timestamps: list[int | None] | None
+    """Milliseconds since 1970."""
 
 
 async def make_producer(options: WriteOptions, **more: Any) -> AIOKafkaProducer:

@@ -10,12 +10,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from aiokafka import AIOKafkaProducer
 from aiokafka.spark._loop import SharedClients, loop_thread
 from aiokafka.spark._options import WriteOptions
-from aiokafka.spark._produce import Identity, Marker, RecordWriter, Transaction, make_producer
+from aiokafka.spark._produce import (
+    Identity,
+    Marker,
+    RecordWriter,
+    Transaction,
+    WriteColumns,
+    make_producer,
+)
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from aiokafka.spark._arrow import WriteColumns
 
 __all__ = ["Report", "check_producer", "write_batches"]
 

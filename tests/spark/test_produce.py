@@ -18,18 +18,15 @@ from aiokafka.partitioner import DefaultPartitioner
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.ranges import PartitionRange, RangeReader
 from aiokafka.spark._options import parse_write
-from aiokafka.testing import Fail, FakeCluster
-
-pytest.importorskip("pyarrow", reason="needs pyarrow")
-
-from aiokafka.spark._arrow import WriteColumns
 from aiokafka.spark._produce import (
     Identity,
     NotRepeatedError,
     RecordWriter,
     Transaction,
+    WriteColumns,
     make_producer,
 )
+from aiokafka.testing import Fail, FakeCluster
 
 
 def columns(rows: list[dict[str, Any]]) -> WriteColumns:

@@ -1,0 +1,136 @@
+"""Ranges, and the transactions of the Spark sink, against a real Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+
+import pytest
+
+from aiokafka import AIOKafkaClient, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+from aiokafka.ranges import DataLossError, LossKind, PartitionRange, RangeReader
+from aiokafka.spark._options import parse_write
+from aiokafka.spark._produce import (
+    Identity,
+    NotRepeatedError,
+    RecordWriter,
+    Transaction,
+    WriteColumns,
+)
+from tests.kafka.fixtures import Kafka, MakeTopic
+from tests.kafka.topics import create_topic
+
+# Starting a broker counts as part of the first test.
+pytestmark = pytest.mark.timeout(180)
+
+Found = list[tuple[int, bytes]]
+
+
+async def read(servers: str, wanted: PartitionRange, *, read_committed: bool = False) -> Found:
+    found: Found = []
+    async with AIOKafkaClient(bootstrap_servers=servers) as client:
+        async with RangeReader(client, [wanted], read_committed=read_committed) as reader:
+            while (records := await reader.next()) is not None:
+                while (rows := records.read(1000)) is not None:
+                    offsets = memoryview(rows.columns.offsets).cast("q")
+                    ends = memoryview(rows.columns.values.offsets).cast("i")
+                    data = bytes(rows.columns.values.data)
+                    found += [(offsets[i], data[ends[i] : ends[i + 1]]) for i in range(rows.size)]
+    return found
+
+
+async def send(servers: str, topic: str, start: int, until: int) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=servers, compression_type="gzip") as producer:
+        for n in range(start, until):
+            await producer.send(topic, b"%d" % n)
+
+
+async def test_a_range_within_batches(kafka: Kafka, topic: str) -> None:
+    servers = kafka.bootstrap_servers
+    await send(servers, topic, 0, 1000)
+    found = await read(servers, PartitionRange(topic, 0, 123, 877))
+    assert found == [(n, b"%d" % n) for n in range(123, 877)]
+
+
+async def test_a_range_over_transactions(kafka: Kafka, topic: str) -> None:
+    servers = kafka.bootstrap_servers
+    name = uuid.uuid4().hex
+    async with AIOKafkaProducer(bootstrap_servers=servers, transactional_id=name) as producer:
+        for number in range(4):
+            await producer.begin_transaction()
+            await producer.send_and_wait(topic, b"%d" % number)
+            if number % 2:
+                await producer.abort_transaction()
+            else:
+                await producer.commit_transaction()
+    whole = PartitionRange(topic, 0, 0, 8)
+    assert await read(servers, whole, read_committed=True) == [(0, b"0"), (4, b"2")]
+    assert [value for _, value in await read(servers, whole)] == [b"0", b"1", b"2", b"3"]
+
+
+async def test_records_that_were_deleted(kafka: Kafka, topic: str) -> None:
+    servers = kafka.bootstrap_servers
+    await send(servers, topic, 0, 100)
+    async with AIOKafkaAdminClient(bootstrap_servers=servers) as admin:
+        await admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(30)})
+    with pytest.raises(DataLossError) as caught:
+        await read(servers, PartitionRange(topic, 0, 10, 50))
+    assert caught.value.loss == (LossKind.RETENTION, topic, 0, 10, 30)
+
+
+async def test_a_topic_made_anew(kafka: Kafka, topic: str) -> None:
+    servers = kafka.bootstrap_servers
+    await send(servers, topic, 0, 20)
+    async with AIOKafkaClient(bootstrap_servers=servers) as client:
+        await client.add_topic(topic)
+        old = client.cluster.topic_id(topic)
+    assert old is not None
+    async with AIOKafkaAdminClient(bootstrap_servers=servers) as admin:
+        await admin.delete_topics([topic])
+        while topic in await admin.list_topics():
+            await asyncio.sleep(0.1)
+    await create_topic(servers, topic, 1, 1, {})
+    await send(servers, topic, 0, 50)
+    with pytest.raises(DataLossError) as caught:
+        await read(servers, PartitionRange(topic, 0, 10, 20, old))
+    assert caught.value.loss.kind is LossKind.NEW_TOPIC
+
+
+async def attempt(servers: str, topic: str, identity: Identity, rows: WriteColumns) -> bool:
+    """One attempt of a task that writes exactly once; whether it wrote."""
+    options = parse_write(
+        {"kafka.bootstrap.servers": servers, "topic": topic, "deliveryGuarantee": "exactly-once"},
+        streaming=True,
+    )
+    transaction = Transaction(options, identity)
+    try:
+        producer, marker = await transaction.begin()
+        writer = RecordWriter(producer, topic)
+        if marker is not None:
+            writer.check(rows)
+            transaction.check(marker, writer)
+            return False
+        await writer.add(rows)
+        writer.sum_up(rows)
+        await writer.finish()
+        await transaction.commit(writer)
+        return True
+    finally:
+        await transaction.close()
+
+
+async def test_a_batch_is_written_exactly_once(kafka: Kafka, make_topic: MakeTopic) -> None:
+    servers, topic = kafka.bootstrap_servers, await make_topic()
+    values: list[bytes | None] = [b"%d" % n for n in range(200)]
+    rows = WriteColumns(200, values, None, None, None, None, None)
+    one = Identity(uuid.uuid4().hex, 0, 0)
+    assert await attempt(servers, topic, one, rows)
+    for _ in range(3):
+        assert not await attempt(servers, topic, one, rows)
+    assert await attempt(servers, topic, one._replace(batch=1), rows)
+    with pytest.raises(NotRepeatedError):
+        await attempt(servers, topic, one._replace(batch=1), rows._replace(size=1, values=[b"x"]))
+    # Each transaction ends with a marker.
+    found = await read(servers, PartitionRange(topic, 0, 0, 402), read_committed=True)
+    assert [value for _, value in found] == values * 2
