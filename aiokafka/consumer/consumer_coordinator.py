@@ -109,8 +109,8 @@ class ConsumerCoordinator(GroupCoordinator):
             await self._handover.lose()
             self._ids.clear()
             self._handover.release()
-            if self._reason is None:
-                self._reason = "the group removed us"
+            self._member.forget_member()
+            self.request_join("the group removed us")
         elif self._reason is not None:
             self._reason = None
             if not self._member.is_member:
@@ -155,7 +155,7 @@ class ConsumerCoordinator(GroupCoordinator):
         return found
 
     async def _change(self, wanted: dict[TopicPartition, bytes]) -> None:
-        self._follow_topics(wanted)
+        await self._follow_topics(wanted)
         # A topic that was deleted and created again has a new id: its positions mean nothing.
         kept = (tp for tp in self._handover.owned if self._ids.get(tp) == wanted.get(tp))
         await self._handover.give_up_all_but(frozenset(kept))
@@ -163,14 +163,15 @@ class ConsumerCoordinator(GroupCoordinator):
             self._ids = wanted
             await self._handover.extend(frozenset(wanted))
 
-    def _follow_topics(self, wanted: dict[TopicPartition, bytes]) -> None:
+    async def _follow_topics(self, wanted: dict[TopicPartition, bytes]) -> None:
         """With a regular expression only the broker knows which topics we read."""
         subscription = self._subscriptions.subscription
         if subscription is not None and subscription.regex is not None:
             topics = frozenset(tp.topic for tp in wanted)
             if topics != subscription.topics:
                 subscription.topics = topics
-                self._client.set_topics(topics)
+                known = self._client.set_topics(topics)
+                await asyncio.wait([known], timeout=self._member.interval)
 
     # -- heartbeats --------------------------------------------------------------------------------
 

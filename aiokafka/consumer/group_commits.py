@@ -162,7 +162,10 @@ class GroupCommits:
         finished: dict[TopicPartition, CommittedOffset] = {}
         for state in assignment.states():
             offset = state.finished_before(call)
-            if offset >= 0 and self._committed.get(state.tp) != offset:
+            committed = self._committed.get(state.tp, -1)
+            # The application may have committed more than we know to be finished.
+            is_covered = offset <= committed <= state.next_offset
+            if offset >= 0 and not is_covered:
                 finished[state.tp] = CommittedOffset(offset)
         return finished
 

@@ -1,0 +1,394 @@
+"""Members of a group of the next-generation protocol (KIP-848), as long as nothing breaks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Set
+from typing import Any
+
+import pytest
+
+from aiokafka import AIOKafkaConsumer, SubscriptionPattern, TopicPartition
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.errors import CommitFailedError, IllegalOperation, IllegalStateError
+from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
+from aiokafka.testing import FakeCluster
+from tests.consumer.conftest import T0, T1, Start, fill, read
+from tests.consumer.group_support import Log, Loop, until
+
+OPTIONS: dict[str, Any] = {"group_id": "g", "group_protocol": "consumer"}
+CONFIG = {"group.consumer.heartbeat.interval.ms": 20}
+
+
+@pytest.fixture
+async def four() -> AsyncIterator[FakeCluster]:
+    """A cluster with a topic of four partitions, that wants to hear of members often."""
+    async with FakeCluster(config=CONFIG) as cluster:
+        await cluster.create_topic("t", partitions=4)
+        yield cluster
+        assert cluster.failures == []
+
+
+def shares(*consumers: AIOKafkaConsumer) -> list[int]:
+    """Sizes of the assignments, when they are a partition of all four; else nothing."""
+    sets = [consumer.assignment() for consumer in consumers]
+    is_whole = len(frozenset().union(*sets)) == sum(map(len, sets)) == 4
+    return sorted(map(len, sets)) if is_whole else []
+
+
+def beats(cluster: FakeCluster) -> list[ConsumerGroupHeartbeatRequest]:
+    return [seen.request for seen in cluster.requests(ConsumerGroupHeartbeatRequest)]
+
+
+async def listening(cluster: FakeCluster, start: Start, log: Log, **options: Any) -> Any:
+    """A member with a listener that has all four partitions."""
+    consumer = await start(cluster, **OPTIONS, **options)
+    consumer.subscribe(["t"], listener=log)
+    await until(cluster, lambda: shares(consumer) == [4] and bool(log.calls))
+    return consumer
+
+
+@pytest.mark.parametrize("assignor", [None, "uniform", "range"])
+async def test_members_share(four: FakeCluster, start: Start, assignor: str | None) -> None:
+    options = {**OPTIONS, "group_remote_assignor": assignor}
+    first = await start(four, "t", **options)
+    assert shares(first) == [4]
+    second = await start(four, "t", **options)
+    await until(four, lambda: shares(first, second) == [2, 2])
+    third = await start(four, "t", **options)
+    await until(four, lambda: shares(first, second, third) == [1, 1, 2])
+    await second.stop()
+    await until(four, lambda: shares(first, third) == [2, 2])
+    await first.stop()
+    await until(four, lambda: shares(third) == [4])
+    await third.stop()
+    assert four.groups.state_of("g") == "Empty"
+    assert {beat.server_assignor for beat in beats(four) if beat.member_epoch == 0} == {assignor}
+
+
+async def test_a_plain_loop_never_fails_because_of_rebalances(
+    four: FakeCluster, start: Start
+) -> None:
+    for partition in range(4):
+        fill(four, partition, 100)
+    options = {**OPTIONS, "enable_auto_commit": False}
+    first = await start(four, "t", **options)
+    second = await start(four, "t", **options)
+    loops = [Loop(first, 0.001), Loop(second, 0.001)]
+    for _ in range(8):
+        await until(four, lambda: shares(first, second) == [2, 2])
+        four.groups.rebalance("g")
+        await until(four, lambda: shares(first, second) != [2, 2])
+    await until(four, lambda: shares(first, second) == [2, 2])
+    await until(four, lambda: sum(len(loop.seen) for loop in loops) >= 400)
+    for loop in loops:
+        await loop.end()
+    # Each once: what was handed out before a revocation is committed before it is done.
+    seen = loops[0].seen + loops[1].seen
+    assert sorted(seen) == [(partition, n) for partition in range(4) for n in range(100)]
+    assert loops[0].seen
+    assert loops[1].seen
+
+
+async def test_what_stays_goes_on(four: FakeCluster, start: Start) -> None:
+    for partition in range(4):
+        fill(four, partition, 5)
+    log = Log()
+    first = await listening(four, start, log)
+    assert len(await read(first, 20)) == 20
+    first.pause(*first.assignment())
+    await first.getmany()
+    second = await start(four, "t", **OPTIONS)
+    await until(four, lambda: shares(first, second) == [2, 2])
+    assert first.paused() == first.assignment()
+    given = {tp.partition for tp in second.assignment()}
+    assert log.calls == [("assigned", {0, 1, 2, 3}), ("revoked", given), ("assigned", set())]
+    # What was finished was committed before it was given up, what stayed keeps its position.
+    for tp in second.assignment():
+        assert await second.position(tp) == 5
+    for tp in first.assignment():
+        assert await first.position(tp) == 5
+
+
+async def test_unfinished_records_are_given_up_only_when_committed(
+    four: FakeCluster, start: Start
+) -> None:
+    for partition in range(4):
+        fill(four, partition, 4)
+    options = {**OPTIONS, "enable_auto_commit": False}
+    first = await start(four, "t", **options)
+    batch: dict[TopicPartition, Any] = {}
+    while len(batch) < 4:
+        batch.update(await first.getmany(timeout_ms=1000))
+    second = await start(four, "t", **options)
+    # Heartbeats go on while the application is at work.
+    count = four.count(ConsumerGroupHeartbeatRequest)
+    await until(four, lambda: four.count(ConsumerGroupHeartbeatRequest) > count + 6)
+    assert second.assignment() == frozenset()
+    await first.commit({tp: records[-1].offset + 1 for tp, records in batch.items()})
+    await until(four, lambda: shares(first, second) == [2, 2])
+    assert {four.groups.committed("g", "t", partition) for partition in range(4)} == {4}
+    for tp in second.assignment():
+        assert await second.position(tp) == 4
+
+
+async def test_an_application_that_is_too_slow_loses_its_partitions(
+    four: FakeCluster, start: Start
+) -> None:
+    """The broker takes the partitions of a member that does not give them up in time."""
+    fill(four, 0, 4)
+    released = asyncio.Event()
+
+    class Slow(Log):
+        async def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
+            await released.wait()
+
+    log = Slow()
+    options = {"enable_auto_commit": False, "rebalance_timeout_ms": 200}
+    first = await listening(four, start, log, **options)
+    second = await start(four, "t", **OPTIONS, enable_auto_commit=False)
+    await until(four, lambda: shares(second) == [4])
+    # It does not know yet, but can do no harm.
+    with pytest.raises(CommitFailedError):
+        await first.commit(dict.fromkeys(first.assignment(), 1))
+    assert four.groups.committed("g", "t", 0) is None
+    released.set()
+    await until(four, lambda: shares(first, second) == [2, 2])
+    (_, everything), (call, lost) = log.calls[:2]
+    assert everything == {0, 1, 2, 3}
+    assert call == "lost"
+    assert len(lost) == 2  # the others were revoked
+
+
+async def test_only_news_is_sent(four: FakeCluster, start: Start) -> None:
+    consumer = await start(four, "t", **OPTIONS, client_rack="here", max_poll_interval_ms=60000)
+    await until(four, lambda: len(beats(four)) > 4)
+    join, acknowledgement, *rest = beats(four)
+    assert join.member_epoch == 0
+    assert join.subscribed_topic_names == ["t"]
+    assert join.topic_partitions == []
+    assert join.rebalance_timeout_ms == 60000
+    assert join.rack_id == "here"
+    assert acknowledgement.subscribed_topic_names is None
+    assert [len(topic.partitions) for topic in acknowledgement.topic_partitions or ()] == [4]
+    for beat in rest:
+        news = (beat.subscribed_topic_names, beat.topic_partitions, beat.rack_id)
+        assert news == (None, None, None)
+        assert beat.rebalance_timeout_ms == -1
+        assert beat.member_epoch == consumer._coordinator.generation
+    assert {beat.member_id for beat in beats(four)} == {consumer._coordinator.member_id}
+
+
+async def test_the_subscription_changes(four: FakeCluster, start: Start) -> None:
+    await four.create_topic("u", partitions=2)
+    consumer = await start(four, "t", **OPTIONS)
+    consumer.subscribe(["t", "u"])
+    await until(four, lambda: len(consumer.assignment()) == 6)
+    consumer.subscribe(["u"])
+    await until(four, lambda: {tp.topic for tp in consumer.assignment()} == {"u"})
+    assert [b.subscribed_topic_names for b in beats(four) if b.subscribed_topic_names] == [
+        ["t"],
+        ["t", "u"],
+        ["u"],
+    ]
+    assert sum(beat.member_epoch == 0 for beat in beats(four)) == 1
+
+
+async def test_the_client_matches_a_pattern(four: FakeCluster, start: Start) -> None:
+    consumer = await start(four, metadata_max_age_ms=50, **OPTIONS)
+    consumer.subscribe(pattern="^t.*")
+    await until(four, lambda: len(consumer.assignment()) == 4)
+    await four.create_topic("tb", partitions=2)
+    await until(four, lambda: len(consumer.assignment()) == 6)
+    assert consumer.subscription() == {"t", "tb"}
+
+
+async def test_the_broker_matches_a_pattern(four: FakeCluster, start: Start) -> None:
+    consumer = await start(four, **OPTIONS)
+    consumer.subscribe(pattern=SubscriptionPattern("t.*"))
+    await until(four, lambda: len(consumer.assignment()) == 4)
+    assert consumer.subscription() == {"t"}
+    # No metadata has to be refreshed for it: the broker tells of the topic by its id.
+    await four.create_topic("tb", partitions=2)
+    fill(four, 1, 2, topic="tb")
+    await until(four, lambda: len(consumer.assignment()) == 6)
+    record = await consumer.getone()
+    assert (record.topic, record.partition, record.offset) == ("tb", 1, 0)
+    assert consumer.subscription() == {"t", "tb"}
+    await consumer.commit()
+    consumer.subscribe(["t"])
+    await until(four, lambda: shares(consumer) == [4])
+    # The record that was committed is not taken back by the auto-commit of the revocation.
+    assert four.groups.committed("g", "tb", 1) == 1
+    assert [
+        b.subscribed_topic_regex for b in beats(four) if b.subscribed_topic_regex is not None
+    ] == [
+        "t.*",
+        "",
+    ]
+
+
+@pytest.mark.parametrize("options", [{}, {"group_id": "g"}])
+async def test_a_pattern_for_the_broker_needs_the_protocol(
+    four: FakeCluster, start: Start, options: dict[str, Any]
+) -> None:
+    consumer = await start(four, **options)
+    with pytest.raises(IllegalOperation, match="group_protocol='consumer'"):
+        consumer.subscribe(pattern=SubscriptionPattern("t"))
+
+
+async def test_an_empty_pattern(four: FakeCluster, start: Start) -> None:
+    consumer = await start(four, **OPTIONS)
+    with pytest.raises(ValueError, match="not empty"):
+        consumer.subscribe(pattern=SubscriptionPattern(""))
+
+
+async def test_a_static_member_comes_back(four: FakeCluster, start: Start) -> None:
+    options = {**OPTIONS, "group_instance_id": "one"}
+    other = await start(four, "t", **OPTIONS)
+    first = await start(four, "t", **options)
+    await until(four, lambda: shares(other, first) == [2, 2])
+    owned = first.assignment()
+    await first.stop()
+    assert beats(four)[-1].member_epoch == -2
+    second = await start(four, "t", **options)
+    assert second.assignment() == owned
+    assert len(other.assignment()) == 2
+    assert {b.instance_id for b in beats(four) if b.member_id != other._coordinator.member_id} == {
+        "one"
+    }
+
+
+async def test_unsubscribing(four: FakeCluster, start: Start) -> None:
+    fill(four, 0, 3)
+    log = Log()
+    consumer = await listening(four, start, log)
+    await read(consumer, 2)
+    member_id = consumer._coordinator.member_id
+    consumer.unsubscribe()
+    assert consumer.assignment() == frozenset()
+    await until(four, lambda: four.groups.state_of("g") == "Empty")
+    assert log.calls == [("assigned", {0, 1, 2, 3}), ("revoked", {0, 1, 2, 3})]
+    # Of two records the application may still be at work on the last.
+    assert four.groups.committed("g", "t", 0) == 2 - 1
+    assert beats(four)[-1].member_epoch == -1
+    consumer.subscribe(["t"], listener=log)
+    assert await read(consumer, 2) == [(0, 1), (0, 2)]
+    assert consumer._coordinator.member_id == member_id
+
+
+async def test_unsubscribing_and_subscribing_at_once(four: FakeCluster, start: Start) -> None:
+    log, later = Log(), Log()
+    consumer = await listening(four, start, log)
+    consumer.unsubscribe()
+    consumer.subscribe(["t"], listener=later)
+    await until(four, lambda: shares(consumer) == [4] and bool(later.calls))
+    assert log.calls == [("assigned", {0, 1, 2, 3}), ("revoked", {0, 1, 2, 3})]
+    assert later.calls == [("assigned", {0, 1, 2, 3})]
+
+
+async def test_from_a_group_to_partitions_chosen_by_hand(four: FakeCluster, start: Start) -> None:
+    consumer = await start(four, "t", enable_auto_commit=False, **OPTIONS)
+    consumer.unsubscribe()
+    consumer.assign([T0])
+    await consumer.commit({T0: 7})
+    assert four.groups.committed("g", "t", 0) == 7
+
+
+async def test_a_member_that_does_not_poll_leaves_and_comes_back(
+    four: FakeCluster, start: Start
+) -> None:
+    fill(four, 0, 2)
+    log = Log()
+    consumer = await listening(four, start, log, max_poll_interval_ms=150)
+    for _ in range(4):
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(consumer.getone(T1), 0.1)  # a cancelled poll is one
+    assert min(beat.member_epoch for beat in beats(four)) == 0
+    await until(four, lambda: not consumer.assignment())
+    assert beats(four)[-1].member_epoch == -1
+    assert await read(consumer, 2) == [(0, 0), (0, 1)]
+    assert shares(consumer) == [4]
+    await until(four, lambda: len(log.calls) == 3)
+    assert [call for call, _ in log.calls] == ["assigned", "lost", "assigned"]
+
+
+async def test_members_say_who_they_are(four: FakeCluster, start: Start) -> None:
+    consumer = await start(four, "t", group_instance_id="one", **OPTIONS)
+    assert await consumer.position(T0) == 0
+    await consumer.commit({T0: 1})
+    coordinator = consumer._coordinator
+    commit = four.requests(OffsetCommitRequest)[-1].request
+    assert commit.member_id == coordinator.member_id
+    assert commit.generation_id_or_member_epoch == coordinator.generation > 0
+    assert commit.group_instance_id == "one"
+    fetched = four.requests(OffsetFetchRequest)[-1].request.groups[0]
+    assert (fetched.member_id, fetched.member_epoch) == (
+        coordinator.member_id,
+        coordinator.generation,
+    )
+
+
+async def test_calls_inside_a_listener(four: FakeCluster, start: Start) -> None:
+    fill(four, 0, 5)
+
+    class Busy(Log):
+        refused: Exception | None = None
+
+        async def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
+            if not assigned:
+                return
+            try:
+                await consumer.getmany()
+            except IllegalStateError as error:
+                self.refused = error
+            assert await consumer.position(T0) == 0
+            await consumer.commit({T0: 2})
+            consumer.seek(T0, 3)
+
+    listener = Busy()
+    consumer = await start(four, enable_auto_commit=False, **OPTIONS)
+    consumer.subscribe(["t"], listener=listener)
+    assert await read(consumer, 2) == [(0, 3), (0, 4)]
+    assert listener.refused is not None
+    assert four.groups.committed("g", "t", 0) == 2
+
+
+async def test_stop_commits_what_is_finished_and_leaves(four: FakeCluster, start: Start) -> None:
+    fill(four, 0, 5)
+    consumer = await start(four, "t", **OPTIONS)
+    await read(consumer, 3)
+    await consumer.stop()
+    assert four.groups.committed("g", "t", 0) == 3
+    assert beats(four)[-1].member_epoch == -1
+    assert four.groups.state_of("g") == "Empty"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"group_protocol": "next"}, "group_protocol='next': must be one of 'classic', 'consumer'"),
+        ({"group_protocol": "consumer", "session_timeout_ms": 9}, "group.consumer.session.timeout"),
+        ({"group_protocol": "consumer", "heartbeat_interval_ms": 9}, "heartbeat.interval.ms there"),
+        (
+            {
+                "group_protocol": "consumer",
+                "partition_assignment_strategy": [RangePartitionAssignor],
+            },
+            "partition_assignment_strategy: .*group_remote_assignor",
+        ),
+        ({"group_remote_assignor": "uniform"}, "needs group_protocol='consumer'"),
+        ({"group_protocol": "consumer", "group_remote_assignor": ""}, "not empty"),
+    ],
+)
+async def test_options_that_contradict(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        AIOKafkaConsumer(group_id="g", **options)
+
+
+async def test_the_default_strategy_is_no_contradiction() -> None:
+    strategy = (RoundRobinPartitionAssignor,)
+    AIOKafkaConsumer(partition_assignment_strategy=strategy, **OPTIONS)._closed = True
