@@ -9,13 +9,22 @@ import sys
 from benchmarks.environments import version_of
 from benchmarks.measure import measure
 from benchmarks.report import render_row, save, save_in_memory
-from benchmarks.rows import AIOKAFKA, CONFLUENT, CONFLUENT_ASYNCIO, KAFKA_PYTHON, OURS, ROWS, Row
+from benchmarks.rows import (
+    AIOKAFKA,
+    CONFLUENT,
+    CONFLUENT_ASYNCIO,
+    KAFKA_PYTHON,
+    OURS,
+    OURS_ASSIGNED,
+    ROWS,
+    Row,
+)
 from tests.kafka.jars import missing_tools
 from tests.kafka.launcher import KafkaCluster
 from tests.kafka.settings import FOR_BENCHMARKS, PATIENT
 
 IN_MEMORY = "in-memory"
-CLIENTS = (OURS, AIOKAFKA, CONFLUENT, CONFLUENT_ASYNCIO, KAFKA_PYTHON)
+CLIENTS = (OURS, OURS_ASSIGNED, AIOKAFKA, CONFLUENT, CONFLUENT_ASYNCIO, KAFKA_PYTHON)
 
 
 def parse_arguments() -> argparse.Namespace:

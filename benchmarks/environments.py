@@ -10,7 +10,14 @@ import venv
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.rows import AIOKAFKA, CONFLUENT, CONFLUENT_ASYNCIO, KAFKA_PYTHON, OURS
+from benchmarks.rows import (
+    AIOKAFKA,
+    CONFLUENT,
+    CONFLUENT_ASYNCIO,
+    KAFKA_PYTHON,
+    OURS,
+    OURS_ASSIGNED,
+)
 
 WORK_FOLDER = Path(__file__).parent / ".work"
 CLIENTS = Path(__file__).parent / "clients"
@@ -23,6 +30,7 @@ _PACKAGES = {
 }
 _SCRIPTS = {
     OURS: "aiokafka_client.py",
+    OURS_ASSIGNED: "aiokafka_client.py",
     AIOKAFKA: "aiokafka_client.py",
     CONFLUENT: "confluent_client.py",
     CONFLUENT_ASYNCIO: "confluent_asyncio_client.py",
@@ -30,6 +38,7 @@ _SCRIPTS = {
 }
 _DISTRIBUTIONS = {
     OURS: "aiokafka",
+    OURS_ASSIGNED: "aiokafka",
     AIOKAFKA: "aiokafka",
     CONFLUENT: "confluent-kafka",
     KAFKA_PYTHON: "kafka-python",
@@ -46,7 +55,7 @@ class Usage:
 
 def python_of(client: str) -> str:
     """The interpreter that has this client installed; made on first use."""
-    if client == OURS:
+    if client in (OURS, OURS_ASSIGNED):
         return sys.executable
     name = CONFLUENT if client == CONFLUENT_ASYNCIO else client
     folder = WORK_FOLDER / f"{name}-{sys.version_info[0]}.{sys.version_info[1]}"

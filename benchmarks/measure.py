@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterable
 
 from benchmarks.environments import python_of, run_client, run_script
-from benchmarks.rows import CONFLUENT, OURS, Row
+from benchmarks.rows import CONFLUENT, OURS, OURS_ASSIGNED, Row
 
 Sample = dict[str, float]
 Result = dict[str, dict[str, float]]
@@ -57,7 +57,8 @@ def _sample(row: Row, client: str, work: dict[str, object]) -> Sample:
         # A reader from the beginning must find nothing of those before it.
         own["topic"] = f"{work['topic']}-{uuid.uuid4().hex[:6]}"
         _topic("create", own)
-    result, usage = run_client(client, row.workload, own)
+    workload = row.assigned if client == OURS_ASSIGNED else row.workload
+    result, usage = run_client(client, workload, own)
     if own["topic"] != work["topic"]:
         _topic("remove", own)
     sample: Sample = {"cpu_seconds": usage.cpu_seconds, "rss_mib": usage.rss_mib}

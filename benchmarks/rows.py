@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 OURS = "ours"
+OURS_ASSIGNED = "ours assigned"
+"""Ours in a row about groups, without one: what the membership costs."""
 AIOKAFKA = "aiokafka"
 CONFLUENT = "confluent"
 CONFLUENT_ASYNCIO = "confluent asyncio"
@@ -14,6 +16,7 @@ _ALL = (OURS, AIOKAFKA, CONFLUENT, CONFLUENT_ASYNCIO, KAFKA_PYTHON)
 _FAST = (OURS, AIOKAFKA, CONFLUENT, CONFLUENT_ASYNCIO)
 _NATIVE = (OURS, AIOKAFKA, CONFLUENT)
 _SAME_API = (OURS, AIOKAFKA)
+_IN_GROUPS = (OURS, OURS_ASSIGNED, AIOKAFKA, CONFLUENT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +26,7 @@ class Row:
     workload: a key of the workloads in the client scripts. stored: so many
     records the topic holds before the clients start. target: what ours should not exceed, in
     the unit of ``metric``. fewer: divisors of the record count for clients that are far slower.
+    assigned: the workload of OURS_ASSIGNED.
     """
 
     name: str
@@ -39,6 +43,7 @@ class Row:
     metric: str = "cpu"
     target: float | None = None
     fewer: dict[str, int] = field(default_factory=dict)
+    assigned: str = ""
 
     def count_for(self, client: str) -> int:
         return self.records // self.fewer.get(client, 1)
@@ -96,6 +101,26 @@ ROWS: tuple[Row, ...] = (
     _iterate("iterate-100-lz4", 100, 1.4, "lz4"),
     _iterate("iterate-1k", 1024, None, None),
     _iterate("iterate-1k-lz4", 1024, None, "lz4"),
+    Row(
+        name="getmany-100-group",
+        title="getmany, 500 a call, 100 B, no compression, in a group",
+        workload="getmany_in_group",
+        assigned="getmany",
+        records=1_000_000,
+        stored=1_000_000,
+        clients=_IN_GROUPS,
+        target=0.50,
+    ),
+    Row(
+        name="iterate-100-group",
+        title="one by one (`async for`), 100 B, no compression, in a group",
+        workload="iterate_in_group",
+        assigned="iterate",
+        records=300_000,
+        stored=300_000,
+        clients=_IN_GROUPS,
+        target=1.4,
+    ),
     Row(
         name="send-100",
         title="send, all results checked, 100 B",
@@ -208,6 +233,19 @@ ROWS: tuple[Row, ...] = (
         clients=_NATIVE,
         metric="cpu_a_minute",
         target=0.1,
+    ),
+    Row(
+        name="idle-100-group",
+        title="idle, 100 partitions, in a group",
+        workload="idle_in_group",
+        assigned="idle",
+        records=0,
+        partitions=100,
+        stored=1,
+        seconds=20,
+        clients=_IN_GROUPS,
+        metric="cpu_a_minute",
+        target=0.3,
     ),
     Row(
         name="slow-reader",

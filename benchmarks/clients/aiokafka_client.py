@@ -2,20 +2,35 @@
 
 import asyncio
 import time
+from functools import partial
 
-from common import CHECK_EVERY, PER_CALL, WORKERS, Clock, check, cpu_seconds, main, percentiles
+from common import (
+    CHECK_EVERY,
+    PER_CALL,
+    WORKERS,
+    Clock,
+    check,
+    cpu_seconds,
+    main,
+    new_group,
+    percentiles,
+)
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 
-async def start_consumer(work, **options):
+async def start_consumer(work, *, group=False):
+    """With all partitions; as the only member of a new group if so wanted."""
     consumer = AIOKafkaConsumer(
         bootstrap_servers=work.servers,
+        group_id=new_group(work) if group else None,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
-        **options,
     )
-    consumer.assign([TopicPartition(work.topic, number) for number in range(work.partitions)])
+    if group:
+        consumer.subscribe([work.topic])
+    else:
+        consumer.assign([TopicPartition(work.topic, number) for number in range(work.partitions)])
     await consumer.start()
     return consumer
 
@@ -28,9 +43,9 @@ async def start_producer(work, **options):
     return producer
 
 
-async def getmany(work):
+async def getmany(work, *, group=False):
     clock, done, size = Clock(), 0, 0
-    consumer = await start_consumer(work)
+    consumer = await start_consumer(work, group=group)
     while done < work.records:
         for records in (await consumer.getmany(timeout_ms=1000, max_records=PER_CALL)).values():
             for record in records:
@@ -42,9 +57,9 @@ async def getmany(work):
     return result
 
 
-async def iterate(work):
+async def iterate(work, *, group=False):
     clock, done = Clock(), 0
-    consumer = await start_consumer(work)
+    consumer = await start_consumer(work, group=group)
     async for record in consumer:
         check(len(record.value), work.size)
         done += 1
@@ -162,8 +177,8 @@ async def first_record(work):
     return percentiles(times)
 
 
-async def idle(work):
-    consumer = await start_consumer(work)
+async def idle(work, *, group=False):
+    consumer = await start_consumer(work, group=group)
     reading = asyncio.create_task(consumer.getone())
     await asyncio.sleep(3)
     begin = cpu_seconds()
@@ -187,7 +202,9 @@ async def slow_reader(work):
 
 WORKLOADS = {
     "getmany": getmany,
+    "getmany_in_group": partial(getmany, group=True),
     "iterate": iterate,
+    "iterate_in_group": partial(iterate, group=True),
     "send": send,
     "send_batches": send_batches,
     "send_in_tasks": send_in_tasks,
@@ -195,6 +212,7 @@ WORKLOADS = {
     "end_to_end": end_to_end,
     "first_record": first_record,
     "idle": idle,
+    "idle_in_group": partial(idle, group=True),
     "slow_reader": slow_reader,
 }
 

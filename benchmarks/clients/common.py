@@ -1,6 +1,7 @@
 """What the client scripts share. Imports little: its cost is part of every figure."""
 
 import json
+import os
 import sys
 import time
 
@@ -61,6 +62,10 @@ def percentiles(seconds):
         "p50_ms": ordered[len(ordered) // 2] * 1e3,
         "p99_ms": ordered[len(ordered) * 99 // 100] * 1e3,
     }
+
+
+def new_group(work):
+    return f"{work.topic}-{os.getpid()}"
 
 
 def check(done, wanted):

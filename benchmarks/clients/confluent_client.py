@@ -2,23 +2,27 @@
 
 import threading
 import time
+from functools import partial
 
-from common import PER_CALL, WORKERS, Clock, check, cpu_seconds, main, percentiles
+from common import PER_CALL, WORKERS, Clock, check, cpu_seconds, main, new_group, percentiles
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 
-def start_consumer(work):
+def start_consumer(work, *, group=False):
+    """With all partitions; as the only member of a new group if so wanted."""
     consumer = Consumer(
         {
             "bootstrap.servers": work.servers,
-            "group.id": "benchmark",
+            "group.id": new_group(work) if group else "benchmark",
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
         }
     )
-    consumer.assign(
-        [TopicPartition(work.topic, number, OFFSET_BEGINNING) for number in range(work.partitions)]
-    )
+    if group:
+        consumer.subscribe([work.topic])
+    else:
+        numbers = range(work.partitions)
+        consumer.assign([TopicPartition(work.topic, n, OFFSET_BEGINNING) for n in numbers])
     return consumer
 
 
@@ -33,9 +37,9 @@ def length(message):
     return len(message.value())
 
 
-def getmany(work):
+def getmany(work, *, group=False):
     clock, done, size = Clock(), 0, 0
-    consumer = start_consumer(work)
+    consumer = start_consumer(work, group=group)
     while done < work.records:
         messages = consumer.consume(PER_CALL, timeout=1)
         for message in messages:
@@ -47,9 +51,9 @@ def getmany(work):
     return result
 
 
-def iterate(work):
+def iterate(work, *, group=False):
     clock, done = Clock(), 0
-    consumer = start_consumer(work)
+    consumer = start_consumer(work, group=group)
     while done < work.records:
         message = consumer.poll(1)
         if message is not None:
@@ -168,8 +172,8 @@ def first_record(work):
     return percentiles(times)
 
 
-def idle(work):
-    consumer = start_consumer(work)
+def idle(work, *, group=False):
+    consumer = start_consumer(work, group=group)
     consumer.poll(3)
     begin = cpu_seconds()
     consumer.poll(work.seconds)
@@ -192,13 +196,16 @@ if __name__ == "__main__":
     main(
         {
             "getmany": getmany,
+            "getmany_in_group": partial(getmany, group=True),
             "iterate": iterate,
+            "iterate_in_group": partial(iterate, group=True),
             "send": send,
             "send_in_tasks": send_in_tasks,
             "lone_send": lone_send,
             "end_to_end": end_to_end,
             "first_record": first_record,
             "idle": idle,
+            "idle_in_group": partial(idle, group=True),
             "slow_reader": slow_reader,
         }
     )
