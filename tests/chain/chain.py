@@ -39,7 +39,7 @@ class Plan:
 
     `churn`: between two events among the members; `faults`: between two of the brokers; 0 for none.
     `slots`: places in each group; at least one of them is always taken. `stall`: without any
-    progress for so long, the chain has failed.
+    progress for so long, the chain has failed. `assigned`: slots have partitions of their own.
     """
 
     records: int
@@ -47,6 +47,7 @@ class Plan:
     mode: Mode
     protocol: str = "classic"
     assignor: str = "range"
+    assigned: bool = False
     churn: float = 2.0
     faults: float = 20.0
     slots: int = 3
@@ -68,7 +69,8 @@ class Report:
 
     def __str__(self) -> str:
         plan = self.plan
-        share = f"{plan.records} records, {plan.mode}, {plan.protocol}, {plan.assignor}"
+        group = "assigned" if plan.assigned else f"{plan.protocol}, {plan.assignor}"
+        share = f"{plan.records} records, {plan.mode}, {group}"
         pause = f"longest pause {self.longest_pause:.1f} s"
         return (
             f"{share}: {self.seconds:.0f} s, {self.repeats} repeats, {pause}; "
@@ -191,7 +193,7 @@ class Chain:
     def _join(self, hop: int, slot: int) -> None:
         plan = self.plan
         shares: tuple[int, ...] = ()
-        if plan.mode == "assigned":
+        if plan.assigned:
             shares = tuple(range(slot, PARTITIONS[hop], plan.slots))
         options = MemberOptions(
             servers=self._servers,

@@ -6,12 +6,12 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-Mode = Literal["loop", "plain", "assigned"]
+Mode = Literal["loop", "plain", "session"]
 """How a member works.
 
-"loop": reads as a member of a group, sends, commits when all is acknowledged: at least once.
+"loop": reads, sends, commits when all is acknowledged: at least once.
 "plain": the same in transactions, with the group's name as it is in aiokafka's manual.
-"assigned": transactions on partitions of its own, one transactional id for them.
+"session": with a `TransactionalSession`.
 """
 
 
@@ -27,6 +27,7 @@ class MemberOptions:
     slot: str
     mode: Mode
     partitions: tuple[int, ...] = ()
+    """What to read; if empty, the group shares them out."""
     protocol: str = "classic"
     assignor: str = "range"
     session_timeout_ms: int = 6000

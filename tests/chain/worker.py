@@ -28,6 +28,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import CommitFailedError, KafkaError, ProducerFenced
+from aiokafka.session import TransactionalSession
 from tests.chain.options import MemberOptions
 
 ASSIGNORS: dict[str, Any] = {
@@ -49,6 +50,7 @@ class Worker:
         self._stopping = asyncio.Event()
         self._work: asyncio.Task[None] | None = None
         self._clients: tuple[AIOKafkaConsumer | AIOKafkaProducer, ...] = ()
+        self._session: TransactionalSession | None = None
         self._random = random.Random(options.seed)
 
     async def run(self) -> int:
@@ -67,12 +69,17 @@ class Worker:
         faulthandler.register(signal.SIGUSR1, all_threads=True)
         loop = asyncio.get_running_loop()
         handlers: dict[signal.Signals, Callable[[], None]] = {
-            signal.SIGTERM: self._stopping.set,
+            signal.SIGTERM: self._stop,
             signal.SIGINT: self._cancel,
             signal.SIGUSR2: self._describe,
         }
         for number, handler in handlers.items():
             loop.add_signal_handler(number, handler)
+
+    def _stop(self) -> None:
+        self._stopping.set()
+        if self._session is not None:
+            self._session.request_stop()
 
     def _cancel(self) -> None:
         if self._work is not None:
@@ -89,9 +96,9 @@ class Worker:
         sys.stderr.flush()
 
     async def _work_once(self) -> str:
-        work = transact if self._options.mode != "loop" else copy
-        self._work = asyncio.create_task(self._with_clients(work))
+        self._work = asyncio.create_task(self._with_clients())
         await asyncio.wait({self._work})
+        self._session = None
         for client in self._clients:
             await client.stop()  # if it was cancelled while it stopped
         if self._work.cancelled():
@@ -113,14 +120,22 @@ class Worker:
         line = {"slot": self._options.slot, "ended": ended, "text": text[:500]}
         print(json.dumps(line), flush=True)
 
-    async def _with_clients(self, work: Any) -> None:
+    async def _with_clients(self) -> None:
         producer, consumer = producer_of(self._options), consumer_of(self._options)
         self._clients = (consumer, producer)
+        if self._options.mode == "session":
+            limit = self._options.max_records
+            async with TransactionalSession(consumer, producer, max_records=limit) as session:
+                self._session = session
+                if self._stopping.is_set():
+                    return
+                await process(self, session)
+            return
         # The producer first: after that, earlier owners of its transactional id commit nothing.
         async with producer, consumer:
-            await work(self, consumer, producer)
+            await WORK[self._options.mode](self, consumer, producer)
 
-    # -- what the two kinds of work share
+    # -- what the kinds of work share
 
     @property
     def options(self) -> MemberOptions:
@@ -166,6 +181,17 @@ async def transact(worker: Worker, consumer: AIOKafkaConsumer, producer: AIOKafk
                     await producer.send(worker.options.target, record.value, record.key)
             offsets = {tp: records[-1].offset + 1 for tp, records in found.items()}
             await producer.send_offsets_to_transaction(offsets, worker.options.group)
+
+
+async def process(worker: Worker, session: TransactionalSession) -> None:
+    """Exactly once, in a session."""
+    async for transaction in session:
+        async with transaction as records:
+            for record in records:
+                await transaction.send(worker.options.target, record.value, record.key)
+
+
+WORK = {"loop": copy, "plain": transact}
 
 
 def consumer_of(options: MemberOptions) -> AIOKafkaConsumer:

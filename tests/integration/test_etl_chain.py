@@ -45,37 +45,69 @@ def only_long(scale: Scale) -> None:
         pytest.skip("the long form only")
 
 
-@pytest.mark.parametrize("assignor", ["range", "roundrobin", "sticky", "cooperative-sticky"])
-async def test_classic_groups(
-    brokers: KafkaCluster, scale: Scale, tmp_path: Path, assignor: str
+GROUPS = [
+    ("classic", "range"),
+    ("classic", "roundrobin"),
+    ("classic", "sticky"),
+    ("classic", "cooperative-sticky"),
+    ("consumer", "uniform"),
+    ("consumer", "range"),
+]
+IN_SHORT = [GROUPS[0], GROUPS[3], GROUPS[4]]
+
+
+@pytest.mark.parametrize(("protocol", "assignor"), GROUPS)
+async def test_at_least_once(
+    brokers: KafkaCluster, scale: Scale, tmp_path: Path, protocol: str, assignor: str
 ) -> None:
-    if assignor in ("roundrobin", "sticky"):
+    if (protocol, assignor) not in IN_SHORT:
         only_long(scale)
     size: dict[str, Any] = {"records": 500_000, "rate": 3000} if scale.is_long else SHORT
-    plan = Plan(mode="loop", assignor=assignor, **size)
+    plan = Plan(mode="loop", protocol=protocol, assignor=assignor, **size)
     print(await Chain(brokers, plan, tmp_path).run())
 
 
-@pytest.mark.parametrize("mode", ["plain", "assigned"])
-async def test_transactions(brokers: KafkaCluster, scale: Scale, tmp_path: Path, mode: Any) -> None:
+# By name: what transactions are made with, and by whom partitions are shared out.
+PROGRAMS: dict[str, dict[str, Any]] = {
+    "plain": {"mode": "plain"},
+    "plain-cooperative": {"mode": "plain", "assignor": "cooperative-sticky"},
+    "plain-consumer": {"mode": "plain", "protocol": "consumer", "assignor": "uniform"},
+    "plain-assigned": {"mode": "plain", "assigned": True},
+    "session": {"mode": "session"},
+    "session-consumer": {"mode": "session", "protocol": "consumer", "assignor": "uniform"},
+    "session-assigned": {"mode": "session", "assigned": True},
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+async def test_exactly_once(
+    brokers: KafkaCluster, scale: Scale, tmp_path: Path, program: str
+) -> None:
+    if program not in ("plain-cooperative", "session-consumer"):
+        only_long(scale)
     size: dict[str, Any] = {"records": 200_000, "rate": 1500} if scale.is_long else SHORT
-    report = await Chain(brokers, Plan(mode=mode, **size), tmp_path).run()
+    report = await Chain(brokers, Plan(**PROGRAMS[program], **size), tmp_path).run()
     print(report)
     assert report.repeats == 0
 
 
-@pytest.mark.parametrize("version", ["3.9.2", "0.11.0.3"])
-@pytest.mark.parametrize("mode", ["plain", "assigned"])
-async def test_transactions_on_older_brokers(
-    scale: Scale, tmp_path: Path, version: str, mode: Any
+@pytest.mark.parametrize(
+    ("version", "program"),
+    [
+        ("3.9.2", "plain"),
+        ("3.9.2", "session"),
+        # Before Kafka 2.5 nothing fences a member that has lost its partitions.
+        ("0.11.0.3", "plain-assigned"),
+        ("0.11.0.3", "session-assigned"),
+    ],
+)
+async def test_exactly_once_on_older_brokers(
+    scale: Scale, tmp_path: Path, version: str, program: str
 ) -> None:
-    """Before Kafka 2.5 nothing fences a member of a group: there only with fixed partitions."""
     only_long(scale)
-    if (mode, version) == ("plain", "0.11.0.3"):
-        pytest.skip("the broker cannot tell that a member has lost its partitions")
     need_own_brokers()
     with KafkaCluster(version, nodes=3, config=SETTINGS) as cluster:
-        plan = Plan(mode=mode, records=200_000, rate=1500)
+        plan = Plan(records=200_000, rate=1500, **PROGRAMS[program])
         report = await Chain(cluster, plan, tmp_path).run()
     print(report)
     assert report.repeats == 0
