@@ -36,6 +36,9 @@ _JOIN_BELOW = 65536
 
 _API_VERSIONS = 18
 
+# The longest answer of a broker that has not been greeted and has not proved anything.
+_MAX_HANDSHAKE_BYTES = 1024 * 1024
+
 
 class BrokerConnection(asyncio.BufferedProtocol):
     """Requests out, responses in, in the order of the requests.
@@ -74,7 +77,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.is_open = False
         self.gate = SendGate(loop)
         self._exchange: Exchange[asyncio.Future[Any]] = Exchange(client_id)
-        self._reader = FrameReader(max_response_bytes)
+        self._reader = FrameReader(min(max_response_bytes, _MAX_HANDSHAKE_BYTES))
+        self._max_response_bytes = max_response_bytes
         self._timer = DeadlineTimer(loop, self._on_deadline)
         self._transport: asyncio.Transport | None = None
         self.closed: asyncio.Future[None] = loop.create_future()
@@ -184,6 +188,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         _write(self._transport, self._exchange.send_raw(token, deadline, future))
         self._timer.arm(deadline)
         return future
+
+    def admit(self) -> None:
+        """The handshake is over: answers may be as long as configured."""
+        self._reader.allow(self._max_response_bytes)
 
     def begin_session(self, lifetime: float) -> None:
         """The broker accepted the credentials, for `lifetime` seconds (0 = for ever)."""

@@ -197,6 +197,7 @@ class Connector:
             _discard(answer)
         if self._config.security.uses_sasl:
             await authenticate(connection, self._config.security, self.host, left)
+        connection.admit()
         return connection
 
     async def _probe(
@@ -232,6 +233,7 @@ class Connector:
 
     def _assume_0_9(self, connection: BrokerConnection) -> BrokerConnection:
         connection.versions = BrokerVersions.assumed_0_9()
+        connection.admit()
         self._assumed = connection
         return connection
 

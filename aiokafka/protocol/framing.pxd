@@ -13,6 +13,7 @@ cdef class FrameReader:
     cdef object _target
     cdef Py_ssize_t _filled
 
+    cpdef object allow(self, Py_ssize_t max_frame_bytes)
     cpdef object get_buffer(self, Py_ssize_t sizehint=*)
 
     @cython.locals(

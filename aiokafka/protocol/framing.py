@@ -43,6 +43,10 @@ class FrameReader:
         self._target = self._scratch_view
         self._filled = 0
 
+    def allow(self, max_frame_bytes: int) -> None:
+        """Change the limit for frames to come."""
+        self._max_frame_bytes = max_frame_bytes
+
     def get_buffer(self, sizehint: int = -1) -> memoryview:
         """Where the next bytes go; never empty. `sizehint` is ignored."""
         if self._frame is None:
