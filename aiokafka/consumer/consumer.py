@@ -39,6 +39,7 @@ from aiokafka.errors import (
     ConsumerStoppedError,
     IllegalStateError,
     RecordTooLargeError,
+    TopicAuthorizationFailedError,
 )
 from aiokafka.health import ConsumerHealth, ConsumerState
 from aiokafka.structs import (
@@ -220,9 +221,9 @@ class AIOKafkaConsumer(ConsumerPositions):
 
         Raises KafkaConnectionError when no broker answers, UnknownTopicOrPartitionError when a
         subscribed topic does not come into being within `request_timeout_ms`,
-        TopicAuthorizationFailedError, AuthenticationFailedError; KafkaTimeoutError when the group
-        has no coordinator for so long, GroupAuthorizationFailedError. After a failure or a
-        cancellation everything is closed.
+        TopicAuthorizationFailedError when all of them are denied, AuthenticationFailedError;
+        KafkaTimeoutError when the group has no coordinator for so long,
+        GroupAuthorizationFailedError. After a failure or a cancellation everything is closed.
         """
         assert asyncio.get_running_loop() is self._loop, "start() is called in another event loop"
         assert not self._is_started, "the consumer was started before"
@@ -246,12 +247,25 @@ class AIOKafkaConsumer(ConsumerPositions):
             self._all_topics = await self._client.fetch_all_metadata()
         self._coordinator.on_subscribed()
         if self._subscription.pattern is None and not self._subscription.is_manual:
-            for topic in self._subscription.topics:
-                await self._client.wait_for_topic(topic, deadline)
+            await self._await_topics(deadline)
         self._fetcher.start()
         self._coordinator.on_metadata()
         self._tasks.start(self._resolver.run(), name="offsets")
         await self._coordinator.start(self._tasks)
+
+    async def _await_topics(self, deadline: float) -> None:
+        """Know the subscribed topics, or that all of them are denied; a few denied ones are
+        reported to those who read."""
+        denied: TopicAuthorizationFailedError | None = None
+        is_any_known = False
+        for topic in self._subscription.topics:
+            try:
+                await self._client.wait_for_topic(topic, deadline)
+                is_any_known = True
+            except TopicAuthorizationFailedError as error:
+                denied = error
+        if denied is not None and not is_any_known:
+            raise denied
 
     async def stop(self) -> None:
         """Commit what is finished (with auto-commit), end all background work and close the

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -17,6 +18,7 @@ from aiokafka.errors import (
     RequestTimedOutError,
     TopicAuthorizationFailedError,
     UnknownError,
+    UnknownTopicOrPartitionError,
     UnsupportedForMessageFormatError,
     UnsupportedVersionError,
     for_code,
@@ -67,6 +69,8 @@ class EpochQuery(NamedTuple):
     offset_epoch: int
     current_epoch: int
 
+
+log = logging.getLogger("aiokafka.consumer.fetcher")
 
 Offsets = dict[TopicPartition, FoundOffset | type[BrokerResponseError]]
 EpochEnds = dict[TopicPartition, EpochEnd | type[BrokerResponseError]]
@@ -177,7 +181,7 @@ class OffsetLookup:
         """Offsets by timestamp, from any number of brokers, whatever fails on the way asked again.
 
         Raises KafkaTimeoutError at `deadline` (loop time), naming what is missing and why, and
-        errors that no retry mends at once.
+        errors that no retry mends at once, such as that of a topic that we may not read.
         """
         found: dict[TopicPartition, FoundOffset] = {}
         pending = dict(wanted)
@@ -185,7 +189,7 @@ class OffsetLookup:
         client = self._config.client
         delays = Backoff(client.retry_backoff, client.retry_backoff_max)
         for topic in {tp.topic for tp in pending}:
-            self._client.touch_topic(topic)
+            await self._learn(topic, deadline)
         while pending:
             answers = await self._round(pending, deadline)
             for tp, answer in answers.items():
@@ -197,6 +201,16 @@ class OffsetLookup:
             if pending:
                 await self._pause(delays.next(), deadline, pending, reasons)
         return found
+
+    async def _learn(self, topic: str, deadline: float) -> None:
+        """Have its leaders known, or the reason why they cannot be."""
+        if self._client.cluster.partitions_for_topic(topic) is not None:
+            self._client.touch_topic(topic)
+            return
+        try:
+            await self._client.wait_for_topic(topic, deadline)
+        except UnknownTopicOrPartitionError as error:
+            log.debug("Offsets of a topic that nobody knows: %s", error)
 
     async def _round(
         self, pending: Mapping[TopicPartition, int], deadline: float
