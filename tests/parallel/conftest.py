@@ -18,7 +18,7 @@ Record = ConsumerRecord[Any, Any]
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[FakeCluster]:
-    async with FakeCluster() as fake:
+    async with FakeCluster(config={"group.consumer.heartbeat.interval.ms": 20}) as fake:
         await fake.create_topic("t", partitions=4)
         yield fake
         assert fake.failures == []
@@ -28,7 +28,8 @@ def make_consumer(fake: FakeCluster, *topics: str, **options: Any) -> AIOKafkaCo
     options.setdefault("group_id", "g")
     options.setdefault("auto_offset_reset", "earliest")
     options.setdefault("enable_auto_commit", False)
-    options.setdefault("heartbeat_interval_ms", 20)
+    if options.get("group_protocol") != "consumer":
+        options.setdefault("heartbeat_interval_ms", 20)
     options.setdefault("retry_backoff_ms", 10)
     options.setdefault("fetch_max_wait_ms", 50)
     return AIOKafkaConsumer(*topics, bootstrap_servers=fake.bootstrap_servers, **options)

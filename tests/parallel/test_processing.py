@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from typing import Any
 
 import pytest
@@ -125,17 +126,27 @@ async def test_only_what_is_finished_without_a_gap_is_committed(cluster: FakeClu
 
 
 async def test_plain_handlers_let_the_loop_run(cluster: FakeCluster) -> None:
-    fill(cluster, 3000)
-    count = 0
+    cluster.log("t").extend([(b"%d" % n, b"x", ()) for n in range(200)])
+    count = turns = 0
+
+    async def look_around() -> None:
+        nonlocal turns
+        while count < 200:
+            await asyncio.sleep(0)
+            turns += count > 0
 
     def handle(record: Record) -> None:
         nonlocal count
         count += 1
+        time.sleep(0.001)
 
     async with make_parallel(cluster) as parallel:
+        await until(lambda: parallel.unfinished == 200)
+        looking = asyncio.get_running_loop().create_task(look_around())
         runs = Runs(parallel, handle)
-        await until(lambda: committed(cluster) == ends(cluster))
-        assert count == 3000
+        await until(lambda: committed(cluster)[0] == 200)
+        await looking
+        assert turns > 5
         await runs.stop()
 
 
@@ -447,6 +458,22 @@ async def test_a_cancelled_work_is_handed_out_again(cluster: FakeCluster) -> Non
                 offsets.append(record.offset)
     assert offsets == [0, 1, 2]
     assert committed(cluster)[0] == 3
+
+
+async def test_whoever_is_cancelled_takes_nothing(cluster: FakeCluster) -> None:
+    loop = asyncio.get_running_loop()
+    async with make_parallel(cluster) as parallel:
+        first, second = (loop.create_task(anext(parallel)) for _ in range(2))
+        await asyncio.sleep(0)
+        cluster.log("t").append(b"x")
+        # The moment when the first one is woken and has not run yet.
+        while not parallel.unfinished:
+            await asyncio.sleep(0)
+        assert not parallel.running
+        first.cancel()
+        async with await second as record:
+            assert record.value == b"x"
+        assert first.cancelled()
 
 
 # -- wrong use -------------------------------------------------------------------------------------
