@@ -23,24 +23,27 @@ class ConsumerRebalanceListener(abc.ABC):
     Every method may be a plain function or a coroutine function, which is awaited. While one runs,
     `getone` and `getmany` hand out nothing, so a method must not wait for a lock that is held
     around them. `seek` and its kin, `position`, `commit`, `committed`, `pause` and `resume` may be
-    called; what would wait for the rebalance itself raises IllegalStateError: `getone`, `getmany`,
-    `stop`. Exceptions do not stop the rebalance: they are logged, and raised by the application's
-    next `getone` or `getmany`.
+    called; what would wait for the rebalance itself, or change its subject, raises
+    IllegalStateError: `getone`, `getmany`, `stop`, `subscribe`, `unsubscribe`, `assign`. Exceptions
+    do not stop the rebalance: they are logged, and raised by the application's next `getone` or
+    `getmany`.
     """
 
     @abc.abstractmethod
     def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> Awaitable[None] | None:
         """Give up partitions: the last chance to commit or to save local state for them.
 
-        Called before a rebalance, when no more records of these partitions are handed out. It is
-        not called by `stop`.
+        Called before a rebalance, when no more records of these partitions are handed out. With
+        eager assignors it gets all partitions, before the first assignment an empty set. It is not
+        called by `stop`.
         """
 
     @abc.abstractmethod
     def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> Awaitable[None] | None:
         """Take over partitions: the place to seek or to load local state.
 
-        Called after a rebalance, before the first record of these partitions is handed out.
+        Called after a rebalance, before the first record of these partitions is handed out. With
+        eager assignors it gets all partitions, else those that are new, which may be none.
         """
 
     def on_partitions_lost(self, lost: Set[TopicPartition]) -> Awaitable[None] | None:

@@ -124,6 +124,9 @@ class ClassicCoordinator(GroupCoordinator):
                 self._assignors.forget()
                 await self._handover.lose()
                 self._handover.release()
+            elif not self._assignors.is_cooperative and not self._is_revoked:
+                await self._handover.begin()
+                self._is_revoked = True
         elif not self._assignors.is_cooperative and not self._is_revoked:
             owned = self._handover.owned
             if owned:

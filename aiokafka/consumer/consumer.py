@@ -30,6 +30,7 @@ from aiokafka.consumer.committer import OffsetCommitter
 from aiokafka.consumer.consumer_coordinator import ConsumerCoordinator
 from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.consumer.group_view import GroupView
+from aiokafka.consumer.listener_call import refuse_in_listener
 from aiokafka.consumer.no_group import NoGroupCoordinator
 from aiokafka.consumer.offsets import OffsetResolver
 from aiokafka.consumer.positions import ConsumerPositions
@@ -274,6 +275,7 @@ class AIOKafkaConsumer(ConsumerPositions):
         Readers that wait get ConsumerStoppedError. May be called again: it then does nothing, or,
         after a cancelled call, finishes the work. The commit may take ten seconds.
         """
+        refuse_in_listener(self._fetcher, "stop()")
         if not self._closed:
             self._closed = True
             self._vitals.live(ConsumerState.CLOSED)
@@ -312,6 +314,7 @@ class AIOKafkaConsumer(ConsumerPositions):
         A partition that was assigned before keeps its position and pause. Raises IllegalStateError
         after `subscribe()`, TypeError for anything but TopicPartitions.
         """
+        refuse_in_listener(self._fetcher, "assign()")
         self._subscription.assign(as_partitions(partitions))
         self._subscription_changed()
 
@@ -332,6 +335,7 @@ class AIOKafkaConsumer(ConsumerPositions):
         are not a list, tuple or set of names; ValueError for a bad pattern; IllegalStateError after
         `assign()`; IllegalOperation for a SubscriptionPattern without group_protocol="consumer".
         """
+        refuse_in_listener(self._fetcher, "subscribe()")
         if bool(topics) == (pattern is not None):
             raise TypeError("give either topics or a pattern to subscribe()")
         if listener is not None and not isinstance(listener, ConsumerRebalanceListener):
@@ -362,6 +366,7 @@ class AIOKafkaConsumer(ConsumerPositions):
         In the background, with auto-commit, what is finished is committed; the listener is told
         that its partitions are revoked; the group is left.
         """
+        refuse_in_listener(self._fetcher, "unsubscribe()")
         self._subscription.unsubscribe()
         self._subscription_changed()
 

@@ -13,10 +13,11 @@ from aiokafka.consumer._names import some_names
 from aiokafka.consumer._signal import Signal
 from aiokafka.consumer.fetch_answers import FetchAnswers
 from aiokafka.consumer.fetch_buffer import FetchBuffer, Wanted
+from aiokafka.consumer.listener_call import refuse_in_listener
 from aiokafka.consumer.node_fetcher import NodeFetcher
 from aiokafka.consumer.offset_reset import OffsetSpec
 from aiokafka.consumer.partition_state import PartitionState, Phase
-from aiokafka.errors import IllegalStateError, KafkaError
+from aiokafka.errors import KafkaError
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
 if TYPE_CHECKING:
@@ -80,7 +81,6 @@ class Fetcher:
         """What the application was, or will be, told last of (loop time, error)."""
         self.next: Callable[[], ConsumerRecord[Any, Any] | None] = self.buffer.next
         self._is_held = False
-        self._holder: asyncio.Task[Any] | None = None
         self._complaints: list[BaseException] = []
         self._arrivals = Signal()
         self._reset_spec = OffsetSpec.from_policy(config.auto_offset_reset, config.reset_duration)
@@ -129,8 +129,7 @@ class Fetcher:
 
         Raises IllegalStateError in a rebalance listener, where nothing can come.
         """
-        if self._holder is not None and self._holder is asyncio.current_task():
-            raise IllegalStateError("getone() and getmany() cannot be called in a listener")
+        refuse_in_listener(self, "getone() and getmany()")
         self.polls.notify()
         self.note_hunger(wanted)
         return await self._arrivals.wait(deadline)
@@ -155,15 +154,13 @@ class Fetcher:
     # `next` leads to the long one.
 
     def hold(self) -> None:
-        """Hand out nothing until `release()`; the calling task is the one that rebalances."""
+        """Hand out nothing until `release()`."""
         self._is_held = True
-        self._holder = asyncio.current_task()
         self.next = _nothing
 
     def release(self) -> None:
         """Hand out records again."""
         self._is_held = False
-        self._holder = None
         if not self._complaints:
             self.next = self.buffer.next
         self.wake_readers()

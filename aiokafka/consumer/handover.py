@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from aiokafka.consumer.listener_call import ListenerMethod, call_listener
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
@@ -70,6 +69,14 @@ class Handover:
         if self._config.enable_auto_commit:
             await self._commits.commit_finished(self._commit_limit)
         await self._tell_revoked(revoked)
+
+    async def begin(self) -> None:
+        """An eager member joins without anything to give up: listeners hear of that, too, as those
+        of aiokafka always did."""
+        listener = self._subscriptions.listener
+        if listener is not None:
+            self._fetcher.hold()
+            await self._call(listener.on_partitions_revoked, frozenset())
 
     async def lose(self) -> None:
         """The group has removed us: drop everything at once, then tell the listener."""
@@ -177,15 +184,10 @@ class Handover:
                 )
                 return
 
-    async def _call(
-        self, method: Callable[[Any], Awaitable[None] | None], partitions: Partitions
-    ) -> None:
-        """The one place where listeners are called. What one raises goes to the application with
-        its next call."""
+    async def _call(self, method: ListenerMethod, partitions: Partitions) -> None:
+        """Call the listener. What it raises goes to the application with its next call."""
         try:
-            result = method(partitions)
-            if inspect.isawaitable(result):
-                await result
+            await call_listener(self._fetcher, method, partitions)
         except Exception as error:
             log.exception("Rebalance listener failed")
             self._fetcher.complain(error)

@@ -1,0 +1,373 @@
+"""Rebalance listeners: when they are called, and what they may call themselves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Set
+from typing import Any
+
+import pytest
+
+from aiokafka import (
+    AIOKafkaConsumer,
+    AsyncConsumerRebalanceListener,
+    ConsumerRebalanceListener,
+    TopicPartition,
+)
+from aiokafka._compat import timeout
+from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.errors import IllegalStateError
+from aiokafka.testing import FakeCluster
+from tests.consumer.conftest import T0, T1, Start, fill, read
+
+CLASSIC: dict[str, Any] = {"heartbeat_interval_ms": 20}
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    "eager": {**CLASSIC, "partition_assignment_strategy": [RoundRobinPartitionAssignor]},
+    "cooperative": {**CLASSIC, "partition_assignment_strategy": [CooperativeStickyAssignor]},
+    "consumer": {"group_protocol": "consumer"},
+}
+FOUR = {TopicPartition("t", number) for number in range(4)}
+
+
+@pytest.fixture(params=PROTOCOLS)
+def protocol(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[FakeCluster]:
+    config = {
+        "group.consumer.heartbeat.interval.ms": "20",
+    }
+    async with FakeCluster(config=config) as fake:
+        await fake.create_topic("t", partitions=4)
+        yield fake
+        assert fake.failures == []
+
+
+class Listener(ConsumerRebalanceListener):
+    """Writes down what it is told, and does what a test wants done."""
+
+    def __init__(self, calls: list[tuple[str, set[TopicPartition]]] | None = None) -> None:
+        self.calls: list[tuple[str, set[TopicPartition]]] = [] if calls is None else calls
+        self.acts: dict[str, Callable[[set[TopicPartition]], Awaitable[Any]]] = {}
+
+    async def _note(self, name: str, partitions: Set[TopicPartition]) -> None:
+        assert type(partitions) is set
+        self.calls.append((name, partitions))
+        act = self.acts.pop(name, None)
+        if act is not None:
+            await act(partitions)
+
+    async def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
+        await self._note("revoked", revoked)
+
+    async def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
+        await self._note("assigned", assigned)
+
+    async def on_partitions_lost(self, lost: Set[TopicPartition]) -> None:
+        await self._note("lost", lost)
+
+    def names(self) -> list[str]:
+        return [name for name, _ in self.calls]
+
+
+async def subscribed(
+    start: Start, cluster: FakeCluster, listener: ConsumerRebalanceListener, protocol: str
+) -> AIOKafkaConsumer:
+    consumer = await start(cluster, group_id="g", enable_auto_commit=False, **PROTOCOLS[protocol])
+    consumer.subscribe(["t"], listener=listener)
+    return consumer
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with timeout(10):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+async def test_the_order_of_calls(cluster: FakeCluster, start: Start, protocol: str) -> None:
+    ours, theirs = Listener(), Listener()
+    first = await subscribed(start, cluster, ours, protocol)
+    await until(lambda: first.assignment() == FOUR)
+    begin = [("revoked", set())] if protocol == "eager" else []
+    await until(lambda: ours.calls == [*begin, ("assigned", FOUR)])
+    second = await subscribed(start, cluster, theirs, protocol)
+    await until(lambda: len(first.assignment()) == len(second.assignment()) == 2)
+    await until(lambda: [] not in (ours.calls[2:], theirs.calls))
+    kept, given = set(first.assignment()), set(second.assignment())
+    if protocol == "eager":
+        expected = [("revoked", FOUR), ("assigned", kept)]
+    elif protocol == "cooperative":
+        # Nobody gets more by the join that follows, which is told, too.
+        expected = [("revoked", given), ("assigned", set()), ("assigned", set())]
+    else:
+        expected = [("revoked", given), ("assigned", set())]
+    calls = ours.calls[len(begin) + 1 :]
+    assert [call for call in calls if call[1]] == [call for call in expected if call[1]]
+    assert [call for call in theirs.calls if call[1]] == [("assigned", given)]
+
+
+async def test_all_give_up_before_any_takes_over(cluster: FakeCluster, start: Start) -> None:
+    calls: list[tuple[str, set[TopicPartition]]] = []
+    first = await subscribed(start, cluster, Listener(calls), "eager")
+    second = await subscribed(start, cluster, Listener(calls), "eager")
+    await until(lambda: len(first.assignment()) == len(second.assignment()) == 2)
+    calls.clear()
+    cluster.groups.rebalance("g")
+    await until(lambda: len(calls) == 4)
+    assert [name for name, _ in calls] == ["revoked", "revoked", "assigned", "assigned"]
+
+
+async def test_nothing_is_handed_out_before_the_listener_has_returned(
+    cluster: FakeCluster, start: Start, protocol: str
+) -> None:
+    fill(cluster, 0, 5)
+    go = asyncio.Event()
+    listener = Listener()
+    listener.acts["assigned"] = lambda _: go.wait()
+    consumer = await subscribed(start, cluster, listener, protocol)
+    await until(lambda: "assigned" in listener.names())
+    assert await consumer.getmany(timeout_ms=200) == {}
+    go.set()
+    assert len(await read(consumer, 5)) == 5
+
+
+class Plain(ConsumerRebalanceListener):
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
+        self.calls.append("revoked")
+
+    def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
+        self.calls.append("assigned")
+
+
+class Async(AsyncConsumerRebalanceListener):
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    async def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
+        await asyncio.sleep(0)
+        self.calls.append("revoked")
+
+    async def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
+        await asyncio.sleep(0)
+        self.calls.append("assigned")
+
+
+@pytest.mark.parametrize("form", [Plain, Async])
+async def test_plain_and_async_forms(
+    cluster: FakeCluster, start: Start, form: type[Plain | Async], protocol: str
+) -> None:
+    listener = form()
+    consumer = await subscribed(start, cluster, listener, protocol)
+    await until(lambda: consumer.assignment() == FOUR)
+    await until(lambda: listener.calls[-1:] == ["assigned"])
+    cluster.groups.expire("g", consumer._coordinator.member_id)
+    # By default what is lost is revoked.
+    before = len(listener.calls)
+    await until(lambda: listener.calls[before:][:1] == ["revoked"])
+    await until(lambda: listener.calls[-1] == "assigned")
+
+
+async def test_what_may_be_called_on_assignment(
+    cluster: FakeCluster, start: Start, protocol: str
+) -> None:
+    for number in range(4):
+        fill(cluster, number, 5)
+    done: list[str] = []
+
+    async def act(assigned: set[TopicPartition]) -> None:
+        assert consumer.assignment() == assigned == FOUR
+        assert await consumer.position(T0) == 0
+        assert await consumer.committed(T0) is None
+        await consumer.commit({T0: 2})
+        assert await consumer.committed(T0) == 2
+        assert (await consumer.committed_offsets())[T0] == (2, "")
+        consumer.seek(T0, 3)
+        assert await consumer.seek_to_committed(T0) == {T0: 2}
+        assert await consumer.seek_to_end(T1)
+        assert await consumer.position(T1) == 5
+        assert await consumer.seek_to_beginning(T1)
+        assert (await consumer.end_offsets([T0]))[T0] == 5
+        consumer.pause(*(FOUR - {T0}))
+        assert consumer.paused() == FOUR - {T0}
+        consumer.resume(T1)
+        assert consumer.health().state == "rebalancing"
+        done.append("all")
+
+    listener = Listener()
+    listener.acts["assigned"] = act
+    consumer = await subscribed(start, cluster, listener, protocol)
+    seen = await read(consumer, 8)
+    assert done == ["all"]
+    assert sorted(seen) == [*((0, n) for n in range(2, 5)), *((1, n) for n in range(5))]
+
+
+async def test_what_may_be_called_on_revocation(
+    cluster: FakeCluster, start: Start, protocol: str
+) -> None:
+    for number in range(4):
+        fill(cluster, number, 5)
+    listener = Listener()
+    consumer = await subscribed(start, cluster, listener, protocol)
+    await read(consumer, 20)
+    done: list[str] = []
+
+    async def act(revoked: set[TopicPartition]) -> None:
+        # They are still ours: the last chance to commit what was read.
+        assert revoked <= consumer.assignment() == FOUR
+        for tp in revoked:
+            assert await consumer.position(tp) == 5
+        await consumer.commit(dict.fromkeys(revoked, (5, "last words")))
+        assert await consumer.committed(min(revoked)) == 5
+        done.append("all")
+
+    listener.acts["revoked"] = act
+    await consumer.getmany()
+    second = await subscribed(start, cluster, Listener(), protocol)
+    await until(lambda: len(second.assignment()) == 2)
+    assert done == ["all"]
+    for tp in second.assignment():
+        assert await second.position(tp) == 5
+
+
+async def test_what_was_lost_cannot_be_committed(
+    cluster: FakeCluster, start: Start, protocol: str
+) -> None:
+    fill(cluster, 0, 5)
+    outcome: list[BaseException] = []
+
+    async def act(lost: set[TopicPartition]) -> None:
+        assert lost == FOUR
+        assert consumer.assignment() == frozenset()
+        with pytest.raises(IllegalStateError, match="not assigned") as caught:
+            await consumer.commit({T0: 5})
+        outcome.append(caught.value)
+
+    listener = Listener()
+    consumer = await subscribed(start, cluster, listener, protocol)
+    await read(consumer, 5)
+    listener.acts["lost"] = act
+    cluster.groups.expire("g", consumer._coordinator.member_id)
+    # It starts again where the group is.
+    assert await read(consumer, 1) == [(0, 0)]
+    assert listener.names()[-2:] == ["lost", "assigned"]
+    assert len(outcome) == 1
+
+
+Refused = Callable[[AIOKafkaConsumer], Any]
+REFUSED: dict[str, Refused] = {
+    "getone": lambda consumer: consumer.getone(),
+    "getmany": lambda consumer: consumer.getmany(),
+    "stop": lambda consumer: consumer.stop(),
+    "subscribe": lambda consumer: consumer.subscribe(["t"]),
+    "unsubscribe": lambda consumer: consumer.unsubscribe(),
+    "assign": lambda consumer: consumer.assign([T0]),
+}
+
+
+@pytest.mark.parametrize("call", REFUSED)
+@pytest.mark.parametrize("moment", ["revoked", "assigned", "lost"])
+async def test_what_would_wait_for_itself_is_refused(
+    cluster: FakeCluster, start: Start, protocol: str, call: str, moment: str
+) -> None:
+    fill(cluster, 0, 1)
+    refusals: list[IllegalStateError] = []
+
+    async def act(_: set[TopicPartition]) -> None:
+        with pytest.raises(IllegalStateError, match="rebalance listener") as caught:
+            result = REFUSED[call](consumer)
+            # A task of its own, as `asyncio.wait_for` makes it, is no way around it.
+            if result is not None:
+                await asyncio.wait_for(result, 5)
+        refusals.append(caught.value)
+
+    listener = Listener()
+    consumer = await subscribed(start, cluster, listener, protocol)
+    await until(lambda: consumer.assignment() == FOUR)
+    await consumer.getmany()
+    listener.acts[moment] = act
+    if moment == "lost":
+        cluster.groups.expire("g", consumer._coordinator.member_id)
+    else:
+        other = await start(cluster, "t", group_id="g", **PROTOCOLS[protocol])
+        if moment == "assigned" and protocol != "eager":
+            await until(lambda: len(other.assignment()) == 2)
+            await other.stop()
+    await until(lambda: refusals)
+    assert consumer.subscription() == {"t"}
+    await until(lambda: consumer.health().state == "running")
+
+
+async def test_a_listener_may_use_another_consumer(
+    cluster: FakeCluster, start: Start, protocol: str
+) -> None:
+    fill(cluster, 0, 1)
+    fill(cluster, 1, 1)
+    other = await start(cluster, assign=[T1])
+    found: list[int] = []
+
+    async def act(_: set[TopicPartition]) -> None:
+        found.append((await other.getone()).partition)
+
+    listener = Listener()
+    listener.acts["assigned"] = act
+    consumer = await subscribed(start, cluster, listener, protocol)
+    await read(consumer, 2)
+    assert found == [1]
+
+
+async def test_a_task_that_outlives_the_listener_may_read(
+    cluster: FakeCluster, start: Start
+) -> None:
+    fill(cluster, 0, 1)
+    tasks: list[asyncio.Task[Any]] = []
+    go = asyncio.Event()
+
+    async def later() -> Any:
+        await go.wait()
+        return await consumer.getone()
+
+    async def act(_: set[TopicPartition]) -> None:
+        tasks.append(asyncio.get_running_loop().create_task(later()))
+
+    listener = Listener()
+    listener.acts["assigned"] = act
+    consumer = await subscribed(start, cluster, listener, "eager")
+    await until(lambda: consumer.health().state == "running")
+    go.set()
+    assert (await tasks[0]).offset == 0
+
+
+@pytest.mark.parametrize("moment", ["revoked", "assigned", "lost"])
+async def test_what_a_listener_raises_reaches_the_application(
+    cluster: FakeCluster, start: Start, protocol: str, moment: str
+) -> None:
+    fill(cluster, 0, 1)
+
+    async def act(_: set[TopicPartition]) -> None:
+        raise LookupError("no state")
+
+    listener = Listener()
+    consumer = await subscribed(start, cluster, listener, protocol)
+    await until(lambda: consumer.assignment() == FOUR)
+    await consumer.getmany()
+    listener.acts[moment] = act
+    if moment == "lost":
+        cluster.groups.expire("g", consumer._coordinator.member_id)
+    else:
+        other = await start(cluster, "t", group_id="g", **PROTOCOLS[protocol])
+        if moment == "assigned" and protocol != "eager":
+            await until(lambda: len(other.assignment()) == 2)
+            await other.stop()
+    with pytest.raises(LookupError, match="no state"):
+        async with timeout(10):
+            while True:
+                await consumer.getmany(timeout_ms=20)
+    # Once, and the group goes on.
+    await until(lambda: consumer.health().state == "running")
+    await consumer.getmany(timeout_ms=20)
