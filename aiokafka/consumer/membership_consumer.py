@@ -182,14 +182,12 @@ class ConsumerMembership(Membership):
         limit = max(_SHORTEST_LIMIT, 2 * self.interval)
         try:
             response = await self._exchange(request, limit)
+            if life == self._life:
+                self._accept(response, said)
         except KafkaError:
-            if life != self._life:
-                return
-            self._said = None  # nobody knows what arrived: say everything again
-            raise
-        if life == self._life:
-            self._said = said
-            self._accept(response, said)
+            if life == self._life:
+                self._said = None  # nobody knows what arrived: say everything again
+                raise
 
     async def leave(self, reason: str) -> None:
         """Tell the group that we go: for good, or for a while if a static member. Raises errors of
@@ -252,12 +250,13 @@ class ConsumerMembership(Membership):
     def _accept(self, response: ConsumerGroupHeartbeatResponse, said: _Said) -> None:
         if response.member_epoch <= 0:
             raise KafkaProtocolError(f"a heartbeat was answered with epoch {response.member_epoch}")
+        if response.assignment is not None:
+            self.target = _slots(response.assignment.topic_partitions)
+        self._said = said
         self.member_id = response.member_id or self.member_id  # before KIP-1082 the broker's
         self._epoch = self.generation = response.member_epoch
         interval = response.heartbeat_interval_ms / 1000
         self.interval = max(interval, _SHORTEST_INTERVAL) if interval > 0 else _DEFAULT_INTERVAL
-        if response.assignment is not None:
-            self.target = _slots(response.assignment.topic_partitions)
         if self.state is MemberState.ACKNOWLEDGING and said.owned == self.owned:
             self._transition(MemberState.STABLE)
         is_news = self.state is MemberState.STABLE and self.target != self.owned

@@ -1,0 +1,476 @@
+"""Members of a group of the next-generation protocol when things go wrong: answers that are lost,
+members that are removed, coordinators that move, applications that stop in the middle."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Set
+from typing import Any
+
+import pytest
+
+from aiokafka import AIOKafkaConsumer, SubscriptionPattern, TopicPartition
+from aiokafka._compat import timeout
+from aiokafka._consumer_config import ConsumerConfig
+from aiokafka._vitals import Contact
+from aiokafka.client import AIOKafkaClient
+from aiokafka.consumer.group_coordinator import log
+from aiokafka.consumer.membership_consumer import ConsumerMembership, Interest, MemberState
+from aiokafka.errors import (
+    BrokerResponseError,
+    CommitFailedError,
+    FencedInstanceId,
+    FencedMemberEpoch,
+    GroupAuthorizationFailedError,
+    GroupCoordinatorNotAvailableError,
+    GroupIdNotFound,
+    GroupLoadInProgressError,
+    GroupMaxSizeReached,
+    IllegalStateError,
+    InvalidRegularExpression,
+    KafkaTimeoutError,
+    NotCoordinatorForGroupError,
+    StaleMemberEpoch,
+    TopicAuthorizationFailedError,
+    UnknownMemberIdError,
+    UnknownTopicId,
+    UnreleasedInstanceId,
+    UnsupportedAssignor,
+    UnsupportedVersionError,
+)
+from aiokafka.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from aiokafka.protocol.messages.metadata import MetadataRequest
+from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
+from aiokafka.protocol.schema import ZERO_UUID
+from aiokafka.testing import Cut, Edit, Fail, FakeCluster, Hold, Silence
+from tests.consumer.conftest import T0, Start, fill, read
+from tests.consumer.group_support import Log, Loop, until
+from tests.consumer.test_consumer_protocol import OPTIONS, beats, four, listening, shares
+
+__all__ = ["four"]
+
+ALL = {0, 1, 2, 3}
+CONFIG = {"group.consumer.heartbeat.interval.ms": 20}
+
+
+@pytest.fixture
+async def two() -> AsyncIterator[FakeCluster]:
+    """Two brokers."""
+    async with FakeCluster(brokers=2, config=CONFIG) as cluster:
+        await cluster.create_topic("t", partitions=4)
+        yield cluster
+        assert cluster.failures == []
+
+
+# -- removed by the group ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["expire", "fence"])
+async def test_a_member_that_is_removed_loses_everything_and_joins_again(
+    four: FakeCluster, start: Start, way: str
+) -> None:
+    fill(four, 0, 2)
+    log = Log()
+    consumer = await listening(four, start, log)
+    await read(consumer, 1)
+    member_id = consumer._coordinator.member_id
+    getattr(four.groups, way)("g", member_id)
+    await until(four, lambda: len(log.calls) == 3)
+    assert log.calls == [("assigned", ALL), ("lost", ALL), ("assigned", ALL)]
+    assert consumer._coordinator.member_id == member_id  # KIP-1082
+    assert await read(consumer, 2) == [(0, 0), (0, 1)]
+    await consumer.commit()
+    assert four.groups.committed("g", "t", 0) == 2
+
+
+async def test_a_member_that_is_removed_in_its_listener(four: FakeCluster, start: Start) -> None:
+    entered, released = asyncio.Event(), asyncio.Event()
+
+    class Slow(Log):
+        async def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
+            super().on_partitions_assigned(assigned)
+            entered.set()
+            await released.wait()
+
+    log = Slow()
+    consumer = await start(four, **OPTIONS)
+    consumer.subscribe(["t"], listener=log)
+    await entered.wait()
+    four.groups.expire("g", consumer._coordinator.member_id)
+    await until(four, lambda: consumer._coordinator.generation < 0)
+    released.set()
+    await until(four, lambda: len(log.calls) == 3)
+    assert log.calls == [("assigned", ALL), ("lost", ALL), ("assigned", ALL)]
+
+
+async def test_a_commit_finds_out_that_the_member_was_removed(
+    four: FakeCluster, start: Start
+) -> None:
+    consumer = await start(four, "t", enable_auto_commit=False, **OPTIONS)
+    four.intercept(ConsumerGroupHeartbeatRequest, Hold(released := asyncio.Event()))
+    four.groups.expire("g", consumer._coordinator.member_id)
+    with pytest.raises(CommitFailedError):
+        await consumer.commit({T0: 1})
+    assert consumer._coordinator.generation == -1
+    released.set()
+    await until(four, lambda: shares(consumer) == [4])
+
+
+# -- lost answers, coordinators that move ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("skip", [0, 1, 2], ids=["join", "acknowledgement", "third"])
+async def test_a_lost_answer_does_no_harm(four: FakeCluster, start: Start, skip: int) -> None:
+    log = Log()
+    consumer = await start(four, **OPTIONS)
+    count = four.count(ConsumerGroupHeartbeatRequest)
+
+    def cut(request: ConsumerGroupHeartbeatRequest, context: Any) -> Any:
+        seen = four.count(ConsumerGroupHeartbeatRequest) - count
+        return Cut(handled=True) if seen == skip + 1 else None
+
+    four.intercept(ConsumerGroupHeartbeatRequest, cut)
+    consumer.subscribe(["t"], listener=log)
+    await until(four, lambda: len(beats(four)) > count + skip + 4)
+    again = beats(four)[count + skip + 1]
+    # Nobody knows what arrived, so all is said again.
+    assert again.subscribed_topic_names == ["t"]
+    assert again.topic_partitions is not None
+    assert log.calls == [("assigned", ALL)]
+    assert shares(consumer) == [4]
+
+
+async def test_lost_answers_while_partitions_move(four: FakeCluster, start: Start) -> None:
+    for partition in range(4):
+        fill(four, partition, 50)
+    options = {**OPTIONS, "enable_auto_commit": False}
+    first = await start(four, "t", **options)
+    second = await start(four, "t", **options)
+    loops = [Loop(first), Loop(second)]
+    await until(four, lambda: shares(first, second) == [2, 2])
+
+    number = 0
+
+    def cut(request: ConsumerGroupHeartbeatRequest, context: Any) -> Any:
+        nonlocal number
+        number += 1
+        return Cut(handled=number % 2 == 0) if number % 3 == 0 else None
+
+    with four.intercept(ConsumerGroupHeartbeatRequest, cut):
+        for _ in range(3):
+            four.groups.rebalance("g")
+            count = four.count(ConsumerGroupHeartbeatRequest)
+            await until(four, lambda n=count: len(beats(four)) > n + 12)
+    await until(four, lambda: shares(first, second) == [2, 2])
+    await until(four, lambda: len({*loops[0].seen, *loops[1].seen}) == 200)
+    for loop in loops:
+        await loop.end()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [GroupLoadInProgressError, GroupCoordinatorNotAvailableError, NotCoordinatorForGroupError],
+)
+async def test_what_passes_is_retried(
+    four: FakeCluster, start: Start, error: type[BrokerResponseError]
+) -> None:
+    four.intercept(ConsumerGroupHeartbeatRequest, Fail(error), times=2)
+    consumer = await start(four, "t", **OPTIONS)
+    assert shares(consumer) == [4]
+    script = four.intercept(ConsumerGroupHeartbeatRequest, Fail(error), times=3)
+    await until(four, lambda: script.hits == 3)
+    count = len(beats(four))
+    await until(four, lambda: len(beats(four)) > count + 2)
+    assert shares(consumer) == [4]
+    assert sum(beat.member_epoch == 0 for beat in beats(four)) == 3
+
+
+async def test_the_coordinator_moves(two: FakeCluster, start: Start) -> None:
+    consumer = await start(two, "t", **OPTIONS)
+    old = consumer._coordinator.coordinator_id
+    assert old is not None
+    two.move_coordinator("group", "g", 1 - old)
+    await until(two, lambda: consumer._coordinator.coordinator_id == 1 - old)
+    fill(two, 0, 2)
+    assert await read(consumer, 2) == [(0, 0), (0, 1)]
+    await consumer.commit()
+    assert shares(consumer) == [4]
+    await consumer.stop()
+    assert two.groups.state_of("g") == "Empty"
+
+
+async def test_the_coordinator_crashes_and_comes_back(two: FakeCluster, start: Start) -> None:
+    first = await start(two, "t", **OPTIONS)
+    second = await start(two, "t", **OPTIONS)
+    await until(two, lambda: shares(first, second) == [2, 2])
+    owned = first.assignment()
+    node = first._coordinator.coordinator_id
+    assert node is not None
+    await two.stop_broker(node)
+    await two.start_broker(node)
+    count = len(beats(two))
+    await until(two, lambda: len(beats(two)) > count + 4)
+    # Their sessions have outlived it.
+    assert first.assignment() == owned
+    assert shares(first, second) == [2, 2]
+
+
+# -- errors that stay ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "hint"),
+    [
+        (UnreleasedInstanceId, "another member has this group_instance_id"),
+        (FencedInstanceId, "group 'g'"),
+        (UnsupportedAssignor, "group 'g'"),
+        (GroupMaxSizeReached, "group 'g'"),
+        (InvalidRegularExpression, "group 'g'"),
+        (UnsupportedVersionError, "group_protocol='classic' works with every broker"),
+        (GroupIdNotFound, "group.consumer.migration.policy"),
+    ],
+)
+async def test_an_error_that_no_retry_mends(
+    four: FakeCluster, start: Start, error: type[BrokerResponseError], hint: str
+) -> None:
+    four.intercept(ConsumerGroupHeartbeatRequest, Fail(error), times=1)
+    with pytest.raises(error, match=hint):
+        await start(four, "t", **OPTIONS)
+    assert len(beats(four)) == 1
+
+
+@pytest.mark.parametrize("error", [UnsupportedAssignor, FencedInstanceId])
+async def test_after_such_an_error_the_application_can_subscribe_again(
+    four: FakeCluster, start: Start, error: type[BrokerResponseError]
+) -> None:
+    fill(four, 0, 2)
+    log = Log()
+    consumer = await listening(four, start, log)
+    four.intercept(ConsumerGroupHeartbeatRequest, Fail(error), times=1)
+    for _ in range(2):
+        with pytest.raises(error):
+            async with timeout(10):
+                while True:
+                    await consumer.getone()
+    with pytest.raises(error):
+        await consumer.commit({T0: 1})
+    assert log.calls == [("assigned", ALL), ("lost", ALL)]
+    consumer.subscribe(["t"], listener=log)
+    assert await read(consumer, 2) == [(0, 0), (0, 1)]
+    assert log.calls[2:] == [("assigned", ALL)]
+
+
+async def test_the_broker_has_no_such_protocol(start: Start) -> None:
+    async with FakeCluster(as_version="2.8") as cluster:
+        await cluster.create_topic("t")
+        with pytest.raises(UnsupportedVersionError, match=r"node 0.*group_protocol='classic'"):
+            await start(cluster, "t", **OPTIONS)
+
+
+@pytest.mark.parametrize("error", [GroupAuthorizationFailedError, TopicAuthorizationFailedError])
+async def test_what_an_administrator_may_mend(
+    four: FakeCluster, start: Start, error: type[BrokerResponseError]
+) -> None:
+    fill(four, 0, 1)
+    with four.intercept(ConsumerGroupHeartbeatRequest, Fail(error)), pytest.raises(error):
+        await start(four, "t", **OPTIONS)
+    consumer = await start(four, "t", **OPTIONS)
+    assert await read(consumer, 1) == [(0, 0)]
+    with four.intercept(ConsumerGroupHeartbeatRequest, Fail(error)), pytest.raises(error):
+        await consumer.getone()
+    count = len(beats(four))
+    await until(four, lambda: len(beats(four)) > count + 2)
+    assert shares(consumer) == [4]
+
+
+async def test_no_coordinator_in_time(four: FakeCluster, start: Start) -> None:
+    four.intercept(FindCoordinatorRequest, Cut())
+    with pytest.raises(KafkaTimeoutError):
+        await start(four, "t", request_timeout_ms=300, **OPTIONS)
+
+
+@pytest.mark.parametrize("field", ["epoch", "partition"])
+async def test_answers_that_make_no_sense(four: FakeCluster, start: Start, field: str) -> None:
+    def spoil(response: ConsumerGroupHeartbeatResponse) -> None:
+        if field == "epoch":
+            response.member_epoch = 0
+        elif response.assignment is not None:
+            response.assignment.topic_partitions[0].partitions = [-1]
+
+    four.intercept(ConsumerGroupHeartbeatRequest, Edit(spoil), times=2)
+    assert shares(await start(four, "t", **OPTIONS)) == [4]
+    # Whatever we made of them, we say everything again.
+    assert [beat.subscribed_topic_names for beat in beats(four)[:3]] == [["t"]] * 3
+
+
+# -- commits ---------------------------------------------------------------------------------------
+
+
+async def test_a_stale_epoch_in_a_commit(four: FakeCluster, start: Start) -> None:
+    consumer = await start(four, "t", enable_auto_commit=False, **OPTIONS)
+    script = four.intercept(OffsetCommitRequest, Fail(StaleMemberEpoch), times=2)
+    await consumer.commit({T0: 3})
+    assert script.hits == 2
+    assert four.groups.committed("g", "t", 0) == 3
+
+
+async def test_an_epoch_that_stays_stale_ends_a_commit_in_time(
+    four: FakeCluster, start: Start
+) -> None:
+    options = {**OPTIONS, "enable_auto_commit": False, "default_api_timeout_ms": 200}
+    consumer = await start(four, "t", **options)
+    four.intercept(OffsetCommitRequest, Fail(StaleMemberEpoch))
+    with pytest.raises(KafkaTimeoutError):
+        await consumer.commit({T0: 3})
+    assert shares(consumer) == [4]
+
+
+@pytest.mark.parametrize("error", [StaleMemberEpoch, UnknownMemberIdError, FencedMemberEpoch])
+async def test_reading_offsets_while_the_group_goes_on(
+    four: FakeCluster, start: Start, error: type[BrokerResponseError]
+) -> None:
+    fill(four, 0, 1)
+    four.intercept(OffsetFetchRequest, Fail(error), times=2)
+    consumer = await start(four, "t", **OPTIONS)
+    assert await read(consumer, 1) == [(0, 0)]
+
+
+# -- topics that others do not know ----------------------------------------------------------------
+
+
+async def test_an_unknown_topic_id(four: FakeCluster, start: Start) -> None:
+    """The coordinator may know a new topic before the broker that is asked for its name does."""
+    await four.create_topic("u", partitions=1)
+    known = asyncio.Event()
+
+    def forget(request: MetadataRequest, context: Any) -> Any:
+        by_id = any(topic.topic_id != ZERO_UUID for topic in request.topics or ())
+        return Fail(UnknownTopicId) if by_id and not known.is_set() else None
+
+    with four.intercept(MetadataRequest, forget) as script:
+        consumer = await start(four, **OPTIONS)
+        consumer.subscribe(pattern=SubscriptionPattern("t"))
+        await until(four, lambda: script.hits >= 3)
+        assert consumer.assignment() == frozenset()
+        known.set()
+        await until(four, lambda: shares(consumer) == [4])
+
+
+async def test_what_has_a_name_is_assigned_already(four: FakeCluster, start: Start) -> None:
+    consumer = await start(four, **OPTIONS)
+    consumer.subscribe(pattern=SubscriptionPattern("t.*"))
+    await until(four, lambda: shares(consumer) == [4])
+
+    def forget(request: MetadataRequest, context: Any) -> Any:
+        by_id = any(topic.topic_id != ZERO_UUID for topic in request.topics or ())
+        return Fail(UnknownTopicId) if by_id else None
+
+    with four.intercept(MetadataRequest, forget) as script:
+        await four.create_topic("tu", partitions=1)
+        await until(four, lambda: script.hits >= 4)
+        assert shares(consumer) == [4]
+        # The group's heartbeats go on, with what we have.
+        count = len(beats(four))
+        await until(four, lambda: len(beats(four)) > count + 2)
+    await until(four, lambda: len(consumer.assignment()) == 5)
+
+
+async def test_a_topic_that_is_created_again(four: FakeCluster, start: Start) -> None:
+    fill(four, 0, 3)
+    log = Log()
+    consumer = await listening(four, start, log, enable_auto_commit=False)
+    assert len(await read(consumer, 3)) == 3
+    await consumer.commit()
+    await four.delete_topic("t")
+    await four.create_topic("t", partitions=4)
+    fill(four, 0, 2)
+    assert await read(consumer, 2) == [(0, 0), (0, 1)]
+    assert [call for call, _ in log.calls] == ["assigned", "revoked", "assigned", "assigned"]
+
+
+# -- stopping in the middle ------------------------------------------------------------------------
+
+
+async def test_a_cancelled_start_leaves_nothing_behind(four: FakeCluster, start: Start) -> None:
+    four.intercept(ConsumerGroupHeartbeatRequest, Silence(handled=True), times=1)
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(start(four, "t", **OPTIONS), 0.3)
+    await until(four, lambda: four.groups.state_of("g") == "Empty")
+    assert shares(await start(four, "t", **OPTIONS)) == [4]
+
+
+async def test_leaving_cannot_be_overtaken_by_joining(four: FakeCluster, start: Start) -> None:
+    released = asyncio.Event()
+    four.intercept(ConsumerGroupHeartbeatRequest, Hold(released), times=1)
+    consumer = await start(four, **OPTIONS)
+    consumer.subscribe(["t"])
+    await until(four, lambda: len(beats(four)) == 1)
+    consumer.unsubscribe()
+    released.set()
+    await until(four, lambda: len(beats(four)) == 2)
+    await until(four, lambda: consumer._coordinator.member_id == "")
+    assert [beat.member_epoch for beat in beats(four)] == [0, -1]
+    assert four.groups.state_of("g") == "Empty"
+    assert consumer.assignment() == frozenset()
+
+
+async def test_stop_without_a_coordinator(four: FakeCluster, start: Start) -> None:
+    fill(four, 0, 5)
+    consumer = await start(four, "t", request_timeout_ms=300, **OPTIONS)
+    await read(consumer, 3)
+    await four.stop_broker(0)
+    async with timeout(10):
+        await consumer.stop()
+
+
+async def test_every_step_may_be_cancelled(four: FakeCluster, start: Start) -> None:
+    """Stop a member after any number of heartbeats: the group is always left in order."""
+    for steps in range(6):
+        consumer = AIOKafkaConsumer(bootstrap_servers=four.bootstrap_servers, **OPTIONS)
+        await consumer.start()
+        consumer.subscribe(["t"])
+        count = len(beats(four)) + steps
+        await until(four, lambda n=count: len(beats(four)) >= n)
+        await consumer.stop()
+        assert four.groups.state_of("g") in ("Empty", "Dead")
+
+
+# -- the states ------------------------------------------------------------------------------------
+
+
+async def make_membership() -> ConsumerMembership:
+    config = ConsumerConfig.from_options(group_id="g", group_protocol="consumer")
+    client = AIOKafkaClient(config.client)
+    return ConsumerMembership(client, config, "g", Contact("nobody", log))
+
+
+async def test_what_cannot_be_is_refused() -> None:
+    member = await make_membership()
+    assert member.state is MemberState.UNSUBSCRIBED
+    for wrong in (member.fence, lambda: member.reconciled(frozenset())):
+        with pytest.raises(IllegalStateError, match="from unsubscribed"):
+            wrong()
+    member.begin()
+    assert member.is_member
+    assert member.is_urgent(Interest(frozenset()))
+    with pytest.raises(IllegalStateError, match="from joining to joining"):
+        member.begin()
+
+
+async def test_every_life_ends_where_the_next_begins() -> None:
+    member = await make_membership()
+    for end in (member.fence, member.fail, member.forget_member):
+        member.begin()
+        end()
+        assert not member.is_member
+        assert member.generation == -1
+        member.forget_member()
+        assert member.state is MemberState.UNSUBSCRIBED
+    member.become_stale()
+    member.begin()
+    assert member.state is MemberState.JOINING
