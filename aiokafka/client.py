@@ -72,6 +72,18 @@ class CoordinationType(enum.IntEnum):
     TRANSACTION = 1
 
 
+# What brokers do not say when they cannot make the topic in which coordinators keep their state.
+_HINTS: dict[int, str] = {
+    CoordinationType.GROUP: (
+        " (if this stays so, there may be fewer brokers than offsets.topic.replication.factor)"
+    ),
+    CoordinationType.TRANSACTION: (
+        " (if this stays so, there may be fewer brokers than "
+        "transaction.state.log.replication.factor)"
+    ),
+}
+
+
 class AIOKafkaClient:
     """One client of one cluster: its connections and its picture of the cluster.
 
@@ -462,7 +474,9 @@ class AIOKafkaClient:
                     await asyncio.sleep(backoff.next())
         except asyncio.TimeoutError:
             reason = f": {failure}" if failure is not None else ""
-            raise KafkaTimeoutError(f"no coordinator for {key!r} in time{reason}") from failure
+            hint = _HINTS[kind] if isinstance(failure, GroupCoordinatorNotAvailableError) else ""
+            text = f"no coordinator for {key!r} in time{reason}{hint}"
+            raise KafkaTimeoutError(text) from failure
 
     def forget_coordinator(self, kind: int, key: str, why: str) -> None:
         """Look the coordinator up again next time."""

@@ -38,6 +38,9 @@ _FIRST_RENEWING = 3
 _LAST_PLAIN_OFFSETS = 4
 _FIRST_WITH_MEMBER = 3  # KIP-447
 
+# Seconds by which looking for a coordinator ends before the call: it can say why there is none.
+_HEAD_START = 0.005
+
 _UNREACHABLE = (KafkaConnectionError, NodeNotReadyError, RequestTimedOutError)
 _WRONG_COORDINATOR = (
     NotCoordinatorForGroupError,
@@ -66,7 +69,7 @@ class TransactionRequests:
         max_version: int | None,
     ) -> Any:
         """One attempt to ask the coordinator of `key`."""
-        node_id = await self._client.coordinator(kind, key, deadline)
+        node_id = await self._client.coordinator(kind, key, deadline - _HEAD_START)
         try:
             return await self._client.send(node_id, request, max_version=max_version)
         except _UNREACHABLE:
@@ -75,7 +78,7 @@ class TransactionRequests:
 
     async def _connect(self, kind: CoordinationType, key: str, deadline: float) -> BrokerConnection:
         """One attempt to reach the coordinator of `key`, to see what it can do."""
-        node_id = await self._client.coordinator(kind, key, deadline)
+        node_id = await self._client.coordinator(kind, key, deadline - _HEAD_START)
         try:
             return await self._client.connection(node_id)
         except _UNREACHABLE:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka._group_members import readers
 from aiokafka.errors import (
     IllegalGenerationError,
+    InvalidTxnState,
     KafkaError,
     KafkaTimeoutError,
     ProducerFenced,
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Transactions"]
 
+# The epoch is, or the transaction of that epoch was ended by somebody else.
+_PAST = (ProducerFenced, InvalidTxnState)
 _OLD_GENERATION = (IllegalGenerationError, StaleMemberEpoch)
 
 _OPEN = (
@@ -122,9 +125,12 @@ class Transactions:
                 identity = await self._requests.end(
                     identity, is_commit, transaction.is_version_2, deadline
                 )
-        except ProducerFenced as error:
+        except _PAST as error:
             if is_commit:
                 raise await self._explain(error, deadline) from error
+            if not isinstance(error, ProducerFenced):
+                transaction.fail_for_good(error)
+                raise
             if not await self._requests.can_renew(deadline):
                 transaction.fail_for_good(error)
                 raise
@@ -155,8 +161,8 @@ class Transactions:
             self.transaction.fail_for_good(error)
             raise
 
-    async def _explain(self, fenced: ProducerFenced, deadline: float) -> BaseException:
-        """What has become of the transaction, the coordinator saying that its epoch is past.
+    async def _explain(self, past: KafkaError, deadline: float) -> BaseException:
+        """What has become of the transaction, the coordinator saying that it is past.
 
         Another producer with the transactional id is one cause. The other is a transaction that
         took too long: its coordinator has aborted it under the next epoch, and gives that to its
@@ -165,7 +171,7 @@ class Transactions:
         transaction = self.transaction
         try:
             if not await self._requests.can_renew(deadline):
-                raise fenced
+                raise past
             identity = await self._requests.init(
                 self._config.transaction_timeout, self._identity, deadline
             )
@@ -201,7 +207,7 @@ class Transactions:
             shares = self._shares(offsets, group)
             while shares:
                 shares = await self._commit_offsets(shares, offsets, group, deadline)
-        except ProducerFenced as error:
+        except _PAST as error:
             raise await self._explain(error, deadline) from error
         except KafkaError as error:
             transaction.fail(error)

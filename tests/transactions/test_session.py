@@ -358,7 +358,6 @@ async def test_a_transaction_that_took_too_long(cluster: FakeCluster) -> None:
     fill(cluster, 0, 3)
     writing = {"transaction_timeout_ms": 200}
     async with session_of(cluster, writing=writing) as session:
-
         is_first = True
 
         async def linger(_: SessionTransaction) -> None:
@@ -432,20 +431,24 @@ async def test_leaders_and_coordinators_move() -> None:
 
 
 class Told(ConsumerRebalanceListener):
-    """The application's listener."""
+    """The application's listener, as far as there are partitions."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, Set[TopicPartition]]] = []
 
+    def _note(self, kind: str, partitions: Set[TopicPartition]) -> None:
+        if partitions:
+            self.calls.append((kind, partitions))
+
     async def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
         await asyncio.sleep(0)
-        self.calls.append(("revoked", revoked))
+        self._note("revoked", revoked)
 
     def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
-        self.calls.append(("assigned", assigned))
+        self._note("assigned", assigned)
 
     def on_partitions_lost(self, lost: Set[TopicPartition]) -> None:
-        self.calls.append(("lost", lost))
+        self._note("lost", lost)
 
 
 @pytest.fixture
