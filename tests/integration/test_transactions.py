@@ -182,7 +182,7 @@ async def outstay(servers: str, topic: str) -> None:
                 TopicPartition(topic, 0): 0
             }:
                 await asyncio.sleep(0.1)
-        with pytest.raises(TransactionAbortable, match="transaction_timeout_ms=500"):
+        with pytest.raises(TransactionAbortable, match="transaction_timeout_ms=300"):
             await producer.commit_transaction()
         await producer.abort_transaction()
         async with producer.transaction():
