@@ -38,8 +38,9 @@ class Plan:
     """How much, how fast, and how rough. Times in seconds.
 
     `churn`: between two events among the members; `faults`: between two of the brokers; 0 for none.
-    `slots`: places in each group; at least one of them is always taken. `stall`: without any
-    progress for so long, the chain has failed. `assigned`: slots have partitions of their own.
+    `rounds`: how often everything of a kind happens; 0 for until the end. `slots`: places in each
+    group. `stall`: without any progress for so long, the chain has failed. `assigned`: slots have
+    partitions of their own.
     """
 
     records: int
@@ -50,6 +51,7 @@ class Plan:
     assigned: bool = False
     churn: float = 2.0
     faults: float = 20.0
+    rounds: int = 0
     slots: int = 3
     session_timeout_ms: int = 6000
     stall: float = 60.0
@@ -89,10 +91,16 @@ class Deck:
         self._random = source
         self._cards = cards
         self._left: list[str] = []
+        self.rounds = 0
+
+    def is_through(self, rounds: int) -> bool:
+        """Whether all have come so often; never if `rounds` is 0."""
+        return 0 < rounds <= self.rounds and not self._left
 
     def draw(self) -> str:
         if not self._left:
             self._left = self._random.sample(self._cards, len(self._cards))
+            self.rounds += 1
         return self._left.pop()
 
 
@@ -218,7 +226,7 @@ class Chain:
             await asyncio.sleep(plan.churn * self._random.uniform(0.5, 1.5))
             self._check_members()
             active = self._active(self._random.randrange(HOPS))
-            if active:
+            if active and not self._troubles.is_through(plan.rounds):
                 self._trouble(self._random.choice(active))
             for hop in range(HOPS):
                 free = self._free_slots(hop)
@@ -262,9 +270,7 @@ class Chain:
 
     async def _break_brokers(self) -> None:
         plan = self.plan
-        if not plan.faults:
-            return
-        while True:
+        while plan.faults and not self._faults.is_through(plan.rounds):
             await asyncio.sleep(plan.faults * self._random.uniform(0.5, 1))
             node = self._random.choice(list(self._cluster.nodes))
             event = self._faults.draw()

@@ -24,8 +24,9 @@ SETTINGS = {
 SHORT: dict[str, Any] = {
     "records": 4000,
     "rate": 800,
-    "churn": 1.2,
-    "faults": 2.5,
+    "churn": 1.0,
+    "faults": 2.0,
+    "rounds": 1,
     "slots": 2,
     "session_timeout_ms": 3000,
 }
@@ -53,7 +54,7 @@ GROUPS = [
     ("consumer", "uniform"),
     ("consumer", "range"),
 ]
-IN_SHORT = [GROUPS[0], GROUPS[3], GROUPS[4]]
+IN_SHORT = [GROUPS[3], GROUPS[4]]
 
 
 @pytest.mark.parametrize(("protocol", "assignor"), GROUPS)
@@ -83,7 +84,7 @@ PROGRAMS: dict[str, dict[str, Any]] = {
 async def test_exactly_once(
     brokers: KafkaCluster, scale: Scale, tmp_path: Path, program: str
 ) -> None:
-    if program not in ("plain-cooperative", "session-consumer"):
+    if program not in ("plain", "session-consumer"):
         only_long(scale)
     size: dict[str, Any] = {"records": 200_000, "rate": 1500} if scale.is_long else SHORT
     report = await Chain(brokers, Plan(**PROGRAMS[program], **size), tmp_path).run()
