@@ -198,3 +198,48 @@ async def test_members_of_both_kinds_among_others(kafka: Kafka, make_topic: Make
         await group.read_up_to(flow.sent)
         await group.close()
     assert group.seen == set(range(flow.sent))
+
+
+NEXT = {"group_protocol": "consumer"}
+
+
+async def test_next_generation_with_confluent(kafka: Kafka, make_topic: MakeTopic) -> None:
+    """KIP-848: the broker shares out."""
+    servers = kafka.bootstrap_servers
+    topic = await make_topic(partitions=PARTITIONS)
+    async with MixedGroup(servers, topic) as group, flowing(servers, topic) as flow:
+        for first, second in (("ours", "confluent"), ("confluent", "ours")):
+            leader = await group.join(first, **NEXT)
+            await group.settle()
+            await group.join(second, **NEXT)
+            await group.join("ours", **NEXT)
+            await group.settle()
+            await group.leave(leader)
+            await group.settle()
+            await group.close()
+        last = await group.join("ours", **NEXT)
+        await flow.stop()
+        await group.read_up_to(flow.sent)
+        await group.leave(last)
+    assert group.seen == set(range(flow.sent))
+
+
+async def test_from_classic_to_next_generation_and_back(
+    kafka: Kafka, make_topic: MakeTopic
+) -> None:
+    """A live group whose members change the protocol one by one, those of librdkafka among them."""
+    servers = kafka.bootstrap_servers
+    topic = await make_topic(partitions=PARTITIONS)
+    async with MixedGroup(servers, topic) as group, flowing(servers, topic) as flow:
+        for client in ("ours", "confluent", "ours"):
+            await group.join(client, "cooperative-sticky")
+        await group.settle()
+        for options in (NEXT, {}):
+            for client in ("ours", "confluent", "ours"):
+                await group.leave(group.members[0])
+                await group.join(client, "cooperative-sticky", **options)
+                await group.settle()
+        await flow.stop()
+        await group.read_up_to(flow.sent)
+        await group.close()
+    assert group.seen == set(range(flow.sent))
