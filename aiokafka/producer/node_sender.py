@@ -167,6 +167,9 @@ class NodeSender:
             self._connection = connection = await self._client.connection(self.node_id)
             if not connection.is_ready:
                 await connection.gate.wait(self._loop.time() + self._config.client.request_timeout)
+            if not connection.is_ready:
+                # It ended meanwhile: nobody else would think of making another.
+                self._wake.set()
             return connection.is_ready
         except _HOPELESS as error:
             self.contact.fail(error)
