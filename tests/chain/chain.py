@@ -307,7 +307,7 @@ class Chain:
         self.report.events["leader moved"] += moved
 
     def _elect(self) -> int:
-        admin = AdminClient({"bootstrap.servers": self._servers})
+        admin = AdminClient({"bootstrap.servers": self._servers, "log_level": 3})
         try:
             results = admin.elect_leaders(ElectionType.PREFERRED).result(30)
         except KafkaException:
