@@ -6,7 +6,7 @@ from __future__ import annotations
 import abc
 import asyncio
 import logging
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokafka.client import ConnectionGroup, CoordinationType
 from aiokafka.consumer.committer import Identity
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from aiokafka._consumer_config import ConsumerConfig
     from aiokafka._vitals import Contact
     from aiokafka.client import AIOKafkaClient
+    from aiokafka.net.connection import BrokerConnection
     from aiokafka.protocol.schema import Request, Response
 
     R = TypeVar("R", bound=Response)
@@ -92,14 +93,20 @@ class Membership(abc.ABC):
         node_id = await self._coordinator()
         with self._contact.asked(patience):
             try:
-                return await self._client.send(
-                    node_id, request, group=ConnectionGroup.COORDINATION, timeout=limit
+                connection = await self._client.connection(
+                    node_id, ConnectionGroup.COORDINATION, timeout=limit
                 )
+                version = self._pick(connection, request)
+                return await connection.request(request, version=version, timeout=limit)
             except KafkaError as error:
                 self._contact.note(error)
                 if not isinstance(error, BrokerResponseError):
                     self.forget_coordinator(str(error))
                 raise
+
+    def _pick(self, connection: BrokerConnection, request: Request[Any]) -> int:
+        """The version to use. Raises UnsupportedVersionError."""
+        return connection.pick(type(request))
 
     async def _coordinator(self) -> int:
         deadline = asyncio.get_running_loop().time() + self._config.client.request_timeout

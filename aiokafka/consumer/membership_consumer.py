@@ -8,9 +8,8 @@ import base64
 import enum
 import uuid
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aiokafka.client import ConnectionGroup
 from aiokafka.consumer.membership import Membership
 from aiokafka.errors import (
     IllegalStateError,
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
     from aiokafka._consumer_config import ConsumerConfig
     from aiokafka._vitals import Contact
     from aiokafka.client import AIOKafkaClient
+    from aiokafka.net.connection import BrokerConnection
+    from aiokafka.protocol.schema import Request
 
 __all__ = ["ConsumerMembership", "Interest", "MemberState", "Slots"]
 
@@ -203,23 +204,25 @@ class ConsumerMembership(Membership):
     async def _exchange(
         self, request: ConsumerGroupHeartbeatRequest, limit: float
     ) -> ConsumerGroupHeartbeatResponse:
-        node_id = await self._coordinator()
-        connection = await self._client.connection(node_id, ConnectionGroup.COORDINATION)
+        limit = min(limit, self._config.client.request_timeout)
+        response = await self._send(request, limit)
+        if response.error_code == UnsupportedVersionError.errno:
+            raise UnsupportedVersionError(_lacks_protocol(f"node {self.coordinator_id}"))
+        self._check(response.error_code, response.error_message)
+        return response
+
+    def _pick(self, connection: BrokerConnection, request: Request[Any]) -> int:
         try:
-            version = connection.pick(ConsumerGroupHeartbeatRequest)
+            version = super()._pick(connection, request)
         except UnsupportedVersionError:
             raise UnsupportedVersionError(_lacks_protocol(connection.peer)) from None
-        if request.subscribed_topic_regex is not None and version < _FIRST_REGEX_VERSION:
+        regex = getattr(request, "subscribed_topic_regex", None)
+        if regex is not None and version < _FIRST_REGEX_VERSION:
             raise UnsupportedVersionError(
                 f"{connection.peer}: a SubscriptionPattern needs Kafka 4.0 or later; "
                 "a str is matched by the client"
             )
-        limit = min(limit, self._config.client.request_timeout)
-        response = await self._send(request, limit)
-        if response.error_code == UnsupportedVersionError.errno:
-            raise UnsupportedVersionError(_lacks_protocol(connection.peer))
-        self._check(response.error_code, response.error_message)
-        return response
+        return version
 
     def _request(self) -> ConsumerGroupHeartbeatRequest:
         request = ConsumerGroupHeartbeatRequest(

@@ -220,6 +220,17 @@ async def test_the_coordinator_crashes_and_comes_back(two: FakeCluster, start: S
     assert shares(first, second) == [2, 2]
 
 
+async def test_the_coordinator_is_gone_for_good(two: FakeCluster, start: Start) -> None:
+    consumer = await start(two, "t", **OPTIONS)
+    node = consumer._coordinator.coordinator_id
+    assert node is not None
+    await two.stop_broker(node)
+    count = len(beats(two))
+    await until(two, lambda: len(beats(two)) > count + 2)
+    assert consumer._coordinator.coordinator_id == 1 - node
+    assert shares(consumer) == [4]
+
+
 # -- errors that stay ------------------------------------------------------------------------------
 
 
