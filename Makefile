@@ -24,7 +24,7 @@ LIBRARY := $(VENV)/.library-$(FORM)
 WHICH_MODE = import aiokafka.record.batch as b; \
 	print("aiokafka runs", "in pure Python." if b.__file__.endswith(".py") else "compiled.")
 
-.PHONY: help demo test test-unit test-all test-long fuzz lint format docs bench broker dist clean
+.PHONY: help demo test test-unit test-all test-long test-spark fuzz lint format docs bench broker dist clean
 .DELETE_ON_ERROR:
 
 help:
@@ -32,6 +32,7 @@ help:
 	@echo "make test       install everything, run every test (test-unit: those without a broker)"
 	@echo "make test-all   the same on Python $(VERSIONS), and in pure Python"
 	@echo "make test-long  the long forms: a million records a codec, every broker version, kills"
+	@echo "make test-spark  the Spark source and sink in PySpark, if there is Java 17"
 	@echo "make fuzz       read damaged record sets (MUTATIONS=10000000)"
 	@echo "make lint docs  ruff and mypy; the manual, warnings are errors"
 	@echo "make bench      compare with the other clients (ROWS=... ROUNDS=...)"
@@ -103,6 +104,10 @@ test-long: $(LIBRARY) $(VENV)/.tests
 
 fuzz: $(LIBRARY) $(VENV)/.tests
 	$(BIN)/python -m tests.record.fuzz --mutations $(MUTATIONS)
+
+test-spark: $(LIBRARY) $(VENV)/.tests
+	@$(BIN)/python -c 'import pyspark' 2>/dev/null || $(PIP) install -q --group spark
+	$(PYTEST) tests/spark tests/integration/test_spark.py $(PYTEST_ARGS)
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

@@ -20,12 +20,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from aiokafka.spark._foreach import batch_writer
 from aiokafka.spark._lag import Lag, lag, lag_listener, lag_of
 
 if TYPE_CHECKING:
     from aiokafka.spark.source import KafkaSource
 
-__all__ = ["KafkaSource", "Lag", "lag", "lag_listener", "lag_of", "register"]
+__all__ = ["KafkaSource", "Lag", "batch_writer", "lag", "lag_listener", "lag_of", "register"]
 
 
 def register(spark: Any) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from aiokafka.spark._loop import LoopThread, SharedClients, loop_thread
+from aiokafka.spark._loop import LoopThread, SharedClients
 
 
 class Thing:
@@ -50,20 +53,28 @@ def test_errors_come_back(thread: LoopThread) -> None:
         thread.run(fail())
 
 
+_FORK = """
+import asyncio, os
+from aiokafka.spark._loop import loop_thread
+
+mine = loop_thread()
+assert loop_thread() is mine
+child = os.fork()
+if child == 0:
+    other = loop_thread()
+    works = other is not mine and other.run(asyncio.sleep(0, result=True))
+    os._exit(0 if works else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+mine.stop()
+assert loop_thread() is not mine
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_one_for_each_process() -> None:
-    mine = loop_thread()
-    assert loop_thread() is mine
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        other = loop_thread()
-        works = other is not mine and other.run(asyncio.sleep(0, result=True))
-        os.write(writer, b"1" if works else b"0")
-        os._exit(0)
-    os.close(writer)
-    assert os.read(reader, 1) == b"1"
-    os.waitpid(child, 0)
-    os.close(reader)
+    paths = [str(Path(__file__).parent.parent.parent), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    subprocess.run([sys.executable, "-c", _FORK], env=environment, check=True, timeout=30)
 
 
 async def test_clients_are_shared_and_closed_when_idle() -> None:
