@@ -83,6 +83,9 @@ class MetadataLoop:
         self.topics.want_all = False
         if new:
             self._schedule.request_new(new)
+        elif missing:
+            # Whoever waits for the next answer must not have to wait for another reason to ask.
+            self._schedule.request_again(missing)
         return not missing
 
     def want_all_topics(self) -> None:

@@ -12,7 +12,7 @@ from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.consumer.no_group import NoGroupCoordinator, no_group
 from aiokafka.consumer.offset_reset import EARLIEST, LATEST, OffsetSpec
 from aiokafka.consumer.partition_state import PartitionState
-from aiokafka.errors import IllegalStateError, KafkaTimeoutError
+from aiokafka.errors import IllegalStateError, KafkaTimeoutError, TopicAuthorizationFailedError
 from aiokafka.structs import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
@@ -59,7 +59,8 @@ class ConsumerPositions:
         """Offset of the next record of a partition, waiting until it is known.
 
         Raises IllegalStateError if the partition is not assigned, KafkaTimeoutError after
-        `default_api_timeout_ms`, NoOffsetForPartitionError with `auto_offset_reset="none"`.
+        `default_api_timeout_ms`, NoOffsetForPartitionError with `auto_offset_reset="none"`,
+        TopicAuthorizationFailedError.
         """
         deadline = self._loop.time() + self._config.default_api_timeout
         while True:
@@ -70,6 +71,7 @@ class ConsumerPositions:
             failure = self._fetcher.buffer.pop_failure(state)
             if failure is not None:
                 raise failure
+            self._refuse_denied(state)
             if not await self._fetcher.positions.wait(deadline):
                 raise KafkaTimeoutError(f"position of {partition} not found in time")
 
@@ -88,7 +90,7 @@ class ConsumerPositions:
 
         True when the positions are known, False if not within `request_timeout_ms`; they will then
         be found later. Raises IllegalStateError if one is not assigned, TypeError for anything but
-        TopicPartitions.
+        TopicPartitions, TopicAuthorizationFailedError.
         """
         return await self._seek_to(EARLIEST, partitions)
 
@@ -103,11 +105,18 @@ class ConsumerPositions:
         deadline = self._loop.time() + self._config.client.request_timeout
         for state in states:
             state.reset(spec)
-        while any(state.needs_offset for state in states):
+        while waiting := [state for state in states if state.needs_offset]:
+            for state in waiting:
+                self._refuse_denied(state)
             if not await self._fetcher.positions.wait(deadline):
                 return False
             self._check_can_read()
         return True
+
+    def _refuse_denied(self, state: PartitionState) -> None:
+        """Raise TopicAuthorizationFailedError if no position can be had for want of rights."""
+        if state.tp.topic in self._fetcher.client.cluster.unauthorized_topics:
+            raise TopicAuthorizationFailedError(state.tp.topic)
 
     async def seek_to_committed(
         self, *partitions: TopicPartition
