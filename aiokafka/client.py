@@ -41,8 +41,7 @@ from aiokafka.protocol.schema import Request, Response
 from aiokafka.structs import BrokerMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    import ssl
-
+    from aiokafka._config import Credential, TlsSource
     from aiokafka.abc import AbstractTokenProvider
     from aiokafka.protocol.versions import BrokerVersions
 
@@ -101,13 +100,13 @@ class AIOKafkaClient:
         metadata_max_age_ms: float = 300_000,
         request_timeout_ms: float = 40_000,
         retry_backoff_ms: float = 100,
-        ssl_context: ssl.SSLContext | None = None,
+        ssl_context: TlsSource | None = None,
         security_protocol: str = "PLAINTEXT",
         api_version: Any = None,
         connections_max_idle_ms: float | None = 540_000,
         sasl_mechanism: str = "PLAIN",
-        sasl_plain_username: str | None = None,
-        sasl_plain_password: str | None = None,
+        sasl_plain_username: Credential | None = None,
+        sasl_plain_password: Credential | None = None,
         sasl_kerberos_service_name: str = "kafka",
         sasl_kerberos_domain_name: str | None = None,
         sasl_oauth_token_provider: AbstractTokenProvider | None = None,
