@@ -90,8 +90,8 @@ class Cluster:
     async def _discover(self) -> dict[str, list[int]]:
         wanted = self._options.subscription
         if wanted.assign is not None:
-            await self._numbers(wanted.assign)
-            return wanted.assign
+            there = await self._numbers(wanted.assign)
+            return _known(wanted.assign, there, self._options.fail_on_data_loss)
         if wanted.topics is not None:
             return await self._numbers(wanted.topics)
         assert wanted.pattern is not None
@@ -258,6 +258,27 @@ class Cluster:
         else:
             self._mirrored = offsets
             self._warned = False
+
+
+def _known(
+    assign: dict[str, list[int]], there: dict[str, list[int]], must_be_there: bool
+) -> dict[str, list[int]]:
+    """What is assigned and there is."""
+    known = {
+        topic: [number for number in numbers if number in there.get(topic, ())]
+        for topic, numbers in assign.items()
+    }
+    missing = [
+        f"{topic}-{number}"
+        for topic, numbers in assign.items()
+        for number in numbers
+        if number not in known[topic]
+    ]
+    if missing and must_be_there:
+        raise UnknownTopicOrPartitionError(f"assign: there is no {', '.join(missing)}")
+    if missing:
+        log.warning("assign: there is no %s", ", ".join(missing))
+    return {topic: numbers for topic, numbers in known.items() if numbers}
 
 
 def _by_topic(found: Mapping[TopicPartition, int]) -> Offsets:

@@ -11,6 +11,8 @@ __all__ = ["ClientSettings", "parse_settings"]
 
 log = logging.getLogger("aiokafka.spark")
 
+_CLIENT_ID = "aiokafka-spark"
+
 Convert = Callable[[str], Any]
 
 
@@ -154,7 +156,7 @@ class ClientSettings:
 
         Reads the certificates, and imports the token provider.
         """
-        keywords = dict(self.client)
+        keywords = {"client_id": _CLIENT_ID, **self.client}
         if keywords.get("security_protocol", "PLAINTEXT").endswith("SSL"):
             from aiokafka.helpers import create_ssl_context
 

@@ -25,6 +25,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import UnknownTopicOrPartitionError
 from aiokafka.ranges import DataLossError
 from aiokafka.spark import KafkaSource
 from aiokafka.spark._loop import loop_thread
@@ -383,3 +384,14 @@ async def test_there_is_no_such_topic(cluster: FakeCluster) -> None:
     reader = await call(lambda: batch(cluster, subscribe="nowhere"))
     with pytest.raises(Exception, match="nowhere"):
         await call(reader.partitions)
+
+
+async def test_there_is_no_such_partition(cluster: FakeCluster) -> None:
+    fill(cluster, 5)
+    given = {"subscribe": None, "assign": '{"t": [0, 7]}'}
+    reader = await call(lambda: batch(cluster, **given))
+    with pytest.raises(UnknownTopicOrPartitionError, match="t-7"):
+        await call(reader.partitions)
+    tolerant = await call(lambda: batch(cluster, failOnDataLoss="false", **given))
+    tasks = await call(tolerant.partitions)
+    assert await rows(tolerant, tasks) == offsets({}, {0: 5})
