@@ -34,10 +34,9 @@ from aiokafka.producer.vitals import ProducerVitals
 from aiokafka.structs import RecordMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    import ssl
-
     from typing_extensions import Self
 
+    from aiokafka._config import Credential, TlsSource
     from aiokafka.abc import AbstractTokenProvider
     from aiokafka.producer.transactions import Transactions
 
@@ -90,14 +89,14 @@ class AIOKafkaProducer:
         linger_ms: float = 0,
         retry_backoff_ms: float = 100,
         security_protocol: str = "PLAINTEXT",
-        ssl_context: ssl.SSLContext | None = None,
+        ssl_context: TlsSource | None = None,
         connections_max_idle_ms: float | None = 540_000,
         enable_idempotence: bool = _missing,
         transactional_id: str | None = None,
         transaction_timeout_ms: float = 60_000,
         sasl_mechanism: str = "PLAIN",
-        sasl_plain_password: str | None = None,
-        sasl_plain_username: str | None = None,
+        sasl_plain_password: Credential | None = None,
+        sasl_plain_username: Credential | None = None,
         sasl_kerberos_service_name: str = "kafka",
         sasl_kerberos_domain_name: str | None = None,
         sasl_oauth_token_provider: AbstractTokenProvider | None = None,
