@@ -50,8 +50,7 @@ from aiokafka.structs import (
 )
 
 if TYPE_CHECKING:
-    import ssl
-
+    from aiokafka._config import Credential, TlsSource
     from aiokafka.abc import AbstractTokenProvider
     from aiokafka.cluster import ClusterMetadata
 
@@ -141,15 +140,15 @@ class AIOKafkaConsumer(ConsumerPositions):
         heartbeat_interval_ms: int = 3000,
         consumer_timeout_ms: int = 200,
         max_poll_records: int | None = None,
-        ssl_context: ssl.SSLContext | None = None,
+        ssl_context: TlsSource | None = None,
         security_protocol: str = "PLAINTEXT",
         api_version: str | None = None,
         exclude_internal_topics: bool = True,
         connections_max_idle_ms: int | None = 540000,
         isolation_level: str = "read_uncommitted",
         sasl_mechanism: str = "PLAIN",
-        sasl_plain_password: str | None = None,
-        sasl_plain_username: str | None = None,
+        sasl_plain_password: Credential | None = None,
+        sasl_plain_username: Credential | None = None,
         sasl_kerberos_service_name: str = "kafka",
         sasl_kerberos_domain_name: str | None = None,
         sasl_oauth_token_provider: AbstractTokenProvider | None = None,
