@@ -26,10 +26,9 @@ from aiokafka.errors import IllegalStateError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    import ssl
-
     from typing_extensions import Self
 
+    from aiokafka._config import Credential, TlsSource
     from aiokafka.abc import AbstractTokenProvider
 
 __all__ = ["AIOKafkaAdminClient", "NewPartitions", "NewTopic", "RecordsToDelete"]
@@ -59,11 +58,11 @@ class AIOKafkaAdminClient:
         retry_backoff_ms: int = 100,
         metadata_max_age_ms: int = 300_000,
         security_protocol: str = "PLAINTEXT",
-        ssl_context: ssl.SSLContext | None = None,
+        ssl_context: TlsSource | None = None,
         api_version: str | None = None,
         sasl_mechanism: str = "PLAIN",
-        sasl_plain_username: str | None = None,
-        sasl_plain_password: str | None = None,
+        sasl_plain_username: Credential | None = None,
+        sasl_plain_password: Credential | None = None,
         sasl_kerberos_service_name: str = "kafka",
         sasl_kerberos_domain_name: str | None = None,
         sasl_oauth_token_provider: AbstractTokenProvider | None = None,
