@@ -44,6 +44,7 @@ def _work(row: Row, servers: str) -> dict[str, object]:
         "keyed": row.keyed,
         "compression": row.compression,
         "seconds": row.seconds,
+        "per_transaction": row.per_transaction,
     }
 
 
@@ -57,10 +58,16 @@ def _sample(row: Row, client: str, work: dict[str, object]) -> Sample:
         # A reader from the beginning must find nothing of those before it.
         own["topic"] = f"{work['topic']}-{uuid.uuid4().hex[:6]}"
         _topic("create", own)
+    target = {**own, "topic": f"{own['topic']}-{uuid.uuid4().hex[:6]}"}
+    if row.per_transaction:
+        own["target"] = target["topic"]
+        _topic("create", target)
     workload = row.assigned if client == OURS_ASSIGNED else row.workload
     result, usage = run_client(client, workload, own)
     if own["topic"] != work["topic"]:
         _topic("remove", own)
+    if row.per_transaction:
+        _topic("remove", target)
     sample: Sample = {"cpu_seconds": usage.cpu_seconds, "rss_mib": usage.rss_mib}
     records = result.pop("records")
     if "seconds" in result:

@@ -26,7 +26,7 @@ class Row:
     workload: a key of the workloads in the client scripts. stored: so many
     records the topic holds before the clients start. target: what ours should not exceed, in
     the unit of ``metric``. fewer: divisors of the record count for clients that are far slower.
-    assigned: the workload of OURS_ASSIGNED.
+    assigned: the workload of OURS_ASSIGNED. per_transaction: records in each.
     """
 
     name: str
@@ -44,6 +44,7 @@ class Row:
     target: float | None = None
     fewer: dict[str, int] = field(default_factory=dict)
     assigned: str = ""
+    per_transaction: int = 0
 
     def count_for(self, client: str) -> int:
         return self.records // self.fewer.get(client, 1)
@@ -83,6 +84,30 @@ def _iterate(name: str, size: int, target: float | None, compression: str | None
         clients=_ALL if size == 100 else _FAST,
         target=target,
         fewer=_ONE_BY_ONE,
+    )
+
+
+def _transactions(name: str, per_transaction: int, records: int) -> Row:
+    return Row(
+        name=name,
+        title=f"consume, process, produce in transactions of {per_transaction:,} records, 100 B",
+        workload="transactions",
+        records=records,
+        stored=records,
+        clients=_NATIVE,
+        per_transaction=per_transaction,
+    )
+
+
+def _codec(name: str, compression: str | None) -> Row:
+    codec = compression or "no compression"
+    return Row(
+        name=name,
+        title=f"send, all results checked, 100 B, {codec}",
+        workload="send",
+        records=500_000,
+        compression=compression,
+        clients=_NATIVE,
     )
 
 
@@ -146,6 +171,9 @@ ROWS: tuple[Row, ...] = (
         size=1024,
         compression="lz4",
     ),
+    _codec("codec-none", None),
+    _codec("codec-lz4", "lz4"),
+    _codec("codec-zstd", "zstd"),
     Row(
         name="batches-100",
         title="batch API, 100 B",
@@ -154,6 +182,8 @@ ROWS: tuple[Row, ...] = (
         clients=_SAME_API,
         target=0.6,
     ),
+    _transactions("transactions-100", 100, 100_000),
+    _transactions("transactions-1000", 1000, 200_000),
     Row(
         name="tasks-64",
         title="64 tasks in send_and_wait, 100 B",

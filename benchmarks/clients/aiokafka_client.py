@@ -130,6 +130,35 @@ async def send_in_tasks(work):
     return result
 
 
+async def transactions(work):
+    """Read, and write what was read to another topic, with the positions in the transaction."""
+    clock, done, group = Clock(), 0, new_group(work)
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=work.servers,
+        group_id=group,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        isolation_level="read_committed",
+    )
+    consumer.assign([TopicPartition(work.topic, number) for number in range(work.partitions)])
+    await consumer.start()
+    producer = await start_producer(work, transactional_id=group)
+    while done < work.records:
+        wanted = min(work.per_transaction, work.records - done)
+        batches = await consumer.getmany(timeout_ms=1000, max_records=wanted)
+        async with producer.transaction():
+            for records in batches.values():
+                for record in records:
+                    await producer.send(work.target, record.value, key=record.key)
+                done += len(records)
+            offsets = {tp: records[-1].offset + 1 for tp, records in batches.items()}
+            await producer.send_offsets_to_transaction(offsets, group)
+    result = clock.rate(done)
+    await producer.stop()
+    await consumer.stop()
+    return result
+
+
 async def lone_send(work):
     value, times = work.values()[0], []
     producer = await start_producer(work)
@@ -208,6 +237,7 @@ WORKLOADS = {
     "send": send,
     "send_batches": send_batches,
     "send_in_tasks": send_in_tasks,
+    "transactions": transactions,
     "lone_send": lone_send,
     "end_to_end": end_to_end,
     "first_record": first_record,

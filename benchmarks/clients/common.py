@@ -22,6 +22,8 @@ class Work:
         self.keyed = given.get("keyed", False)
         self.compression = given.get("compression")
         self.seconds = given.get("seconds", 5)
+        self.target = given.get("target")
+        self.per_transaction = given.get("per_transaction")
         self.codecs = given.get("codecs", ["none"])
 
     def values(self):

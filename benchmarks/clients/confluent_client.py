@@ -125,6 +125,41 @@ def send_in_tasks(work):
     return result
 
 
+def transactions(work):
+    clock, done, group = Clock(), 0, new_group(work)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": work.servers,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+        }
+    )
+    numbers = range(work.partitions)
+    consumer.assign([TopicPartition(work.topic, n, OFFSET_BEGINNING) for n in numbers])
+    producer = start_producer(work, **{"transactional.id": group})
+    producer.init_transactions()
+    while done < work.records:
+        messages = consumer.consume(min(work.per_transaction, work.records - done), timeout=1)
+        if not messages:
+            continue
+        producer.begin_transaction()
+        for message in messages:
+            length(message)
+            producer.produce(work.target, message.value(), message.key())
+        positions = consumer.position(consumer.assignment())
+        producer.send_offsets_to_transaction(
+            [position for position in positions if position.offset >= 0],
+            consumer.consumer_group_metadata(),
+        )
+        producer.commit_transaction()
+        done += len(messages)
+    result = clock.rate(done)
+    consumer.close()
+    return result
+
+
 def lone_send(work):
     value, times = work.values()[0], []
     producer = start_producer(work, **{"linger.ms": 0})
@@ -201,6 +236,7 @@ if __name__ == "__main__":
             "iterate_in_group": partial(iterate, group=True),
             "send": send,
             "send_in_tasks": send_in_tasks,
+            "transactions": transactions,
             "lone_send": lone_send,
             "end_to_end": end_to_end,
             "first_record": first_record,
