@@ -350,6 +350,43 @@ async def test_from_a_group_to_partitions_chosen_by_hand(four: FakeCluster, star
     assert await consumer.position(T0) == 7
 
 
+async def test_unsubscribing(four: FakeCluster, start: Start, strategy: list[Any]) -> None:
+    fill(four, 0, 3)
+    log, later = Log(), Log()
+    consumer = await start(four, partition_assignment_strategy=strategy, **OPTIONS)
+    consumer.subscribe(["t"], listener=log)
+    await read(consumer, 2)
+    consumer.unsubscribe()
+    assert consumer.assignment() == frozenset()
+    consumer.subscribe(["t"], listener=later)
+    # Of two records the application might still be at work on the last.
+    assert await read(consumer, 2) == [(0, 1), (0, 2)]
+    assert log.calls == [("assigned", {0, 1, 2, 3}), ("revoked", {0, 1, 2, 3})]
+    assert later.calls == [("assigned", {0, 1, 2, 3})]
+    assert four.count(LeaveGroupRequest) == 1
+
+
+async def test_after_an_error_that_stays_the_application_can_subscribe_again(
+    four: FakeCluster, start: Start
+) -> None:
+    fill(four, 0, 2)
+    log = Log()
+    consumer = await start(four, **OPTIONS)
+    consumer.subscribe(["t"], listener=log)
+    await until(four, lambda: shares(consumer) == [4])
+    four.intercept(HeartbeatRequest, Fail(FencedInstanceId), times=1)
+    with pytest.raises(FencedInstanceId):
+        async with timeout(10):
+            while True:
+                await consumer.getone()
+    with pytest.raises(FencedInstanceId):
+        await consumer.commit({T0: 1})
+    assert log.calls == [("assigned", {0, 1, 2, 3}), ("lost", {0, 1, 2, 3})]
+    consumer.subscribe(["t"], listener=log)
+    assert await read(consumer, 2) == [(0, 0), (0, 1)]
+    assert log.calls[2:] == [("assigned", {0, 1, 2, 3})]
+
+
 async def test_an_assignor_that_raises(four: FakeCluster, start: Start) -> None:
     class Broken(RoundRobinPartitionAssignor):
         name = "broken"

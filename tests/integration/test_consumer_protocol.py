@@ -97,6 +97,11 @@ async def fill(servers: str, topic: str, count: int, first: int = 0) -> None:
             await producer.send(topic, b"%d" % number, partition=number % PARTITIONS)
 
 
+def have_seen(readers: list[Reader], count: int) -> Callable[[], bool]:
+    """Whether the readers together have seen the first `count` numbers."""
+    return lambda: {number for reader in readers for number in reader.seen} == set(range(count))
+
+
 def are_shared(*readers: Reader) -> bool:
     """Whether each partition has one owner and the shares are even."""
     for reader in readers:
@@ -177,7 +182,7 @@ async def test_what_the_broker_refuses(kafka: Kafka, make_topic: MakeTopic) -> N
         await consumer.start()
     consumer = member(servers, group=topic)
     consumer.subscribe(pattern=SubscriptionPattern("(?<=a)b"))  # no look-behind in RE2
-    with pytest.raises(InvalidRegularExpression, match="Perl|look|invalid|Regular"):
+    with pytest.raises(InvalidRegularExpression, match=r"[Rr]egular"):
         await consumer.start()
 
 
@@ -192,14 +197,17 @@ async def test_a_member_that_does_not_ask_for_records(kafka: Kafka, make_topic: 
         assert sorted(seen) == [0, 1, 2, 3]
 
 
-async def test_with_confluent_kafka(kafka: Kafka, make_topic: MakeTopic) -> None:
+@pytest.mark.parametrize("protocol", ["consumer", "classic"])
+async def test_with_confluent_kafka(kafka: Kafka, make_topic: MakeTopic, protocol: str) -> None:
     topic = await make_topic(partitions=PARTITIONS)
     async with reading(member(kafka.bootstrap_servers, topic, group=topic)) as ours:
         settings: dict[str, Any] = {
             "bootstrap.servers": kafka.bootstrap_servers,
             "group.id": topic,
-            "group.protocol": "consumer",
+            "group.protocol": protocol,
         }
+        if protocol == "classic":
+            settings["heartbeat.interval.ms"] = 200
         theirs = confluent_kafka.Consumer(settings)
         theirs.subscribe([topic])
         async with timeout(40):
@@ -234,13 +242,13 @@ async def test_a_live_group_moves_to_the_other_protocol(
             await until(lambda: are_shared(*living))
             await fill(servers, topic, 40, first=sent)
             sent += 40
-            await until(lambda: {n for r in readers for n in r.seen} == set(range(sent)))
+            await until(have_seen(readers, sent))
             await leaver.stop()
             living.remove(leaver)
             await until(lambda: are_shared(*living))
         await fill(servers, topic, 40, first=sent)
         sent += 40
-        await until(lambda: {n for r in readers for n in r.seen} == set(range(sent)))
+        await until(have_seen(readers, sent))
     # Nobody was removed, nothing had to be read again.
     assert sorted(n for reader in readers for n in reader.seen) == list(range(sent))
 
