@@ -29,9 +29,14 @@ OUTPUT = {
     ),
 }
 OTHERS = {
+    "batch_consumer.py",
+    "commit_modes.py",
     "consumer.py",
     "demo.py",
     "flow_control.py",
+    "group_consumer.py",
+    "local_state_consumer.py",
+    "manual_commit.py",
     "own_offsets.py",
     "parallel_consumer.py",
     "retry_topics.py",

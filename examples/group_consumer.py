@@ -1,0 +1,38 @@
+"""One member of a group: start several with the same --group, and they share the partitions."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+
+from aiokafka import AIOKafkaConsumer
+
+
+async def consume(bootstrap: str, topic: str, group: str, count: int) -> None:
+    consumer = AIOKafkaConsumer(
+        topic, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest"
+    )
+    seen = 0
+    async with consumer:
+        async for record in consumer:
+            print(f"Message from partition [{record.partition}]: {record.value!r}", flush=True)
+            seen += 1
+            if seen == count:
+                break
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bootstrap", default="localhost:9092", help="host:port of a broker")
+    parser.add_argument("--topic", default="some-topic")
+    parser.add_argument("--group", default="TEST_GROUP")
+    parser.add_argument("--count", type=int, default=0, help="stop after so many; 0: never")
+    given = parser.parse_args()
+    try:
+        asyncio.run(consume(given.bootstrap, given.topic, given.group, given.count))
+    except KeyboardInterrupt:
+        pass
+
+
+if __name__ == "__main__":
+    main()
