@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import aiokafka
 from aiokafka import _config, _consumer_config, errors
+from aiokafka.oauth import _config as oauth_config
 
 project = "aiokafka"
 author = "the aiokafka authors"
@@ -45,7 +46,8 @@ class Options(Directive):
     def run(self) -> list[nodes.Node]:
         rows = []
         name = self.arguments[0]
-        module = _config if hasattr(_config, name) else _consumer_config
+        modules = (_config, _consumer_config, oauth_config)
+        module = next(module for module in modules if hasattr(module, name))
         for option in getattr(module, name).describe():
             default = "see there" if option.default is _config.MISSING else repr(option.default)
             meaning = f"{option.help} Must be {option.accepts}."

@@ -15,6 +15,7 @@ import pytest
 from aiokafka import errors
 from aiokafka._config import ClientConfig, ProducerConfig
 from aiokafka._consumer_config import ConsumerConfig
+from aiokafka.oauth._config import OAuthConfig
 from aiokafka.parallel import ParallelConsumer, RetryTopics
 
 REPOSITORY = Path(__file__).parent.parent
@@ -62,6 +63,7 @@ def test_classes_exist(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_options_exist(page: Path) -> None:
     known = ClientConfig.keywords() | ProducerConfig.keywords() | ConsumerConfig.keywords()
+    known |= OAuthConfig.keywords()
     for cls in (ParallelConsumer, RetryTopics):
         known |= inspect.signature(cls).parameters.keys()
     known |= {

@@ -17,6 +17,7 @@ from aiokafka.errors import (
     DelegationTokenRequestNotAllowed,
 )
 from aiokafka.helpers import create_ssl_context
+from tests.examples.scripts import run_script
 from tests.integration.secured import (
     login_module,
     new_topic,
@@ -184,3 +185,13 @@ async def test_principals_are_checked(kafka: KafkaCluster, principal: str) -> No
             await admin.create_delegation_token(owner=principal)
         with pytest.raises(ValueError, match="renewers"):
             await admin.create_delegation_token([principal])
+
+
+async def test_the_example(kafka: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_PASSWORD", PASSWORDS["alice"])
+    topic = await new_topic(kafka)
+    output = await run_script(
+        "delegation_token.py",
+        *("--bootstrap", kafka.addresses("SCRAM"), "--topic", topic, "--user", "alice"),
+    )
+    assert output == "a token of User:alice\nthe worker sent to partition 0\n"

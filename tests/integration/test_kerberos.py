@@ -17,6 +17,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import AuthenticationFailedError
 from aiokafka.helpers import create_ssl_context
 from aiokafka.net.sasl.gssapi import Gssapi, KerberosIdentity
+from tests.examples.scripts import run_script
 from tests.integration.secured import new_topic, refused, tls_listeners, use_everything
 from tests.kafka.fixtures import need_own_brokers
 from tests.kafka.kdc import REALM, Kdc, missing_kerberos
@@ -131,6 +132,15 @@ async def test_each_client_is_who_it_says(kafka: KafkaCluster, kdc: Kdc, keytab:
     ]
     users = await asyncio.gather(*(user(**options(kafka, **login)) for login in logins))
     assert users == ["User:alice", "User:bob", "User:alice"]
+
+
+async def test_the_example(kafka: KafkaCluster, keytab: str) -> None:
+    output = await run_script(
+        "kerberos.py",
+        *("--bootstrap", kafka.addresses("KERBEROS"), "--topic", await new_topic(kafka)),
+        *("--keytab", keytab, "--principal", f"alice@{REALM}"),
+    )
+    assert output == "sent to partition 0\nread b'Hello'\n"
 
 
 # ---------------------------------------------------------------- time

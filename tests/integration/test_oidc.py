@@ -22,6 +22,7 @@ from aiokafka.oauth import (
     JwtBearerTokenProvider,
     SignedAssertion,
 )
+from tests.examples.scripts import run_script
 from tests.integration.secured import (
     login_module,
     new_topic,
@@ -255,3 +256,20 @@ async def test_the_provider_is_away_while_tokens_are_good(
         async with AIOKafkaProducer(**options(kafka, tokens)) as producer:
             await producer.send_and_wait(topic, b"2")
     assert asked < len(provider.asked) < asked + 10
+
+
+async def test_the_example(
+    kafka: KafkaCluster,
+    certificates: Certificates,
+    provider: IdentityProvider,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CLIENT_SECRET", CLIENT_SECRET)
+    output = await run_script(
+        "oidc.py",
+        *("--bootstrap", kafka.addresses("OIDCTLS"), "--topic", await new_topic(kafka)),
+        *("--token-endpoint", provider.url(), "--client-id", CLIENT_ID),
+        *("--cafile", certificates.cafile),
+    )
+    assert output == "sent to partition 0\nread b'Hello'\n"
+    assert [asked.form["scope"] for asked in provider.asked] == ["kafka"]

@@ -15,6 +15,7 @@ import pytest
 from aiokafka.errors import AuthenticationFailedError
 from aiokafka.oauth import MskIamTokenProvider
 from aiokafka.oauth._msk import Credentials, presigned_token, signing_key
+from tests.examples.scripts import run_script
 
 NOW = datetime.datetime(2026, 2, 3, 4, 5, 6, tzinfo=datetime.timezone.utc)
 ACCESS, SECRET = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
@@ -128,3 +129,12 @@ async def test_no_credentials_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_region_is_needed(region: str | None) -> None:
     with pytest.raises(ValueError, match="AWS_REGION"):
         MskIamTokenProvider(region)
+
+
+async def test_the_example(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    output = await run_script("msk_iam.py", "--region", "eu-west-1", "--dry-run")
+    assert output == (
+        f"kafka-cluster:Connect at kafka.eu-west-1.amazonaws.com\nas {ACCESS}, for 900 s\n"
+    )
