@@ -71,8 +71,8 @@ def _reason(error: BaseException, *, uses_tls: bool) -> str:
         return "connection refused: no process listens on this port, or a firewall rejects it"
     if uses_tls and isinstance(error, (ConnectionResetError, BrokenPipeError, EOFError)):
         return (
-            f"closed during the TLS handshake ({text}): the listener may expect plaintext, not TLS, "
-            "or may not take the client's certificate or the TLS versions of the context"
+            f"closed during the TLS handshake ({text}): the listener may expect plaintext, not "
+            "TLS, or may not take the client's certificate or the TLS versions of the context"
         )
     return text
 
