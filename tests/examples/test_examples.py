@@ -44,7 +44,10 @@ OTHERS = {
     "own_offsets.py",
     "parallel_consumer.py",
     "retry_topics.py",
+    "sasl_oauthbearer.py",
+    "sasl_scram.py",
     "seek_by_time.py",
+    "tls.py",
 }
 
 
