@@ -203,18 +203,21 @@ class Chain:
         shares: tuple[int, ...] = ()
         if plan.assigned:
             shares = tuple(range(slot, PARTITIONS[hop], plan.slots))
+        group, seed = f"{self._name}-hop{hop}", self._random.randrange(1 << 30)
+        is_own = not plan.assigned and seed % 2
         options = MemberOptions(
             servers=self._servers,
             source=self._topics[hop],
             target=self._topics[hop + 1],
-            group=f"{self._name}-hop{hop}",
+            group=group,
             slot=f"slot{slot}",
+            transactional_id=f"{group}-{slot}" + (f"-{seed}" if is_own else ""),
             mode=plan.mode,
             partitions=shares,
             protocol=plan.protocol,
             assignor=plan.assignor,
             session_timeout_ms=plan.session_timeout_ms,
-            seed=self._random.randrange(1 << 30),
+            seed=seed,
         )
         self._members.append(Member(options, self._folder, next(self._numbers)))
 

@@ -18,13 +18,15 @@ Mode = Literal["loop", "plain", "session"]
 @dataclass(frozen=True, kw_only=True)
 class MemberOptions:
     """Given to `tests.chain.worker` as JSON. `slot` is a place in the group that one process after
-    the other takes; its transactional id belongs to it."""
+    the other takes. With the place goes a transactional id, so that the newer fences the older; or
+    the process has one of its own, and only the group can tell who is late."""
 
     servers: str
     source: str
     target: str
     group: str
     slot: str
+    transactional_id: str
     mode: Mode
     partitions: tuple[int, ...] = ()
     """What to read; if empty, the group shares them out."""

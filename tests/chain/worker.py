@@ -37,7 +37,7 @@ ASSIGNORS: dict[str, Any] = {
     "sticky": StickyPartitionAssignor,
     "cooperative-sticky": CooperativeStickyAssignor,
 }
-TRANSACTION_TIMEOUT_MS = 10_000
+TRANSACTION_TIMEOUT_MS = 6000
 _WAIT_MS = 300
 _PAUSE = 0.2
 
@@ -155,6 +155,11 @@ class Worker:
             if found:
                 yield found
 
+    async def linger(self) -> None:
+        """Work that takes long, now and then."""
+        if self._random.random() < 0.3:
+            await asyncio.sleep(self._random.random() * 0.4)
+
 
 async def copy(worker: Worker, consumer: AIOKafkaConsumer, producer: AIOKafkaProducer) -> None:
     """At least once: commit what was acknowledged."""
@@ -166,6 +171,7 @@ async def copy(worker: Worker, consumer: AIOKafkaConsumer, producer: AIOKafkaPro
         ]
         for future in futures:
             await future
+        await worker.linger()
         try:
             await consumer.commit()
         except CommitFailedError as error:
@@ -179,6 +185,7 @@ async def transact(worker: Worker, consumer: AIOKafkaConsumer, producer: AIOKafk
             for records in found.values():
                 for record in records:
                     await producer.send(worker.options.target, record.value, record.key)
+            await worker.linger()
             offsets = {tp: records[-1].offset + 1 for tp, records in found.items()}
             await producer.send_offsets_to_transaction(offsets, worker.options.group)
 
@@ -189,6 +196,7 @@ async def process(worker: Worker, session: TransactionalSession) -> None:
         async with transaction as records:
             for record in records:
                 await transaction.send(worker.options.target, record.value, record.key)
+            await worker.linger()
 
 
 WORK = {"loop": copy, "plain": transact}
@@ -224,7 +232,7 @@ def producer_of(options: MemberOptions) -> AIOKafkaProducer:
     extra: dict[str, Any] = {}
     if options.mode != "loop":
         extra = {
-            "transactional_id": f"{options.group}-{options.slot}",
+            "transactional_id": options.transactional_id,
             "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS,
         }
     return AIOKafkaProducer(bootstrap_servers=options.servers, client_id=options.slot, **extra)
