@@ -50,6 +50,11 @@ class Absence:
         self.since = since
         self.misses = 0
 
+    @property
+    def is_told(self) -> bool:
+        """Whether there was an answer without a leader; at first nobody has asked yet."""
+        return self.misses > 1
+
 
 class Fetcher:
     """Places partitions on brokers and hears of every change of a partition's state.
@@ -321,8 +326,8 @@ class Fetcher:
 
     @property
     def leaderless(self) -> Collection[TopicPartition]:
-        """Partitions of ours without a leader."""
-        return self._leaderless.keys()
+        """Partitions of ours without a leader, as a broker said."""
+        return [tp for tp, absence in self._leaderless.items() if absence.is_told]
 
     def contacts(self) -> list[Contact]:
         """Of the brokers with partitions of ours."""
@@ -337,7 +342,7 @@ class Fetcher:
         """Since when a partition's broker does not answer, or there is none; None if it does."""
         absence = self._leaderless.get(state.tp)
         if absence is not None:
-            return absence.since
+            return absence.since if absence.is_told else None
         node = None if state.cursor.node_id is None else self._nodes.get(state.cursor.node_id)
         return None if node is None else node.contact.silent_since(now)
 
