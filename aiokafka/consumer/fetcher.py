@@ -44,16 +44,13 @@ log = logging.getLogger("aiokafka.consumer.fetcher")
 class Absence:
     """A partition without a leader: since when (loop time), and how often it was missed."""
 
-    __slots__ = ("misses", "since")
+    __slots__ = ("is_told", "misses", "since")
 
     def __init__(self, since: float) -> None:
         self.since = since
         self.misses = 0
-
-    @property
-    def is_told(self) -> bool:
-        """Whether there was an answer without a leader; at first nobody has asked yet."""
-        return self.misses > 1
+        self.is_told = False
+        """Whether a broker has said so; at first nobody has asked yet."""
 
 
 class Fetcher:
@@ -289,6 +286,9 @@ class Fetcher:
         if absence is None:
             absence = self._leaderless[tp] = Absence(asyncio.get_running_loop().time())
         absence.misses += 1
+        cluster = self.client.cluster
+        if cluster.partitions_for_topic(tp.topic) is not None or cluster.topic_error(tp.topic):
+            absence.is_told = True
 
     def _mention_absences(self) -> None:
         """Say which partitions have no leader, once, if this is not over soon."""
