@@ -63,7 +63,7 @@ async def test_at_least_once(
 ) -> None:
     if (protocol, assignor) not in IN_SHORT:
         only_long(scale)
-    size: dict[str, Any] = {"records": 500_000, "rate": 3000} if scale.is_long else SHORT
+    size: dict[str, Any] = {"records": 500_000, "rate": 4000} if scale.is_long else SHORT
     plan = Plan(mode="loop", protocol=protocol, assignor=assignor, **size)
     print(await Chain(brokers, plan, tmp_path).run())
 
@@ -86,7 +86,7 @@ async def test_exactly_once(
 ) -> None:
     if program not in ("plain", "session-consumer"):
         only_long(scale)
-    size: dict[str, Any] = {"records": 200_000, "rate": 1500} if scale.is_long else SHORT
+    size: dict[str, Any] = {"records": 200_000, "rate": 2000} if scale.is_long else SHORT
     report = await Chain(brokers, Plan(**PROGRAMS[program], **size), tmp_path).run()
     print(report)
     assert report.repeats == 0
@@ -108,7 +108,7 @@ async def test_exactly_once_on_older_brokers(
     only_long(scale)
     need_own_brokers()
     with KafkaCluster(version, nodes=3, config=SETTINGS) as cluster:
-        plan = Plan(records=200_000, rate=1500, **PROGRAMS[program])
+        plan = Plan(records=200_000, rate=2000, **PROGRAMS[program])
         report = await Chain(cluster, plan, tmp_path).run()
     print(report)
     assert report.repeats == 0
