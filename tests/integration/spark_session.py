@@ -1,0 +1,47 @@
+"""A Spark session for tests, where there are PySpark and Java."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).parent.parent.parent
+
+
+def why_no_spark() -> str:
+    """What is missing to run Spark; "" if nothing is."""
+    try:
+        import pyarrow  # noqa: F401
+        import pyspark.sql.streaming.datasource  # noqa: F401
+    except ImportError as error:
+        return f"needs PySpark 4.2 or newer and pyarrow (pip install --group spark): {error}"
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        return "Spark needs Java 17"
+    return ""
+
+
+def start_spark(directory: Path) -> Any:
+    """A session with one thread for tasks. It finds the format `aiokafka` by itself."""
+    from pyspark.sql import SparkSession
+
+    # Workers are to run what the tests run.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    paths = [str(REPOSITORY), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    return (
+        SparkSession.builder.master("local[1]")
+        .appName("tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.local.dir", str(directory))
+        .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.python.filterPushdown.enabled", "true")
+        .getOrCreate()
+    )
