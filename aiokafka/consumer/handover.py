@@ -103,8 +103,8 @@ class Handover:
 
     async def take_over(self, assigned: Partitions) -> None:
         """Exactly these partitions now, each with a position to be found: eager rebalances."""
-        self._assign(assigned, keep=False)
-        await self._tell_assigned(assigned)
+        if self._assign(assigned, keep=False):
+            await self._tell_assigned(assigned)
 
     async def change(self, assigned: Partitions) -> bool:
         """These partitions now; those that stay go on as if nothing had happened (KIP-429). True
@@ -125,8 +125,8 @@ class Handover:
     async def extend(self, assigned: Partitions) -> None:
         """The second half of `change()`."""
         added = assigned - self.owned
-        self._assign(assigned, keep=True)
-        await self._tell_assigned(added)
+        if self._assign(assigned, keep=True):
+            await self._tell_assigned(added)
 
     def release(self) -> None:
         """Hand out records again."""
@@ -162,14 +162,16 @@ class Handover:
             )
             await self._call(on_lost, lost)
 
-    def _assign(self, partitions: Partitions, *, keep: bool) -> None:
+    def _assign(self, partitions: Partitions, *, keep: bool) -> bool:
+        """False if the application has turned elsewhere meanwhile."""
         before = self.owned
         self._commits.forget(before - partitions if keep else before)
         if self._subscriptions.subscription is None or self._subscriptions.is_manual:
-            return  # the application turned elsewhere meanwhile
+            return False
         self._subscriptions.assign_from_subscribed(sorted(partitions), keep=keep)
         self._held = self._subscriptions.assignment
         self._fetcher.route()
+        return True
 
     async def _wait_for_application(self, revoked: Partitions) -> None:
         """Until it asks for more or has committed, as long as the group can wait for us."""

@@ -20,6 +20,8 @@ from aiokafka import (
 from aiokafka._compat import timeout
 from aiokafka.errors import (
     ConsumerStoppedError,
+    GroupIdNotFound,
+    InconsistentGroupProtocolError,
     InvalidRegularExpression,
     UnreleasedInstanceId,
     UnsupportedAssignor,
@@ -260,3 +262,19 @@ async def test_a_broker_without_the_feature() -> None:
         consumer = member(cluster.bootstrap_servers, "t", group="g")
         with pytest.raises(UnsupportedVersionError, match=r"node 1.*group_protocol='classic'"):
             await consumer.start()
+
+
+async def test_a_broker_that_does_not_convert_groups() -> None:
+    need_own_brokers()
+    with KafkaCluster(config={"group.consumer.migration.policy": "disabled"}) as cluster:
+        servers = cluster.bootstrap_servers
+        async with AIOKafkaProducer(bootstrap_servers=servers) as producer:
+            await producer.send_and_wait("t", b"0")
+        async with member(servers, "t", group="g", group_protocol="classic") as old:
+            with pytest.raises(GroupIdNotFound, match=r"group\.consumer\.migration\.policy"):
+                await member(servers, "t", group="g").start()
+            assert len(old.assignment()) == 1
+        async with member(servers, "t", group="g") as new:
+            assert len(new.assignment()) == 1
+            with pytest.raises(InconsistentGroupProtocolError):
+                await member(servers, "t", group="g", group_protocol="classic").start()
