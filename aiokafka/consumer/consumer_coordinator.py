@@ -91,7 +91,10 @@ class ConsumerCoordinator(GroupCoordinator):
             return Interest(frozenset())
         if subscription.regex is not None:
             return Interest(frozenset(), subscription.regex)
-        return Interest(subscription.topics)
+        # The broker refuses whoever names a topic that he may not see, and all else with it. Those
+        # who read are told of the topic; if there is no other, the broker says it.
+        allowed = subscription.topics - self._client.cluster.unauthorized_topics
+        return Interest(allowed or subscription.topics)
 
     def _assign(self) -> None:
         """Nothing follows from the metadata: the broker tells us of new partitions."""
