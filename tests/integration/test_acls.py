@@ -252,7 +252,7 @@ async def test_a_group_that_is_denied_in_a_transaction(kafka: KafkaCluster, righ
 
 
 @pytest.mark.parametrize("given", [(), (DESCRIBE,)])
-@pytest.mark.parametrize("how", ["assign", "subscribe", "group"])
+@pytest.mark.parametrize("how", ["assign", "subscribe", "group", "next-group"])
 async def test_read_without_the_right_to(
     kafka: KafkaCluster, rights: Rights, how: str, given: tuple[int, ...]
 ) -> None:
@@ -261,8 +261,9 @@ async def test_read_without_the_right_to(
     await rights.give(TOPIC, topic, *given)
     await rights.give(GROUP, group, READ)
     options = as_user(kafka, auto_offset_reset="earliest")
-    if how == "group":
+    if "group" in how:
         options["group_id"] = group
+        options["group_protocol"] = "consumer" if how == "next-group" else "classic"
     consumer = AIOKafkaConsumer(*([] if how == "assign" else [topic]), **options)
     if how != "assign" and not given:
         # There is nothing else to read.
@@ -292,7 +293,7 @@ async def eventually(consumer: AIOKafkaConsumer) -> bytes | None:
 
 
 @pytest.mark.parametrize("given", [(), (DESCRIBE,)])
-@pytest.mark.parametrize("how", ["assign", "subscribe", "group"])
+@pytest.mark.parametrize("how", ["assign", "subscribe", "group", "next-group"])
 async def test_a_denied_topic_does_not_stop_the_reading_of_others(
     kafka: KafkaCluster, rights: Rights, how: str, given: tuple[int, ...]
 ) -> None:
@@ -303,8 +304,9 @@ async def test_a_denied_topic_does_not_stop_the_reading_of_others(
     await rights.give(TOPIC, other, READ)
     await rights.give(GROUP, group, READ)
     options = as_user(kafka, auto_offset_reset="earliest")
-    if how == "group":
+    if "group" in how:
         options["group_id"] = group
+        options["group_protocol"] = "consumer" if how == "next-group" else "classic"
     consumer = AIOKafkaConsumer(*([] if how == "assign" else [topic, other]), **options)
     values, errors = [], []
     await consumer.start()
@@ -325,14 +327,15 @@ async def test_a_denied_topic_does_not_stop_the_reading_of_others(
 
 
 @pytest.mark.parametrize("given", [(), (DESCRIBE,)])
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
 async def test_a_group_that_is_denied(
-    kafka: KafkaCluster, rights: Rights, given: tuple[int, ...]
+    kafka: KafkaCluster, rights: Rights, protocol: str, given: tuple[int, ...]
 ) -> None:
     topic, group = await new_topic(kafka), unique()
     await fill(kafka, topic)
     await rights.give(TOPIC, topic, READ)
     await rights.give(GROUP, group, *given)
-    options = as_user(kafka, group_id=group, auto_offset_reset="earliest")
+    options = as_user(kafka, group_id=group, group_protocol=protocol, auto_offset_reset="earliest")
     consumer = AIOKafkaConsumer(topic, **options)
     async with denied(GroupAuthorizationFailedError, group):
         await consumer.start()
@@ -347,8 +350,9 @@ async def test_a_group_that_is_denied(
             await consumer.commit({TopicPartition(topic, 0): 1})
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
 async def test_a_group_whose_right_is_taken_and_given_back(
-    kafka: KafkaCluster, rights: Rights
+    kafka: KafkaCluster, rights: Rights, protocol: str
 ) -> None:
     topic, group = await new_topic(kafka), unique()
     await fill(kafka, topic)
@@ -357,9 +361,10 @@ async def test_a_group_whose_right_is_taken_and_given_back(
     options = as_user(
         kafka,
         group_id=group,
+        group_protocol=protocol,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
-        heartbeat_interval_ms=100,
+        **({"heartbeat_interval_ms": 100} if protocol == "classic" else {}),
     )
     async with AIOKafkaConsumer(topic, **options) as consumer:
         for i in range(10):
