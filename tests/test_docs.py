@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from aiokafka import errors
+from aiokafka import TransactionalSession, errors
 from aiokafka._config import ClientConfig, ProducerConfig
 from aiokafka._consumer_config import ConsumerConfig
 from aiokafka.oauth._config import OAuthConfig
@@ -64,7 +64,7 @@ def test_classes_exist(page: Path) -> None:
 def test_options_exist(page: Path) -> None:
     known = ClientConfig.keywords() | ProducerConfig.keywords() | ConsumerConfig.keywords()
     known |= OAuthConfig.keywords()
-    for cls in (ParallelConsumer, RetryTopics):
+    for cls in (ParallelConsumer, RetryTopics, TransactionalSession):
         known |= inspect.signature(cls).parameters.keys()
     known |= {
         "session_lifetime_ms",

@@ -73,6 +73,11 @@ class SessionTransaction:
     def __repr__(self) -> str:
         return f"<SessionTransaction {self._phase.value}, {len(self.records)} records>"
 
+    @property
+    def is_committed(self) -> bool:
+        """Whether it counts. After the block: if not, the records come again, here or elsewhere."""
+        return self._phase is Phase.COMMITTED
+
     async def __aenter__(self) -> Records:
         await self._session.begin(self)
         return self.records

@@ -48,6 +48,8 @@ OTHERS = {
     "sasl_scram.py",
     "seek_by_time.py",
     "tls.py",
+    "transactional_session.py",
+    "transactional_transform.py",
 }
 
 

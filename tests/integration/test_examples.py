@@ -32,3 +32,14 @@ async def test_produce_and_consume(kafka: Kafka, make_topic: MakeTopic) -> None:
     placed = sorted(re.findall(r"partition (\d), offset (\d+)", sent))
     assert len(placed) == 10
     assert sorted(re.findall(r"^(\d):(\d+) ", read, re.MULTILINE)) == placed
+
+
+@pytest.mark.parametrize("name", ["transactional_session.py", "transactional_transform.py"])
+async def test_transactions_over_a_group(kafka: Kafka, make_topic: MakeTopic, name: str) -> None:
+    source, target = await make_topic(partitions=2), await make_topic()
+    servers = ["--bootstrap", kafka.bootstrap_servers]
+    await run_script("producer.py", *servers, "--topic", source, "--count", "10")
+    topics = ["--source", source, "--target", target, "--name", source]
+    assert await run_script(name, *servers, *topics, "--count", "10")
+    read = await run_script("consumer.py", *servers, "--topic", target, "--count", "10")
+    assert len(read.splitlines()) == 10
