@@ -33,7 +33,7 @@ class MemberOptions:
     protocol: str = "classic"
     assignor: str = "range"
     session_timeout_ms: int = 6000
-    max_records: int = 200
+    max_records: int = 500
     seed: int = 0
 
     def to_json(self) -> str:
