@@ -172,12 +172,23 @@ class AIOKafkaClient:
         self._metadata.fail(IllegalStateError("the client is closed"))
         await self._stop()
 
+    def abort(self) -> None:
+        """As `close()`, without waiting. After a complete `close()` it does nothing."""
+        self._is_closed = True
+        self._metadata.fail(IllegalStateError("the client is closed"))
+        self._owner.cancel()
+        self._pool.abort()
+
     async def __aenter__(self) -> AIOKafkaClient:
         await self.bootstrap()
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        await self.close()
+        try:
+            await self.close()
+        finally:
+            # Cancelled while it closes: nobody will call it again.
+            self.abort()
 
     async def _stop(self) -> None:
         deadline = self._loop.time() + _CLOSE_TIMEOUT

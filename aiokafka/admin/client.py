@@ -127,7 +127,11 @@ class AIOKafkaAdminClient:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self.close()
+        try:
+            await self.close()
+        finally:
+            # Cancelled while it closes: nobody will call it again.
+            self._client.abort()
 
     def _deadline(self, timeout_ms: float | None = None) -> float:
         if not self._started:

@@ -292,7 +292,17 @@ class AIOKafkaConsumer(ConsumerPositions):
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        await self.stop()
+        try:
+            await self.stop()
+        finally:
+            # Cancelled while it stops: nobody will call it again.
+            self._abandon()
+
+    def _abandon(self) -> None:
+        """End at once what `stop()` left; the group notices at the end of the session."""
+        self._coordinator.abandon()
+        self._tasks.cancel()
+        self._client.abort()
 
     def _refuse_if_closed(self) -> None:
         if self._closed:

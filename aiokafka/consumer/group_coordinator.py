@@ -213,6 +213,10 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
         """End what `stop()` left, if it was cancelled."""
         await self._tasks.stop(deadline)
 
+    def abandon(self) -> None:
+        """End the background work without waiting for it."""
+        self._tasks.cancel()
+
     def on_subscribed(self) -> None:
         """The application subscribed, assigned or unsubscribed."""
         self._note_polls()

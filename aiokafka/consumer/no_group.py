@@ -115,6 +115,9 @@ class NoGroupCoordinator:
     async def close(self, deadline: float) -> None:
         """Nothing to end."""
 
+    def abandon(self) -> None:
+        """Nothing to end."""
+
     def _match_pattern(self) -> None:
         hide_internal = self._config.exclude_internal_topics
         self._subscriptions.match_pattern(self._client.cluster.topics(hide_internal))

@@ -191,14 +191,24 @@ class ConnectionPool:
         self._open[key] = connection
         self._nodes[node_id] = node
 
-    async def close(self, deadline: float) -> None:
-        """Close every connection; those that have not ended by `deadline` (loop time) are cut."""
+    def abort(self) -> None:
+        """Cut every connection at once; nothing waits for a connection any more."""
+        self._refuse()
+        for connection in self._open.values():
+            connection.abort()
+        self._open.clear()
+
+    def _refuse(self) -> None:
         self._is_closed = True
         if self._idle_timer is not None:
             self._idle_timer.cancel()
             self._idle_timer = None
         for attempt in self._attempts.values():
             attempt.fail(IllegalStateError("the client is closed"))
+
+    async def close(self, deadline: float) -> None:
+        """Close every connection; those that have not ended by `deadline` (loop time) are cut."""
+        self._refuse()
         closing = list(self._open.values())
         for connection in closing:
             connection.close()

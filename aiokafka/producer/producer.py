@@ -249,7 +249,18 @@ class AIOKafkaProducer:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self.stop()
+        try:
+            await self.stop()
+        finally:
+            # Cancelled while it stops: nobody will call it again.
+            self._abandon()
+
+    def _abandon(self) -> None:
+        """End at once what `stop()` left."""
+        self._sender.fail_all(ProducerClosed("the producer was stopped before this was delivered"))
+        self._owner.cancel()
+        self._sender.close()
+        self.client.abort()
 
     def health(self) -> ProducerHealth:
         """How the producer is doing at this moment. Costs little, asks nobody, raises nothing, and
