@@ -15,6 +15,7 @@ import pytest
 from aiokafka import TransactionalSession, errors
 from aiokafka._config import ClientConfig, ProducerConfig
 from aiokafka._consumer_config import ConsumerConfig
+from aiokafka.health import ConsumerHealth
 from aiokafka.oauth._config import OAuthConfig
 from aiokafka.parallel import ParallelConsumer, RetryTopics
 
@@ -66,6 +67,7 @@ def test_options_exist(page: Path) -> None:
     known |= OAuthConfig.keywords()
     for cls in (ParallelConsumer, RetryTopics, TransactionalSession):
         known |= inspect.signature(cls).parameters.keys()
+    known |= ConsumerHealth.__dataclass_fields__.keys()
     known |= {
         "session_lifetime_ms",
         "timeout_ms",
