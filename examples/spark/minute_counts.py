@@ -129,7 +129,7 @@ async def send_words(
                     await producer.send(words, b"", key=word.encode(), timestamp_ms=time)
         # A minute is only counted when a later one has come.
         for partition in range(2):
-            await producer.send(words, partition=partition, timestamp_ms=time + 10 * MINUTE)
+            await producer.send(words, b"", partition=partition, timestamp_ms=time + 10 * MINUTE)
     return sent
 
 
