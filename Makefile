@@ -24,7 +24,7 @@ LIBRARY := $(VENV)/.library-$(FORM)
 WHICH_MODE = import aiokafka.record.batch as b; \
 	print("aiokafka runs", "in pure Python." if b.__file__.endswith(".py") else "compiled.")
 
-.PHONY: help demo test test-unit test-all test-long test-spark fuzz lint format docs bench broker dist clean
+.PHONY: help demo test test-unit test-all test-long test-spark spark-demo fuzz lint format docs bench broker dist clean
 .DELETE_ON_ERROR:
 
 help:
@@ -32,7 +32,8 @@ help:
 	@echo "make test       install everything, run every test (test-unit: those without a broker)"
 	@echo "make test-all   the same on Python $(VERSIONS), and in pure Python"
 	@echo "make test-long  the long forms: a million records a codec, every broker version, kills"
-	@echo "make test-spark  the Spark source and sink in PySpark, if there is Java 17"
+	@echo "make spark-demo count words per minute with Spark, if there is Java 17"
+	@echo "make test-spark the Spark source and sink in PySpark, if there is Java 17"
 	@echo "make fuzz       read damaged record sets (MUTATIONS=10000000)"
 	@echo "make lint docs  ruff and mypy; the manual, warnings are errors"
 	@echo "make bench      compare with the other clients (ROWS=... ROUNDS=...)"
@@ -76,6 +77,11 @@ $(VENV)/.dist: $(VENV)/.python pyproject.toml
 demo: $(LIBRARY)
 	@$(BIN)/python -c '$(WHICH_MODE)'
 	@BOOTSTRAP='$(BOOTSTRAP)' $(BIN)/python examples/demo.py $(ARGS)
+
+spark-demo: $(LIBRARY)
+	@command -v java >/dev/null || { echo "Spark needs Java 17: install it, or set JAVA_HOME"; exit 1; }
+	@$(BIN)/python -c 'import pyspark, pyarrow' 2>/dev/null || $(PIP) install -q --group spark "pyarrow >= 18"
+	@PYSPARK_PYTHON=$(abspath $(BIN)/python) BOOTSTRAP='$(BOOTSTRAP)' $(BIN)/python examples/spark/minute_counts.py $(ARGS)
 
 broker: $(VENV)/.python
 	@$(BIN)/python -m tests.kafka $(ARGS)
