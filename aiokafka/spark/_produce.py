@@ -78,7 +78,7 @@ class RecordWriter:
         self, producer: AIOKafkaProducer, topic: str | None, batch_label: str | None = None
     ) -> None:
         self.counts: collections.Counter[tuple[str, int]] = collections.Counter()
-        """Rows so far by topic and partition."""
+        """Rows that were sent, by topic and partition."""
 
         self.rows = 0
         self.checksum = 0
@@ -110,14 +110,14 @@ class RecordWriter:
                 headers = [*headers, (BATCH_HEADER, place)]
             stamp = now if timestamp is None else timestamp
             if partition is None:
-                partition = await self._choose(topic, key)
+                numbers = self._numbers.get(topic) or await self._find_partitions(topic)
+                partition = self._choose(topic, key, numbers)
             batch = self._open.get((topic, partition))
             if batch is None or not batch.append(
                 timestamp=stamp, key=key, value=value, headers=headers
             ):
                 batch = await self._next_batch(topic, partition, has_key=key is not None)
                 batch.append(timestamp=stamp, key=key, value=value, headers=headers)
-            self.counts[topic, partition] += 1
             self.rows += 1
         self._settle()
         if sum(batch.size() for batch in self._open.values()) > _MAX_OPEN_BYTES:
@@ -157,17 +157,17 @@ class RecordWriter:
 
     # -- partitions and batches
 
-    async def _choose(self, topic: str, key: bytes | None) -> int:
-        numbers = self._numbers.get(topic)
-        if numbers is None:
-            numbers = self._numbers[topic] = sorted(await self._producer.partitions_for(topic))
+    async def _find_partitions(self, topic: str) -> list[int]:
+        numbers = sorted(await self._producer.partitions_for(topic))
+        self._numbers[topic] = numbers
+        # Tasks must not all begin with the same partition.
+        self._turns[topic] = self._partitioner(None, numbers, numbers)
+        return numbers
+
+    def _choose(self, topic: str, key: bytes | None, numbers: list[int]) -> int:
         if key is not None:
             return self._partitioner(key, numbers, numbers)
-        turn = self._turns.get(topic)
-        if turn is None:
-            # Tasks must not all begin with the same partition.
-            turn = self._turns[topic] = self._partitioner(None, numbers, numbers)
-        return numbers[turn % len(numbers)]
+        return numbers[self._turns[topic] % len(numbers)]
 
     async def _next_batch(self, topic: str, partition: int, *, has_key: bool) -> BatchBuilder:
         """An empty batch in place of a full one, which is sent."""
@@ -186,6 +186,7 @@ class RecordWriter:
 
     async def _send(self, topic: str, partition: int, batch: BatchBuilder) -> None:
         batch.close()
+        self.counts[topic, partition] += batch.record_count()
         self._sent.append(await self._producer.send_batch(batch, topic, partition=partition))
 
 

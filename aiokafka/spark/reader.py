@@ -196,8 +196,6 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Where the next batch ends; `start` itself when there is none yet."""
         begin = from_json(start)
-        if self._options.commit_offsets and begin != self._initial:
-            _ask(self._options, lambda cluster: cluster.mirror(begin))
         end = self._ends(begin)
         self._check_not_lower(begin, end)
         begin = self._with_new(begin, end)
@@ -217,18 +215,24 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if self._latest is None else to_json(self._latest)
 
     def _ends(self, begin: Offsets) -> Offsets:
-        """The ends of the partitions: at the beginning of an AvailableNow, or a moment ago."""
-        if self._pinned is not None:
-            return self._latest_of(self._pinned)
+        """The ends of the partitions: at the beginning of an AvailableNow, or a moment ago.
+
+        Idle, Spark asks a hundred times a second; the cluster is not asked as often.
+        """
         now = time.monotonic()
-        if self._latest is None or now - self._asked_at >= self._options.latest_interval:
+        if self._pinned is not None:
+            self._latest = self._pinned
+            self._mirror(begin)
+        elif self._latest is None or now - self._asked_at >= self._options.latest_interval:
             self._latest = _ask(self._options, lambda cluster: cluster.latest(begin))
             self._asked_at = now
+            self._mirror(begin)
         return self._latest
 
-    def _latest_of(self, offsets: Offsets) -> Offsets:
-        self._latest = offsets
-        return offsets
+    def _mirror(self, begin: Offsets) -> None:
+        """Where a batch begins is what Spark has finished."""
+        if self._options.commit_offsets and begin != self._initial:
+            _ask(self._options, lambda cluster: cluster.mirror(begin))
 
     def _is_too_little(self, count: int) -> bool:
         """Whether to wait for more; with AvailableNow there will be no more."""
