@@ -99,8 +99,6 @@ class Worker:
         self._work = asyncio.create_task(self._with_clients())
         await asyncio.wait({self._work})
         self._session = None
-        for client in self._clients:
-            await client.stop()  # if it was cancelled while it stopped
         if self._work.cancelled():
             ended, text = "cancelled", ""
         else:
