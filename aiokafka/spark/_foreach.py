@@ -21,8 +21,8 @@ def batch_writer(app_id: str, options: Mapping[str, Any]) -> Callable[[Any, int]
     batches are taken for repetitions. `options` are those of a batch write. Raises ValueError for
     an empty `app_id`, and options that it sets itself.
     """
-    if not isinstance(app_id, str) or not app_id:
-        raise ValueError(f"app_id={app_id!r}: must be a name")
+    if not app_id:
+        raise ValueError(f"app_id={app_id!r}: must be a name that is not empty")
     given = {name.lower() for name in options} & {"txnappid", "txnversion", "deliveryguarantee"}
     if given:
         raise ValueError(f"options: {', '.join(sorted(given))} is set by batch_writer")
