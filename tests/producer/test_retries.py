@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from aiokafka._compat import timeout
 from aiokafka.errors import (
     InvalidRecord,
     InvalidTopicError,
@@ -21,7 +22,7 @@ from aiokafka.errors import (
     UnsupportedForMessageFormatError,
 )
 from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
-from aiokafka.protocol.messages.metadata import MetadataRequest
+from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     ProduceRequest,
@@ -358,6 +359,30 @@ async def test_a_held_broker_does_not_hold_up_the_others() -> None:
             assert not held.done()
             release.set()
             await held
+
+
+async def test_a_batch_comes_back_after_its_leader_went_and_came(cluster: FakeCluster) -> None:
+    """The error is no reason to ask for metadata, and nothing else is about to."""
+
+    def forget_leaders(response: MetadataResponse) -> None:
+        for topic in response.topics:
+            for partition in topic.partitions:
+                partition.leader_id = -1
+
+    async with new_producer(cluster) as producer:
+        await producer.send_and_wait(TOPIC, b"first", partition=0)
+        release = asyncio.Event()
+        refusal = Hold(release, Fail(NotEnoughReplicasError))
+        with cluster.intercept(ProduceRequest, refusal, times=1) as held:
+            refused = await producer.send(TOPIC, b"second", partition=0)
+            await held.wait()
+            with cluster.intercept(MetadataRequest, Edit(forget_leaders)):
+                await producer.client.force_metadata_update()
+            await producer.client.force_metadata_update()
+            release.set()
+            async with timeout(5):
+                await refused
+    assert values(cluster) == [b"first", b"second"]
 
 
 async def test_batches_go_out_as_numbered(cluster: FakeCluster) -> None:
