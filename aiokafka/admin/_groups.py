@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from aiokafka.admin._cluster import fetch_metadata
 from aiokafka.admin._routing import Call, R, Router, raise_for
 from aiokafka.admin.results import DescribedGroup, DescribedMember, DescribeGroupsResult
+from aiokafka.errors import UnsupportedVersionError
 from aiokafka.protocol.messages import groups as wire
 from aiokafka.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from aiokafka.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from aiokafka.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -21,6 +23,8 @@ from aiokafka.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
 )
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
+
+_FIRST_LEAVE_OF_STATIC_MEMBERS = 3
 
 
 async def list_groups(
@@ -138,9 +142,12 @@ async def list_offsets(
     call = Call(OffsetFetchRequest, build, _offset_codes, max_version=9)
     response = await _ask(router, query.group_id, coordinator_id, call, deadline)
     found = {}
-    for topic, partition, offset, metadata, code in _offsets(response):
-        raise_for(code, None, f"{topic}-{partition}")
-        found[TopicPartition(topic, partition)] = OffsetAndMetadata(offset, metadata or "")
+    for topic, p in _offsets(response):
+        tp = TopicPartition(topic, p.partition_index)
+        raise_for(p.error_code, None, f"{tp.topic}-{tp.partition}")
+        found[tp] = OffsetAndMetadata(
+            p.committed_offset, p.metadata or "", p.committed_leader_epoch
+        )
     return found
 
 
@@ -172,16 +179,38 @@ def _offset_codes(response: OffsetFetchResponse) -> list[int]:
     return [response.error_code, *(group.error_code for group in response.groups)]
 
 
-def _offsets(response: OffsetFetchResponse) -> Iterable[tuple[str, int, int, str | None, int]]:
+def _offsets(response: OffsetFetchResponse) -> Iterable[tuple[str, Any]]:
+    """Topic and partition, of whichever form the answer has."""
     for code in _offset_codes(response):
         raise_for(code, None, "offsets")
     for topic in response.topics:
         for p in topic.partitions:
-            yield topic.name, p.partition_index, p.committed_offset, p.metadata, p.error_code
+            yield topic.name, p
     for group in response.groups:
         for found in group.topics:
             for q in found.partitions:
-                yield found.name, q.partition_index, q.committed_offset, q.metadata, q.error_code
+                yield found.name, q
+
+
+async def remove_members(
+    router: Router, group_id: str, instance_ids: Iterable[str], reason: str, deadline: float
+) -> None:
+    """Take static members out of a group. Raises the error of the first that could not be."""
+    names = list(instance_ids)
+
+    def build(version: int) -> LeaveGroupRequest:
+        if version < _FIRST_LEAVE_OF_STATIC_MEMBERS:
+            raise UnsupportedVersionError("removing static members needs Kafka 2.4 or later")
+        members = [
+            MemberIdentity(member_id="", group_instance_id=name, reason=reason) for name in names
+        ]
+        return LeaveGroupRequest(group_id=group_id, members=members)
+
+    call = Call(LeaveGroupRequest, build, lambda answer: [answer.error_code])
+    response = await router.to_coordinator(group_id, call, deadline)
+    raise_for(response.error_code, None, f"group {group_id!r}")
+    for member in response.members:
+        raise_for(member.error_code, None, f"group {group_id!r}: {member.group_instance_id!r}")
 
 
 async def _ask(

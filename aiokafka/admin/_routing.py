@@ -92,7 +92,12 @@ class Router:
 
         async def attempt() -> R:
             node_id = await self._client.coordinator(kind, group_id, deadline)
-            response = await self.send(node_id, call, deadline)
+            try:
+                response = await self.send(node_id, call, deadline)
+            except KafkaError as error:
+                # It may be gone for good, and another broker have its groups.
+                self._client.forget_coordinator(kind, group_id, str(error))
+                raise
             for code in call.codes(response):
                 if code in _COORDINATOR_ERRORS:
                     self._client.forget_coordinator(kind, group_id, f"node {node_id}: code {code}")

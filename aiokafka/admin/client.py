@@ -277,6 +277,22 @@ class AIOKafkaAdminClient:
             self._router, query, group_coordinator_id, self._deadline()
         )
 
+    async def remove_members_from_consumer_group(
+        self, group_id: str, group_instance_ids: Iterable[str], reason: str = ""
+    ) -> None:
+        """Take static members out of a group of the classic protocol, so that others get their
+        partitions before the session ends (KIP-345, Kafka 2.4).
+
+        A member that still runs ends with FencedInstanceId or joins again. `reason` is for the
+        broker's log (KIP-800). Raises UnknownMemberIdError for a name that is not in the group,
+        after the others were removed.
+        """
+        if isinstance(group_instance_ids, str):
+            raise TypeError("group_instance_ids: must be several names, not one str")
+        await _groups.remove_members(
+            self._router, group_id, group_instance_ids, reason, self._deadline()
+        )
+
     # -- delegation tokens
 
     async def create_delegation_token(

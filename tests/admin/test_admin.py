@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from aiokafka import AIOKafkaConsumer
 from aiokafka.admin import (
     AIOKafkaAdminClient,
     ConfigResource,
@@ -34,6 +35,7 @@ from aiokafka.errors import (
     NotLeaderForPartitionError,
     OffsetOutOfRangeError,
     TopicAlreadyExistsError,
+    UnknownMemberIdError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
     for_code,
@@ -46,7 +48,7 @@ from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from aiokafka.protocol.messages.records import DeleteRecordsRequest
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from aiokafka.protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
-from aiokafka.structs import TopicPartition
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from aiokafka.testing import Cut, Delay, Fail, FakeCluster, Silence
 
 
@@ -273,6 +275,52 @@ async def test_the_new_coordinator_is_asked() -> None:
         assert answer.groups[0].state == "Stable"
         assert cluster.count(FindCoordinatorRequest) >= 3
         await member.close()
+
+
+async def test_a_coordinator_that_is_gone() -> None:
+    async with FakeCluster(brokers=2) as cluster, make_admin(cluster) as admin:
+        await cluster.create_topic("t")
+        cluster.move_coordinator("group", "g", 1)
+        assert await admin.list_consumer_group_offsets("g") == {}
+        await cluster.stop_broker(1)
+        cluster.move_coordinator("group", "g", 0)
+        assert await admin.list_consumer_group_offsets("g") == {}
+
+
+async def test_static_members_are_removed() -> None:
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        await cluster.create_topic("t", partitions=2)
+        options = {"bootstrap_servers": cluster.bootstrap_servers, "group_id": "g"}
+        member = AIOKafkaConsumer("t", group_instance_id="one", heartbeat_interval_ms=20, **options)
+        await member.start()
+        await member.stop()
+        # It did not leave, as it may come back.
+        assert cluster.groups.state_of("g") == "Stable"
+        await admin.remove_members_from_consumer_group("g", ["one"], "it will not come back")
+        assert cluster.groups.state_of("g") == "Empty"
+        with pytest.raises(UnknownMemberIdError, match="one"):
+            await admin.remove_members_from_consumer_group("g", ["one"])
+        with pytest.raises(TypeError, match="group_instance_ids"):
+            await admin.remove_members_from_consumer_group("g", "one")
+
+
+async def test_old_brokers_cannot_remove_static_members() -> None:
+    async with FakeCluster(as_version="2.1") as cluster, make_admin(cluster) as admin:
+        with pytest.raises(UnsupportedVersionError, match=r"Kafka 2\.4"):
+            await admin.remove_members_from_consumer_group("g", ["one"])
+
+
+async def test_metadata_and_leader_epochs_of_offsets() -> None:
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        await cluster.create_topic("t")
+        tp = TopicPartition("t", 0)
+        async with AIOKafkaConsumer(
+            bootstrap_servers=cluster.bootstrap_servers, group_id="g", enable_auto_commit=False
+        ) as consumer:
+            consumer.assign([tp])
+            await consumer.commit({tp: OffsetAndMetadata(3, "note", 2)})
+        found = (await admin.list_consumer_group_offsets("g"))[tp]
+        assert (found, found.leader_epoch) == ((3, "note"), 2)
 
 
 async def test_a_group_that_may_not_be_seen() -> None:
