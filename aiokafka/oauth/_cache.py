@@ -80,8 +80,8 @@ class CachedTokenProvider(AbstractTokenProvider):
     async def fetch(self) -> Token:
         """Get a new token.
 
-        A KafkaError that is `retriable`, and an OSError, lead to another attempt within
-        `token_timeout_ms`; any other exception does not. May be cancelled.
+        A KafkaError that is `retriable`, an OSError and a TimeoutError lead to another attempt
+        within `token_timeout_ms`; any other exception does not. May be cancelled.
         """
 
     def extensions(self) -> dict[str, str]:
@@ -221,7 +221,7 @@ class CachedTokenProvider(AbstractTokenProvider):
         if isinstance(error, KafkaError):
             return error
         made: KafkaError
-        if isinstance(error, OSError):
+        if isinstance(error, (OSError, asyncio.TimeoutError)):
             made = KafkaConnectionError(f"{type(self).__name__}: {error}")
         else:
             # Its text may hold what must not be told.

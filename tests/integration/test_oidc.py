@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -146,7 +147,9 @@ async def test_everything_with_tokens(
     tmp_path: Path,
     kind: str,
     listener: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level(logging.DEBUG)
     tokens, asked = every_provider(kind, provider, tmp_path)
     found = options(kafka, tokens)
     if listener == "OIDCTLS":
@@ -158,6 +161,7 @@ async def test_everything_with_tokens(
     await use_everything(kafka, **found)
     # Four clients and a dozen connections share one token.
     assert len(provider.asked) == asked
+    assert CLIENT_SECRET not in caplog.text and await tokens.token() not in caplog.text
 
 
 # ---------------------------------------------------------------- refusals

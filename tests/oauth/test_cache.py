@@ -76,8 +76,8 @@ async def test_after_the_pause_it_is_tried_again() -> None:
 
 
 async def test_an_outage_is_tried_again_within_one_call() -> None:
-    source = Source(UNREACHABLE, OSError("reset"), 300.0)
-    assert await source.token() == f"{SECRET}-3"
+    source = Source(UNREACHABLE, OSError("reset"), asyncio.TimeoutError(), 300.0)
+    assert await source.token() == f"{SECRET}-4"
 
 
 async def test_an_outage_at_the_start_ends_as_an_authentication_error() -> None:
