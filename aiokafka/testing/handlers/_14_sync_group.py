@@ -19,10 +19,11 @@ async def handle(context: RequestContext, request: SyncGroupRequest) -> SyncGrou
         errno = codes.UNKNOWN_MEMBER_ID
     if errno or group is None:
         return refuse(context, request, errno)
-    told = (request.protocol_type, request.protocol_name)
-    if any(name not in (None, real) for name, real in zip(told, _real(group), strict=True)):
-        return refuse(context, request, codes.INCONSISTENT_GROUP_PROTOCOL)
     try:
+        group.check_member(request.member_id, request.group_instance_id, request.generation_id)
+        told = (request.protocol_type, request.protocol_name)
+        if any(name not in (None, real) for name, real in zip(told, _real(group), strict=True)):
+            raise GroupRefusedError(codes.INCONSISTENT_GROUP_PROTOCOL)
         assignment = await group.sync(
             request.member_id,
             request.group_instance_id,
