@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -43,3 +44,48 @@ async def test_transactions_over_a_group(kafka: Kafka, make_topic: MakeTopic, na
     assert await run_script(name, *servers, *topics, "--count", "10")
     read = await run_script("consumer.py", *servers, "--topic", target, "--count", "10")
     assert len(read.splitlines()) == 10
+
+
+async def test_group_examples(kafka: Kafka, make_topic: MakeTopic, tmp_path: Path) -> None:
+    topic = await make_topic(partitions=2)
+    arguments = ["--bootstrap", kafka.bootstrap_servers, "--topic", topic]
+    await run_script("producer.py", *arguments, "--count", "10")
+    idle = ("--idle-ms", "3000")
+
+    first = await run_script(
+        "manual_commit.py", *arguments, "--group", f"{topic}-m", "--count", "6"
+    )
+    second = await run_script(
+        "manual_commit.py", *arguments, "--group", f"{topic}-m", "--count", "4"
+    )
+    assert len({line.split()[0] for line in (first + second).splitlines()}) == 10
+
+    output = await run_script("batch_consumer.py", *arguments, "--group", f"{topic}-b", *idle)
+    assert sum(map(int, re.findall(r"stored (\d+) records", output))) == 10
+
+    output = await run_script(
+        "local_state_consumer.py",
+        *(*arguments, "--group", f"{topic}-s", "--folder", str(tmp_path), *idle),
+    )
+    assert output.splitlines()[:2] == ["Revoked []", "Assigned [0, 1]"]
+    assert len(os.listdir(tmp_path)) == 2
+
+    async def modes(*switches: str) -> int:
+        output = await run_script(
+            "commit_modes.py", *arguments, "--group", f"{topic}-c", *idle, *switches
+        )
+        return output.count("Got ")
+
+    assert await modes("--no-commit") == 10
+    assert await modes("--disable-auto-commit") == 10
+    assert await modes("--reset") == 0
+    assert await modes() == 10
+    assert await modes() == 0
+
+
+async def test_group_consumer(kafka: Kafka, make_topic: MakeTopic) -> None:
+    topic = await make_topic(partitions=2)
+    arguments = ["--bootstrap", kafka.bootstrap_servers, "--topic", topic, "--count", "10"]
+    await run_script("producer.py", *arguments)
+    output = await run_script("group_consumer.py", *arguments, "--group", topic)
+    assert len(re.findall(r"^Message from partition \[[01]\]: ", output, re.MULTILINE)) == 10
