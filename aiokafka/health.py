@@ -84,10 +84,12 @@ class ConsumerHealth:
 
     joined: bool
     """Whether it is a member of its group, as far as can be known: after a whole session without
-    an answer to a heartbeat it is not. False without a group."""
+    an answer to a heartbeat it is not. With group_protocol="consumer" only the broker knows how
+    long a session is; nine heartbeats are assumed, as by its defaults. False without a group."""
 
     heartbeat_age_ms: float | None
-    """Since the coordinator last answered as to a member."""
+    """Since the coordinator counted it as a member for sure: since the last heartbeat was sent that
+    was answered as a member's."""
 
     fetch_age_ms: float | None
     """Since a broker last answered a fetch, with records or without. A consumer with nothing to

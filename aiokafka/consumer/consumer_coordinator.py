@@ -41,8 +41,8 @@ log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
 _LOST = (UnknownMemberIdError, FencedMemberEpoch)
 
-# Seconds; the default of group.consumer.session.timeout.ms, which members are not told.
-_BROKERS_SESSION = 45.0
+# Heartbeats in a session, which members are not told the length of, by the broker's defaults.
+_BEATS_IN_A_SESSION = 9
 
 
 class ConsumerCoordinator(GroupCoordinator):
@@ -68,7 +68,6 @@ class ConsumerCoordinator(GroupCoordinator):
         committer: OffsetCommitter,
     ) -> None:
         super().__init__(client, config, subscriptions, fetcher, committer)
-        self.session_timeout = _BROKERS_SESSION
         self._member = ConsumerMembership(client, config, committer.group_id, committer.contact)
         self._names = TopicNames(client)
         self._ids: dict[TopicPartition, bytes] = {}
@@ -83,6 +82,11 @@ class ConsumerCoordinator(GroupCoordinator):
     @property
     def _membership(self) -> ConsumerMembership:
         return self._member
+
+    @property
+    def session_timeout(self) -> float:  # type: ignore[override]
+        """As far as it can be guessed, in seconds."""
+        return _BEATS_IN_A_SESSION * self._member.interval
 
     @property
     def _interest(self) -> Interest:

@@ -85,7 +85,6 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
         super().__init__(client, config, subscriptions, fetcher)
         self.group_id = committer.group_id
         self.contact = committer.contact
-        self.session_timeout = config.session_timeout
         self._commits = GroupCommits(
             config, committer, subscriptions, fetcher, self._identity, self._on_commit_refused
         )
@@ -149,6 +148,11 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
     def beat_at(self) -> float | None:  # type: ignore[override]
         """When the coordinator last answered as to a member (loop time)."""
         return self._membership.beat_at
+
+    @property
+    def session_timeout(self) -> float:  # type: ignore[override]
+        """The group drops a member that it did not hear of for so long, in seconds."""
+        return self._config.session_timeout
 
     @property
     def phase(self) -> GroupPhase:

@@ -41,8 +41,8 @@ class Membership(abc.ABC):
     GroupCoordinator's.
 
     Owns: `member_id`; `generation`, or the member's epoch, -1 when not a member; `coordinator_id`,
-    None when not known; `beat_at`, when the coordinator last answered as to a member. All requests
-    carry the static member's instance id (KIP-345).
+    None when not known; `beat_at`, until when the coordinator has counted us as a member for sure
+    (loop time). All requests carry the static member's instance id (KIP-345).
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class Membership(abc.ABC):
         self.generation = -1
         self.coordinator_id: int | None = None
         self.beat_at: float | None = None
+        self._counted_at = 0.0
         self._client = client
         self._config = config
         self._contact = contact
@@ -91,13 +92,19 @@ class Membership(abc.ABC):
 
     async def _send(self, request: Request[R], limit: float, patience: float = 0.0) -> R:
         node_id = await self._coordinator()
+        loop = asyncio.get_running_loop()
+        sent_at = loop.time()
         with self._contact.asked(patience):
             try:
                 connection = await self._client.connection(
                     node_id, ConnectionGroup.COORDINATION, timeout=limit
                 )
                 version = self._pick(connection, request)
-                return await connection.request(request, version=version, timeout=limit)
+                response = await connection.request(request, version=version, timeout=limit)
+                # The answer may have lain here while this process was frozen: all it proves is that
+                # we were members when we asked. While it makes us wait, the session does not end.
+                self._counted_at = loop.time() if patience else sent_at
+                return response
             except KafkaError as error:
                 self._contact.note(error)
                 if not isinstance(error, BrokerResponseError):
@@ -127,7 +134,7 @@ class Membership(abc.ABC):
         """Raise the error of an answer."""
         if not error_code:
             self._contact.succeed()
-            self.beat_at = self._contact.answered_at
+            self.beat_at = self._counted_at
             return
         error = for_code(error_code)
         is_authorization = error is GroupAuthorizationFailedError
@@ -135,7 +142,7 @@ class Membership(abc.ABC):
         failure = error(self.group_id if is_authorization else subject)
         self._contact.note(failure)
         if error is RebalanceInProgressError:
-            self.beat_at = self._contact.answered_at
+            self.beat_at = self._counted_at
         if error in _MOVED:
             self.forget_coordinator(error.__name__)
         raise failure

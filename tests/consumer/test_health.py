@@ -20,7 +20,11 @@ from aiokafka.testing import Fail, FakeCluster, Silence
 from tests.consumer.conftest import T0, T1, Start, fill, read
 
 GROUP: dict[str, Any] = {"group_id": "g", "heartbeat_interval_ms": 20, "session_timeout_ms": 2000}
-SHORT_SESSIONS = {"group.min.session.timeout.ms": "100"}
+SHORT_SESSIONS = {
+    "group.min.session.timeout.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "20",
+    "group.consumer.session.timeout.ms": "200",
+}
 QUICK: dict[str, Any] = {"reconnect_backoff_ms": 10, "reconnect_backoff_max_ms": 50}
 
 
@@ -174,9 +178,12 @@ async def test_a_coordinator_that_is_silent(cluster: FakeCluster, start: Start) 
     assert consumer.health().joined
 
 
-async def test_a_process_that_was_frozen(cluster: FakeCluster, start: Start) -> None:
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_a_process_that_was_frozen(cluster: FakeCluster, start: Start, protocol: str) -> None:
     await cluster.create_topic("t")
-    options = {**GROUP, "session_timeout_ms": 200}
+    options: dict[str, Any] = {"group_id": "g", "group_protocol": protocol}
+    if protocol == "classic":
+        options = {**GROUP, "session_timeout_ms": 200}
     consumer = await start(cluster, "t", **options)
     assert consumer.health().joined
     # As after SIGSTOP and SIGCONT: nothing of this process ran, the clock did.

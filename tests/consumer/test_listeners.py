@@ -235,6 +235,22 @@ async def test_what_may_be_called_on_revocation(
         assert await second.position(tp) == 5
 
 
+async def test_pauses_last_as_long_as_partitions_stay(
+    cluster: FakeCluster, start: Start, protocol: str
+) -> None:
+    first = await subscribed(start, cluster, Listener(), protocol)
+    await until(lambda: first.assignment() == FOUR)
+    await first.getmany()
+    first.pause(*FOUR)
+    second = await subscribed(start, cluster, Listener(), protocol)
+    await until(lambda: len(second.assignment()) == len(first.assignment()) == 2)
+    await until(lambda: first.health().state == "running")
+    # Eager members give up everything and begin anew, as Java's do.
+    kept = set() if protocol == "eager" else first.assignment()
+    assert first.paused() == kept
+    assert second.paused() == set()
+
+
 async def test_what_was_lost_cannot_be_committed(
     cluster: FakeCluster, start: Start, protocol: str
 ) -> None:
