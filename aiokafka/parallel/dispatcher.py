@@ -136,6 +136,11 @@ class Dispatcher:
         """Whoever worked on a record is gone: if it is not done, another may start it."""
         if work.state is WorkState.RUNNING:
             self.queue.release(work)
+            self._wake(1)
+
+    def resign(self) -> None:
+        """Who worked till now works no more, having finished: another may begin in his place."""
+        self._wake(1)
 
     # -- end ---------------------------------------------------------------------------------------
 

@@ -98,6 +98,9 @@ class Workers:
                 dispatcher.maybe_release(work)
                 if worker.owner is owner:
                     worker.work = None
+            if owner.is_stopping:
+                dispatcher.resign()  # cancelled, which the handler ignored
+                return
             if loop.time() > yield_at:
                 await asyncio.sleep(0)
                 yield_at = loop.time() + turn

@@ -166,6 +166,35 @@ async def test_late_handlers_are_cancelled(cluster: FakeCluster, strategy: dict[
     assert {record[0] for record in second_seen.ended} == given
 
 
+async def test_handlers_that_ignore_their_end_hold_up_nobody_for_ever(
+    cluster: FakeCluster,
+) -> None:
+    """One at a time, and that one does not stop when it should."""
+    fill(cluster, 40, keys=4)
+    gate = asyncio.Event()
+    seen: set[tuple[int, int]] = set()
+
+    async def handle(record: Record) -> None:
+        try:
+            if not seen:
+                await asyncio.Event().wait()
+        finally:
+            if not seen:
+                await gate.wait()  # and swallows its cancellation
+            seen.add((record.partition, record.offset))
+            return  # noqa: B012
+
+    async with make_parallel(cluster, concurrency=1, drain_timeout_ms=20) as parallel:
+        runs = Runs(parallel, handle)
+        await until(lambda: parallel.running == 1)
+        cluster.groups.rebalance("g")
+        await asyncio.sleep(0.1)
+        asyncio.get_running_loop().call_later(1.2, gate.set)
+        await until(lambda: committed(cluster) == ends(cluster))
+        await runs.stop()
+    assert len(seen) == 40
+
+
 async def test_lost_partitions_are_dropped_at_once(
     cluster: FakeCluster, strategy: dict[str, Any]
 ) -> None:
