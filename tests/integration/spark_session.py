@@ -23,7 +23,7 @@ def why_no_spark() -> str:
     return ""
 
 
-def start_spark(directory: Path) -> Any:
+def start_spark(directory: Path, master: str = "local[1]") -> Any:
     """A session with one thread for tasks. It finds the format `aiokafka` by itself."""
     from pyspark.sql import SparkSession
 
@@ -32,7 +32,7 @@ def start_spark(directory: Path) -> Any:
     paths = [str(REPOSITORY), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     return (
-        SparkSession.builder.master("local[1]")
+        SparkSession.builder.master(master)
         .appName("tests")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", "1g")
