@@ -152,7 +152,8 @@ class StateLog:
 
     def __init__(self, subject: str, first: str, alarming: Collection[str]) -> None:
         self.verdict = Verdict(first)
-        self.since = asyncio.get_running_loop().time()
+        self._loop = asyncio.get_running_loop()
+        self.since = self._loop.time()
         self._subject = subject
         self._alarming = alarming
 
@@ -161,7 +162,7 @@ class StateLog:
         before, self.verdict = self.verdict, verdict
         if verdict.state == before.state:
             return False
-        self.since = asyncio.get_running_loop().time() if verdict.since is None else verdict.since
+        self.since = self._loop.time() if verdict.since is None else verdict.since
         is_over = before.state in self._alarming and not is_last
         log.log(
             logging.WARNING if is_over or verdict.state in self._alarming else logging.INFO,

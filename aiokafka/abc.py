@@ -94,7 +94,7 @@ class AbstractTokenProvider(abc.ABC):
         """Return the SASL extensions to send with the token (KIP-342), by default none."""
         return {}
 
-    def refused(self, token: str) -> None:
+    def refused(self, token: str) -> None:  # noqa: B027
         """Hear that a broker has refused a token; by default nothing is done about it.
 
         A provider that keeps tokens should forget this one. Must not block.

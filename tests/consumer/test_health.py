@@ -330,6 +330,20 @@ async def test_a_restart_is_not_seen_as_many_changes(
     assert len(lines) <= 5 * 16, lines
 
 
+def test_health_outside_the_loop() -> None:
+    async def use() -> AIOKafkaConsumer:
+        async with FakeCluster() as fake:
+            await fake.create_topic("t")
+            async with AIOKafkaConsumer("t", bootstrap_servers=fake.bootstrap_servers) as consumer:
+                # As a probe that runs in a thread of its own does.
+                health = await asyncio.to_thread(consumer.health)
+                assert health.state == "running"
+                return consumer
+
+    consumer = asyncio.run(use())
+    assert consumer.health().state == "closed"
+
+
 async def test_health_is_cheap(cluster: FakeCluster, start: Start) -> None:
     await cluster.create_topic("t", partitions=100)
     consumer = await start(cluster, assign=[TopicPartition("t", n) for n in range(100)])
