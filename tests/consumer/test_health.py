@@ -241,6 +241,7 @@ async def test_readers_are_told_of_an_outage(cluster: FakeCluster, start: Start)
                 pass
     fill(cluster, 0, 1)
     await cluster.start_broker(0)
+    await until_state(consumer, ConsumerState.RUNNING)
     assert (await consumer.getone()).offset == 1
 
 
@@ -277,6 +278,7 @@ async def test_positions_that_only_the_coordinator_knows(
             async with timeout(10):
                 await consumer.getone()
     fill(cluster, 0, 1)
+    await until_state(consumer, ConsumerState.RUNNING)
     assert (await consumer.getone()).offset == 0
 
 
