@@ -212,19 +212,19 @@ def _divide(whole: OffsetRange, count: int) -> list[OffsetRange]:
 
 def _spread(ranges: list[OffsetRange], count: int) -> list[OffsetRange]:
     """About `count` pieces; ranges too small to be divided do not count for the large ones."""
-    small = {r for r in ranges if _share(r, ranges, count) == 1}
-    large = [r for r in ranges if r not in small]
-    rest = max(1, count - len(small))
-    return [
-        piece
-        for r in ranges
-        for piece in ([r] if r in small else _divide(r, _share(r, large, rest)))
-    ]
-
-
-def _share(one: OffsetRange, ranges: list[OffsetRange], count: int) -> int:
     total = sum(r.size for r in ranges)
-    return max(1, int(one.size * count / total + 0.5))
+    large = [r for r in ranges if _share(r.size, total, count) > 1]
+    total_large = sum(r.size for r in large)
+    rest = max(1, count - (len(ranges) - len(large)))
+    pieces = []
+    for r in ranges:
+        is_large = _share(r.size, total, count) > 1
+        pieces += _divide(r, _share(r.size, total_large, rest)) if is_large else [r]
+    return pieces
+
+
+def _share(size: int, total: int, count: int) -> int:
+    return max(1, int(size * count / total + 0.5))
 
 
 def _pack(pieces: list[OffsetRange], count: int) -> list[list[OffsetRange]]:

@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiokafka.ranges import Rows
@@ -63,6 +63,7 @@ _RECORDS = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(_RECORDS, st.data())
 def test_every_record_arrives(records: list[Record], data: st.DataObject) -> None:
     size = data.draw(st.integers(0, len(records)))
