@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.errors import AuthenticationFailedError
 from aiokafka.helpers import create_ssl_context
 from aiokafka.testing import FaultProxy
-from tests.integration.logins import SCRAM_USERS, login, secured_properties
+from tests.integration.logins import PASSWORD, SCRAM_USERS, USER, login, secured_properties
 from tests.kafka.fixtures import Scale, need_own_brokers
 from tests.kafka.launcher import KafkaCluster
 from tests.kafka.processes import free_port
@@ -144,3 +152,67 @@ async def test_full_speed_through_many_sessions(
     # Each connection lives for the whole time, and renews at nine tenths at the latest.
     assert len(renewals) >= 4 * int(seconds / (LIFETIME_MS / 1000))
     print(f"\n{sent} records in {seconds} s, {len(renewals)} renewals; the last: {renewals[-1]}")
+
+
+def set_password(servers: str, password: str | None) -> None:
+    """Of SCRAM-SHA-512, with somebody else's client; None deletes it."""
+    admin = AdminClient({"bootstrap.servers": servers})
+    mechanism = ScramMechanism.SCRAM_SHA_512
+    change: Any = UserScramCredentialDeletion(USER, mechanism)
+    if password is not None:
+        info = ScramCredentialInfo(mechanism, 4096)
+        change = UserScramCredentialUpsertion(USER, info, password.encode())
+    for done in admin.alter_user_scram_credentials([change]).values():
+        done.result(20)
+
+
+async def until_it_works(call: Callable[[], Awaitable[Any]]) -> Any:
+    while True:
+        try:
+            return await call()
+        except AuthenticationFailedError:
+            # Told at once; so as not to ask without a pause.
+            await asyncio.sleep(0.05)
+
+
+async def test_a_password_is_changed_and_a_user_deleted_meanwhile(
+    sessions: KafkaCluster, proxies: dict[str, FaultProxy]
+) -> None:
+    servers, proxy = sessions.bootstrap_servers, proxies["ENDS"]
+    topic, password = "rotation", PASSWORD
+    await create_topic(servers, topic, 1, 1, {})
+    options = {
+        **login("SCRAM-SHA-512"),
+        "bootstrap_servers": f"localhost:{proxy.port}",
+        "security_protocol": LISTENERS["ENDS"],
+        "sasl_plain_password": lambda: password,
+    }
+    group = {"group_id": topic, "auto_offset_reset": "earliest"}
+    async with (
+        AIOKafkaProducer(**options) as producer,
+        AIOKafkaConsumer(topic, **group, **options) as consumer,
+    ):
+        await producer.send_and_wait(topic, b"zero")
+        await consumer.getone()
+        loop = asyncio.get_running_loop()
+        accepted, started = proxy.accepted, loop.time()
+        password = "changed"
+        await asyncio.to_thread(set_password, servers, password)
+        # Every session has been renewed with the new password by then.
+        while loop.time() < started + LIFETIME_MS / 1000 + 1:
+            sent = await producer.send_and_wait(topic, b"one")
+            while (await consumer.getone()).offset < sent.offset:
+                pass
+        assert proxy.accepted == accepted
+        await asyncio.to_thread(set_password, servers, None)
+        with pytest.raises(AuthenticationFailedError):
+            while True:
+                await producer.send_and_wait(topic, b"two")
+        with pytest.raises(AuthenticationFailedError):
+            while True:
+                await consumer.getmany(timeout_ms=1000)
+        await asyncio.to_thread(set_password, servers, password)
+        sent = await until_it_works(lambda: producer.send_and_wait(topic, b"three"))
+        while (await until_it_works(consumer.getone)).offset < sent.offset:
+            pass
+    await asyncio.to_thread(set_password, servers, PASSWORD)
