@@ -30,7 +30,8 @@ def as_offsets(offsets: Any) -> Offsets:
             raise ValueError(f"offsets: {offset} of {partition!r} is negative")
         if not isinstance(metadata, str):
             raise TypeError(f"offsets: the metadata {metadata!r} of {partition!r} is not a str")
-        found[TopicPartition(*partition)] = OffsetAndMetadata(offset, metadata)
+        epoch = value.leader_epoch if isinstance(value, OffsetAndMetadata) else -1
+        found[TopicPartition(*partition)] = OffsetAndMetadata(offset, metadata, epoch)
     return found
 
 

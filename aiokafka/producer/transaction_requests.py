@@ -244,9 +244,12 @@ def _offset_topics(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> list[TxnOffsetCommitRequestTopic]:
     topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
-    for (topic, number), (offset, metadata) in offsets.items():
+    for (topic, number), entry in offsets.items():
         part = TxnOffsetCommitRequestPartition(
-            partition_index=number, committed_offset=offset, committed_metadata=metadata
+            partition_index=number,
+            committed_offset=entry.offset,
+            committed_leader_epoch=entry.leader_epoch,
+            committed_metadata=entry.metadata,
         )
         topics.setdefault(topic, []).append(part)
     return [

@@ -17,6 +17,7 @@ from aiokafka.errors import (
     UnknownMemberIdError,
 )
 from aiokafka.protocol.messages.transactions import TxnOffsetCommitRequest
+from aiokafka.structs import OffsetAndMetadata
 from aiokafka.testing import FakeCluster, Hold
 from tests.consumer.conftest import T0, T1, Start, fill
 from tests.transactions.conftest import READING, Produce, committed_values, stored, until
@@ -94,6 +95,20 @@ async def test_assigned_partitions_have_no_member(
         await put(producer, {T0: await consumer.position(T0)}, group)
     assert members(cluster) == [(-1, "")] * 2
     assert stored(cluster) == [2, None]
+
+
+@pytest.mark.parametrize(("release", "epoch"), [("0.11", -1), ("4.3", 7)])
+async def test_leader_epochs_are_stored_where_there_is_room(
+    produce: Produce, release: str, epoch: int
+) -> None:
+    async with FakeCluster(as_version=release) as cluster:
+        await cluster.create_topic("t")
+        await cluster.create_topic("out")
+        producer = await produce(cluster)
+        await put(producer, {T0: OffsetAndMetadata(5, "note", 7)}, "g")
+        kept = cluster.groups.offsets_of("g").committed["t", 0]
+        assert (kept.offset, kept.metadata, kept.leader_epoch) == (5, "note", epoch)
+        await producer.stop()
 
 
 async def test_nobody_reads_for_the_group(cluster: FakeCluster, produce: Produce) -> None:
