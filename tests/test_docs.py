@@ -51,7 +51,14 @@ def test_internals_names_files_that_exist() -> None:
     ]
 
 
-BUILT_IN = {"ValueError", "TypeError", "AssertionError", "ResourceWarning", "DeprecationWarning"} | {"UserWarning"}
+BUILT_IN = {
+    "ValueError",
+    "TypeError",
+    "AssertionError",
+    "ResourceWarning",
+    "DeprecationWarning",
+    "UserWarning",
+}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
