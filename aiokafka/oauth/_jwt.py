@@ -52,7 +52,8 @@ def _sign_rs256(key: Any, data: bytes) -> bytes:
 
     if not isinstance(key, rsa.RSAPrivateKey):
         raise AuthenticationFailedError("RS256 takes the private key of an RSA pair")
-    return key.sign(data, padding.PKCS1v15(), hashes.SHA256())
+    signature: bytes = key.sign(data, padding.PKCS1v15(), hashes.SHA256())
+    return signature
 
 
 def _sign_es256(key: Any, data: bytes) -> bytes:
@@ -64,7 +65,8 @@ def _sign_es256(key: Any, data: bytes) -> bytes:
         raise AuthenticationFailedError("ES256 takes a private key on the curve P-256")
     # RFC 7518, 3.4: two numbers of 32 bytes, not the ASN.1 around them.
     first, second = decode_dss_signature(key.sign(data, ec.ECDSA(hashes.SHA256())))
-    return first.to_bytes(32, "big") + second.to_bytes(32, "big")
+    signature: bytes = first.to_bytes(32, "big") + second.to_bytes(32, "big")
+    return signature
 
 
 ALGORITHMS: dict[str, Callable[[Any, bytes], bytes]] = {"RS256": _sign_rs256, "ES256": _sign_es256}
