@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from aiokafka._backoff import Backoff
+from aiokafka._compat import timeout
 from aiokafka.consumer._signal import Signal
 from aiokafka.consumer.committer import Identity, OffsetCommitter
 from aiokafka.consumer.group_coordinator import GroupCoordinator
@@ -40,6 +41,7 @@ __all__ = ["ConsumerCoordinator"]
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
 _LOST = (UnknownMemberIdError, FencedMemberEpoch)
+_CATCH_UP_TIMEOUT = 3.0
 
 # Heartbeats in a session, which members are not told the length of, by the broker's defaults.
 _BEATS_IN_A_SESSION = 9
@@ -218,6 +220,16 @@ class ConsumerCoordinator(GroupCoordinator):
             self._not_before = asyncio.get_running_loop().time() + self._delays.next()
             self._on_heartbeat_failed(error)
         self._signal.notify()
+
+    async def _catch_up(self) -> None:
+        # A heartbeat that was cut short may have raised our epoch, and a commit needs to name it.
+        if not self._member.is_in_doubt:
+            return
+        try:
+            async with timeout(_CATCH_UP_TIMEOUT):
+                await self._member.heartbeat(self._interest)
+        except (KafkaError, asyncio.TimeoutError) as error:
+            log.info("Group %s: no answer to the last heartbeat: %s", self.group_id, error)
 
     def _on_heartbeat_failed(self, error: KafkaError) -> None:
         is_joining = self._member.state is MemberState.JOINING

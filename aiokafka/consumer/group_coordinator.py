@@ -119,6 +119,9 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
     async def _beat(self) -> None:
         """Tell the group that we live, until cancelled; look whether the application does."""
 
+    async def _catch_up(self) -> None:
+        """Before the last commit: what the background work was doing may have mattered."""
+
     @abc.abstractmethod
     def _lose_membership(self, error: BaseException) -> None:
         """The group has removed us: see to it that everything is given up, then join again."""
@@ -206,6 +209,7 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
         unless a static member."""
         await self._tasks.stop(asyncio.get_running_loop().time() + _STOP_TIMEOUT)
         self._commits.resume()
+        await self._catch_up()
         is_lost = self._wants_membership() and self.generation < 0
         if self._config.enable_auto_commit and not is_lost and self._failure is None:
             await self._commits.commit_finished(

@@ -180,15 +180,22 @@ class ConsumerMembership(Membership):
         life = self._life
         said = _Said(interest, self.owned)
         request = self._news(said)
+        # Until it is answered nobody knows what arrived; without an answer all is said again.
+        self._said = None
         limit = max(_SHORTEST_LIMIT, 2 * self.interval)
         try:
             response = await self._exchange(request, limit)
-            if life == self._life:
-                self._accept(response, said)
         except KafkaError:
             if life == self._life:
-                self._said = None  # nobody knows what arrived: say everything again
                 raise
+            return
+        if life == self._life:
+            self._accept(response, said)
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether the last heartbeat was not answered."""
+        return self.is_member and self._said is None
 
     async def leave(self, reason: str) -> None:
         """Tell the group that we go: for good, or for a while if a static member. Raises errors of

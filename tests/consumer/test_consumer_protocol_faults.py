@@ -330,6 +330,40 @@ async def test_a_stale_epoch_in_a_commit(four: FakeCluster, start: Start) -> Non
     assert four.groups.committed("g", "t", 0) == 3
 
 
+async def test_the_last_commit_knows_the_epoch(four: FakeCluster, start: Start) -> None:
+    """The answer that brings a new one is lost, and stop() does not wait for the next heartbeat."""
+    for partition in range(4):
+        fill(four, partition, 1)
+    first = await start(four, "t", **OPTIONS, retry_backoff_ms=5000)
+    await read(first, 4)
+    member_id = first._coordinator.member_id
+
+    def lose(request: ConsumerGroupHeartbeatRequest, context: Any) -> Any:
+        # It acknowledges that it has given up two partitions.
+        owned = [number for topic in request.topic_partitions or () for number in topic.partitions]
+        if request.member_id != member_id or len(owned) != 2 or lost.is_set():
+            return None
+        lost.set()
+        return Cut(handled=True)
+
+    lost = asyncio.Event()
+    four.intercept(ConsumerGroupHeartbeatRequest, lose)
+    epoch = first._coordinator.generation
+    second = await start(four, "t", **OPTIONS)
+    assert await first.getmany() == {}  # what it has is finished
+    await lost.wait()
+    await until(four, lambda: four.groups.consumer["g"].members[member_id].epoch > epoch)
+    owned = first.assignment()
+    assert first._coordinator.generation == epoch
+    assert len(owned) == 2
+    kept = min(owned).partition
+    fill(four, kept, 1)
+    assert await read(first, 1) == [(kept, 1)]
+    await first.stop()
+    assert four.groups.committed("g", "t", kept) == 2
+    await until(four, lambda: shares(second) == [4])
+
+
 async def test_an_epoch_that_stays_stale_ends_a_commit_in_time(
     four: FakeCluster, start: Start
 ) -> None:
