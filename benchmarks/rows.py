@@ -127,6 +127,15 @@ ROWS: tuple[Row, ...] = (
     _iterate("iterate-1k", 1024, None, None),
     _iterate("iterate-1k-lz4", 1024, None, "lz4"),
     Row(
+        name="parallel-100",
+        title="ParallelConsumer, 16 at once in order by key, beside getmany, 100 B",
+        workload="parallel",
+        assigned="getmany",
+        records=500_000,
+        stored=500_000,
+        clients=(OURS, OURS_ASSIGNED),
+    ),
+    Row(
         name="getmany-100-group",
         title="getmany, 500 a call, 100 B, no compression, in a group",
         workload="getmany_in_group",

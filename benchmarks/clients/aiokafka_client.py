@@ -57,6 +57,35 @@ async def getmany(work, *, group=False):
     return result
 
 
+async def parallel(work):
+    """Ours only: in order by key, with a handler that does next to nothing."""
+    from aiokafka.parallel import ParallelConsumer
+
+    consumer = AIOKafkaConsumer(
+        work.topic,
+        bootstrap_servers=work.servers,
+        group_id=new_group(work),
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    )
+    done, size = 0, 0
+
+    async def handle(record):
+        nonlocal done, size
+        done += 1
+        size += len(record.value)
+        if done == work.records:
+            processor.request_stop()
+
+    processor = ParallelConsumer(consumer, key=lambda record: record.offset % 4096)
+    async with processor:
+        clock = Clock()
+        await processor.run(handle)
+        result = clock.rate(done)
+    check(size, work.records * work.size)
+    return result
+
+
 async def iterate(work, *, group=False):
     clock, done = Clock(), 0
     consumer = await start_consumer(work, group=group)
@@ -232,6 +261,7 @@ async def slow_reader(work):
 WORKLOADS = {
     "getmany": getmany,
     "getmany_in_group": partial(getmany, group=True),
+    "parallel": parallel,
     "iterate": iterate,
     "iterate_in_group": partial(iterate, group=True),
     "send": send,
