@@ -165,6 +165,12 @@ def test_wrong_options_are_told_at_once(spark: Any, kafka: Kafka) -> None:
         ).save()
 
 
+def test_secrets_are_not_in_plans(spark: Any, kafka: Kafka) -> None:
+    options = {"kafka.sasl.password": "hush-hush", "kafka.ssl.key.password": "hush-hush"}
+    rows = reading(kafka, spark.read, "t", **options).load()
+    assert "hush" not in rows._jdf.queryExecution().toString()
+
+
 def test_batch_writes(spark: Any, kafka: Kafka, make: Callable[..., str]) -> None:
     topic = make()
     rows = spark.range(500).selectExpr("cast(id % 7 as string) as key", "cast(id as string) value")
