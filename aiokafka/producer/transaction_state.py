@@ -105,9 +105,14 @@ class Transaction:
         self.error = None
         self.has_effects = self.is_ending = self.needs_new_epoch = False
 
+    @property
+    def takes_records(self) -> bool:
+        """Whether what was given to the producer may still become part of it."""
+        return self.state in (_S.IN_TRANSACTION, _S.COMMITTING)
+
     def admits(self, partition: TopicPartition) -> bool:
         """Whether records of `partition` may be sent now; if not, it is in `wanted`."""
-        if self.state not in (_S.IN_TRANSACTION, _S.COMMITTING):
+        if not self.takes_records:
             return False
         if self.is_version_2:
             self.has_effects = True
@@ -120,7 +125,7 @@ class Transaction:
         """A part of the transaction failed: it has to be aborted, or the producer is done for."""
         if isinstance(error, _FATAL_ERRORS):
             self.fail_for_good(error)
-        elif self.state in (_S.IN_TRANSACTION, _S.COMMITTING):
+        elif self.takes_records:
             self._enter(_S.ABORTABLE, "fail")
             self.error = error
             self.needs_new_epoch |= isinstance(error, InvalidProducerEpoch)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from aiokafka._compat import timeout_at
 from aiokafka._group_members import readers
 from aiokafka.errors import (
     IllegalGenerationError,
@@ -57,6 +58,8 @@ class Transactions:
         self._sender = sender
         self._requests = TransactionRequests(client, transactional_id)
         self._loop = asyncio.get_running_loop()
+        self._entered = asyncio.Event()
+        self._entered.set()
 
     @property
     def is_open(self) -> bool:
@@ -114,7 +117,18 @@ class Transactions:
         deadline = self._deadline()
         self._sender.drop_waiting(KafkaError("not sent: the transaction was aborted"))
         await self._sender.accumulator.flush(deadline)
+        await self._wait_until_entered(deadline)
         await self._end(is_commit=False, deadline=deadline)
+
+    async def _wait_until_entered(self, deadline: float) -> None:
+        """A request to enter partitions may be under way, or about to be repeated. Overtaken by the
+        end, it would enter them into the next transaction, which would not know of it.
+        """
+        try:
+            async with timeout_at(deadline):
+                await self._entered.wait()
+        except asyncio.TimeoutError:
+            raise KafkaTimeoutError("not aborted in time: partitions are being entered") from None
 
     async def _end(self, *, is_commit: bool, deadline: float) -> None:
         transaction = self.transaction
@@ -128,14 +142,17 @@ class Transactions:
         except _PAST as error:
             if is_commit:
                 raise await self._explain(error, deadline) from error
-            if not isinstance(error, ProducerFenced):
+            can_renew = await self._requests.can_renew(deadline)
+            if isinstance(error, ProducerFenced):
+                may_go_on = can_renew  # whether it was the time-out or another, shows below
+            else:
+                # There is nothing to abort: what was to enter something was cancelled or refused.
+                # Should it come late, it is of an old epoch.
+                may_go_on = not transaction.partitions and not transaction.groups
+            if not may_go_on:
                 transaction.fail_for_good(error)
                 raise
-            if not await self._requests.can_renew(deadline):
-                transaction.fail_for_good(error)
-                raise
-            # Whether it was the time-out or another producer, shows below.
-            transaction.needs_new_epoch = True
+            transaction.needs_new_epoch |= can_renew
         except KafkaTimeoutError:
             raise
         except KafkaError as error:
@@ -252,15 +269,19 @@ class Transactions:
             delivery.partitions_wanted.clear()
             transaction = self.transaction
             wanted = set(transaction.wanted)
-            if not wanted:
+            if not wanted or not transaction.takes_records:
                 continue
             # The coordinator may know of them from now on, whatever becomes of the request.
             transaction.has_effects = True
+            identity = self._identity
+            self._entered.clear()
             try:
-                await self._requests.add_partitions(self._identity, wanted, self._deadline())
+                await self._requests.add_partitions(identity, wanted, self._deadline())
+                transaction.wanted -= wanted
+                transaction.partitions |= wanted
+                self._sender.resume(wanted)
             except KafkaError as error:
-                transaction.fail(error)
-                continue
-            transaction.wanted -= wanted
-            transaction.partitions |= wanted
-            self._sender.resume(wanted)
+                if identity == self._identity:
+                    transaction.fail(error)
+            finally:
+                self._entered.set()

@@ -1,0 +1,91 @@
+"""Transactions that are aborted before the coordinator has heard of them: while it is still writing
+the markers of the one before, it lets everybody wait.
+
+Brokers before transactions of version 2 (KIP-890); these have nothing to enter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from aiokafka.protocol.messages.transactions import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+)
+from aiokafka.structs import TopicPartition
+from aiokafka.testing import FakeCluster
+from tests.producer.support import TOPIC, new_producer
+from tests.producer.test_transactions import committed
+
+OFFSETS = {TopicPartition(TOPIC, 0): 1}
+
+
+@pytest.fixture(params=["0.11", "2.8", "3.9"])
+async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[FakeCluster]:
+    async with FakeCluster(as_version=request.param) as fake:
+        await fake.create_topic(TOPIC, partitions=3)
+        yield fake
+        assert fake.failures == []
+
+
+@pytest.fixture
+async def producer(cluster: FakeCluster) -> AsyncIterator[Any]:
+    async with new_producer(cluster, transactional_id="worker") as made:
+        yield made
+
+
+async def end_one(cluster: FakeCluster, producer: Any, *, commit: bool) -> None:
+    """A transaction whose markers are not written yet."""
+    cluster.transactions.pause_markers()
+    await producer.begin_transaction()
+    await producer.send_and_wait(TOPIC, b"first", partition=0)
+    await (producer.commit_transaction() if commit else producer.abort_transaction())
+    cluster.forget_requests()
+
+
+async def check_next(cluster: FakeCluster, producer: Any, *, first: bool) -> None:
+    """The next transaction is whole, and is ended."""
+    cluster.forget_requests()
+    async with producer.transaction():
+        await producer.send(TOPIC, b"next", partition=0)
+    assert cluster.count(EndTxnRequest) >= 1
+    assert committed(cluster) == [b"first"] * first + [b"next"]
+    log = cluster.log(TOPIC)
+    assert log.last_stable_offset == log.end_offset
+
+
+@pytest.mark.parametrize("commit", [True, False])
+async def test_while_a_group_waits_to_be_entered(
+    cluster: FakeCluster, producer: Any, commit: bool
+) -> None:
+    await end_one(cluster, producer, commit=commit)
+    await producer.begin_transaction()
+    adding = asyncio.create_task(producer.send_offsets_to_transaction(OFFSETS, "group"))
+    await cluster.wait_for(lambda: cluster.count(AddOffsetsToTxnRequest) > 1)
+    adding.cancel()
+    await asyncio.gather(adding, return_exceptions=True)
+    aborting = asyncio.create_task(producer.abort_transaction())
+    await cluster.wait_for(lambda: cluster.count(EndTxnRequest))
+    cluster.transactions.resume_markers()
+    await aborting
+    await check_next(cluster, producer, first=commit)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+async def test_while_a_partition_waits_to_be_entered(
+    cluster: FakeCluster, producer: Any, commit: bool
+) -> None:
+    await end_one(cluster, producer, commit=commit)
+    await producer.begin_transaction()
+    dropped = await producer.send(TOPIC, b"dropped", partition=0)
+    await cluster.wait_for(lambda: cluster.count(AddPartitionsToTxnRequest) > 1)
+    aborting = asyncio.create_task(producer.abort_transaction())
+    await asyncio.gather(dropped, return_exceptions=True)
+    cluster.transactions.resume_markers()
+    await aborting
+    await check_next(cluster, producer, first=commit)
