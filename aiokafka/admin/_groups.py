@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from aiokafka.admin._cluster import fetch_metadata
+from aiokafka.admin._next_groups import describe_call, may_be_of_next_protocol, result_of
 from aiokafka.admin._routing import Call, R, Router, raise_for
 from aiokafka.admin.results import DescribedGroup, DescribedMember, DescribeGroupsResult
 from aiokafka.errors import UnsupportedVersionError
@@ -69,7 +71,13 @@ async def describe_groups(
         )
         response = await _ask(router, group_id, coordinator_id, call, deadline)
         described = [_group(group) for group in response.groups]
-        results.append(DescribeGroupsResult(response.throttle_time_ms, described))
+        result = DescribeGroupsResult(response.throttle_time_ms, described)
+        if any(may_be_of_next_protocol(group) for group in described):
+            next_call = describe_call(group_id, include_authorized_operations)
+            with suppress(UnsupportedVersionError):
+                answer = await _ask(router, group_id, coordinator_id, next_call, deadline)
+                result = result_of(answer) or result
+        results.append(result)
     return results
 
 

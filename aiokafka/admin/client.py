@@ -235,7 +235,7 @@ class AIOKafkaAdminClient:
         group_coordinator_id: int | None = None,
         include_authorized_operations: bool = False,
     ) -> list[DescribeGroupsResult]:
-        """Return state and members of groups, in one answer per group.
+        """Return state and members of groups of both protocols, in one answer per group.
 
         group_coordinator_id: the broker to ask, when it is known already.
         """

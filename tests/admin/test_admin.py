@@ -264,6 +264,30 @@ async def test_groups() -> None:
         await member.close()
 
 
+async def test_a_group_of_the_next_protocol() -> None:
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        await cluster.create_topic("t", partitions=2)
+        consumer = AIOKafkaConsumer(
+            "t",
+            bootstrap_servers=cluster.bootstrap_servers,
+            client_id="member",
+            group_id="g",
+            group_protocol="consumer",
+        )
+        async with consumer:
+            partitions = {TopicPartition("t", 0), TopicPartition("t", 1)}
+            await cluster.wait_for(lambda: consumer.assignment() == partitions)
+            (answer,) = await admin.describe_consumer_groups(["g"])
+            (group,) = answer.groups
+            assert (group.error_code, group.group, group.state) == (0, "g", "Stable")
+            assert (group.protocol_type, group.protocol) == ("consumer", "uniform")
+            (found,) = group.members
+            assert found.client_id == "member"
+            assert ConsumerProtocolMemberMetadata.decode(found.member_metadata).topics == ["t"]
+            share = ConsumerProtocolMemberAssignment.decode(found.member_assignment)
+            assert set(share.partitions()) == partitions
+
+
 async def test_the_new_coordinator_is_asked() -> None:
     async with FakeCluster(brokers=2) as cluster, make_admin(cluster) as admin:
         await cluster.create_topic("t")

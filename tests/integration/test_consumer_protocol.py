@@ -18,6 +18,11 @@ from aiokafka import (
     TopicPartition,
 )
 from aiokafka._compat import timeout
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.coordinator.protocol import (
+    ConsumerProtocolMemberAssignment,
+    ConsumerProtocolMemberMetadata,
+)
 from aiokafka.errors import (
     ConsumerStoppedError,
     GroupIdNotFound,
@@ -150,6 +155,25 @@ async def test_a_static_member_keeps_its_partitions(kafka: Kafka, make_topic: Ma
             await until(lambda: bool(second.owned))
             assert second.owned == owned
             assert len(other.owned) == 2
+
+
+async def test_the_group_is_described(kafka: Kafka, make_topic: MakeTopic) -> None:
+    topic = await make_topic(partitions=PARTITIONS)
+    servers = kafka.bootstrap_servers
+    async with AIOKafkaAdminClient(bootstrap_servers=servers) as admin:
+        async with reading(member(servers, topic, group=topic, client_id="me")) as reader:
+            await until(lambda: are_shared(reader))
+            (answer,) = await admin.describe_consumer_groups([topic])
+        (group,) = answer.groups
+        assert (group.error_code, group.group, group.protocol_type) == (0, topic, "consumer")
+        assert group.protocol == "uniform"
+        (found,) = group.members
+        assert found.client_id == "me"
+        assert ConsumerProtocolMemberMetadata.decode(found.member_metadata).topics == [topic]
+        share = ConsumerProtocolMemberAssignment.decode(found.member_assignment)
+        assert {tp.partition for tp in share.partitions()} == set(range(PARTITIONS))
+        (answer,) = await admin.describe_consumer_groups([topic])
+        assert (answer.groups[0].state, answer.groups[0].members) == ("Empty", [])
 
 
 async def test_the_broker_matches_a_pattern(kafka: Kafka, make_topic: MakeTopic) -> None:

@@ -1,0 +1,78 @@
+"""Describe groups of the next-generation protocol (KIP-848) as those of the classic one are."""
+
+from __future__ import annotations
+
+from aiokafka.admin._routing import Call
+from aiokafka.admin.results import DescribedGroup, DescribedMember, DescribeGroupsResult
+from aiokafka.coordinator.protocol import (
+    ConsumerProtocolMemberAssignment,
+    ConsumerProtocolMemberMetadata,
+)
+from aiokafka.errors import GroupIdNotFound
+from aiokafka.protocol.messages import consumer_group_describe as wire
+
+__all__ = ["describe_call", "may_be_of_next_protocol", "result_of"]
+
+_PROTOCOL_TYPE = "consumer"
+# Of the bytes that a classic member would have sent; 1 has what it owns.
+_METADATA_VERSION = 1
+
+
+def may_be_of_next_protocol(group: DescribedGroup) -> bool:
+    """Whether a classic answer leaves that open: such groups are "Dead" to it, and from its
+    version 6 on not found (KIP-1043)."""
+    return group.error_code == GroupIdNotFound.errno or (
+        group.error_code == 0 and group.state == "Dead"
+    )
+
+
+def describe_call(
+    group_id: str, include_authorized_operations: bool
+) -> Call[wire.ConsumerGroupDescribeResponse]:
+    """The question about one group."""
+
+    def build(version: int) -> wire.ConsumerGroupDescribeRequest:
+        return wire.ConsumerGroupDescribeRequest(
+            group_ids=[group_id], include_authorized_operations=include_authorized_operations
+        )
+
+    return Call(
+        wire.ConsumerGroupDescribeRequest,
+        build,
+        lambda answer: [g.error_code for g in answer.groups],
+    )
+
+
+def result_of(response: wire.ConsumerGroupDescribeResponse) -> DescribeGroupsResult | None:
+    """The answer in the classic form; None if the group is not of this protocol."""
+    if any(group.error_code == GroupIdNotFound.errno for group in response.groups):
+        return None
+    groups = [_group(group) for group in response.groups]
+    return DescribeGroupsResult(response.throttle_time_ms, groups)
+
+
+def _group(group: wire.DescribedGroup) -> DescribedGroup:
+    return DescribedGroup(
+        group.error_code,
+        group.group_id,
+        group.group_state,
+        _PROTOCOL_TYPE,
+        group.assignor_name,
+        [_member(member) for member in group.members],
+        group.authorized_operations,
+    )
+
+
+def _member(member: wire.Member) -> DescribedMember:
+    owned = [(t.topic_name, list(t.partitions)) for t in member.assignment.topic_partitions]
+    topics = sorted(member.subscribed_topic_names)
+    metadata = ConsumerProtocolMemberMetadata(_METADATA_VERSION, topics, b"", owned)
+    assignment = ConsumerProtocolMemberAssignment(0, owned, b"")
+    return DescribedMember(
+        member.member_id,
+        member.client_id,
+        member.client_host,
+        metadata.encode(),
+        assignment.encode(),
+        member.instance_id,
+    )
