@@ -14,6 +14,7 @@ from aiokafka.protocol.messages.quotas import (
     EntityData,
     OpData,
 )
+from aiokafka.structs import RecordMetadata
 from tests.integration.test_producer import read
 from tests.kafka.fixtures import Kafka, Scale, need_own_brokers
 from tests.kafka.launcher import KafkaCluster
@@ -54,7 +55,7 @@ class Load:
             if self.sent % 1000 == 0:
                 self.growth = max(self.growth, resident() - self._before)
 
-    def _count(self, future: asyncio.Future[object]) -> None:
+    def _count(self, future: asyncio.Future[RecordMetadata]) -> None:
         self.written += future.exception() is None
 
     async def end(self) -> None:
