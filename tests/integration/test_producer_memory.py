@@ -75,7 +75,9 @@ async def test_while_the_broker_is_down(scale: Scale) -> None:
         )
         async with producer:
             load = Load(producer, "topic")
-            await asyncio.sleep(2)
+            while load.written < 10_000:
+                assert not load.task.done()
+                await asyncio.sleep(0.1)
             await asyncio.to_thread(cluster.kill, 1)
             await asyncio.sleep(scale(4, 30))
             assert producer.buffer_available_bytes < BUFFER // 10
@@ -104,8 +106,9 @@ async def test_under_a_quota(kafka: Kafka, topic: str, scale: Scale) -> None:
         load = Load(producer, topic)
         await asyncio.sleep(scale(4, 30))
         assert producer.buffer_available_bytes < BUFFER // 2
-        # Without a quota it takes many times as much.
-        assert load.written * 1000 < 2 * QUOTA * (WINDOWS + loop.time() - start)
+        # The rest was on its way when the first throttled answer came. Without a quota it is
+        # many times as much.
+        assert load.written * 1000 < QUOTA * (WINDOWS + loop.time() - start) + BUFFER
         await load.end()
     assert load.growth < LIMIT
     assert load.written == load.sent
