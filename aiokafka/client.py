@@ -157,8 +157,12 @@ class AIOKafkaClient:
             await self._metadata.bootstrap(self._pool, deadline)
         except BaseException:
             self._is_started = False
-            await self._stop()
-            self._open()
+            try:
+                await self._stop()
+            finally:
+                self._owner.cancel()
+                self._pool.abort()
+                self._open()
             raise
         self._owner.start(self._metadata.run(self._pool), name="metadata")
 

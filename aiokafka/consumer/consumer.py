@@ -233,7 +233,7 @@ class AIOKafkaConsumer(ConsumerPositions):
         try:
             await self._start()
         except BaseException:
-            await self.stop()
+            await self._stop_for_good()
             raise
         self._vitals.live(None)
 
@@ -292,17 +292,17 @@ class AIOKafkaConsumer(ConsumerPositions):
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
+        await self._stop_for_good()
+
+    async def _stop_for_good(self) -> None:
+        """As `stop()`, which nobody will call again: if that is cancelled, what it left ends at
+        once, and the group notices at the end of the session."""
         try:
             await self.stop()
         finally:
-            # Cancelled while it stops: nobody will call it again.
-            self._abandon()
-
-    def _abandon(self) -> None:
-        """End at once what `stop()` left; the group notices at the end of the session."""
-        self._coordinator.abandon()
-        self._tasks.cancel()
-        self._client.abort()
+            self._coordinator.abandon()
+            self._tasks.cancel()
+            self._client.abort()
 
     def _refuse_if_closed(self) -> None:
         if self._closed:

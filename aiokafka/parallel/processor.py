@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Collection, Hashable
+from contextlib import AsyncExitStack
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -184,7 +185,16 @@ class ParallelConsumer:
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        await self.stop()
+        async with AsyncExitStack() as stack:
+            # Cancelled while it stops: nobody will call it again.
+            stack.push_async_exit(self._consumer)
+            stack.callback(self._abandon)
+            await self.stop()
+
+    def _abandon(self) -> None:
+        """End at once the tasks that `stop()` left."""
+        self._workers.abandon()
+        self._tasks.cancel()
 
     def _transition(self, phase: _Phase) -> None:
         if phase not in _TRANSITIONS[self._phase]:

@@ -66,6 +66,12 @@ class Workers:
         owners = [worker.owner for worker in workers if worker.owner is not None]
         await asyncio.gather(*(owner.stop(deadline) for owner in owners))
 
+    def abandon(self) -> None:
+        """End all without waiting for them."""
+        for worker in self._workers:
+            if worker.owner is not None:
+                worker.owner.cancel()
+
     def _start(self, worker: _Worker) -> None:
         worker.work = None
         worker.owner = owner = TaskOwner("parallel", self._dispatcher.fail)

@@ -183,7 +183,10 @@ class AIOKafkaProducer:
         except BaseException:
             self._closed = True
             self._vitals.live(ProducerState.CLOSED)
-            await self._close(None)
+            try:
+                await self._close(None)
+            finally:
+                self._abandon()
             raise
 
     async def _become_transactional(self, transactions: Transactions) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Set
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._backoff import Backoff
@@ -107,29 +108,29 @@ class TransactionalSession:
         self._pause = 0.0
         self._current: SessionTransaction | None = None
         self._is_ending = False
+        self._exits = AsyncExitStack()
 
     # -- life
 
     async def __aenter__(self) -> Self:
         self._listener.inner = self.consumer.rebalance_listener
         self.consumer.rebalance_listener = self._listener
-        await self.producer.start()
-        try:
-            await self.consumer.start()
-        except BaseException:
-            await self.producer.stop()
-            raise
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.producer)
+            # Not delivered by then, or cancelled: it shall take no longer.
+            stack.push_async_callback(self.producer.stop, 0)
+            await stack.enter_async_context(self.consumer)
+            self._exits = stack.pop_all()
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        try:
+        # By the clients' own exits, which leave nothing behind when they are cancelled.
+        async with self._exits:
             # Before the consumer leaves its group and others go on from the committed offsets.
-            await self._settle_in_time()
-        finally:
             try:
-                await self.producer.stop(self._stop_timeout)
+                await self._settle_in_time()
             finally:
-                await self.consumer.stop()
+                await self.producer.stop(self._stop_timeout)
 
     def request_stop(self) -> None:
         """Hand out no more records: the loop over the session ends after the transaction at hand,

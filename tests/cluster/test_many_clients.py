@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TransactionalSession
 from aiokafka.errors import KafkaConnectionError
+from aiokafka.parallel import ParallelConsumer
 from aiokafka.testing import FakeCluster
 from tests.kafka.fixtures import Scale
 
@@ -80,6 +81,37 @@ async def cancel(cluster: FakeCluster, number: int) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
+async def cancel_twice(cluster: FakeCluster, number: int) -> None:
+    """What owns clients of its own: once in its work, and again a little later while it stops."""
+    servers = cluster.bootstrap_servers
+    consumer = AIOKafkaConsumer(
+        TOPIC,
+        bootstrap_servers=servers,
+        group_id=f"group-{number}",
+        enable_auto_commit=False,
+        isolation_level="read_committed",
+    )
+    owner: ParallelConsumer | TransactionalSession
+    if number % 2:
+        owner = ParallelConsumer(consumer)
+    else:
+        producer = AIOKafkaProducer(bootstrap_servers=servers, transactional_id=f"id-{number}")
+        owner = TransactionalSession(consumer, producer)
+    task = asyncio.create_task(stay(owner))
+    while not consumer.assignment() and not task.done():
+        await asyncio.sleep(0.001)
+    task.cancel()
+    for _ in range(1 + number // 2 % 50):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def stay(owner: ParallelConsumer | TransactionalSession) -> None:
+    async with owner:
+        await asyncio.Event().wait()
+
+
 async def use_briefly(client: Any) -> None:
     async with client:
         if isinstance(client, AIOKafkaProducer):
@@ -96,6 +128,7 @@ async def use_briefly(client: Any) -> None:
         (consume, 200, 5000),
         (fail_to_start, 100, 1000),
         (cancel, 300, 5000),
+        (cancel_twice, 200, 2000),
     ],
 )
 async def test_nothing_is_left(
