@@ -177,6 +177,8 @@ class KafkaPython(_Threaded):
             "auto_commit_interval_ms": 500,
             "session_timeout_ms": SESSION_MS,
             "heartbeat_interval_ms": HEARTBEAT_MS,
+            # A leader that does not know the topic yet gives out nothing until it asks again.
+            "metadata_max_age_ms": 1000,
             "partition_assignment_strategy": [_KAFKA_PYTHON[name] for name in assignors],
         }
 
