@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,11 @@ def why_no_spark() -> str:
     return ""
 
 
-def start_spark(directory: Path, master: str = "local[1]") -> Any:
-    """A session with one thread for tasks. It finds the format `aiokafka` by itself."""
+def start_spark(directory: Path, master: str = "local[1]", jars: Iterable[Path] = ()) -> Any:
+    """A session with one thread for tasks. It finds the format `aiokafka` by itself.
+
+    With the `jars` of `tests.kafka.jars.fetch_connector_jars` it also has the format `kafka`.
+    """
     from pyspark.sql import SparkSession
 
     # Workers are to run what the tests run.
@@ -36,6 +40,7 @@ def start_spark(directory: Path, master: str = "local[1]") -> Any:
         .appName("tests")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", "1g")
+        .config("spark.jars", ",".join(map(str, jars)))
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.local.dir", str(directory))

@@ -22,6 +22,15 @@ from tests.kafka.versions import VERSIONS, Coordinate
 JAVA = 17
 FETCH_TIMEOUT = 600.0
 
+# Spark's own Kafka source and sink, with what it needs that Spark does not have itself. These run
+# in PySpark 4.2 and 4.3. Not every mirror of Maven Central has every release of every part.
+_CONNECTOR: tuple[Coordinate, ...] = (
+    ("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"),
+    ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.1.0-preview1"),
+    ("org.apache.kafka", "kafka-clients", "3.9.2"),
+    ("org.apache.commons", "commons-pool2", "2.13.1"),
+)
+
 
 class MissingToolsError(RuntimeError):
     """Java 17 or Maven is not installed; the message says what to install."""
@@ -68,6 +77,12 @@ def fetch_clients_jar(version: str) -> Path:
     coordinate = ("org.apache.kafka", "kafka-clients", version)
     folder = _fetch(f"clients-{version}", [coordinate], alone=True)
     return folder / f"kafka-clients-{version}.jar"
+
+
+def fetch_connector_jars() -> list[Path]:
+    """The jars of Spark's own `kafka` format, for `start_spark(jars=...)`."""
+    folder = _fetch(f"connector-{_CONNECTOR[0][2]}", _CONNECTOR, alone=True)
+    return sorted(folder.glob("*.jar"))
 
 
 def _fetch(name: str, coordinates: Iterable[Coordinate], *, alone: bool = False) -> Path:
