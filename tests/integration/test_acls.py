@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Set
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -26,6 +26,7 @@ from aiokafka.protocol.messages.acls import (
     CreateAclsRequest,
     DeleteAclsFilter,
     DeleteAclsRequest,
+    DescribeAclsRequest,
 )
 from tests.integration.secured import SOON, login_module, new_topic
 from tests.kafka.fixtures import need_own_brokers
@@ -35,7 +36,11 @@ from tests.kafka.settings import Extras
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
 READ, WRITE, CREATE, DESCRIBE, IDEMPOTENT_WRITE = 3, 4, 5, 8, 12
 LITERAL, ALLOW = 3, 3
+ANY = 1
 USERS = ("bob", "nobody")
+
+Entry = tuple[str, int]
+"""Who may do what."""
 
 
 @pytest.fixture(scope="module")
@@ -87,8 +92,7 @@ class Rights:
         ]
         response = await self._client.send(1, CreateAclsRequest(creations=creations))
         assert [result.error_code for result in response.results] == [0] * len(operations)
-        # The controller has decided; the broker learns of it from the log.
-        await asyncio.sleep(0.2)
+        await self._known({(f"User:{user}", operation) for operation in operations}, kind, name)
 
     async def take(self, kind: int, name: str, operation: int) -> None:
         response = await self._client.send(
@@ -107,8 +111,31 @@ class Rights:
                 ]
             ),
         )
-        assert len(response.filter_results[0].matching_acls) == 1
-        await asyncio.sleep(0.2)
+        (gone,) = response.filter_results[0].matching_acls
+        await self._known(set(), kind, name, without={(gone.principal, gone.operation)})
+
+    async def _known(
+        self, there: set[Entry], kind: int, name: str, *, without: Set[Entry] = frozenset()
+    ) -> None:
+        """Until the broker has learned what the controller decided."""
+        question = DescribeAclsRequest(
+            resource_type_filter=kind,
+            resource_name_filter=name,
+            pattern_type_filter=LITERAL,
+            principal_filter=None,
+            host_filter=None,
+            operation=ANY,
+            permission_type=ANY,
+        )
+        async with timeout(10):
+            while True:
+                response = await self._client.send(1, question)
+                assert response.error_code == 0, response.error_message
+                acls = [acl for resource in response.resources for acl in resource.acls]
+                found = {(acl.principal, acl.operation) for acl in acls}
+                if there <= found and not without & found:
+                    return
+                await asyncio.sleep(0.01)
 
 
 @pytest.fixture
