@@ -31,16 +31,19 @@ def start_spark(directory: Path, master: str = "local[1]", jars: Iterable[Path] 
     """
     from pyspark.sql import SparkSession
 
+    paths = ",".join(map(str, jars))
+    if paths:
+        _end_jvm()
     # Workers are to run what the tests run.
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    paths = [str(REPOSITORY), os.environ.get("PYTHONPATH", "")]
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    folders = [str(REPOSITORY), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
     return (
         SparkSession.builder.master(master)
         .appName("tests")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", "1g")
-        .config("spark.jars", ",".join(map(str, jars)))
+        .config("spark.jars", paths)
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.local.dir", str(directory))
@@ -50,3 +53,16 @@ def start_spark(directory: Path, master: str = "local[1]", jars: Iterable[Path] 
         .config("spark.sql.python.filterPushdown.enabled", "true")
         .getOrCreate()
     )
+
+
+def _end_jvm() -> None:
+    """End the JVM of sessions that were stopped, for it loads no more jars."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(60)
+    SparkContext._gateway = SparkContext._jvm = None
