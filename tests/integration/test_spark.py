@@ -5,10 +5,6 @@ from __future__ import annotations
 import asyncio
 import collections
 import json
-import os
-import re
-import subprocess
-import sys
 import uuid
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
@@ -259,33 +255,3 @@ def write_checkpoint(path: Path, topic: str, ends: list[dict[str, int]]) -> None
         head = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 1, "conf": {}})
         (path / "offsets" / str(number)).write_text(f"v1\n{head}\n{json.dumps({topic: end})}")
     (path / "commits" / "0").write_text('v1\n{"nextBatchWatermarkMs":0}')
-
-
-EXAMPLES = Path(__file__).parent.parent.parent / "examples" / "spark"
-OUTPUT = {
-    "minute_counts.py": r"\d+ words in \d+ minutes, each counted once",
-    "update_mode.py": r"\d+ shops sold for \d+, and that is what the totals say",
-    "backfill.py": r"\d+ events of 3 days, each in the files once",
-}
-ARGUMENTS = {"minute_counts.py": [str(EXAMPLES.parent.parent / "README.rst")]}
-
-
-def test_every_example_is_run() -> None:
-    assert {path.name for path in EXAMPLES.glob("*.py")} == OUTPUT.keys()
-
-
-@pytest.mark.parametrize("name", OUTPUT)
-def test_examples(kafka: Kafka, name: str) -> None:
-    paths = [str(EXAMPLES.parent.parent), os.environ.get("PYTHONPATH", "")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    script = [sys.executable, str(EXAMPLES / name), "--bootstrap", kafka.bootstrap_servers]
-    done = subprocess.run(
-        [*script, *ARGUMENTS.get(name, [])],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert re.search(OUTPUT[name], done.stdout), done.stdout
