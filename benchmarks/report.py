@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.rows import METRICS, OURS, ROWS, Row
+from benchmarks.spark.report import render_section
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 STORE = Path(__file__).with_name("results.json")
 _IN_MEMORY = "in-memory"
+_SPARK = "spark"
 
 _INTRODUCTION = """\
 # Results
@@ -33,6 +35,15 @@ def save(row: Row, result: dict[str, dict[str, float]], rounds: int, versions: l
 def save_in_memory(table: str, rounds: int, versions: list[str]) -> None:
     """Replace the table of the records in memory, and write the report again."""
     _keep(_IN_MEMORY, {"table": table.strip()} | _conditions(rounds, versions))
+
+
+def save_spark(
+    name: str, result: dict[str, dict[str, float]], rounds: int, versions: list[str]
+) -> None:
+    """Replace the figures of one row in Spark, and write the report again."""
+    rows = _load().get(_SPARK, {})
+    rows[name] = {"clients": result} | _conditions(rounds, versions)
+    _keep(_SPARK, rows)
 
 
 def _keep(name: str, figures: dict[str, Any]) -> None:
@@ -77,6 +88,8 @@ def render(store: dict[str, Any]) -> str:
         kept = store[_IN_MEMORY]
         heading = f"## Record batches in memory\n\n{_circumstances(_IN_MEMORY, kept)}"
         parts.append(f"{heading}\n\n{kept['table']}\n")
+    if _SPARK in store:
+        parts.append(render_section(store[_SPARK]))
     return "\n".join(parts)
 
 
