@@ -1,7 +1,12 @@
 """Offsets of a query: their JSON, how much a trigger reads, and who reads what. Pure functions.
 
 `Offsets` are by topic and partition. Their JSON is that of Spark's own Kafka source, so that a
-checkpoint can change hands: `{"topic": {"0": 23}}`. One name is no topic but ours: `START`.
+checkpoint can change hands: `{"topic": {"0": 23}}`.
+
+Spark asks a Python source for its initial offset again when it repeats the first batch, and keeps
+the first answer nowhere. So the end of that batch, which Spark does keep, carries its start: under
+the partition's number with a zero before it, `{"topic": {"00": 5, "0": 23}}`. To Spark's own source
+both are partition 0, and it takes the last, so it can go on from the first batch as well.
 """
 
 from __future__ import annotations
@@ -14,7 +19,6 @@ from typing import Any, NamedTuple
 from aiokafka.spark._options import EARLIEST, LATEST, Bound
 
 __all__ = [
-    "START",
     "OffsetRange",
     "Offsets",
     "Wish",
@@ -29,13 +33,6 @@ __all__ = [
 ]
 
 Offsets = dict[str, dict[int, int]]
-
-START = "__start"
-"""Where the first batch of a query began.
-
-Spark asks a Python source for its initial offset again when it repeats the first batch, and keeps
-the first answer nowhere. So the end of that batch, which Spark does keep, carries its start.
-"""
 
 
 class OffsetRange(NamedTuple):
@@ -67,28 +64,43 @@ class Wish(NamedTuple):
 
 def to_json(offsets: Offsets, start: Offsets | None = None) -> dict[str, Any]:
     """As Spark keeps it; with `start`, the start of the batch that ends here as well."""
-    plain: dict[str, Any] = {
-        topic: {str(partition): offset for partition, offset in sorted(numbers.items())}
+    return {
+        topic: {**_before((start or {}).get(topic, {}), numbers), **_numbers(numbers)}
         for topic, numbers in sorted(offsets.items())
     }
-    if start is not None:
-        plain[START] = to_json(start)
-    return plain
+
+
+def _before(start: dict[int, int], end: dict[int, int]) -> dict[str, int]:
+    return {f"0{partition}": start[partition] for partition in sorted(start.keys() & end.keys())}
+
+
+def _numbers(offsets: dict[int, int]) -> dict[str, int]:
+    return {str(partition): offset for partition, offset in sorted(offsets.items())}
 
 
 def from_json(raw: Mapping[str, Any]) -> Offsets:
     """The offsets alone, without the start of the batch that they end."""
     return {
-        topic: {int(partition): int(offset) for partition, offset in numbers.items()}
+        topic: {
+            int(partition): int(offset)
+            for partition, offset in numbers.items()
+            if not _is_start(partition)
+        }
         for topic, numbers in raw.items()
-        if topic != START
     }
 
 
 def start_in(raw: Mapping[str, Any]) -> Offsets | None:
     """The start of the batch that ends at `raw`, if it was the first of its query."""
-    start = raw.get(START)
-    return None if start is None else from_json(start)
+    found = {
+        topic: {int(number): int(offset) for number, offset in numbers.items() if _is_start(number)}
+        for topic, numbers in raw.items()
+    }
+    return {topic: numbers for topic, numbers in found.items() if numbers} or None
+
+
+def _is_start(partition: str) -> bool:
+    return len(partition) > 1 and partition.startswith("0")
 
 
 # -- where to begin and to end

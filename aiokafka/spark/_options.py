@@ -134,6 +134,16 @@ class ReadOptions:
         """Whether records of open and aborted transactions are left out."""
         return bool(self.kafka.role.get("isolation_level") == "read_committed")
 
+    @property
+    def starts_alike(self) -> bool:
+        """Whether the query would begin at the same records if it began again, later."""
+        bound = self.starting
+        if (bound.timestamp, bound.timestamps) != (None, None):
+            return not self.no_match_is_latest
+        if bound.offsets is not None:
+            return not _has(bound.offsets, LATEST)
+        return bound.word == "earliest"
+
 
 @dataclass(frozen=True)
 class WriteOptions:

@@ -32,7 +32,6 @@ from aiokafka.spark._driver import Cluster, open_cluster
 from aiokafka.spark._fetch import read_batches
 from aiokafka.spark._loop import loop_thread
 from aiokafka.spark._offsets import (
-    START,
     OffsetRange,
     Offsets,
     from_json,
@@ -208,7 +207,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if end == plain:
             return start
         self._triggered_at = time.monotonic()
-        return to_json(end, start=plain if plain == self._initial else None)
+        return to_json(end, start=begin if plain == self._initial else None)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """The ends of the partitions, for the progress of the query."""
@@ -277,8 +276,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Ranges]:
         """The tasks of a batch; none when it is empty."""
-        first = from_json(start) if START in start else start_in(end) or from_json(start)
-        last = from_json(end)
+        first, last = self._first(start, end), from_json(end)
         if first == last:
             return []
         gone = [
@@ -291,6 +289,20 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._lose_partitions(gone)
         ids = _ask(self._options, self._check_ids)
         return _tasks(ranges_between(self._with_new(first, last), last), self._options, ids)
+
+    def _first(self, start: dict[str, Any], end: dict[str, Any]) -> Offsets:
+        """Where a batch begins: as its end says, if it is the first, which may be a repetition."""
+        first = from_json(start)
+        began_at = None if start_in(start) else start_in(end)
+        if began_at is not None:
+            return began_at
+        if self._latest is None and first == self._initial and not self._options.starts_alike:
+            raise ValueError(
+                "the first batch of this checkpoint was begun by another source and not finished, "
+                "and its start depended on when it began; give startingOffsets as the file "
+                "sources/0/0 of the checkpoint has it, or let that source finish the batch"
+            )
+        return first
 
     def _lose_partitions(self, gone: list[str]) -> None:
         message = f"partitions are gone: {', '.join(gone)}"

@@ -9,7 +9,7 @@ PROGRESS = {
     "name": "q",
     "sources": [
         {
-            "endOffset": {"t": {"0": 10, "1": 5}, "__start": {"t": {"0": 1}}},
+            "endOffset": {"t": {"00": 1, "0": 10, "1": 5}},
             "latestOffset": {"t": {"0": 25, "1": 5}},
         },
         {"endOffset": '{"u": {"0": 1}}', "latestOffset": '{"u": {"0": 4}}'},

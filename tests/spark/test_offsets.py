@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiokafka.spark._offsets import (
-    START,
     OffsetRange,
     Offsets,
     Wish,
@@ -32,11 +31,18 @@ def test_the_json_is_that_of_the_connector() -> None:
 
 
 def test_the_first_end_carries_its_start() -> None:
-    raw = json.loads(json.dumps(to_json({"t": {0: 7}}, start={"t": {0: 3}})))
-    assert from_json(raw) == {"t": {0: 7}}
-    assert start_in(raw) == {"t": {0: 3}}
-    assert raw[START] == {"t": {"0": 3}}
-    assert start_in(to_json({"t": {0: 7}})) is None
+    start, end = {"t": {0: 3, 10: 4, 100: 5}}, {"t": {0: 7, 10: 8, 100: 9}, "u": {0: 1}}
+    raw = json.loads(json.dumps(to_json(end, start=start)))
+    assert from_json(raw) == end
+    assert start_in(raw) == start
+    assert start_in(to_json(end)) is None
+
+
+def test_to_the_connector_a_first_end_is_as_any_other() -> None:
+    """It reads numbers of partitions as integers, and of equal ones it takes the last."""
+    raw = to_json({"t": {0: 7, 1: 8}}, start={"t": {1: 4, 0: 3}})
+    as_it_reads = {int(number): offset for number, offset in raw["t"].items()}
+    assert as_it_reads == {0: 7, 1: 8}
 
 
 def test_the_first_bound_that_is_given_counts() -> None:

@@ -189,7 +189,7 @@ async def test_a_stream_batch_by_batch(cluster: FakeCluster) -> None:
     start = await call(reader.initialOffset)
     assert start == {"t": {"0": 0, "1": 0, "2": 0}}
     first = await call(reader.latestOffset, start, ReadMaxRows(15))
-    assert first == {"t": {"0": 5, "1": 5, "2": 5}, "__start": start}
+    assert first == {"t": {"00": 0, "01": 0, "02": 0, "0": 5, "1": 5, "2": 5}}
     tasks = await call(reader.partitions, start, first)
     assert await rows(reader, tasks) == offsets({}, {0: 5, 1: 5, 2: 5})
     second = await call(reader.latestOffset, first, ALL)
@@ -231,6 +231,32 @@ async def test_a_checkpoint_of_the_connector_goes_on(cluster: FakeCluster) -> No
     assert end == {"t": {"0": 20, "1": 20, "2": 20}}
     tasks = await call(reader.partitions, start, end)
     assert await rows(reader, tasks) == offsets({0: 3, 1: 4}, {0: 20, 1: 20})
+
+
+@pytest.mark.parametrize(
+    ("options", "is_taken"),
+    [
+        ({}, False),
+        ({"startingOffsets": "earliest"}, True),
+        ({"startingOffsets": '{"t": {"0": 3, "1": 0, "2": 0}}'}, True),
+        ({"startingOffsets": '{"t": {"0": -1, "1": 0, "2": 0}}'}, False),
+        ({"startingTimestamp": "1000"}, True),
+        ({"startingTimestamp": "1", "startingOffsetsByTimestampStrategy": "latest"}, False),
+    ],
+)
+async def test_a_first_batch_that_the_connector_did_not_finish(
+    cluster: FakeCluster, options: dict[str, str], is_taken: bool
+) -> None:
+    fill(cluster, 20, 20, 20, timestamp_ms=1000)
+    reader = await call(lambda: stream(cluster, **options))
+    start = await call(reader.initialOffset)
+    end = {"t": {"0": 20, "1": 20, "2": 20}}
+    if is_taken:
+        tasks = await call(reader.partitions, start, end)
+        assert await rows(reader, tasks) == offsets({0: start["t"]["0"]}, {0: 20, 1: 20, 2: 20})
+    else:
+        with pytest.raises(ValueError, match="sources/0/0"):
+            await call(reader.partitions, start, end)
 
 
 async def test_available_now_ends_where_it_began_to_look(cluster: FakeCluster) -> None:
@@ -297,6 +323,24 @@ async def test_new_partitions_are_read_from_their_start() -> None:
             await asyncio.sleep(0.1)
         assert end == {"a1": {"0": 0}, "a2": {"0": 5}}
         tasks = await call(again.partitions, start, end)
+        assert await rows(again, tasks) == offsets({}, {0: 5})
+
+
+async def test_a_first_batch_of_new_topics_is_the_same_when_it_is_repeated() -> None:
+    """The query began at the latest offsets, when there was nothing to read yet."""
+    async with FakeCluster() as cluster:
+        given = {"subscribe": None, "subscribePattern": "a.*"}
+        reader = await call(lambda: stream(cluster, **given))
+        start = await call(reader.initialOffset)
+        assert start == {}
+        await cluster.create_topic("a1", partitions=1)
+        for _ in range(5):
+            cluster.log("a1", 0).append(b"x")
+        while (end := await call(reader.latestOffset, start, ALL)) == start:
+            await asyncio.sleep(0.1)
+        again = await call(lambda: stream(cluster, **given))
+        assert await call(again.initialOffset) == {"a1": {"0": 5}}
+        tasks = await call(again.partitions, await call(again.initialOffset), end)
         assert await rows(again, tasks) == offsets({}, {0: 5})
 
 
