@@ -30,6 +30,7 @@ class PartitionSequence:
         "generation",
         "has_gap",
         "is_uncertain",
+        "known_id",
         "next",
         "producer_id",
     )
@@ -47,6 +48,8 @@ class PartitionSequence:
         """A batch was given up after it may have been sent: `expected` may never reach `next`."""
         self.has_gap = False
         """The leader says that it misses records before the oldest batch."""
+        self.known_id = -1
+        """The producer id that the leader is known to know, under whatever epoch."""
 
 
 class TransactionManager:
@@ -97,9 +100,10 @@ class TransactionManager:
             if queue.in_flight or not self._start_anew(sequence):
                 return False
         if not batch.has_identity:
-            # A leader takes any number as the first of an epoch: if it refuses the first batch
-            # (because it leads only since then) and takes the second, the first is lost for ever.
-            if queue.in_flight and not sequence.expected:
+            # A leader takes any number as the first of a producer id that it does not know: if it
+            # refuses the first batch (because it leads only since then) and takes the second, the
+            # first is lost for ever. Of one that it knows, each new epoch has to begin at 0.
+            if queue.in_flight and sequence.known_id != sequence.producer_id:
                 return False
             batch.producer_id = sequence.producer_id
             batch.producer_epoch = sequence.epoch
@@ -112,6 +116,7 @@ class TransactionManager:
         sequence: PartitionSequence = queue.sequence
         if self._is_current(sequence, batch):
             sequence.expected = advance(batch.base_sequence, batch.record_count)
+            sequence.known_id = batch.producer_id
 
     def on_loss(self, queue: PartitionQueue, batch: ProducerBatch, error: BaseException) -> None:
         """`batch` was refused for good, or given up without knowing whether it was written."""
@@ -133,6 +138,7 @@ class TransactionManager:
         sequence: PartitionSequence = queue.sequence
         if not self._is_current(sequence, batch):
             return
+        sequence.known_id = -1
         if not any(_precedes(other, batch) for other in (*queue.in_flight, *queue.waiting)):
             sequence.has_gap = True
 

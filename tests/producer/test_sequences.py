@@ -79,19 +79,42 @@ def test_batches_are_numbered_in_order() -> None:
     assert [identity(send(manager, queue)) for _ in range(3)] == [(7, 0, 1), (7, 0, 4), (7, 0, 5)]
 
 
-def test_the_first_batch_of_an_epoch_goes_alone() -> None:
+def test_the_first_batch_of_a_producer_id_goes_alone() -> None:
     manager, queue = new_manager(), new_queue()
+    for producer_id in (7, 8):
+        manager.set_producer_id(producer_id, 0)
+        new_batch(queue), new_batch(queue)
+        first = send(manager, queue)
+        assert not manager.identify(queue, queue.waiting[0])
+        deliver(manager, queue, first)
+        second = send(manager, queue)
+        assert identity(second) == (producer_id, 0, 1)
+        deliver(manager, queue, second)
+
+
+def test_the_first_batch_of_an_epoch_has_company() -> None:
+    """A leader that knows the producer id does not take the second before the first."""
+    manager = new_manager()
+    queue = used_queue(manager)
+    manager.set_producer_id(7, 1)
+    new_batch(queue), new_batch(queue)
+    assert [identity(send(manager, queue)) for _ in range(2)] == [(7, 1, 0), (7, 1, 1)]
+
+
+def test_it_goes_alone_where_the_leader_seems_to_have_forgotten_the_producer_id() -> None:
+    manager = new_manager()
+    queue = used_queue(manager)
     new_batch(queue), new_batch(queue)
     first = send(manager, queue)
+    manager.on_gap(queue, first)
+    put_back(queue, first)
+    assert identity(send(manager, queue)) == (7, 1, 0)
     assert not manager.identify(queue, queue.waiting[0])
-    deliver(manager, queue, first)
-    assert identity(send(manager, queue)) == (7, 0, 1)
 
 
 def test_order_survives_the_wrap() -> None:
-    manager, queue = new_manager(), new_queue()
-    manager.identify(queue, new_batch(queue))
-    queue.waiting.clear()
+    manager = new_manager()
+    queue = used_queue(manager)
     queue.sequence.next = queue.sequence.expected = 2**31 - 2
     first, second = new_batch(queue, 2), new_batch(queue, 2)
     assert [send(manager, queue).base_sequence for _ in range(2)] == [2**31 - 2, 0]
