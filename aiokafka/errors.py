@@ -583,7 +583,7 @@ class DuplicateSequenceNumber(BrokerResponseError, errno=46):
     """The broker received a sequence number that it has already written."""
 
 
-class InvalidProducerEpoch(BrokerResponseError, errno=47, is_fatal=True):
+class InvalidProducerEpoch(BrokerResponseError, errno=47, requires_abort=True):
     """A newer producer with the same transactional id has taken over, or the
     transaction timed out.
     """

@@ -19,7 +19,6 @@ from aiokafka.errors import (
     ConsumerStoppedError,
     FencedMemberEpoch,
     IllegalStateError,
-    InvalidProducerEpoch,
     KafkaConfigurationError,
     KafkaError,
     KafkaTimeoutError,
@@ -325,8 +324,6 @@ def _reason_of(error: BaseException | None) -> BaseException | None:
 
 def _may_pass(error: BaseException) -> bool:
     """Whether the same records may do better another time."""
-    if isinstance(error, InvalidProducerEpoch):
-        return True  # the transaction took too long; a producer that is fenced cannot abort
     if isinstance(error, _GROUP_HAS_MOVED_ON):
         return True
     if not isinstance(error, KafkaError) or error.is_fatal:
