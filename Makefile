@@ -24,7 +24,11 @@ LIBRARY := $(VENV)/.library-$(FORM)
 WHICH_MODE = import aiokafka.record.batch as b; \
 	print("aiokafka runs", "in pure Python." if b.__file__.endswith(".py") else "compiled.")
 
-.PHONY: help demo test test-unit test-all test-long test-spark spark-demo fuzz lint format docs bench broker dist clean
+# Spark's JVM in tests: most of what it compiles with care is used once.
+SPARK_SUBMIT_ARGS := --driver-java-options "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" pyspark-shell
+JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
+
+.PHONY: help demo test test-unit test-all test-long test-spark spark-demo java fuzz lint format docs bench broker dist clean
 .DELETE_ON_ERROR:
 
 help:
@@ -32,8 +36,8 @@ help:
 	@echo "make test       install everything, run every test (test-unit: those without a broker)"
 	@echo "make test-all   the same on Python $(VERSIONS), and in pure Python"
 	@echo "make test-long  the long forms: a million records a codec, every broker version, kills"
-	@echo "make spark-demo count words per minute with Spark, if there is Java 17"
-	@echo "make test-spark the Spark source and sink in PySpark, if there is Java 17"
+	@echo "make spark-demo count words per minute with Spark (Java 17, PySpark of 450 MB)"
+	@echo "make test-spark the Spark source and sink in PySpark (likewise)"
 	@echo "make fuzz       read damaged record sets (MUTATIONS=10000000)"
 	@echo "make lint docs  ruff and mypy; the manual, warnings are errors"
 	@echo "make bench      compare with the other clients (ROWS=... ROUNDS=...)"
@@ -60,6 +64,18 @@ $(VENV)/.tests: $(VENV)/.python pyproject.toml
 	@if command -v krb5-config >/dev/null; then CFLAGS="-O0 -g0" $(PIP) install -q --group kerberos; fi
 	@touch $@
 
+$(VENV)/.spark: $(VENV)/.python pyproject.toml
+	@echo "Installing PySpark, of 450 MB"
+	$(PIP) install -q --group spark
+	@touch $@
+
+java:
+	@found=$$("$(JAVA)" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p'); \
+	if [ "$${found:-0}" -lt 17 ]; then \
+		echo "Spark needs Java 17 or later, but $(JAVA) is $${found:-not there}: install it, or set JAVA_HOME"; \
+		exit 1; \
+	fi
+
 $(VENV)/.lint: $(VENV)/.python pyproject.toml
 	$(PIP) install -q --group lint
 	@touch $@
@@ -78,10 +94,10 @@ demo: $(LIBRARY)
 	@$(BIN)/python -c '$(WHICH_MODE)'
 	@BOOTSTRAP='$(BOOTSTRAP)' $(BIN)/python examples/demo.py $(ARGS)
 
-spark-demo: $(LIBRARY)
-	@command -v java >/dev/null || { echo "Spark needs Java 17: install it, or set JAVA_HOME"; exit 1; }
-	@$(BIN)/python -c 'import pyspark, pyarrow' 2>/dev/null || $(PIP) install -q --group spark "pyarrow >= 18"
-	@PYSPARK_PYTHON=$(abspath $(BIN)/python) BOOTSTRAP='$(BOOTSTRAP)' $(BIN)/python examples/spark/minute_counts.py $(ARGS)
+# Quiet but for Spark's bar of progress.
+spark-demo: java $(LIBRARY) $(VENV)/.spark
+	@SPARK_CONF_DIR=$${SPARK_CONF_DIR:-$(abspath examples/spark/conf)} BOOTSTRAP='$(BOOTSTRAP)' \
+		$(BIN)/python examples/spark/minute_counts.py $(ARGS)
 
 broker: $(VENV)/.python
 	@$(BIN)/python -m tests.kafka $(ARGS)
@@ -90,7 +106,7 @@ broker: $(VENV)/.python
 
 test: $(LIBRARY) $(VENV)/.tests
 	@$(BIN)/python -c '$(WHICH_MODE)'
-	$(PYTEST) $(PYTEST_ARGS)
+	$(PYTEST) -m "not spark" $(PYTEST_ARGS)
 
 test-unit: $(LIBRARY) $(VENV)/.tests
 	@$(BIN)/python -c '$(WHICH_MODE)'
@@ -111,9 +127,9 @@ test-long: $(LIBRARY) $(VENV)/.tests
 fuzz: $(LIBRARY) $(VENV)/.tests
 	$(BIN)/python -m tests.record.fuzz --mutations $(MUTATIONS)
 
-test-spark: $(LIBRARY) $(VENV)/.tests
-	@$(BIN)/python -c 'import pyspark' 2>/dev/null || $(PIP) install -q --group spark
-	$(PYTEST) tests/spark tests/integration/test_spark.py $(PYTEST_ARGS)
+test-spark: java $(LIBRARY) $(VENV)/.tests $(VENV)/.spark
+	AIOKAFKA_SPARK=required PYSPARK_SUBMIT_ARGS='$(SPARK_SUBMIT_ARGS)' \
+		$(PYTEST) tests/spark $(sort $(wildcard tests/integration/test_spark*.py)) $(PYTEST_ARGS)
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

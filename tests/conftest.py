@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.spark_session import why_no_spark
 from tests.kafka.fixtures import is_long_run, kafka, kafka3, make_topic, scale, topic
 from tests.kafka.jars import missing_tools
 
@@ -51,6 +52,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path.is_relative_to(_INTEGRATION):
             item.add_marker(pytest.mark.integration)
+            if item.path.name.startswith("test_spark"):
+                item.add_marker(pytest.mark.spark)
         set_timeout(item)
     missing = why_no_broker(config)
     if not missing:
@@ -61,6 +64,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in without:
         item.add_marker(pytest.mark.skip(reason=missing))
     config.stash[_SKIPPED] = len(without)
+
+
+def pytest_configure() -> None:
+    """Tests of Spark are skipped without it, but not where it is known to be there."""
+    if os.environ.get("AIOKAFKA_SPARK") == "required" and (missing := why_no_spark()):
+        raise pytest.UsageError(f"AIOKAFKA_SPARK=required, but {missing}")
 
 
 def set_timeout(item: pytest.Item) -> None:

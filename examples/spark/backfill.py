@@ -109,11 +109,10 @@ async def send_events(servers: str, topic: str, count: int) -> None:
 def start_spark() -> SparkSession:
     # Python's workers are to be of this environment.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     spark: SparkSession = (
         SparkSession.builder.master("local[2]")
         .appName("backfill")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.sql.session.timeZone", "UTC")
         .getOrCreate()
     )

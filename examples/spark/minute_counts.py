@@ -19,10 +19,9 @@ import tempfile
 import threading
 import uuid
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col, count, expr, sum, window
+from pyspark.sql.functions import col, count, expr, window
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -43,6 +42,8 @@ def main() -> None:
     name = uuid.uuid4().hex[:8]
     words, counts = f"words-{name}", f"counts-{name}"
     sent = asyncio.run(send_words(servers, words, counts, files))
+    where = f"the Kafka at {servers}" if arguments.bootstrap else "a Kafka in this process"
+    print(f"{sent.total()} words of {len(files)} files are in a topic of {where}", flush=True)
     spark = start_spark()
     with tempfile.TemporaryDirectory() as checkpoint:
         count_words(spark, servers, words, counts, checkpoint)
@@ -57,11 +58,12 @@ def count_words(spark: SparkSession, servers: str, words: str, counts: str, path
         .option("kafka.bootstrap.servers", servers)
         .option("subscribe", words)
         .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", 20_000)
+        .option("maxOffsetsPerTrigger", 5000)
         .load()
     )
     by_minute = (
-        lines.withWatermark("timestamp", "10 seconds")
+        # As late as one partition may come behind another in a batch.
+        lines.withWatermark("timestamp", "10 minutes")
         .groupBy(window("timestamp", "1 minute"), col("key"))
         .agg(count("*").alias("n"))
     )
@@ -96,20 +98,13 @@ def read_counts(spark: SparkSession, servers: str, counts: str) -> DataFrame:
 
 def show(spark: SparkSession, servers: str, counts: str, sent: collections.Counter[str]) -> None:
     found = read_counts(spark, servers, counts).cache()
-    totals = found.groupBy("word").agg(sum("n").alias("total"))
+    totals = found.groupBy("word").agg(expr("sum(n) AS total"))
     totals.orderBy(col("total").desc(), "word").show(10)
     counted = {row.word: row.total for row in totals.collect()}
     if counted != dict(sent):
-        sys.exit(f"sent {sent.total()} words, but counted {sum_of(counted)}")
+        sys.exit(f"sent {sent.total()} words, but counted {sum(counted.values())}")
     minutes = found.select("minute").distinct().count()
     print(f"{sent.total()} words in {minutes} minutes, each counted once")
-
-
-def sum_of(counted: dict[str, int]) -> int:
-    total = 0
-    for number in counted.values():
-        total += number
-    return total
 
 
 async def send_words(
@@ -129,21 +124,19 @@ async def send_words(
                     await producer.send(words, b"", key=word.encode(), timestamp_ms=time)
         # A minute is only counted when a later one has come.
         for partition in range(2):
-            await producer.send(words, b"", partition=partition, timestamp_ms=time + 10 * MINUTE)
+            await producer.send(words, b"", partition=partition, timestamp_ms=time + 20 * MINUTE)
     return sent
 
 
 def start_spark() -> SparkSession:
     # Python's workers are to be of this environment.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     spark: SparkSession = (
         SparkSession.builder.master("local[2]")
         .appName("minute counts")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.ui.showConsoleProgress", "true")
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
@@ -153,15 +146,13 @@ def start_spark() -> SparkSession:
 
 def start_kafka() -> str:
     """A Kafka in this process, with a thread of its own."""
-    ready: Any = asyncio.run_coroutine_threadsafe
 
     async def start() -> str:
         return (await FakeCluster().__aenter__()).bootstrap_servers
 
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, daemon=True).start()
-    servers: str = ready(start(), loop).result()
-    return servers
+    return asyncio.run_coroutine_threadsafe(start(), loop).result()
 
 
 if __name__ == "__main__":

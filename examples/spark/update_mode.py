@@ -104,11 +104,10 @@ async def sell(servers: str, sales: str, totals: str, count: int) -> collections
 def start_spark() -> SparkSession:
     # Python's workers are to be of this environment.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     spark: SparkSession = (
         SparkSession.builder.master("local[2]")
         .appName("update mode")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", "2")
         .getOrCreate()
     )
