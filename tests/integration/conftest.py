@@ -11,9 +11,9 @@ from tests.integration.spark_session import start_spark
 from tests.kafka.jars import fetch_connector_jars
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A Spark session that has the format `kafka` as well as `aiokafka`."""
+    """A Spark session that has the format `kafka` as well as `aiokafka`; the JVM stays."""
     session = start_spark(tmp_path_factory.mktemp("spark"), jars=fetch_connector_jars())
     session.sparkContext.setLogLevel("ERROR")
     yield session

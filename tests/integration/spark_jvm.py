@@ -97,12 +97,16 @@ class Copy:
         self._files = folder / "files"
 
     def start(self, form: str, *topics: str, **options: Any) -> Any:
-        """Read what there is now, `maxOffsetsPerTrigger` 10 unless told; the query."""
+        """Read what there is now, `maxOffsetsPerTrigger` 10 unless told; the query.
+
+        A topic with a `|` is a pattern. Several topics are several sources.
+        """
         given = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "10", **options}
-        frames = [
-            with_options(self._spark.readStream, form, self._kafka, subscribe=topic, **given).load()
-            for topic in topics
-        ]
+        frames = []
+        for topic in topics:
+            given["subscribePattern" if "|" in topic else "subscribe"] = topic
+            reader = with_options(self._spark.readStream, form, self._kafka, **given)
+            frames.append(reader.load())
         rows = frames[0]
         for frame in frames[1:]:
             rows = rows.union(frame)

@@ -11,6 +11,8 @@ from typing import Any
 
 REPOSITORY = Path(__file__).parent.parent.parent
 
+_jars = ""  # What the JVM of this process was started with.
+
 
 def why_no_spark() -> str:
     """What is missing to run Spark; "" if nothing is."""
@@ -32,8 +34,7 @@ def start_spark(directory: Path, master: str = "local[1]", jars: Iterable[Path] 
     from pyspark.sql import SparkSession
 
     paths = ",".join(map(str, jars))
-    if paths:
-        _end_jvm()
+    _end_jvm(unless_it_has=paths)
     # Workers are to run what the tests run.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     folders = [str(REPOSITORY), os.environ.get("PYTHONPATH", "")]
@@ -55,12 +56,14 @@ def start_spark(directory: Path, master: str = "local[1]", jars: Iterable[Path] 
     )
 
 
-def _end_jvm() -> None:
-    """End the JVM of sessions that were stopped, for it loads no more jars."""
+def _end_jvm(*, unless_it_has: str) -> None:
+    """End the JVM of sessions that were stopped: only at its start does it load jars."""
     from pyspark import SparkContext
 
+    global _jars
+    jars, _jars = _jars, unless_it_has or _jars
     gateway = SparkContext._gateway
-    if gateway is None:
+    if gateway is None or jars == _jars:
         return
     gateway.shutdown()
     gateway.proc.stdin.close()
