@@ -53,6 +53,7 @@ def start(spark: Any, order: dict[str, Any], kind: str) -> Any:
         result.writeStream.format("watched")
         .option("kafka.bootstrap.servers", order["servers"])
         .option("topic", sink)
+        .option("kafka.batch.size", 2048)
         .option("deliveryGuarantee", "at-least-once" if kind == "least" else "exactly-once")
         .option("checkpointLocation", str(Path(order["directory"]) / kind))
         .trigger(availableNow=True)
@@ -83,6 +84,8 @@ def main() -> None:
     directory = Path(sys.argv[1])
     spark = start_spark(directory / "local", master="local[2,6]")
     spark.dataSource.register(WatchedSource)
+    # Several batches for each task, and several requests to Kafka.
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "400")
     note("started", "-")
     for line in sys.stdin:
         order = json.loads(line)

@@ -18,6 +18,7 @@ from aiokafka.spark.source import KafkaSource
 from aiokafka.spark.writer import KafkaStreamWriter, Written
 
 NOTES = "TEST_SPARK_NOTES"
+PAUSE = 0.02  # seconds between Arrow batches, that a transaction is open for a while
 
 
 def note(phase: str, sink: str, batch: str = "-", task: int = -1, detail: str = "-") -> None:
@@ -72,6 +73,7 @@ class WatchedWriter(KafkaStreamWriter):
                 if not number:
                     note("rows", self.sink, *place)
                 yield batch
+                time.sleep(PAUSE)
             note("finish", self.sink, *place)
 
         note("begin", self.sink, *place)

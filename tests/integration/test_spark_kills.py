@@ -45,8 +45,10 @@ KEYS = 7
 START = 1_767_225_600_000
 STEP = 60  # milliseconds from record to record
 MINUTE = 60_000
-PATIENCE = 120.0
+PATIENCE = 240.0
 
+# Seconds; for those that take longer than others.
+DELAYS = {"plan": 0.2, "read": 0.1, "begin": 0.1, "rows": 0.1, "commit": 0.2}
 KINDS = ("once", "least", "counts")
 PHASES = ("plan", "read", "begin", "rows", "finish", "done", "commit")
 SEED = int(os.environ.get("TEST_SEED", "0")) or random.randrange(1 << 32)
@@ -316,7 +318,7 @@ class Rounds:
 
             found = self.spark.wait_for(is_it)
             if found is not None:
-                time.sleep(self.random.uniform(0, 0.05))
+                time.sleep(self.random.uniform(0, DELAYS.get(aim, 0.01)))
         if found is None or any(note.phase == "finished" for note in self.spark.look()):
             return None
         return found
