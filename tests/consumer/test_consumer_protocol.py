@@ -166,7 +166,10 @@ async def test_an_application_that_is_too_slow_loses_its_partitions(
 async def test_only_news_is_sent(four: FakeCluster, start: Start) -> None:
     consumer = await start(four, "t", **OPTIONS, client_rack="here", max_poll_interval_ms=60000)
     await until(four, lambda: len(beats(four)) > 4)
-    join, acknowledgement, *rest = beats(four)
+    join, *rest = beats(four)
+    # Others may come before it on a slow machine.
+    acknowledgement = next(beat for beat in rest if beat.topic_partitions is not None)
+    rest.remove(acknowledgement)
     assert join.member_epoch == 0
     assert join.subscribed_topic_names == ["t"]
     assert join.topic_partitions == []
@@ -253,7 +256,7 @@ async def test_a_static_member_comes_back(four: FakeCluster, start: Start) -> No
     await until(four, lambda: shares(other, first) == [2, 2])
     owned = first.assignment()
     await first.stop()
-    assert beats(four)[-1].member_epoch == -2
+    assert [b.member_epoch for b in beats(four) if b.instance_id == "one"][-1] == -2
     second = await start(four, "t", **options)
     assert second.assignment() == owned
     assert len(other.assignment()) == 2
