@@ -48,6 +48,7 @@ log = logging.getLogger("aiokafka.ranges")
 _MEBIBYTE = 1024 * 1024
 _CLOSE_TIMEOUT = 2.0
 _BUSY = (Phase.FETCHING, Phase.LOOKING_UP)
+_LOOKS_AT_TOPIC = 3  # before a topic is said to be another one
 _LOOK_INTERVAL = 1.0  # seconds between looks at deadlines and at new metadata
 
 
@@ -255,11 +256,11 @@ class RangeReader:
     def _leader(self, state: RangeState, now: float) -> int | None:
         topic = state.tp.topic
         self._client.touch_topic(topic)
-        cluster = self._client.cluster
-        topic_id = cluster.topic_id(topic)
-        if None not in (topic_id, state.range.topic_id) and topic_id != state.range.topic_id:
-            self._lose(state, LossKind.NEW_TOPIC, state.range.until, now)
+        if self._is_another(state):
+            state.transition(Phase.LOOKING_UP)
+            self._tasks.start(self._check_topic(state), name=f"check-{state.tp}")
             return None
+        cluster = self._client.cluster
         leader = cluster.leader_for_partition(state.tp)
         if leader is None or leader < 0:
             code = cluster.topic_error(topic)
@@ -425,6 +426,25 @@ class RangeReader:
         else:
             # A leader that was behind, and is not any more.
             state.postpone(now, "OffsetOutOfRangeError")
+        self._wake.set()
+
+    def _is_another(self, state: RangeState) -> bool:
+        """Whether the topic is, as far as the client knows, another one than that of the range."""
+        known, wanted = self._client.cluster.topic_id(state.tp.topic), state.range.topic_id
+        return None not in (known, wanted) and known != wanted
+
+    async def _check_topic(self, state: RangeState) -> None:
+        """Look again: it may be the client who knows an older topic, or the broker that it asks."""
+        for _ in range(_LOOKS_AT_TOPIC):
+            await self._client.force_metadata_update()
+            if not self._is_another(state):
+                break
+            await asyncio.sleep(self._client.config.retry_backoff)
+        state.since = self._loop.time()
+        if self._is_another(state):
+            self._lose(state, LossKind.NEW_TOPIC, state.range.until, state.since)
+        else:
+            state.transition(Phase.IDLE)
         self._wake.set()
 
     async def _ask(self, tp: TopicPartition, place: int) -> int:

@@ -77,7 +77,7 @@ class Phase(enum.Enum):
 
 
 _NEXT = {
-    Phase.IDLE: {Phase.FETCHING, Phase.DONE},
+    Phase.IDLE: {Phase.FETCHING, Phase.LOOKING_UP, Phase.DONE},
     Phase.FETCHING: {Phase.IDLE, Phase.LOOKING_UP, Phase.DONE},
     Phase.LOOKING_UP: {Phase.IDLE, Phase.DONE},
     Phase.DONE: set[Phase](),

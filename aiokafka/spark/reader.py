@@ -83,12 +83,22 @@ def _tasks(
         max_partitions=options.max_partitions,
         max_records=options.max_records,
     )
+    # Where loss is tolerated, what there is gets read, whichever topic of the name has it.
+    wanted = ids if options.fail_on_data_loss else {}
     return [
         Ranges(
-            [PartitionRange(r.topic, r.partition, r.start, r.until, ids.get(r.topic)) for r in task]
+            [
+                PartitionRange(r.topic, r.partition, r.start, r.until, wanted.get(r.topic))
+                for r in task
+            ]
         )
         for task in shared_out
     ]
+
+
+async def _topic_ids(cluster: Cluster) -> dict[str, bytes]:
+    await cluster.partitions(anew=False)
+    return cluster.topic_ids()
 
 
 class KafkaBatchReader(DataSourceReader):
@@ -287,7 +297,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
         if gone:
             self._lose_partitions(gone)
-        ids = _ask(self._options, self._check_ids)
+        ids = _ask(self._options, _topic_ids)
+        self._check_ids(ids, ranges_between(first, last))
         return _tasks(ranges_between(self._with_new(first, last), last), self._options, ids)
 
     def _first(self, start: dict[str, Any], end: dict[str, Any]) -> Offsets:
@@ -310,15 +321,18 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise RuntimeError(f"{message}; set failOnDataLoss to false to go on without them")
         log.warning(message)
 
-    async def _check_ids(self, cluster: Cluster) -> dict[str, bytes]:
-        """The ids of the topics, which are to be the same as long as the query runs."""
-        await cluster.partitions(anew=False)
-        ids = cluster.topic_ids()
-        for topic, topic_id in ids.items():
-            if self._ids.get(topic, topic_id) != topic_id:
-                self._lose(DataLoss(LossKind.NEW_TOPIC, topic, 0, 0, 1))
-        self._ids.update(ids)
-        return ids
+    def _check_ids(self, ids: Mapping[str, bytes], ranges: list[OffsetRange]) -> None:
+        """The ids of the topics are to be the same as long as the query runs."""
+        anew = {topic for topic, new in ids.items() if self._ids.get(topic, new) != new}
+        if not self._options.fail_on_data_loss:
+            if anew:
+                log.warning("made anew, and read on at the same offsets: %s", sorted(anew))
+            self._ids.update(ids)
+            return
+        for wanted in ranges:
+            if wanted.topic in anew:
+                raise DataLossError(DataLoss(LossKind.NEW_TOPIC, *wanted))
+        self._ids = {**ids, **self._ids}
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The records of a task, as Arrow batches; on an executor."""

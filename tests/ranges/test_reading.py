@@ -199,6 +199,24 @@ async def test_a_topic_that_was_made_anew(cluster: FakeCluster) -> None:
     assert caught.value.loss.kind is LossKind.NEW_TOPIC
 
 
+async def test_a_client_that_still_knows_the_topic_from_before(cluster: FakeCluster) -> None:
+    servers = cluster.bootstrap_servers
+    async with (
+        AIOKafkaClient(bootstrap_servers=servers) as client,
+        AIOKafkaClient(bootstrap_servers=servers) as other,
+    ):
+        await client.add_topic("t")
+        old = client.cluster.topic_id("t")
+        await cluster.delete_topic("t")
+        await cluster.create_topic("t", partitions=1)
+        fill(cluster, 0, 50)
+        await other.add_topic("t")
+        new = other.cluster.topic_id("t")
+        assert client.cluster.topic_id("t") == old != new
+        async with RangeReader(client, [PartitionRange("t", 0, 10, 40, new)]) as reader:
+            assert await drain(reader) == {("t", 0): numbered(10, 40)}
+
+
 async def test_a_topic_that_is_gone(cluster: FakeCluster) -> None:
     ranges = [PartitionRange("nowhere", 0, 10, 40)]
     async with reading(cluster, ranges, timeout_ms=300) as reader:

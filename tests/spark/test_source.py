@@ -390,6 +390,26 @@ async def test_a_topic_made_anew_while_the_query_runs(cluster: FakeCluster) -> N
     fill(cluster, 30)
     with pytest.raises(DataLossError, match="made anew"):
         await rows(reader, tasks)
+    # The driver notices within a second.
+    following = {"t": {"0": 30, "1": 0, "2": 0}}
+    with pytest.raises(DataLossError, match=r"offsets 4 to 29 are gone: .* made anew"):
+        while True:
+            await call(reader.partitions, {"t": {"0": 4, "1": 0, "2": 0}}, following)
+            await asyncio.sleep(0.1)
+
+
+async def test_a_topic_made_anew_is_read_on_if_loss_is_tolerated(cluster: FakeCluster) -> None:
+    fill(cluster, 20)
+    reader = await call(lambda: stream(cluster, failOnDataLoss="false"))
+    start, end = {"t": {"0": 0, "1": 0, "2": 0}}, {"t": {"0": 10, "1": 0, "2": 0}}
+    tasks = await call(reader.partitions, start, end)
+    assert await rows(reader, tasks) == offsets({}, {0: 10})
+    await cluster.delete_topic("t")
+    await cluster.create_topic("t", partitions=3)
+    fill(cluster, 30)
+    following = {"t": {"0": 30, "1": 0, "2": 0}}
+    tasks = await call(reader.partitions, end, following)
+    assert await rows(reader, tasks) == offsets({0: 10}, {0: 30})
 
 
 async def test_progress_is_mirrored_to_a_group(cluster: FakeCluster) -> None:
