@@ -18,7 +18,7 @@ from aiokafka.spark.source import KafkaSource
 from aiokafka.spark.writer import KafkaStreamWriter, Written
 
 NOTES = "TEST_SPARK_NOTES"
-PAUSE = 0.02  # seconds between Arrow batches, that a transaction is open for a while
+PAUSE = 0.04  # seconds between Arrow batches, that a transaction is open for a while
 
 
 def note(phase: str, sink: str, batch: str = "-", task: int = -1, detail: str = "-") -> None:
