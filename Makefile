@@ -27,6 +27,9 @@ WHICH_MODE = import aiokafka.record.batch as b; \
 # Spark's JVM in tests: most of what it compiles with care is used once.
 SPARK_SUBMIT_ARGS := --driver-java-options "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" pyspark-shell
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
+# The longest first, for two processes share them out.
+SPARK_TESTS := tests/integration/test_spark_kills.py \
+	$(filter-out %_kills.py,$(sort $(wildcard tests/integration/test_spark*.py))) tests/spark
 
 .PHONY: help demo test test-unit test-all test-long test-spark spark-demo java fuzz lint format docs bench broker dist clean
 .DELETE_ON_ERROR:
@@ -129,7 +132,7 @@ fuzz: $(LIBRARY) $(VENV)/.tests
 
 test-spark: java $(LIBRARY) $(VENV)/.tests $(VENV)/.spark
 	AIOKAFKA_SPARK=required PYSPARK_SUBMIT_ARGS='$(SPARK_SUBMIT_ARGS)' \
-		$(PYTEST) tests/spark $(sort $(wildcard tests/integration/test_spark*.py)) $(PYTEST_ARGS)
+		$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder $(SPARK_TESTS) $(PYTEST_ARGS)
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

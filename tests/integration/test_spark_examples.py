@@ -30,7 +30,10 @@ PIPELINES: dict[str, tuple[list[str], str]] = {
     "minute_counts.py": ([README], r"\d+ words in \d+ minutes, each counted once"),
     "backfill.py": (["--events", "900"], r"900 events of 3 days, each in the files once"),
     "update_mode.py": ([], r"20 shops sold for \d+, and that is what the totals say"),
-    "sessions.py": ([], r"\d+ sessions of 500 users, each written once"),
+    "sessions.py": (
+        ["--users", "200", "--clicks", "9000"],
+        r"\d+ sessions of 200 users, each written once",
+    ),
 }
 
 
