@@ -97,11 +97,10 @@ class Copy:
         self._files = folder / "files"
 
     def start(self, form: str, *topics: str, **options: Any) -> Any:
-        """Read what there is now, `maxOffsetsPerTrigger` 10 unless told; the query.
-
-        A topic with a `|` is a pattern. Several topics are several sources.
+        """Read what there is now; the query. a `|` is a pattern, several topics are
+        several sources.
         """
-        given = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "10", **options}
+        given = {"startingOffsets": "earliest", **options}
         frames = []
         for topic in topics:
             given["subscribePattern" if "|" in topic else "subscribe"] = topic
