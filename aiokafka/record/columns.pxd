@@ -60,8 +60,8 @@ cdef class ColumnReader(BatchCursor):
     @cython.locals(size=Py_ssize_t, rows=Py_ssize_t, outlook=Py_ssize_t)
     cdef bint _reserve(self, Py_ssize_t limit) except -1
     cdef int _aim(self) except -1
-    @cython.locals(behind=double)
-    cdef Py_ssize_t _outlook(self, Py_ssize_t size) except -1
+    @cython.locals(behind=double, most=double)
+    cdef Py_ssize_t _outlook(self, double size, Py_ssize_t rows) except -1
     cdef Py_ssize_t _rest_size(self) except -1
     @cython.locals(
         data=mem.source_t,

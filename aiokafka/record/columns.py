@@ -216,7 +216,7 @@ class ColumnReader(BatchCursor):
         if self._rows and max(self._keys.size, self._values.size) > _MAX_DATA - size:
             return False
         rows = min(self._left, limit - self._rows)
-        outlook = 0 if rows < self._left else self._outlook(size)
+        outlook = 0 if rows < self._left else self._outlook(size, limit - self._rows - rows)
         self._keys.reserve(rows, size, 0)
         self._values.reserve(rows, size, outlook)
         if self._rows + rows > self._room:
@@ -235,16 +235,18 @@ class ColumnReader(BatchCursor):
         self._types_at = mem.target(self._types)
         self._header_offsets_at = mem.target(self._header_offsets)
 
-    def _outlook(self, size: int) -> int:
-        """What the batches behind this one may unpack to, if they are like it.
+    def _outlook(self, size: int, rows: int) -> int:
+        """What up to `rows` behind this batch may unpack to, if they are like those of its rest.
 
-        Memory that is not written to in the end costs nothing, but growing step by step does.
+        Growing step by step costs copies. So does more than is needed: memory that the allocator
+        takes from the system each time is slow when it is first written to.
         """
         batch = self._batch
         if batch is None:
             return 0
         behind = len(self._view) - self._next - batch.size_in_bytes
-        return int(min(behind * (size / batch.size_in_bytes), _MAX_OUTLOOK))
+        most = min(behind * (size / batch.size_in_bytes), rows * (size / max(self._left, 1)))
+        return int(min(most, _MAX_OUTLOOK))
 
     def _rest_size(self) -> int:
         """At most this many bytes of keys or values are left in the batch."""

@@ -5,6 +5,7 @@ Imports pyarrow, so nothing imports this module before there is a task.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -19,6 +20,7 @@ __all__ = ["ArrowRows", "write_columns"]
 
 _MILLIS = pa.timestamp("ms", tz="UTC")
 _MICROS = pa.timestamp("us", tz="UTC")
+_TO_MICROS = pc.CastOptions.safe(_MICROS)
 _HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 _HEADERS = pa.list_(pa.field("element", _HEADER))
 
@@ -48,6 +50,7 @@ class ArrowRows:
         self.schema = pa.schema([(name, TYPES[name]) for name in self._names])
         self._topic = _Constant(pa.string())
         self._partition = _Constant(pa.int32())
+        self._type = _Constant(pa.int32())
 
     def batch(self, topic: str, partition: int, rows: Rows) -> Any:
         """One RecordBatch."""
@@ -69,8 +72,14 @@ class ArrowRows:
         if name == "timestamp":
             return _micros(_numbers(columns.timestamps, size, _MILLIS))
         if name == "timestampType":
-            return _numbers(columns.timestamp_types, size, pa.int8()).cast(pa.int32())
+            return self._types(columns.timestamp_types, size)
         return _headers(columns.headers, size)
+
+    def _types(self, types: bytearray, size: int) -> Any:
+        first = types[:1]
+        if types.count(first) == len(types):  # The type is that of the topic, seldom changed.
+            return self._type.array(int.from_bytes(first, sys.byteorder, signed=True), size)
+        return _numbers(types, size, pa.int8()).cast(pa.int32())
 
 
 class _Constant:
@@ -85,7 +94,7 @@ class _Constant:
         if value != self._value or len(self._array) < size:
             self._array = pa.repeat(pa.scalar(value, self._kind), size)
             self._value = value
-        return self._array.slice(0, size)
+        return self._array if len(self._array) == size else self._array.slice(0, size)
 
 
 def _numbers(data: bytearray, size: int, kind: Any) -> Any:
@@ -100,7 +109,7 @@ def _binary(column: BinaryColumn, size: int, kind: Any) -> Any:
 
 def _micros(millis: Any) -> Any:
     try:
-        return millis.cast(_MICROS)
+        return pc.cast(millis, options=_TO_MICROS)
     except pa.ArrowInvalid:
         # A time so far away that microseconds since 1970 do not reach it: unknown to Spark.
         limit = (2**63 - 1) // 1000

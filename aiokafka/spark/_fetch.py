@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaClient
-from aiokafka.ranges import PartitionRange, RangeReader, RecordSet
+from aiokafka.ranges import PartitionRange, RangeReader, RecordSet, Rows
 from aiokafka.spark._loop import SharedClients, loop_thread
 from aiokafka.spark._options import ReadOptions
 
@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 __all__ = ["read_batches"]
+
+# Batches whose rows are large have fewer of them: what is still in the processor's cache is cheaper
+# to send, and the JVM holds less at a time.
+_BATCH_BYTES = 2 * 1024 * 1024
+_FIRST_ROWS = 1024
+_LEAST_ROWS = 64
 
 # Kafka's settings, and what RangeReader calls them.
 _LIMITS = {
@@ -40,15 +46,24 @@ def read_batches(
     task = _Task(options, ranges, thread.clients)
     thread.run(task.open())
     error: BaseException | None = None
+    most = min(_FIRST_ROWS, options.batch_rows)
     try:
         while (records := thread.run(task.next())) is not None:
-            while (part := records.read(options.batch_rows)) is not None:
+            while (part := records.read(most)) is not None:
                 yield rows.batch(records.topic, records.partition, part)
+                most = min(_rows_that_fit(part), options.batch_rows)
     except Exception as raised:
         error = raised
         raise
     finally:
         thread.run(task.close(error))
+
+
+def _rows_that_fit(part: Rows) -> int:
+    """How many rows like these make a batch of the size that is best."""
+    columns, _ = part
+    size = len(columns.keys.data) + len(columns.values.data)
+    return max(_LEAST_ROWS, _BATCH_BYTES * columns.rows // max(size, 1))
 
 
 class _Task:

@@ -23,6 +23,9 @@ log = logging.getLogger("aiokafka.spark")
 
 T = TypeVar("T")
 
+# Below the 32 MiB that glibc goes up to.
+_KEEP_BUFFERS_TO = 31 * 1024 * 1024
+
 
 class LoopThread:
     """An event loop in a daemon thread, and the clients that live in it.
@@ -31,6 +34,7 @@ class LoopThread:
     """
 
     def __init__(self) -> None:
+        _keep_memory()
         self.pid = os.getpid()
         self.is_stopped = False
         self.loop = asyncio.new_event_loop()
@@ -75,6 +79,16 @@ def loop_thread() -> LoopThread:
         if _current is None or _current.is_stopped or _current.pid != os.getpid():
             _current = LoopThread()
         return _current
+
+
+def _keep_memory() -> None:
+    """Have the allocator keep large buffers for the next ones.
+
+    Unless it has seen one as large being freed, glibc returns each to the system at once: the next
+    one then costs a page fault for every 4 KiB, which takes longer than to fill it. These bytes are
+    never touched.
+    """
+    bytes(_KEEP_BUFFERS_TO)
 
 
 async def _make_clients() -> SharedClients:

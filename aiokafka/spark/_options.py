@@ -193,7 +193,7 @@ def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         max_records=reader.integer("maxRecordsPerPartition"),
         group_id=_group_id(reader, settings, streaming),
         include_headers=reader.flag("includeHeaders", False),
-        batch_rows=reader.whole("batchRows", 8192),
+        batch_rows=reader.whole("batchRows", 16384),
         prefetch_bytes=reader.whole("prefetchBytes", 64 * _MEBIBYTE, minimum=65_536),
         commit_offsets=reader.flag("commitOffsets", False),
         pushdown=reader.flag("pushdown", False),

@@ -43,7 +43,7 @@ def test_defaults_of_reading_are_those_of_the_connector() -> None:
     assert (options.max_offsets, options.min_offsets, options.max_delay) == (None, None, 900)
     assert (options.min_partitions, options.max_partitions, options.max_records) == (None,) * 3
     assert not options.include_headers and not options.commit_offsets and not options.pushdown
-    assert (options.batch_rows, options.idle_timeout, options.latest_interval) == (8192, 300, 0.1)
+    assert (options.batch_rows, options.idle_timeout, options.latest_interval) == (16384, 300, 0.1)
     assert not options.read_committed
 
 
