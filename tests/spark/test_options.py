@@ -86,6 +86,13 @@ def test_settings_of_the_client() -> None:
     assert options.group_id == "g"
 
 
+def test_a_job_that_tunes_the_client_of_java_still_runs(caplog: pytest.LogCaptureFixture) -> None:
+    given = {"kafka.default.api.timeout.ms": "60000", "kafka.max.poll.records": "10000"}
+    batch(**given)
+    told = [record.getMessage() for record in caplog.records]
+    assert told == [f"{name} has no effect here" for name in given]
+
+
 def test_secrets_are_not_shown_and_do_travel() -> None:
     options = write(**{"kafka.sasl.password": "hush", "kafka.ssl.key.password": "hush2"})
     assert "hush" not in repr(options)
