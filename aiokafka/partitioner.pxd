@@ -1,13 +1,14 @@
 cimport cython
 from libc.stdint cimport uint32_t
 
+cdef uint32_t _FACTOR
+cdef uint32_t _SEED
+cdef uint32_t _MASK
 
-@cython.locals(
-    buffer=bytes,
-    m=uint32_t,
-    h=uint32_t,
-    k=uint32_t,
-    i=Py_ssize_t,
-    length=Py_ssize_t,
-)
+
+@cython.locals(buffer=bytes)
 cpdef uint32_t murmur2(object data) except? 0xFFFFFFFF
+
+
+@cython.locals(m=uint32_t, mask=uint32_t, h=uint32_t, k=uint32_t, i=Py_ssize_t, end=Py_ssize_t)
+cdef uint32_t murmur2_at(const unsigned char* data, Py_ssize_t at, Py_ssize_t length) noexcept

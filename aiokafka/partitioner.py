@@ -12,27 +12,41 @@ from collections.abc import Sequence
 
 __all__ = ["DefaultPartitioner", "RoundRobinPartitioner", "murmur2"]
 
+# As C numbers where this is compiled: literals of this size are Python's.
+_FACTOR = 0x5BD1E995
+_SEED = 0x9747B28C
+_MASK = 0xFFFFFFFF
 
-def murmur2(data: bytes | bytearray) -> int:
+
+def murmur2(data: bytes | bytearray | memoryview) -> int:
     """Hash `data` as Java's `Utils.murmur2`, read as an unsigned 32-bit number."""
     buffer = data if type(data) is bytes else bytes(data)
-    m = 0x5BD1E995
-    length = len(buffer)
-    h = 0x9747B28C ^ length
-    i = 0
-    while i + 4 <= length:
-        k = buffer[i] | buffer[i + 1] << 8 | buffer[i + 2] << 16 | buffer[i + 3] << 24
-        k = (k * m) & 0xFFFFFFFF
+    return murmur2_at(buffer, 0, len(buffer))
+
+
+def murmur2_at(data: bytes | bytearray | memoryview, at: int, length: int) -> int:
+    """`murmur2` of the `length` bytes at `at`, which the caller has checked to be there."""
+    m = _FACTOR
+    mask = _MASK
+    h = _SEED ^ length
+    i = at
+    end = at + length
+    while i + 4 <= end:
+        k = data[i + 3]
+        k = k << 8 | data[i + 2]
+        k = k << 8 | data[i + 1]
+        k = k << 8 | data[i]
+        k = (k * m) & mask
         k ^= k >> 24
-        h = ((h * m) ^ (k * m)) & 0xFFFFFFFF
+        h = ((h * m) ^ (k * m)) & mask
         i += 4
-    if length - i == 3:
-        h ^= buffer[i + 2] << 16
-    if length - i >= 2:
-        h ^= buffer[i + 1] << 8
-    if length - i >= 1:
-        h = ((h ^ buffer[i]) * m) & 0xFFFFFFFF
-    h = ((h ^ (h >> 13)) * m) & 0xFFFFFFFF
+    if end - i == 3:
+        h ^= data[i + 2] << 16
+    if end - i >= 2:
+        h ^= data[i + 1] << 8
+    if end - i >= 1:
+        h = ((h ^ data[i]) * m) & mask
+    h = ((h ^ (h >> 13)) * m) & mask
     return h ^ (h >> 15)
 
 

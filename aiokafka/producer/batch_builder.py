@@ -8,6 +8,7 @@ from typing import Any
 
 from aiokafka.producer._convert import Headers, as_bytes, as_headers, as_timestamp
 from aiokafka.record.batch import RecordBatchBuilder
+from aiokafka.record.rows import RowSource
 
 __all__ = ["AppendedRecord", "BatchBuilder"]
 
@@ -99,6 +100,28 @@ class BatchBuilder:
         record.size = builder.size - before
         record.timestamp = stamp
         return record
+
+    def append_rows(
+        self, rows: RowSource, order: bytearray, start: int = 0, stop: int | None = None
+    ) -> int:
+        """Add rows that are columns: those whose numbers are in `order`, an array of int32, from
+        place `start` to `stop` (None: to its end).
+
+        Returns the place of the first that was not added, because the batch is full or closed;
+        `stop` if all were. A first record fits whatever its size. The producer's serializers are
+        not applied. Raises ValueError for a row that is not there, a timestamp or a header that
+        cannot be; the rows before it were added.
+        """
+        stop = len(order) // 4 if stop is None else stop
+        if self._is_closed:
+            return start
+        builder = self._builder
+        is_empty = not builder.record_count
+        try:
+            return builder.append_rows(rows, order, start, stop)
+        finally:
+            if is_empty and builder.record_count:
+                self._first_timestamp = builder.first_timestamp
 
     def close(self) -> None:
         """Take no more records, neither from `append` nor, once submitted, from the producer's

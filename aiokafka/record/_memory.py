@@ -10,14 +10,20 @@ from __future__ import annotations
 from struct import Struct
 from typing import Any
 
+from aiokafka.partitioner import murmur2 as murmur2_of
+
 __all__ = [
     "Buffer",
     "copy",
     "cut",
+    "get_i32",
+    "get_i64",
+    "hash64",
     "i16",
     "i32",
     "i64",
     "leaf",
+    "murmur2",
     "put_bytes",
     "put_i32",
     "put_i64",
@@ -38,6 +44,8 @@ Buffer = bytes | bytearray | memoryview
 
 _I32 = Struct("=i")
 _I64 = Struct("=q")
+_HASH_FACTOR = 0xC6A4A7935BD1E995
+_MAX_UINT64 = 0xFFFFFFFFFFFFFFFF
 _from_bytes = int.from_bytes
 
 
@@ -115,6 +123,38 @@ def varint(data: Buffer, at: int, end: int) -> tuple[int, int]:
         if shift > 63:
             return 0, -1
     return 0, -1
+
+
+def get_i32(data: Buffer, index: int) -> int:
+    """Element `index` of an array of native int32."""
+    number: int = _I32.unpack_from(data, 4 * index)[0]
+    return number
+
+
+def get_i64(data: Buffer, index: int) -> int:
+    """Element `index` of an array of native int64."""
+    number: int = _I64.unpack_from(data, 8 * index)[0]
+    return number
+
+
+def murmur2(data: Buffer, at: int, size: int) -> int:
+    """Java's hash of `size` bytes at `at`, by which keys find their partitions."""
+    return murmur2_of(data[at : at + size])
+
+
+def hash64(data: Buffer, at: int, size: int, seed: int) -> int:
+    """The hash called MurmurHash64A of `size` bytes at `at`, of a little-endian machine."""
+    state = seed ^ (size * _HASH_FACTOR & _MAX_UINT64)
+    whole = size & ~7
+    for start in range(at, at + whole, 8):
+        word = _from_bytes(data[start : start + 8], "little") * _HASH_FACTOR & _MAX_UINT64
+        word = (word ^ word >> 47) * _HASH_FACTOR & _MAX_UINT64
+        state = (state ^ word) * _HASH_FACTOR & _MAX_UINT64
+    if whole < size:
+        state ^= _from_bytes(data[at + whole : at + size], "little")
+        state = state * _HASH_FACTOR & _MAX_UINT64
+    state = (state ^ state >> 47) * _HASH_FACTOR & _MAX_UINT64
+    return state ^ state >> 47
 
 
 # -- writing

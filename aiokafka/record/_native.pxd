@@ -7,6 +7,8 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
+from aiokafka.partitioner cimport murmur2_at
+
 cdef extern from "Python.h":
     ctypedef struct Py_buffer:
         void* buf
@@ -98,6 +100,50 @@ cdef inline (int64_t, Py_ssize_t) varint(
         if shift > 63:
             return 0, -1
     return 0, -1
+
+
+cdef inline int32_t get_i32(source_t data, Py_ssize_t index) noexcept:
+    cdef int32_t number
+    memcpy(&number, data + 4 * index, 4)  # what others made need not be aligned
+    return number
+
+
+cdef inline int64_t get_i64(source_t data, Py_ssize_t index) noexcept:
+    cdef int64_t number
+    memcpy(&number, data + 8 * index, 8)
+    return number
+
+
+cdef inline uint32_t murmur2(source_t data, Py_ssize_t at, Py_ssize_t size) noexcept:
+    return murmur2_at(data, at, size)
+
+
+cdef inline uint64_t little(source_t data, Py_ssize_t size) noexcept:
+    cdef uint64_t word = 0
+    cdef Py_ssize_t index
+    for index in range(size):
+        word |= <uint64_t> data[index] << (8 * index)
+    return word
+
+
+cdef inline uint64_t hash64(
+    source_t data, Py_ssize_t at, Py_ssize_t size, uint64_t seed
+) noexcept:
+    cdef uint64_t factor = (<uint64_t> 0xC6A4A793 << 32) | 0x5BD1E995
+    cdef uint64_t state = seed ^ (<uint64_t> size * factor)
+    cdef uint64_t word
+    cdef source_t end
+    data += at
+    end = data + (size & ~7)
+    while data < end:
+        word = little(data, 8) * factor
+        word = (word ^ (word >> 47)) * factor
+        state = (state ^ word) * factor
+        data += 8
+    if size & 7:
+        state = (state ^ little(data, size & 7)) * factor
+    state = (state ^ (state >> 47)) * factor
+    return state ^ (state >> 47)
 
 
 # -- writing

@@ -2,6 +2,7 @@ cimport cython
 from libc.stdint cimport int64_t
 
 cimport aiokafka.record._native as mem
+from aiokafka.record.rows cimport RowSource
 
 
 cdef int64_t _MAX_TIMESTAMP
@@ -31,6 +32,20 @@ cdef class RecordBatchBuilder:
     cpdef Py_ssize_t append(
         self, int64_t timestamp, object key, object value, object headers
     ) except -2
+
+    @cython.locals(places=mem.target_t, place=Py_ssize_t, row=Py_ssize_t)
+    cpdef Py_ssize_t append_rows(
+        self, RowSource rows, bytearray order, Py_ssize_t start, Py_ssize_t stop
+    ) except -1
+    @cython.locals(
+        timestamp=int64_t,
+        delta=int64_t,
+        body=Py_ssize_t,
+        size=Py_ssize_t,
+        out=mem.target_t,
+        at=Py_ssize_t,
+    )
+    cdef bint _append_row(self, RowSource rows, Py_ssize_t row) except -1
 
     @cython.locals(out=mem.target_t, at=Py_ssize_t, name=str, content=bytes)
     cdef int _write(

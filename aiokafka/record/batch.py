@@ -12,6 +12,7 @@ from aiokafka.record.compression import check_level, compress, require_codec
 from aiokafka.record.crc32c import crc32c
 from aiokafka.record.header import HEADER_SIZE, RecordBatch, iter_batches
 from aiokafka.record.reader import RecordReader
+from aiokafka.record.rows import RowSource
 
 __all__ = ["HEADER_SIZE", "RecordBatch", "RecordBatchBuilder", "RecordReader", "iter_batches"]
 
@@ -93,6 +94,57 @@ class RecordBatchBuilder:
             return -1
         self._write(body, delta, plain_key, plain_value, pairs)
         return self._count(timestamp)
+
+    def append_rows(self, rows: RowSource, order: bytearray, start: int, stop: int) -> int:
+        """Add the rows whose numbers stand from `start` to `stop` in `order`, an array of int32.
+
+        Returns where it stopped: at the first row that does not fit, or at `stop`. The first row of
+        a batch always fits. Raises ValueError for a timestamp or a header that cannot be, with the
+        rows before it added.
+        """
+        if self._batch is not None:
+            raise IllegalStateError("the batch is built: nothing can be added to it")
+        if type(rows) is not RowSource:
+            raise TypeError(f"rows must be a RowSource, not {type(rows).__name__}")
+        if not 0 <= start <= stop <= len(order) // 4:
+            raise ValueError(f"rows {start} to {stop} of {len(order) // 4} are not possible")
+        places = mem.target(order)
+        for place in range(start, stop):
+            row = mem.get_i32(places, place)
+            if row < 0 or row >= rows.size:
+                raise ValueError(f"row {row} of {rows.size} is not possible")
+            if not self._append_row(rows, row):
+                return place
+        return stop
+
+    def _append_row(self, rows: RowSource, row: int) -> bool:
+        timestamp = rows.timestamp(row)
+        if timestamp < -1 or timestamp > _MAX_TIMESTAMP:
+            raise ValueError(f"timestamp must be an int64 that is not negative, not {timestamp}")
+        delta = timestamp - self.first_timestamp if self.record_count else 0
+        body = 1 + mem.varint_size(delta) + mem.varint_size(self.record_count)
+        body += rows._keys.field_size(row) + rows._values.field_size(row)
+        body += 1 if rows._headers is None else rows._headers.field_size(row)
+        size = self.size + mem.varint_size(body) + body
+        if size > self.size_limit and self.record_count:
+            return False
+        if size > self._capacity:
+            self._grow(size)
+        out = mem.target(self._buffer)
+        at = mem.put_varint(out, self.size, body)
+        out[at] = 0  # attributes of a record: none are defined
+        at = mem.put_varint(out, at + 1, delta)
+        at = mem.put_varint(out, at, self.record_count)
+        at = rows._keys.put(row, out, at)
+        at = rows._values.put(row, out, at)
+        if rows._headers is None:
+            out[at] = 0
+            at += 1
+        else:
+            at = rows._headers.put(row, out, at)
+        self.size = at
+        self._count(timestamp)
+        return True
 
     def _write(
         self, body: int, delta: int, key: bytes | None, value: bytes | None, headers: Any

@@ -6,7 +6,8 @@ Imports pyarrow, so nothing imports this module before there is a task.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -14,9 +15,10 @@ import pyarrow.compute as pc
 
 from aiokafka.ranges import Rows
 from aiokafka.record.columns import BinaryColumn, HeaderColumn
-from aiokafka.spark._produce import WriteColumns
+from aiokafka.record.rows import BinarySource, HeaderSource, RowSource
+from aiokafka.spark._produce import BATCH_HEADER, TopicRows
 
-__all__ = ["ArrowRows", "write_columns"]
+__all__ = ["ArrowRows", "rows_to_write"]
 
 _MILLIS = pa.timestamp("ms", tz="UTC")
 _MICROS = pa.timestamp("us", tz="UTC")
@@ -142,31 +144,81 @@ def _headers(column: HeaderColumn, size: int) -> Any:
 # -- writing
 
 
-def write_columns(batch: Any) -> WriteColumns:
-    """The columns of a RecordBatch whose schema was checked.
+def rows_to_write(batch: Any, topic: str | None, labels: Iterator[str] | None) -> list[TopicRows]:
+    """The rows of a RecordBatch whose schema was checked, topic by topic.
 
-    Lists, for a column at a time they are faster to make than to walk through buffers.
+    `topic` wins over the column; rows without a time get that of now, and each the next of the
+    labels as one more header. No copy is made of keys and values, but where there are several
+    topics.
     """
-    by_name = dict(zip(batch.schema.names, batch.columns, strict=True))
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    if labels is not None:
+        columns["headers"] = _labelled(columns.get("headers"), labels, batch.num_rows)
+    if topic is not None:
+        return [TopicRows(topic, *_sources(columns))]
+    return [
+        TopicRows(name, *_sources({key: column.slice(start, size) for key, column in part.items()}))
+        for name, part, start, size in _by_topic(columns)
+    ]
 
-    def column(name: str, convert: Callable[[Any], list[Any]]) -> list[Any] | None:
-        return convert(by_name[name]) if name in by_name else None
 
-    return WriteColumns(
-        batch.num_rows,
-        _bytes_list(by_name["value"]),
-        column("key", _bytes_list),
-        column("topic", lambda array: array.to_pylist()),
-        column("partition", lambda array: array.to_pylist()),
-        column("headers", _header_lists),
-        column("timestamp", _millis_list),
+_Columns = dict[str, Any]
+
+
+def _by_topic(columns: _Columns) -> Iterator[tuple[str, _Columns, int, int]]:
+    """Each topic with columns where its rows are, the first of them, and how many they are."""
+    column = columns.get("topic")
+    if column is None or column.null_count:
+        raise ValueError("topic: a row has none; set the option topic, or no null in the column")
+    topics = column.dictionary_encode()
+    names = topics.dictionary.to_pylist()
+    if len(names) > 1:
+        # In the order of the topics, and else as they were.
+        order = pc.array_sort_indices(topics.indices)
+        columns = {name: column.take(order) for name, column in columns.items()}
+    numbers, counts = topics.indices.value_counts().flatten()
+    sizes = dict(zip(numbers.to_pylist(), counts.to_pylist(), strict=True))
+    start = 0
+    for number, name in enumerate(names):
+        yield name, columns, start, sizes[number]
+        start += sizes[number]
+
+
+def _sources(columns: _Columns) -> tuple[RowSource, Any]:
+    """Rows, and the partitions that they ask for."""
+    get = columns.get
+    rows = RowSource(
+        _binary_source(columns["value"]),
+        None if get("key") is None else _binary_source(columns["key"]),
+        None if get("headers") is None else _header_source(columns["headers"]),
+        _millis(get("timestamp")),
     )
+    return rows, None if get("partition") is None else _partitions(columns["partition"])
 
 
-def _bytes_list(array: Any) -> list[bytes | None]:
+def _binary_source(array: Any) -> BinarySource:
     if not pa.types.is_binary(array.type):
         array = array.cast(pa.binary())
-    return array.to_pylist()  # type: ignore[no-any-return]
+    validity, offsets, data = array.buffers()
+    bits = _bits(array, validity)
+    return BinarySource(len(array), offsets or b"", data or b"", bits, array.offset)
+
+
+def _bits(array: Any, validity: Any) -> Any:
+    return validity if array.null_count else None
+
+
+def _header_source(array: Any) -> HeaderSource:
+    if pa.types.is_large_list(array.type):
+        array = array.cast(pa.list_(array.type.value_field))
+    entries = array.values
+    if entries.null_count:
+        return _header_source(_header_array(_header_lists(array)))
+    names, values = (_binary_source(entries.field(number)) for number in (0, 1))
+    validity, offsets = array.buffers()[:2]
+    return HeaderSource(
+        len(array), offsets or b"", names, values, _bits(array, validity), array.offset
+    )
 
 
 def _header_lists(array: Any) -> list[list[tuple[str, bytes | None]]]:
@@ -176,8 +228,38 @@ def _header_lists(array: Any) -> list[list[tuple[str, bytes | None]]]:
     ]
 
 
-def _millis_list(array: Any) -> list[int | None]:
+def _header_array(lists: list[list[tuple[str, bytes | None]]]) -> Any:
+    pairs = [[{"key": name, "value": value} for name, value in headers] for headers in lists]
+    return pa.array(pairs, _HEADERS)
+
+
+def _labelled(array: Any, labels: Iterator[str], size: int) -> Any:
+    lists = [[] for _ in range(size)] if array is None else _header_lists(array)
+    for headers, label in zip(lists, labels, strict=False):
+        headers.append((BATCH_HEADER, label.encode()))
+    return _header_array(lists)
+
+
+def _millis(array: Any) -> Any:
+    """Times in milliseconds; that of now where there is none."""
+    now = int(time.time() * 1000)
+    if array is None:
+        return now
     if pa.types.is_floating(array.type):
         array = pc.multiply(array, 1000.0).cast(pa.int64(), safe=False)
-        return array.to_pylist()  # type: ignore[no-any-return]
-    return array.cast(_MILLIS, safe=False).cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]
+    else:
+        array = array.cast(_MILLIS, safe=False).cast(pa.int64())
+    return _numbers_of(array.fill_null(now), 8)
+
+
+def _partitions(array: Any) -> Any:
+    """Partitions that rows ask for; -1 where they do not."""
+    lowest = pc.min(array).as_py()
+    if lowest is not None and lowest < 0:
+        raise ValueError(f"partition: a row asks for {lowest}")
+    return _numbers_of(array.fill_null(-1), 4)
+
+
+def _numbers_of(array: Any, width: int) -> Any:
+    data = memoryview(array.buffers()[1] or b"")
+    return data[width * array.offset : width * (array.offset + len(array))]

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import itertools
 import json
-import time
-import zlib
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+import random
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiokafka import AIOKafkaProducer
 from aiokafka._backoff import Backoff
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError, KafkaTimeoutError
-from aiokafka.partitioner import DefaultPartitioner
+from aiokafka.record.rows import ANY, RowSource, route_rows
 from aiokafka.spark._options import WriteOptions
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -26,16 +24,18 @@ if TYPE_CHECKING:
     from aiokafka.producer.message_accumulator import BatchBuilder
     from aiokafka.structs import RecordMetadata
 
-__all__ = ["Identity", "Marker", "RecordWriter", "Transaction", "WriteColumns", "make_producer"]
-
-_Row = tuple[
-    "bytes | None",
-    "bytes | None",
-    Sequence[tuple[str, "bytes | None"]],
-    "str | None",
-    "int | None",
-    "int | None",
+__all__ = [
+    "Identity",
+    "Marker",
+    "NotRepeatedError",
+    "RecordWriter",
+    "Tally",
+    "TopicRows",
+    "Transaction",
+    "make_producer",
 ]
+
+Buffer = bytes | bytearray | memoryview
 
 _KIBIBYTE = 1024
 _PRODUCER_DEFAULTS: dict[str, Any] = {"max_batch_size": 256 * _KIBIBYTE}
@@ -43,20 +43,17 @@ _TRANSACTION_TIMEOUT_MS = 300_000
 _MAX_OPEN_BYTES = 32 * _KIBIBYTE * _KIBIBYTE
 _MARKER_TIMEOUT = 60.0
 _STOP_TIMEOUT = 10.0
+_MARKER_VERSION = 2
+_MAX_UINT64 = 0xFFFFFFFFFFFFFFFF
 BATCH_HEADER = "spark-batch"
 
 
-class WriteColumns(NamedTuple):
-    """A batch of rows to write, column by column; None for a column that is not there."""
+class TopicRows(NamedTuple):
+    """Rows to write to a topic, and the partitions that they ask for: int32, -1 for none."""
 
-    size: int
-    values: list[bytes | None]
-    keys: list[bytes | None] | None
-    topics: list[str | None] | None
-    partitions: list[int | None] | None
-    headers: list[list[tuple[str, bytes | None]]] | None
-    timestamps: list[int | None] | None
-    """Milliseconds since 1970."""
+    topic: str
+    rows: RowSource
+    partitions: Buffer | None = None
 
 
 async def make_producer(options: WriteOptions, **more: Any) -> AIOKafkaProducer:
@@ -74,68 +71,38 @@ class RecordWriter:
     partition and then move on to the next.
     """
 
-    def __init__(
-        self, producer: AIOKafkaProducer, topic: str | None, batch_label: str | None = None
-    ) -> None:
+    def __init__(self, producer: AIOKafkaProducer) -> None:
         self.counts: collections.Counter[tuple[str, int]] = collections.Counter()
         """Rows that were sent, by topic and partition."""
 
         self.rows = 0
-        self.checksum = 0
-        """The same for the same rows in any order."""
-
         self._producer = producer
-        self._topic = topic
-        self._label = batch_label
-        self._partitioner = DefaultPartitioner()
-        self._numbers: dict[str, list[int]] = {}
+        self._partitions: dict[str, int] = {}
         self._turns: dict[str, int] = {}
         self._open: dict[tuple[str, int], BatchBuilder] = {}
         self._sent: collections.deque[asyncio.Future[RecordMetadata]] = collections.deque()
 
-    async def add(self, columns: WriteColumns) -> None:
+    async def add(self, parts: Iterable[TopicRows]) -> None:
         """Take rows. Waits while too much is on its way.
 
-        Raises ValueError for a row without a topic; what the producer raises, as soon as it is
-        known.
+        Raises ValueError for a row that cannot be written; what the producer raises, as soon as it
+        is known.
         """
-        now = int(time.time() * 1000)
-        for key, value, headers, topic, partition, timestamp in _rows(columns, self._topic):
-            if topic is None:
-                raise ValueError(
-                    "topic: a row has none; set the option topic, or no null in the column"
-                )
-            if self._label is not None:
-                place = f"{self._label}/{self.rows}".encode()
-                headers = [*headers, (BATCH_HEADER, place)]
-            stamp = now if timestamp is None else timestamp
-            if partition is None:
-                numbers = self._numbers.get(topic) or await self._find_partitions(topic)
-                partition = self._choose(topic, key, numbers)
-            batch = self._open.get((topic, partition))
-            if batch is None or not batch.append(
-                timestamp=stamp, key=key, value=value, headers=headers
-            ):
-                batch = await self._next_batch(topic, partition, has_key=key is not None)
-                batch.append(timestamp=stamp, key=key, value=value, headers=headers)
-            self.rows += 1
+        for topic, rows, chosen in parts:
+            partitions = self._partitions.get(topic) or await self._count_partitions(topic)
+            order, routes = route_rows(rows, partitions, chosen)
+            for partition, start, stop in routes:
+                while start < stop:
+                    number = self._turn(topic) if partition == ANY else partition
+                    batch = self._batch(topic, number)
+                    start = batch.append_rows(rows, order, start, stop)
+                    if start < stop:
+                        await self._send(topic, number)
+                        self._turns[topic] += partition == ANY
+            self.rows += rows.size
         self._settle()
         if sum(batch.size() for batch in self._open.values()) > _MAX_OPEN_BYTES:
             await self._send_open()
-
-    def check(self, columns: WriteColumns) -> None:
-        """Count rows for `rows` and `checksum` without writing them."""
-        self.rows += columns.size
-        self.sum_up(columns)
-
-    def sum_up(self, columns: WriteColumns) -> None:
-        """Add rows to `checksum`."""
-        crc32 = zlib.crc32
-        keys = columns.keys or itertools.repeat(None)
-        self.checksum += sum(
-            crc32(value or b"", crc32(key or b""))
-            for key, value in zip(keys, columns.values, strict=False)
-        )
 
     async def finish(self) -> None:
         """Send what is left, and wait until everything is written. Raises the first failure."""
@@ -157,52 +124,31 @@ class RecordWriter:
 
     # -- partitions and batches
 
-    async def _find_partitions(self, topic: str) -> list[int]:
-        numbers = sorted(await self._producer.partitions_for(topic))
-        self._numbers[topic] = numbers
+    async def _count_partitions(self, topic: str) -> int:
+        count = self._partitions[topic] = len(await self._producer.partitions_for(topic))
         # Tasks must not all begin with the same partition.
-        self._turns[topic] = self._partitioner(None, numbers, numbers)
-        return numbers
+        self._turns[topic] = random.randrange(count)
+        return count
 
-    def _choose(self, topic: str, key: bytes | None, numbers: list[int]) -> int:
-        if key is not None:
-            return self._partitioner(key, numbers, numbers)
-        return numbers[self._turns[topic] % len(numbers)]
+    def _turn(self, topic: str) -> int:
+        return self._turns[topic] % self._partitions[topic]
 
-    async def _next_batch(self, topic: str, partition: int, *, has_key: bool) -> BatchBuilder:
-        """An empty batch in place of a full one, which is sent."""
-        full = self._open.pop((topic, partition), None)
-        if full is not None:
-            await self._send(topic, partition, full)
-            if not has_key:
-                self._turns[topic] = self._turns.get(topic, 0) + 1
-        batch = self._open[topic, partition] = self._producer.create_batch()
+    def _batch(self, topic: str, partition: int) -> BatchBuilder:
+        """The batch that takes the next rows."""
+        batch = self._open.get((topic, partition))
+        if batch is None:
+            batch = self._open[topic, partition] = self._producer.create_batch()
         return batch
 
     async def _send_open(self) -> None:
         while self._open:
-            (topic, partition), batch = self._open.popitem()
-            await self._send(topic, partition, batch)
+            await self._send(*next(iter(self._open)))
 
-    async def _send(self, topic: str, partition: int, batch: BatchBuilder) -> None:
+    async def _send(self, topic: str, partition: int) -> None:
+        batch = self._open.pop((topic, partition))
         batch.close()
         self.counts[topic, partition] += batch.record_count()
         self._sent.append(await self._producer.send_batch(batch, topic, partition=partition))
-
-
-def _rows(columns: WriteColumns, topic: str | None) -> Iterator[_Row]:
-    """Rows of the columns; the option `topic` wins over the column."""
-    nothing = itertools.repeat(None)
-    topics = columns.topics if topic is None and columns.topics else itertools.repeat(topic)
-    return zip(
-        columns.keys or nothing,
-        columns.values,
-        columns.headers or itertools.repeat(()),
-        topics,
-        columns.partitions or nothing,
-        columns.timestamps or nothing,
-        strict=False,
-    )
 
 
 # -- exactly once
@@ -216,20 +162,59 @@ class Identity(NamedTuple):
     task: int
 
 
+class Tally:
+    """Counts the rows of a task, to compare them with those of its repetition."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.checksum = 0
+        """The same for the same rows in any order."""
+
+    def add(self, parts: Iterable[TopicRows]) -> None:
+        """Take rows."""
+        for part in parts:
+            self.rows += part.rows.size
+            self.checksum = (self.checksum + part.rows.checksum()) & _MAX_UINT64
+
+
 class Marker(NamedTuple):
     """What the last transaction of a task left behind: it was of batch `batch`."""
 
     batch: int
     rows: int
-    checksum: int
+    checksum: int | None
+    """None if it was written by a version that counted otherwise."""
 
     def metadata(self) -> str:
         """As it is stored beside the offset."""
-        return json.dumps({"v": 1, "rows": self.rows, "hash": self.checksum & 0xFFFFFFFFFFFF})
+        return json.dumps({"v": _MARKER_VERSION, "rows": self.rows, "hash": self.checksum})
+
+    def is_same(self, tally: Tally) -> bool:
+        """Whether these may be the same rows."""
+        return self.rows == tally.rows and self.checksum in (None, tally.checksum)
+
+
+REPEAT_ADVICE = (
+    "deliveryGuarantee=exactly-once needs a plan that gives the same rows in the same tasks when a "
+    "batch is repeated: no random values, no change of the query, of minPartitions, maxPartitions "
+    "or spark.sql.shuffle.partitions, and no adaptive execution"
+)
 
 
 class NotRepeatedError(KafkaError):
     """A batch that was written is not the same when it is repeated."""
+
+
+def name_of_marks(options: WriteOptions, query: str) -> str:
+    """What transactional ids and groups of a query are called, without the task at the end."""
+    return f"{options.transactional_id_prefix}-{query}-"
+
+
+def place_of_marks(options: WriteOptions) -> TopicPartition:
+    """For which partition the groups have offsets."""
+    topic = options.marker_topic or options.topic
+    assert topic is not None
+    return TopicPartition(topic, 0)
 
 
 class Transaction:
@@ -240,12 +225,10 @@ class Transaction:
     """
 
     def __init__(self, options: WriteOptions, identity: Identity) -> None:
-        self.name = f"{options.transactional_id_prefix}-{identity.query}-{identity.task}"
+        self.name = f"{name_of_marks(options, identity.query)}{identity.task}"
         self._options = options
         self._identity = identity
-        topic = options.marker_topic or options.topic
-        assert topic is not None
-        self._place = TopicPartition(topic, 0)
+        self._place = place_of_marks(options)
         self._producer: AIOKafkaProducer | None = None
 
     async def begin(self) -> tuple[AIOKafkaProducer, Marker | None]:
@@ -267,10 +250,10 @@ class Transaction:
         await producer.begin_transaction()
         return producer, None
 
-    async def commit(self, writer: RecordWriter) -> None:
+    async def commit(self, tally: Tally) -> None:
         """Make the rows and the mark visible together."""
         assert self._producer is not None
-        marker = Marker(self._identity.batch, writer.rows, writer.checksum)
+        marker = Marker(self._identity.batch, tally.rows, tally.checksum)
         offset = OffsetAndMetadata(self._identity.batch + 1, marker.metadata())
         await self._producer.send_offsets_to_transaction({self._place: offset}, self.name)
         await self._producer.commit_transaction()
@@ -280,37 +263,37 @@ class Transaction:
         if self._producer is not None:
             await self._producer.stop(timeout=_STOP_TIMEOUT)
 
-    def check(self, marker: Marker, writer: RecordWriter) -> None:
+    def check(self, marker: Marker, tally: Tally) -> None:
         """Raise NotRepeatedError unless the rows are those that were written for this batch."""
-        same = Marker(self._identity.batch, writer.rows, writer.checksum & 0xFFFFFFFFFFFF)
-        if marker.batch == self._identity.batch and marker != same:
+        if marker.batch == self._identity.batch and not marker.is_same(tally):
             raise NotRepeatedError(
                 f"query {self._identity.query}, batch {marker.batch}, task {self._identity.task}: "
-                f"{marker.rows} rows were written, but its repetition has {writer.rows} rows, or "
-                "others. deliveryGuarantee=exactly-once needs a plan that gives the same rows in "
-                "the same tasks when a batch is repeated: no random values, no change of the "
-                "query, of minPartitions, maxPartitions or spark.sql.shuffle.partitions, and no "
-                "adaptive execution"
+                f"{marker.rows} rows were written, but its repetition has {tally.rows} rows, or "
+                f"others. {REPEAT_ADVICE}"
             )
 
     async def _read_marker(self) -> Marker | None:
-        keywords = self._options.kafka.keywords()
-        async with AIOKafkaAdminClient(**keywords) as admin:
-            found = await _patiently(
-                lambda: admin.list_consumer_group_offsets(
-                    self.name, partitions=[self._place], require_stable=True
-                )
-            )
-        stored = found.get(self._place)
-        if stored is None or stored.offset < 0:
-            return None
-        return _marker(stored)
+        async with AIOKafkaAdminClient(**self._options.kafka.keywords()) as admin:
+            return await read_marker(admin, self.name, self._place)
+
+
+async def read_marker(
+    admin: AIOKafkaAdminClient, group: str, place: TopicPartition
+) -> Marker | None:
+    """The mark that the transactions called like the group left behind, once none is open."""
+    found = await _patiently(
+        lambda: admin.list_consumer_group_offsets(group, partitions=[place], require_stable=True)
+    )
+    stored = found.get(place)
+    return None if stored is None or stored.offset < 0 else _marker(stored)
 
 
 def _marker(stored: OffsetAndMetadata) -> Marker:
     try:
         metadata = json.loads(stored.metadata)
-        return Marker(stored.offset - 1, int(metadata["rows"]), int(metadata["hash"]))
+        is_known = metadata["v"] == _MARKER_VERSION
+        checksum = int(metadata["hash"]) if is_known else None
+        return Marker(stored.offset - 1, int(metadata["rows"]), checksum)
     except (ValueError, KeyError, TypeError):
         raise KafkaError(f"the mark of exactly-once is damaged: {stored}") from None
 

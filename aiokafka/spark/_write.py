@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiokafka import AIOKafkaProducer
@@ -14,20 +15,24 @@ from aiokafka.spark._produce import (
     Identity,
     Marker,
     RecordWriter,
+    Tally,
+    TopicRows,
     Transaction,
-    WriteColumns,
     make_producer,
 )
+from aiokafka.spark._repetition import Ended, Repetitions
 
 if TYPE_CHECKING:
     from types import TracebackType
 
 
-__all__ = ["Report", "check_producer", "write_batches"]
+__all__ = ["Report", "check_producer", "check_repetition", "write_batches"]
 
 log = logging.getLogger("aiokafka.spark")
 
 _STOP_TIMEOUT = 10.0
+
+_repetitions = Repetitions()
 
 
 class Report(NamedTuple):
@@ -36,6 +41,8 @@ class Report(NamedTuple):
     counts: Mapping[tuple[str, int], int]
     rows: int
     is_repetition: bool
+    marked: int | None = None
+    """The batch that its mark is of, with exactly-once."""
 
 
 def write_batches(
@@ -45,7 +52,7 @@ def write_batches(
 
     A task that is killed on the way leaves no transaction that anybody could see.
     """
-    from aiokafka.spark._arrow import write_columns
+    from aiokafka.spark._arrow import rows_to_write
 
     thread = loop_thread()
     task = _Task(options, identity, thread.clients)
@@ -53,7 +60,9 @@ def write_batches(
     try:
         thread.run(task.open())
         for batch in batches:
-            thread.run(task.add(write_columns(batch)))
+            parts = rows_to_write(batch, options.topic, task.labels)
+            if task.count(parts):
+                thread.run(task.write(parts))
         return thread.run(task.finish())
     except BaseException as raised:
         error = raised
@@ -75,6 +84,9 @@ class _Task:
         self._transaction: Transaction | None = None
         self._marker: Marker | None = None
         self._writer: RecordWriter | None = None
+        self._tally = Tally() if options.exactly_once else None
+        self.labels: Iterator[str] | None = None
+        """One for each row that is written, if rows get labels."""
 
     async def open(self) -> None:
         options, identity = self._options, self._identity
@@ -89,10 +101,10 @@ class _Task:
             producer = await self._stack.enter_async_context(
                 self._clients.use(key, lambda: make_producer(options), _stop, options.idle_timeout)
             )
-        label = None
         if options.add_batch_headers and identity is not None:
-            label = f"{identity.query}/{identity.batch}/{identity.task}"
-        self._writer = RecordWriter(producer, options.topic, label)
+            place = f"{identity.query}/{identity.batch}/{identity.task}"
+            self.labels = (f"{place}/{number}" for number in itertools.count())
+        self._writer = RecordWriter(producer)
         self._stack.callback(self._writer.drop)
 
     def _look_at_marker(self, identity: Identity) -> None:
@@ -107,25 +119,30 @@ class _Task:
                 identity.batch,
             )
 
-    async def add(self, columns: WriteColumns) -> None:
+    def count(self, parts: Iterable[TopicRows]) -> bool:
+        """Count rows; whether they are to be written. Not in the event loop."""
+        if self._tally is not None:
+            self._tally.add(parts)
+        return self._marker is None
+
+    async def write(self, parts: Iterable[TopicRows]) -> None:
         assert self._writer is not None
-        if self._marker is not None:
-            self._writer.check(columns)
-            return
-        await self._writer.add(columns)
-        if self._transaction is not None:
-            self._writer.sum_up(columns)
+        await self._writer.add(parts)
 
     async def finish(self) -> Report:
-        writer = self._writer
+        writer, transaction = self._writer, self._transaction
         assert writer is not None
-        if self._transaction is not None and self._marker is not None:
-            self._transaction.check(self._marker, writer)
-            return Report({}, writer.rows, True)
+        if transaction is None:
+            await writer.finish()
+            return Report(writer.counts, writer.rows, False)
+        assert self._tally is not None
+        assert self._identity is not None
+        if self._marker is not None:
+            transaction.check(self._marker, self._tally)
+            return Report({}, self._tally.rows, True, self._marker.batch)
         await writer.finish()
-        if self._transaction is not None:
-            await self._transaction.commit(writer)
-        return Report(writer.counts, writer.rows, False)
+        await transaction.commit(self._tally)
+        return Report(writer.counts, writer.rows, False, self._identity.batch)
 
     async def close(self, error: BaseException | None) -> None:
         traceback: TracebackType | None = None if error is None else error.__traceback__
@@ -147,3 +164,8 @@ def check_producer(options: WriteOptions) -> None:
         AIOKafkaProducer(**options.kafka.keywords(), **options.kafka.role)
 
     loop_thread().run(check())
+
+
+def check_repetition(options: WriteOptions, ended: Ended) -> None:
+    """Raise NotRepeatedError if other tasks than those of a batch have written rows of it."""
+    loop_thread().run(_repetitions.check(options, ended))

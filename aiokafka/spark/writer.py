@@ -15,7 +15,8 @@ from pyspark.sql.datasource import (
 
 from aiokafka.spark._options import WriteOptions
 from aiokafka.spark._produce import Identity
-from aiokafka.spark._write import Report, write_batches
+from aiokafka.spark._repetition import Ended
+from aiokafka.spark._write import Report, check_repetition, write_batches
 
 __all__ = ["KafkaBatchWriter", "KafkaStreamWriter", "Written"]
 
@@ -24,15 +25,21 @@ log = logging.getLogger("aiokafka.spark")
 # Spark tells a task of these, though not the writer in it.
 _BATCH_ID = "streaming.sql.batchId"
 _QUERY_ID = "sql.streaming.queryId"
+_RUN_ID = "spark.jobGroup.id"
 
 
 class Written(WriterCommitMessage):
     """What one task wrote: rows by topic and partition; or that a batch was written before."""
 
-    def __init__(self, report: Report) -> None:
+    def __init__(
+        self, report: Report, identity: Identity | None = None, run: str | None = None
+    ) -> None:
         self.counts = dict(report.counts)
         self.rows = report.rows
         self.is_repetition = report.is_repetition
+        self.marked = report.marked
+        self.identity = identity
+        self.run = run
 
 
 def _task() -> TaskContext:
@@ -49,6 +56,16 @@ def _sum_up(messages: list[Any], what: str) -> None:
     log.info("%s: %d rows written by %d tasks, %d of them before", what, rows, len(written), again)
 
 
+def _check(options: WriteOptions, messages: list[Any]) -> None:
+    """Raise NotRepeatedError if the batch was begun by more tasks, of which one has written."""
+    marks = [message.marked for message in messages if message.marked is not None]
+    if not marks:
+        return
+    identity, run = messages[0].identity, messages[0].run
+    ended = Ended(identity.query, run, identity.batch, len(messages), max(marks))
+    check_repetition(options, ended)
+
+
 class KafkaBatchWriter(DataSourceArrowWriter):
     """Writes a DataFrame."""
 
@@ -61,10 +78,11 @@ class KafkaBatchWriter(DataSourceArrowWriter):
         identity = None
         if options.app_id is not None and options.version is not None:
             identity = Identity(options.app_id, options.version, task.partitionId())
-        return Written(write_batches(options, iterator, identity))
+        return Written(write_batches(options, iterator, identity), identity)
 
     def commit(self, messages: list[Any]) -> None:
-        """Every task is done: nothing is left to do."""
+        """Every task is done. With exactly-once, look for rows that were written twice."""
+        _check(self._options, messages)
         _sum_up(messages, "batch write")
 
     def abort(self, messages: list[Any]) -> None:
@@ -89,10 +107,12 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
             raise RuntimeError(
                 "deliveryGuarantee=exactly-once: Spark does not tell which query and batch this is"
             )
-        return Written(write_batches(self._options, iterator, identity))
+        run = task.getLocalProperty(_RUN_ID)
+        return Written(write_batches(self._options, iterator, identity), identity, run)
 
     def commit(self, messages: list[Any], batchId: int) -> None:
-        """Every task is done: nothing is left to do."""
+        """Every task is done. With exactly-once, look for rows that were written twice."""
+        _check(self._options, messages)
         _sum_up(messages, f"batch {batchId}")
 
     def abort(self, messages: list[Any], batchId: int) -> None:

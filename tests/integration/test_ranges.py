@@ -10,16 +10,20 @@ import pytest
 from aiokafka import AIOKafkaClient, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from aiokafka.ranges import DataLossError, LossKind, PartitionRange, RangeReader
+from aiokafka.record.rows import RowSource
 from aiokafka.spark._options import parse_write
 from aiokafka.spark._produce import (
     Identity,
     NotRepeatedError,
     RecordWriter,
+    Tally,
+    TopicRows,
     Transaction,
-    WriteColumns,
 )
+from aiokafka.spark._repetition import Ended, Repetitions
 from tests.kafka.fixtures import Kafka, MakeTopic
 from tests.kafka.topics import create_topic
+from tests.record.test_rows import binary
 
 # Starting a broker counts as part of the first test.
 pytestmark = pytest.mark.timeout(180)
@@ -97,7 +101,7 @@ async def test_a_topic_made_anew(kafka: Kafka, topic: str) -> None:
     assert caught.value.loss.kind is LossKind.NEW_TOPIC
 
 
-async def attempt(servers: str, topic: str, identity: Identity, rows: WriteColumns) -> bool:
+async def attempt(servers: str, topic: str, identity: Identity, rows: list[TopicRows]) -> bool:
     """One attempt of a task that writes exactly once; whether it wrote."""
     options = parse_write(
         {"kafka.bootstrap.servers": servers, "topic": topic, "deliveryGuarantee": "exactly-once"},
@@ -106,15 +110,15 @@ async def attempt(servers: str, topic: str, identity: Identity, rows: WriteColum
     transaction = Transaction(options, identity)
     try:
         producer, marker = await transaction.begin()
-        writer = RecordWriter(producer, topic)
+        tally = Tally()
+        tally.add(rows)
         if marker is not None:
-            writer.check(rows)
-            transaction.check(marker, writer)
+            transaction.check(marker, tally)
             return False
+        writer = RecordWriter(producer)
         await writer.add(rows)
-        writer.sum_up(rows)
         await writer.finish()
-        await transaction.commit(writer)
+        await transaction.commit(tally)
         return True
     finally:
         await transaction.close()
@@ -123,14 +127,34 @@ async def attempt(servers: str, topic: str, identity: Identity, rows: WriteColum
 async def test_a_batch_is_written_exactly_once(kafka: Kafka, make_topic: MakeTopic) -> None:
     servers, topic = kafka.bootstrap_servers, await make_topic()
     values: list[bytes | None] = [b"%d" % n for n in range(200)]
-    rows = WriteColumns(200, values, None, None, None, None, None)
+    rows = [TopicRows(topic, RowSource(binary(values), timestamps=1_700_000_000_000))]
     one = Identity(uuid.uuid4().hex, 0, 0)
     assert await attempt(servers, topic, one, rows)
     for _ in range(3):
         assert not await attempt(servers, topic, one, rows)
     assert await attempt(servers, topic, one._replace(batch=1), rows)
     with pytest.raises(NotRepeatedError):
-        await attempt(servers, topic, one._replace(batch=1), rows._replace(size=1, values=[b"x"]))
+        other = [TopicRows(topic, RowSource(binary([b"x"]), timestamps=1_700_000_000_000))]
+        await attempt(servers, topic, one._replace(batch=1), other)
     # Each transaction ends with a marker.
     found = await read(servers, PartitionRange(topic, 0, 0, 402), read_committed=True)
     assert [value for _, value in found] == values * 2
+
+
+async def test_a_batch_that_fewer_tasks_repeat_is_found(
+    kafka: Kafka, make_topic: MakeTopic
+) -> None:
+    servers, topic = kafka.bootstrap_servers, await make_topic()
+    rows = [TopicRows(topic, RowSource(binary([b"x"]), timestamps=1_700_000_000_000))]
+    query = uuid.uuid4().hex
+    options = parse_write(
+        {"kafka.bootstrap.servers": servers, "topic": topic, "deliveryGuarantee": "exactly-once"},
+        streaming=True,
+    )
+    for task in (1, 0):
+        assert await attempt(servers, topic, Identity(query, 5, task), rows)
+    found = Repetitions()
+    await found.check(options, Ended(query, "run", 5, 2, 5))
+    await found.check(options, Ended(query, "run", 6, 1, 6))
+    with pytest.raises(NotRepeatedError, match="repeated by 1 tasks, but tasks 1 had"):
+        await Repetitions().check(options, Ended(query, "run", 5, 1, 5))

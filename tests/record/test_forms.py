@@ -16,12 +16,13 @@ import aiokafka
 import aiokafka.record
 from aiokafka._pure import SourceFinder
 from aiokafka.errors import CorruptRecordError, UnsupportedCodecError
-from aiokafka.record import batch, columns, header
+from aiokafka.record import batch, columns, header, rows
 from tests.record.fuzz import Dice, mutate
 from tests.record.samples import make_record_sets
 from tests.record.test_batch import items
+from tests.record.test_rows import in_order, source
 
-COMPILED = SimpleNamespace(batch=batch, columns=columns, header=header)
+COMPILED = SimpleNamespace(batch=batch, columns=columns, header=header, rows=rows)
 
 pytestmark = pytest.mark.skipif(
     str(batch.__file__).endswith(".py"), reason="there is only the plain form to test"
@@ -67,6 +68,21 @@ def build(form: Any, records: list[Any], codec: int, limit: int) -> tuple[Any, .
 @given(records=items, codec=st.sampled_from([0, 0, 1, 3]), limit=st.integers(0, 3000))
 def test_batches_are_equal(plain: Any, records: list[Any], codec: int, limit: int) -> None:
     assert build(COMPILED, records, codec, limit) == build(plain, records, codec, limit)
+
+
+def build_rows(form: Any, records: list[Any], start: int, limit: int) -> tuple[Any, ...]:
+    builder = form.batch.RecordBatchBuilder(size_limit=limit)
+    columns_of = source(records, start, form.rows)
+    order, parts = form.rows.route_rows(columns_of, 5)
+    fitted = builder.append_rows(columns_of, order, 0, len(records))
+    again = builder.append_rows(columns_of, in_order(len(records)), fitted, len(records))
+    found = (fitted, again, builder.size, bytes(builder.build()), columns_of.checksum())
+    return (*found, bytes(order), [tuple(part) for part in parts])
+
+
+@given(records=items, start=st.integers(0, 9), limit=st.integers(0, 3000))
+def test_batches_of_rows_are_equal(plain: Any, records: list[Any], start: int, limit: int) -> None:
+    assert build_rows(COMPILED, records, start, limit) == build_rows(plain, records, start, limit)
 
 
 def read(form: Any, data: bytes, options: dict[str, Any]) -> list[Any]:

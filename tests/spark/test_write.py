@@ -16,7 +16,13 @@ from aiokafka.testing import FakeCluster
 pa: Any = pytest.importorskip("pyarrow", reason="needs pyarrow")
 
 from aiokafka.spark._produce import BATCH_HEADER, Identity, NotRepeatedError  # noqa: E402
-from aiokafka.spark._write import Report, check_producer, write_batches  # noqa: E402
+from aiokafka.spark._repetition import Ended  # noqa: E402
+from aiokafka.spark._write import (  # noqa: E402
+    Report,
+    check_producer,
+    check_repetition,
+    write_batches,
+)
 
 ONE = Identity("query", 3, 0)
 
@@ -70,8 +76,8 @@ async def test_rows_are_written(cluster: FakeCluster) -> None:
 
 
 async def test_no_rows(cluster: FakeCluster) -> None:
-    assert await write(options(cluster), batches(0, 0)) == ({}, 0, False)
-    assert await write(once(cluster), batches(0, 0), ONE) == ({}, 0, False)
+    assert await write(options(cluster), batches(0, 0)) == ({}, 0, False, None)
+    assert await write(once(cluster), batches(0, 0), ONE) == ({}, 0, False, 3)
 
 
 async def test_tasks_share_a_producer(cluster: FakeCluster) -> None:
@@ -114,6 +120,61 @@ async def test_rows_can_say_where_they_come_from(cluster: FakeCluster) -> None:
     assert {(r.value, r.headers) for r in records} == {
         (b"%d" % n, ((BATCH_HEADER, b"query/3/0/%d" % n),)) for n in range(3)
     }
+
+
+async def test_what_rows_say_comes_after_their_own_headers(cluster: FakeCluster) -> None:
+    pair = pa.struct([("key", pa.string()), ("value", pa.binary())])
+    headers = pa.array([[{"key": "h", "value": b"1"}], None], pa.list_(pair))
+    batch = pa.record_batch({"value": ["0", "1"], "headers": headers, "topic": ["t", "t"]})
+    given = parse_write(
+        {"kafka.bootstrap.servers": cluster.bootstrap_servers, "addBatchHeaders": "true"},
+        streaming=True,
+    )
+    await write(given, iter([batch, batch]), ONE)
+    found = [r.headers for p in range(3) for r in cluster.log("t", p).records()]
+    label = [(BATCH_HEADER, b"query/3/0/%d" % n) for n in range(4)]
+    own = ("h", b"1")
+    assert sorted(found) == sorted([(own, label[0]), (label[1],), (own, label[2]), (label[3],)])
+
+
+async def test_rows_of_several_topics(cluster: FakeCluster) -> None:
+    await cluster.create_topic("u", partitions=1)
+    topics = pa.array(["u", "t", "u", "t"])
+    keys = pa.array(["k"] * 4)
+    batch = pa.record_batch({"key": keys, "value": ["0", "1", "2", "3"], "topic": topics})
+    given = parse_write({"kafka.bootstrap.servers": cluster.bootstrap_servers}, streaming=True)
+    report = await write(given, iter([batch, batch.slice(1, 2)]))
+    assert report.rows == 6
+    assert [r.value for r in cluster.log("u", 0).records()] == [b"0", b"2", b"2"]
+    found = [r.value for p in range(3) for r in cluster.log("t", p).records()]
+    assert found == [b"1", b"3", b"1"]
+
+
+async def test_a_batch_that_other_tasks_repeat(cluster: FakeCluster) -> None:
+    given = once(cluster)
+    await write(given, batches(20, 30), ONE._replace(task=1))
+    report = await write(given, batches(0, 30), ONE)
+    assert report.marked == 3
+    ended = Ended("query", None, 3, 1, 3)
+    with pytest.raises(NotRepeatedError, match="repeated by 1 tasks"):
+        await asyncio.to_thread(check_repetition, given, ended)
+    await asyncio.to_thread(check_repetition, given, ended._replace(tasks=2))
+
+
+async def test_the_driver_looks_when_a_batch_ends(cluster: FakeCluster) -> None:
+    pytest.importorskip("pyspark", reason="needs PySpark")
+    from aiokafka.spark.writer import KafkaBatchWriter, KafkaStreamWriter, Written
+
+    given = once(cluster)
+    await write(given, batches(20, 30), ONE._replace(task=1))
+    messages = [Written(await write(given, batches(0, 30), ONE), ONE, "run")]
+    with pytest.raises(NotRepeatedError):
+        await asyncio.to_thread(KafkaStreamWriter(given).commit, messages, 3)
+    with pytest.raises(NotRepeatedError):
+        await asyncio.to_thread(KafkaBatchWriter(given).commit, messages)
+    await asyncio.to_thread(KafkaStreamWriter(given).commit, messages * 2, 3)
+    plain = [Written(await write(options(cluster), batches(0, 5)))]
+    await asyncio.to_thread(KafkaBatchWriter(options(cluster)).commit, plain)
 
 
 async def test_wrong_settings_are_told_on_the_driver(cluster: FakeCluster) -> None:
