@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.metadata
+import importlib.util
 import sys
 
 import aiokafka
@@ -25,11 +27,30 @@ async def round_trip() -> None:
             sys.exit(f"read back {record}")
 
 
+def check_spark() -> None:
+    """Spark looks into `pyspark_aiokafka`, which must be there, and not fail for want of Spark."""
+    import pyspark_aiokafka
+    from aiokafka import spark
+
+    if importlib.util.find_spec("pyspark") is None:
+        if hasattr(pyspark_aiokafka, "DefaultSource"):
+            sys.exit("pyspark_aiokafka has a source without Spark")
+        try:
+            spark.register(None)
+        except ImportError as error:
+            if "PySpark 4.2 or newer" not in str(error):
+                sys.exit(f"without PySpark register() says only: {error}")
+    wanted = [name for name in importlib.metadata.requires("aiokafka") or () if "spark" in name]
+    if not any(name.startswith("pyarrow") for name in wanted):
+        sys.exit(f"the extra spark requires {wanted}")
+
+
 def main() -> None:
     compiled = not str(batch.__file__).endswith(".py")
     if "--compiled" in sys.argv[1:] and not compiled:
         sys.exit("the extensions are missing from this package")
     asyncio.run(round_trip())
+    check_spark()
     print(f"aiokafka {aiokafka.__version__}, {'compiled' if compiled else 'pure Python'}")
 
 

@@ -4,11 +4,28 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tarfile
 import tempfile
 import venv
+import zipfile
 from pathlib import Path
 
 SMOKE = Path(__file__).with_name("smoke.py").resolve()
+# What is easily forgotten, for no import of the package needs it.
+IN_ALL = {"aiokafka/py.typed", "aiokafka/spark/source.py", "pyspark_aiokafka.py"}
+IN_SDIST = {"Makefile", "docs/spark.rst", "examples/spark/sessions.py", "tests/smoke.py"}
+
+
+def check_files(package: Path) -> None:
+    """Fail if one of them is missing."""
+    if package.suffix == ".whl":
+        with zipfile.ZipFile(package) as archive:
+            missing = IN_ALL - set(archive.namelist())
+    else:
+        with tarfile.open(package) as archive:
+            missing = (IN_ALL | IN_SDIST) - {n.partition("/")[2] for n in archive.getnames()}
+    if missing:
+        sys.exit(f"{package.name} lacks {', '.join(sorted(missing))}")
 
 
 def try_package(package: Path) -> None:
@@ -31,6 +48,7 @@ def main() -> None:
     if {package.suffix for package in packages} != {".whl", ".gz"}:
         sys.exit(f"{folder} must hold an sdist and a wheel, but holds {packages}")
     for package in packages:
+        check_files(package)
         try_package(package)
 
 
