@@ -16,6 +16,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 from aiokafka.spark._offsets import Offsets, Wish, wishes
 from aiokafka.spark._options import EARLIEST, LATEST, Bound, ReadOptions
+from aiokafka.spark._patience import connected
 from aiokafka.structs import TopicPartition
 
 __all__ = ["Cluster", "open_cluster"]
@@ -29,15 +30,19 @@ _DISCOVERY_INTERVAL = 1.0
 
 
 async def open_cluster(options: ReadOptions) -> Cluster:
-    """Connect. To be closed with `close`."""
+    """Connect, once a broker is there. To be closed with `close`."""
     keywords = {**options.kafka.keywords(), "allow_auto_create_topics": False}
-    cluster = Cluster(options, keywords)
-    try:
-        await cluster.start()
-    except BaseException:
-        await cluster.close()
-        raise
-    return cluster
+
+    async def start() -> Cluster:
+        cluster = Cluster(options, keywords)
+        try:
+            await cluster.start()
+        except BaseException:
+            await cluster.close()
+            raise
+        return cluster
+
+    return await connected(start, options.kafka.patience)
 
 
 class Cluster:

@@ -10,6 +10,7 @@ from aiokafka import AIOKafkaClient
 from aiokafka.ranges import PartitionRange, RangeReader, RecordSet, Rows
 from aiokafka.spark._loop import SharedClients, loop_thread
 from aiokafka.spark._options import ReadOptions
+from aiokafka.spark._patience import connected
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -98,9 +99,14 @@ class _Task:
         self._reader = await self._stack.enter_async_context(reader)
 
     async def _connect(self) -> AIOKafkaClient:
-        client = AIOKafkaClient(**self._options.kafka.keywords(), allow_auto_create_topics=False)
-        await client.bootstrap()
-        return client
+        kafka = self._options.kafka
+
+        async def bootstrap() -> AIOKafkaClient:
+            client = AIOKafkaClient(**kafka.keywords(), allow_auto_create_topics=False)
+            await client.bootstrap()
+            return client
+
+        return await connected(bootstrap, kafka.patience)
 
     async def next(self) -> RecordSet | None:
         assert self._reader is not None

@@ -12,6 +12,7 @@ __all__ = ["ClientSettings", "parse_settings"]
 log = logging.getLogger("aiokafka.spark")
 
 _CLIENT_ID = "aiokafka-spark"
+_REQUEST_TIMEOUT_MS = 40_000
 
 Convert = Callable[[str], Any]
 
@@ -166,6 +167,12 @@ class ClientSettings:
         """The same text for equal settings: what clients are shared by within a process."""
         parts = (self.client, self.role, self._tls, self._extra)
         return repr([sorted(part.items()) for part in parts])
+
+    @property
+    def patience(self) -> float:
+        """Seconds to wait for a broker that is away."""
+        milliseconds: float = self.client.get("request_timeout_ms", _REQUEST_TIMEOUT_MS)
+        return milliseconds / 1000
 
     def keywords(self) -> dict[str, Any]:
         """Keywords for any client, made where it will run.

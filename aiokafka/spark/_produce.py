@@ -18,6 +18,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError, KafkaTimeoutError
 from aiokafka.record.rows import ANY, RowSource, route_rows
 from aiokafka.spark._options import WriteOptions
+from aiokafka.spark._patience import connected
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -57,11 +58,15 @@ class TopicRows(NamedTuple):
 
 
 async def make_producer(options: WriteOptions, **more: Any) -> AIOKafkaProducer:
-    """A started producer."""
+    """A started producer. Waits for brokers that are away."""
     keywords = {**_PRODUCER_DEFAULTS, **options.kafka.keywords(), **options.kafka.role, **more}
-    producer = AIOKafkaProducer(**keywords)
-    await producer.start()
-    return producer
+
+    async def start() -> AIOKafkaProducer:
+        producer = AIOKafkaProducer(**keywords)
+        await producer.start()
+        return producer
+
+    return await connected(start, options.kafka.patience)
 
 
 class RecordWriter:
@@ -273,8 +278,13 @@ class Transaction:
             )
 
     async def _read_marker(self) -> Marker | None:
-        async with AIOKafkaAdminClient(**self._options.kafka.keywords()) as admin:
-            return await read_marker(admin, self.name, self._place)
+        kafka = self._options.kafka
+
+        async def ask() -> Marker | None:
+            async with AIOKafkaAdminClient(**kafka.keywords()) as admin:
+                return await read_marker(admin, self.name, self._place)
+
+        return await connected(ask, kafka.patience)
 
 
 async def read_marker(

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.spark._options import WriteOptions
+from aiokafka.spark._patience import connected
 from aiokafka.spark._produce import (
     REPEAT_ADVICE,
     NotRepeatedError,
@@ -48,7 +49,9 @@ class Repetitions:
         run, reached = self._known.get(name, (None, -1))
         if ended.run is not None and run == ended.run and ended.batch > reached:
             return
-        marked = await _marks_beyond(options, name, ended.tasks)
+        marked = await connected(
+            lambda: _marks_beyond(options, name, ended.tasks), options.kafka.patience
+        )
         late = sorted(task for task, batch in marked.items() if batch >= ended.batch)
         if late:
             names = ", ".join(f"{name}{task}" for task in late)

@@ -1,0 +1,90 @@
+"""Tasks that begin while no broker is there, as during its restart."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from aiokafka.errors import KafkaConnectionError, TopicAuthorizationFailedError
+from aiokafka.ranges import PartitionRange
+from aiokafka.spark._loop import loop_thread
+from aiokafka.spark._options import parse_read, parse_write
+from aiokafka.spark._patience import connected
+from aiokafka.spark._produce import Identity
+from aiokafka.testing import FakeCluster
+
+pa: Any = pytest.importorskip("pyarrow", reason="needs pyarrow")
+
+from aiokafka.spark._fetch import read_batches  # noqa: E402
+from aiokafka.spark._write import write_batches  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+async def thread() -> AsyncIterator[None]:
+    """Ends what tasks keep open in this process."""
+    yield
+    await asyncio.to_thread(loop_thread().stop)
+
+
+async def while_away(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture, task: Callable[[], Any]
+) -> Any:
+    """Begin a task while the broker is stopped; it comes back once that was noticed."""
+    await cluster.stop_broker(0)
+    running = asyncio.create_task(asyncio.to_thread(task))
+    while "for a broker" not in caplog.text and not running.done():
+        await asyncio.sleep(0.01)
+    await cluster.start_broker(0)
+    return await running
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+async def test_a_task_that_writes(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture, guarantee: str
+) -> None:
+    options = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "topic": "t"}
+    given = parse_write({**options, "deliveryGuarantee": guarantee}, streaming=True)
+    rows = iter([pa.record_batch({"value": ["a", "b"]})])
+    identity = Identity("query", 0, 0)
+    report = await while_away(cluster, caplog, lambda: write_batches(given, rows, identity))
+    assert report.rows == 2
+    assert sorted(r.value for n in range(3) for r in cluster.log("t", n).records()) == [b"a", b"b"]
+
+
+async def test_a_task_that_reads(cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+    for n in range(10):
+        cluster.log("t", 0).append(b"%d" % n)
+    options = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": "t"}
+    given = parse_read(options, streaming=False)
+    ranges = [PartitionRange("t", 0, 0, 10)]
+    found = await while_away(cluster, caplog, lambda: list(read_batches(given, ["value"], ranges)))
+    assert sum(batch.num_rows for batch in found) == 10
+
+
+async def test_patience_ends() -> None:
+    attempts = 0
+
+    async def fail() -> None:
+        nonlocal attempts
+        attempts += 1
+        raise KafkaConnectionError("nobody is there")
+
+    with pytest.raises(KafkaConnectionError, match="nobody is there"):
+        await connected(fail, 0.5)
+    assert attempts > 1
+
+
+async def test_other_errors_are_told_at_once() -> None:
+    attempts = 0
+
+    async def fail() -> None:
+        nonlocal attempts
+        attempts += 1
+        raise TopicAuthorizationFailedError
+
+    with pytest.raises(TopicAuthorizationFailedError):
+        await connected(fail, 60)
+    assert attempts == 1
