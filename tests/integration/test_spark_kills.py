@@ -28,7 +28,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka._compat import timeout
 from tests.integration.spark_session import REPOSITORY, why_no_spark
-from tests.kafka.fixtures import Kafka, Scale, need_own_brokers
+from tests.kafka.fixtures import Kafka, Scale, is_long_run, need_own_brokers
 from tests.kafka.launcher import KafkaCluster
 from tests.kafka.topics import create_topic
 
@@ -40,7 +40,8 @@ pytestmark = [
 ]
 
 RECORDS = 20_000
-IN_A_BATCH = 4_000
+# Records in a batch, and among how many notes of a phase the one to kill at is chosen.
+IN_A_BATCH, EARLY = (4_000, 4) if is_long_run() else (7_000, 2)
 KEYS = 7
 START = 1_767_225_600_000
 STEP = 60  # milliseconds from record to record
@@ -303,7 +304,7 @@ class Rounds:
     def moment(self) -> Note | None:
         """Wait for a moment that is chosen at random; None if the queries have ended."""
         aim, kind = self._aim(), self.random.choice((*KINDS, "once", "once"))
-        sink, batch = self.sinks[kind], self.random.randrange(4)
+        sink, batch = self.sinks[kind], self.random.randrange(EARLY)
         if aim == "any":
             if self.spark.wait_for(lambda note: note.phase == "plan") is None:
                 return None
