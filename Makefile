@@ -31,7 +31,7 @@ JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 SPARK_TESTS := tests/integration/test_spark_kills.py \
 	$(filter-out %_kills.py,$(sort $(wildcard tests/integration/test_spark*.py))) tests/spark
 
-.PHONY: help demo test test-unit test-all test-long test-spark spark-demo java fuzz lint format docs bench broker dist clean
+.PHONY: help demo test test-unit test-all test-long test-spark spark-demo java fuzz lint format docs bench bench-spark broker dist clean
 .DELETE_ON_ERROR:
 
 help:
@@ -44,6 +44,7 @@ help:
 	@echo "make fuzz       read damaged record sets (MUTATIONS=10000000)"
 	@echo "make lint docs  ruff and mypy; the manual, warnings are errors"
 	@echo "make bench      compare with the other clients (ROWS=... ROUNDS=...)"
+	@echo "make bench-spark compare in Spark with its own Kafka source (ROWS=... ROUNDS=...)"
 	@echo "make broker     a real Kafka in the foreground (ARGS='--version 2.8.2 --nodes 1')"
 	@echo "make dist       sdist and wheel, each tried in a clean environment"
 	@echo "make clean      remove what the others made"
@@ -149,6 +150,9 @@ docs: $(LIBRARY) $(VENV)/.docs
 
 bench: $(LIBRARY)
 	$(BIN)/python -m benchmarks $(if $(ROWS),--rows "$(ROWS)") $(if $(ROUNDS),--rounds $(ROUNDS)) $(ARGS)
+
+bench-spark: java $(LIBRARY) $(VENV)/.tests $(VENV)/.spark
+	$(BIN)/python -m benchmarks.spark $(if $(ROWS),--rows "$(ROWS)") $(if $(ROUNDS),--rounds $(ROUNDS)) $(ARGS)
 
 dist: $(VENV)/.dist
 	rm -rf build dist

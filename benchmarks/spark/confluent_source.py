@@ -6,6 +6,7 @@ settings of librdkafka for writing.
 
 from __future__ import annotations
 
+import bisect
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -65,13 +66,10 @@ class ConfluentReader(DataSourceReader):
     def __init__(self, options: Any) -> None:
         self._servers = options["kafka.bootstrap.servers"]
         self._topic = options["subscribe"]
-        self._ends = options.get("endingOffsets")
+        self._wanted = options.get("endingOffsets")
 
     def partitions(self) -> list[Range]:
-        if self._ends is None:
-            ends = _ends(self._servers, self._topic)
-        else:
-            ends = {int(n): end for n, end in json.loads(self._ends)[self._topic].items()}
+        ends = _ends(self._servers, self._topic, self._wanted)
         return [Range(number, 0, end) for number, end in ends.items() if end]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -84,6 +82,7 @@ class ConfluentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def __init__(self, options: Any) -> None:
         self._servers = options["kafka.bootstrap.servers"]
         self._topic = options["subscribe"]
+        self._wanted = options.get("endingOffsets")
         self._pinned: dict[str, int] = {}
 
     def initialOffset(self) -> dict[str, int]:
@@ -96,7 +95,8 @@ class ConfluentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return self._pinned or self._latest()
 
     def _latest(self) -> dict[str, int]:
-        return {str(number): end for number, end in _ends(self._servers, self._topic).items()}
+        ends = _ends(self._servers, self._topic, self._wanted)
+        return {str(number): end for number, end in ends.items()}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[Range]:
         return [
@@ -107,7 +107,9 @@ class ConfluentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return _read(self._servers, self._topic, *partition.value)
 
 
-def _ends(servers: str, topic: str) -> Ends:
+def _ends(servers: str, topic: str, wanted: str | None) -> Ends:
+    if wanted is not None:
+        return {int(number): end for number, end in json.loads(wanted)[topic].items()}
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "bench"})
@@ -135,12 +137,14 @@ def _read(servers: str, topic: str, number: int, start: int, until: int) -> Iter
     try:
         consumer.assign([TopicPartition(topic, number, start)])
         position = start
+        offsets: list[Any]
         while position < until:
             messages = [m for m in consumer.consume(_POLL_ROWS, _TIMEOUT) if m.error() is None]
             if not messages:
                 raise TimeoutError(f"{topic}-{number}: nothing at offset {position}")
-            position = messages[-1].offset() + 1
-            yield _batch(topic, number, [m for m in messages if m.offset() < until])
+            offsets = [m.offset() for m in messages]
+            position = offsets[-1] + 1
+            yield _batch(topic, number, messages[: bisect.bisect_left(offsets, until)])
     finally:
         consumer.close()
 

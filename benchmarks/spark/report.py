@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.spark.rows import CONFLUENT, JVM, OURS, ROWS, Row
+from benchmarks.spark.rows import CONFLUENT, JVM, OURS, OURS_NARROW, ROWS, Row
 
 __all__ = ["render_row", "render_section"]
 
@@ -14,10 +14,11 @@ _INTRODUCTION = """\
 Written by `make bench-spark`: one broker, a Spark session of its own for each client, all rows in
 one run, clients in turn, medians over the rounds after a warm-up. CPU is that of the session with
 all its processes, JVM and Python, without the broker; rows a second are by the clock. "JVM" is
-Spark's own connector with its defaults; "JVM large fetches" is the same with 8 MiB for each partition
-and 10,000 records a poll, which is what the limits for our CPU time refer to; in rows that write
-all have the same settings. "confluent" is a source over confluent-kafka with Arrow batches
-(`benchmarks/spark/confluent_source.py`); we want a third of its CPU time at most.
+Spark's own connector with its defaults; "JVM large fetches" is the same with 8 MiB for each
+partition and 10,000 records a poll, which is what the limits for our CPU time refer to; in rows
+that write all have the same settings. "confluent" is a source over confluent-kafka with Arrow
+batches (`benchmarks/spark/confluent_source.py`); we want a third of its CPU time at most. "ours,
+value alone" has `.schema("value binary")`.
 """
 _CONFLUENT_CPU = 1 / 3
 
@@ -26,8 +27,10 @@ def render_section(kept: dict[str, Any]) -> str:
     """All rows; `kept` by master and name of the row."""
     parts = [_INTRODUCTION]
     for master in sorted({master for master, _ in map(_split, kept)}):
-        figures = {row.name: kept.get(f"{master} {row.name}") for row in ROWS}
-        known = [row for row in ROWS if figures[row.name]]
+        figures = {
+            row.name: kept[f"{master} {row.name}"] for row in ROWS if f"{master} {row.name}" in kept
+        }
+        known = [row for row in ROWS if row.name in figures]
         parts.append(f"### {master}\n")
         lines = _header()
         for row in known:
@@ -72,7 +75,7 @@ def _lines(row: Row, clients: dict[str, dict[str, float]]) -> list[str]:
     for number, (client, figures) in enumerate(clients.items()):
         cells = ["" if number else row.title, client, _whole(figures["rate"])]
         cells.append(f"{figures['cpu']:.2f}")
-        if ours is None or client == OURS:
+        if ours is None or client in (OURS, OURS_NARROW):
             cells += ["", "", "", ""]
         else:
             cpu, speed = ours["cpu"] / figures["cpu"], ours["rate"] / figures["rate"]

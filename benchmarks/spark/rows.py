@@ -11,6 +11,7 @@ __all__ = [
     "JVM",
     "JVM_LARGE",
     "OURS",
+    "OURS_NARROW",
     "ROWS",
     "TOPICS",
     "Row",
@@ -18,15 +19,23 @@ __all__ = [
 ]
 
 OURS = "ours"
+OURS_NARROW = "ours, value alone"
+"""Ours with a schema of one column: no other source reads a part of the columns."""
 JVM = "JVM"
 """Spark's own connector with its defaults."""
 JVM_LARGE = "JVM large fetches"
 CONFLUENT = "confluent"
-CLIENTS = (OURS, JVM, JVM_LARGE, CONFLUENT)
+CLIENTS = (OURS, OURS_NARROW, JVM, JVM_LARGE, CONFLUENT)
 
-FORMATS = {OURS: "aiokafka", JVM: "kafka", JVM_LARGE: "kafka", CONFLUENT: "confluent"}
+FORMATS = {
+    OURS: "aiokafka",
+    OURS_NARROW: "aiokafka",
+    JVM: "kafka",
+    JVM_LARGE: "kafka",
+    CONFLUENT: "confluent",
+}
 
-_READERS = CLIENTS
+_READERS = (OURS, JVM, JVM_LARGE, CONFLUENT)
 _WRITERS = (OURS, JVM, CONFLUENT)
 _LARGE_FETCHES = {
     "kafka.max.partition.fetch.bytes": str(8 * 1024 * 1024),
@@ -52,7 +61,7 @@ class Stored:
 
 
 TOPICS = {
-    "100-lz4": Stored(3_000_000, 100, "lz4"),
+    "100-lz4": Stored(5_000_000, 100, "lz4"),
     "100-none": Stored(3_000_000, 100, "none"),
     "1k-lz4": Stored(500_000, 1024, "lz4"),
     "1k-none": Stored(500_000, 1024, "none"),
@@ -99,7 +108,7 @@ def _read(topic: str, title: str, records: int, cpu: float, *, at_two: bool = Fa
         records=records,
         topic=topic,
         options={JVM_LARGE: _LARGE_FETCHES},
-        fewer={CONFLUENT: 3},
+        fewer={CONFLUENT: 5},
         at_two=at_two,
         cpu=cpu,
         speed=2.0,
@@ -125,7 +134,7 @@ def _write(topic: str, title: str, records: int, *, at_two: bool = False) -> Row
 
 
 ROWS: tuple[Row, ...] = (
-    _read("100-lz4", "100 B, lz4", 3_000_000, 0.75, at_two=True),
+    _read("100-lz4", "100 B, lz4", 5_000_000, 0.75, at_two=True),
     _read("100-none", "100 B, no compression", 3_000_000, 0.75, at_two=True),
     _read("1k-lz4", "1 KiB, lz4", 500_000, 0.85, at_two=True),
     _read("1k-none", "1 KiB, no compression", 500_000, 0.85),
@@ -135,6 +144,7 @@ ROWS: tuple[Row, ...] = (
         work="count",
         records=3_000_000,
         topic="100-lz4",
+        clients=CLIENTS,
         options={JVM_LARGE: _LARGE_FETCHES},
         fewer={CONFLUENT: 3},
     ),
@@ -144,6 +154,7 @@ ROWS: tuple[Row, ...] = (
         work="json",
         records=1_000_000,
         topic="100-lz4",
+        clients=CLIENTS,
         options={JVM_LARGE: _LARGE_FETCHES},
         fewer={CONFLUENT: 2},
         at_two=True,
@@ -153,10 +164,10 @@ ROWS: tuple[Row, ...] = (
         name="stream",
         title="stream, AvailableNow to noop, 100 B, lz4",
         work="stream",
-        records=3_000_000,
+        records=5_000_000,
         topic="100-lz4",
         options={JVM_LARGE: _LARGE_FETCHES},
-        fewer={CONFLUENT: 3},
+        fewer={CONFLUENT: 5},
         at_two=True,
         cpu=1.2,
         speed=1.5,

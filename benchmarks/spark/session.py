@@ -86,8 +86,8 @@ class Works:
         _check(sum(row["n"] for row in table), given)
 
     def stream(self, given: dict[str, Any]) -> None:
-        options = {**given["options"], "startingOffsets": "earliest"}
-        reader = self._spark.readStream.format(given["format"]).options(**options)
+        reader = self._spark.readStream.format(given["format"]).options(**_options(given))
+        reader = reader.option("startingOffsets", "earliest")
         checkpoint = tempfile.mkdtemp(dir=self._folder)
         query = (
             reader.load()
@@ -111,10 +111,17 @@ class Works:
         writer.options(**given["options"]).save()
 
     def _load(self, given: dict[str, Any]) -> Any:
-        options = dict(given["options"])
-        if given["ends"]:
-            options["endingOffsets"] = json.dumps({options["subscribe"]: given["ends"]})
-        return self._spark.read.format(given["format"]).options(**options).load()
+        reader = self._spark.read.format(given["format"]).options(**_options(given))
+        if given["schema"]:
+            reader = reader.schema(given["schema"])
+        return reader.load()
+
+
+def _options(given: dict[str, Any]) -> dict[str, str]:
+    options = dict(given["options"])
+    if given["ends"]:
+        options["endingOffsets"] = json.dumps({options["subscribe"]: given["ends"]})
+    return options
 
 
 def _value(size: int) -> str:
