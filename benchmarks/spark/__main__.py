@@ -40,6 +40,8 @@ def main() -> None:
         return
     if not rows:
         sys.exit(f"no row begins with any of {wanted}; --list shows them")
+    if unknown := set(_names(arguments.clients)) - set(CLIENTS):
+        sys.exit(f"there is no client {sorted(unknown)}; there are {', '.join(CLIENTS)}")
     if missing := missing_tools() or why_no_spark():
         sys.exit(f"The comparison in Spark needs more: {missing}.")
     if arguments.bootstrap:
@@ -51,7 +53,7 @@ def main() -> None:
 
 
 def run(rows: list[Row], arguments: argparse.Namespace, servers: str, broker: str) -> None:
-    clients = [name.strip() for name in arguments.clients.split(",")]
+    clients = _names(arguments.clients)
     bench = Bench(servers, fetch_connector_jars(), clients)
     rows = [row.scaled(arguments.share) for row in rows]
     read = dict.fromkeys(row.topic for row in rows if row.work != "write")
@@ -68,6 +70,10 @@ def run(rows: list[Row], arguments: argparse.Namespace, servers: str, broker: st
                         save_spark(f"{master} {row.name}", figures, arguments.rounds, versions)
     finally:
         bench.remove()
+
+
+def _names(clients: str) -> list[str]:
+    return [name.strip() for name in clients.split(",")]
 
 
 def _versions(clients: list[str]) -> list[str]:

@@ -17,7 +17,7 @@ all its processes, JVM and Python, without the broker; rows a second are by the 
 Spark's own connector with its defaults; "JVM large fetches" is the same with 8 MiB for each
 partition and 10,000 records a poll, which is what the limits for our CPU time refer to; in rows
 that write all have the same settings. "confluent" is a source over confluent-kafka with Arrow
-batches (`benchmarks/spark/confluent_source.py`); we want a third of its CPU time at most. "ours,
+batches (`benchmarks/spark/confluent_source.py`); we want a third of its CPU time at most. "ours
 value alone" has `.schema("value binary")`.
 """
 _CONFLUENT_CPU = 1 / 3

@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 OURS = "ours"
-OURS_NARROW = "ours, value alone"
+OURS_NARROW = "ours value alone"
 """Ours with a schema of one column: no other source reads a part of the columns."""
 JVM = "JVM"
 """Spark's own connector with its defaults."""
