@@ -128,6 +128,16 @@ async def test_a_partition_that_is_new(cluster: FakeCluster) -> None:
     assert [r.value for r in cluster.log("t", 4).records()] == [b"2"]
 
 
+@pytest.mark.parametrize("version", ["0.9", "0.10.2"])
+async def test_brokers_with_older_formats(version: str) -> None:
+    async with FakeCluster(as_version=version) as old:
+        await old.create_topic("t", partitions=1)
+        rows = [{"key": b"k%d" % n, "value": b"v", "timestamp": 1000 + n} for n in range(20)]
+        settings = {"kafka.enable.idempotence": "false", "kafka.compression.type": "gzip"}
+        await write(old, rows_of(rows), **settings)
+        assert [r.key for r in old.log("t", 0).records()] == [b"k%d" % n for n in range(20)]
+
+
 async def test_several_topics(cluster: FakeCluster) -> None:
     await cluster.create_topic("u", partitions=1)
     both = rows_of([{"value": b"1"}]) + rows_of([{"value": b"2", "topic": "u"}])
