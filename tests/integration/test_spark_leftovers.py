@@ -171,9 +171,13 @@ def cancelled(ours: Spark, when: Callable[[], bool], *, interrupt: bool) -> Iter
     context = ours.session.sparkContext
     context.setJobGroup(group, "to be cancelled", interruptOnCancel=interrupt)
 
+    has_ended = threading.Event()
+
     def cancel() -> None:
         until(when, 2 * PATIENCE)
-        context.cancelJobGroup(group)
+        # Again, for what is planned may not be a job yet.
+        while not has_ended.wait(0.2):
+            context.cancelJobGroup(group)
 
     canceller = threading.Thread(target=cancel)
     canceller.start()
@@ -181,6 +185,7 @@ def cancelled(ours: Spark, when: Callable[[], bool], *, interrupt: bool) -> Iter
         with pytest.raises(Exception, match=r"(?i)cancel"):
             yield
     finally:
+        has_ended.set()
         canceller.join()
         context.setLocalProperty("spark.jobGroup.id", None)
 
@@ -192,7 +197,12 @@ def test_reading_that_ends_early(ours: Spark, full: str) -> None:
     assert len(rows.take(3)) == 3
     with pytest.raises(Exception, match="is not true"):
         rows.selectExpr("assert_true(value = 'y')").collect()
-    with cancelled(ours, lambda: ours.connections() > 1, interrupt=False):
+    tracker = ours.session.sparkContext.statusTracker()
+
+    def is_reading() -> bool:
+        return bool(tracker.getActiveStageIds()) and ours.connections() > 0
+
+    with cancelled(ours, is_reading, interrupt=False):
         rows.selectExpr("slow(value) AS value").agg({"value": "max"}).collect()
     until(lambda: ours.connections() == 0)
     assert rows.count() == ROWS
