@@ -6,6 +6,7 @@ import argparse
 import sys
 from importlib.metadata import version
 
+import aiokafka
 from benchmarks.report import save_spark
 from benchmarks.spark.measure import Bench
 from benchmarks.spark.report import render_row
@@ -77,9 +78,9 @@ def _names(clients: str) -> list[str]:
 
 
 def _versions(clients: list[str]) -> list[str]:
-    packages = ["pyspark", "pyarrow", "aiokafka"]
-    packages += ["confluent-kafka"] if CONFLUENT in clients else []
-    return [f"{package} {version(package)}" for package in packages]
+    packages = ["pyspark", "pyarrow", *(["confluent-kafka"] if CONFLUENT in clients else ())]
+    ours = f"aiokafka {aiokafka.__version__}"
+    return [ours, *(f"{package} {version(package)}" for package in packages)]
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ class Stored:
 
 
 TOPICS = {
-    "100-lz4": Stored(5_000_000, 100, "lz4"),
+    "100-lz4": Stored(3_000_000, 100, "lz4"),
     "100-none": Stored(3_000_000, 100, "none"),
     "1k-lz4": Stored(500_000, 1024, "lz4"),
     "1k-none": Stored(500_000, 1024, "none"),
@@ -134,7 +134,7 @@ def _write(topic: str, title: str, records: int, *, at_two: bool = False) -> Row
 
 
 ROWS: tuple[Row, ...] = (
-    _read("100-lz4", "100 B, lz4", 5_000_000, 0.75, at_two=True),
+    _read("100-lz4", "100 B, lz4", 3_000_000, 0.75, at_two=True),
     _read("100-none", "100 B, no compression", 3_000_000, 0.75, at_two=True),
     _read("1k-lz4", "1 KiB, lz4", 500_000, 0.85, at_two=True),
     _read("1k-none", "1 KiB, no compression", 500_000, 0.85),
@@ -164,7 +164,7 @@ ROWS: tuple[Row, ...] = (
         name="stream",
         title="stream, AvailableNow to noop, 100 B, lz4",
         work="stream",
-        records=5_000_000,
+        records=3_000_000,
         topic="100-lz4",
         options={JVM_LARGE: _LARGE_FETCHES},
         fewer={CONFLUENT: 5},
