@@ -68,7 +68,8 @@ def run(rows: list[Row], arguments: argparse.Namespace, servers: str, broker: st
                     print(f"\n{master}\n\n{render_row(row, figures)}\n", flush=True)
                     if not arguments.dry:
                         versions = [broker, *_versions(clients)]
-                        save_spark(f"{master} {row.name}", figures, arguments.rounds, versions)
+                        rounds = 1 if row.once else arguments.rounds
+                        save_spark(f"{master} {row.name}", figures, rounds, versions)
     finally:
         bench.remove()
 

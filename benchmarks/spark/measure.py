@@ -145,7 +145,7 @@ class Bench:
         """A warm-up of every client, then `rounds` in which each does its work once."""
         chosen = [client for client in row.clients if client in self._clients]
         samples: dict[str, list[Sample]] = {client: [] for client in chosen}
-        for number in range(-1, rounds):
+        for number in range(0 if row.once else -1, 1 if row.once else rounds):
             # Each client goes first once: the order must not favour any.
             turn = chosen[number % len(chosen) :] + chosen[: number % len(chosen)]
             for client in turn:
