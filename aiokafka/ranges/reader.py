@@ -436,15 +436,16 @@ class RangeReader:
     async def _check_topic(self, state: RangeState) -> None:
         """Look again: it may be the client who knows an older topic, or the broker that it asks."""
         for _ in range(_LOOKS_AT_TOPIC):
-            await self._client.force_metadata_update()
+            if not await self._client.force_metadata_update():
+                # No answer is no proof of anything.
+                state.postpone(self._loop.time(), "the metadata of its topic cannot be had")
+                break
             if not self._is_another(state):
+                state.transition(Phase.IDLE)
                 break
             await asyncio.sleep(self._client.config.retry_backoff)
-        state.since = self._loop.time()
-        if self._is_another(state):
-            self._lose(state, LossKind.NEW_TOPIC, state.range.until, state.since)
         else:
-            state.transition(Phase.IDLE)
+            self._lose(state, LossKind.NEW_TOPIC, state.range.until, self._loop.time())
         self._wake.set()
 
     async def _ask(self, tp: TopicPartition, place: int) -> int:

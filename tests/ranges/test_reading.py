@@ -17,8 +17,9 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
 )
 from aiokafka.protocol.messages.fetch import FetchRequest, FetchResponse
+from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.ranges import DataLossError, LossKind, PartitionRange, RangeReader
-from aiokafka.testing import Edit, FakeCluster
+from aiokafka.testing import Cut, Edit, FakeCluster
 
 Found = dict[tuple[str, int], list[tuple[int, bytes]]]
 
@@ -215,6 +216,26 @@ async def test_a_client_that_still_knows_the_topic_from_before(cluster: FakeClus
         assert client.cluster.topic_id("t") == old != new
         async with RangeReader(client, [PartitionRange("t", 0, 10, 40, new)]) as reader:
             assert await drain(reader) == {("t", 0): numbered(10, 40)}
+
+
+async def test_metadata_that_cannot_be_had_is_no_sign_of_another_topic(
+    cluster: FakeCluster,
+) -> None:
+    servers = cluster.bootstrap_servers
+    async with (
+        AIOKafkaClient(bootstrap_servers=servers, retry_backoff_ms=10) as client,
+        AIOKafkaClient(bootstrap_servers=servers) as other,
+    ):
+        await client.add_topic("t")
+        await cluster.delete_topic("t")
+        await cluster.create_topic("t", partitions=1)
+        fill(cluster, 0, 50)
+        await other.add_topic("t")
+        new = other.cluster.topic_id("t")
+        with cluster.intercept(MetadataRequest, Cut(), times=8) as script:
+            async with RangeReader(client, [PartitionRange("t", 0, 10, 40, new)]) as reader:
+                assert await drain(reader) == {("t", 0): numbered(10, 40)}
+        assert script.hits == 8
 
 
 async def test_a_topic_that_is_gone(cluster: FakeCluster) -> None:
