@@ -68,7 +68,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_configure() -> None:
     """Tests of Spark are skipped without it, but not where it is known to be there."""
-    if os.environ.get("AIOKAFKA_SPARK") == "required" and (missing := why_no_spark()):
+    if os.environ.get("AIOKAFKA_SPARK") != "required":
+        return
+    if missing := why_no_spark() or missing_tools():
         raise pytest.UsageError(f"AIOKAFKA_SPARK=required, but {missing}")
 
 
