@@ -37,6 +37,7 @@ LAYERS = {
     # 3, cluster
     "_discovery": 3,
     "_group_members": 3,
+    "_loops": 3,
     "_metadata": 3,
     "_refresh": 3,
     "_tasks": 3,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, ProducerConfig, warn_ignored
+from aiokafka._loops import made_for
 from aiokafka._options import MISSING
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
@@ -62,7 +63,8 @@ class AIOKafkaProducer:
             await producer.send_and_wait("topic", b"value")
 
     Times are in milliseconds, sizes in bytes. Wrong arguments raise ValueError or TypeError at
-    once; a missing compression package UnsupportedCodecError; no running event loop RuntimeError.
+    once; a missing compression package UnsupportedCodecError; no event loop RuntimeError. Without a
+    running event loop `loop` is the one that it will be used in, which is deprecated.
     The options are described in `aiokafka._config` (`ProducerConfig.describe()`,
     `ClientConfig.describe()`).
     """
@@ -113,8 +115,7 @@ class AIOKafkaProducer:
             for name, value in locals().items()
             if name not in ("self", "loop", "api_version", "send_backoff_ms", "client_options")
         }
-        warn_ignored(loop=loop, api_version=api_version, send_backoff_ms=send_backoff_ms)
-        self._loop = asyncio.get_running_loop()
+        warn_ignored(api_version=api_version, send_backoff_ms=send_backoff_ms)
         if client_id is None:
             options["client_id"] = f"aiokafka-producer-{next(_numbers)}"
         producer_options = {name: options.pop(name) for name in ProducerConfig.keywords()}
@@ -128,7 +129,13 @@ class AIOKafkaProducer:
         self._serializes = key_serializer is not None or value_serializer is not None
         self._partitioner = config.partitioner or _DEFAULT_PARTITIONER
         self._hashes_keys = type(self._partitioner) is DefaultPartitioner
-        self.client = AIOKafkaClient(client_config)
+        with made_for(loop, type(self).__name__) as self._loop:
+            self._assemble(config)
+        self._is_stopped = False
+        self._closed = False
+
+    def _assemble(self, config: ProducerConfig) -> None:
+        self.client = AIOKafkaClient(config.client)
         self._sender = Sender(self.client, config, hashes_keys=self._hashes_keys)
         self._owner = self._sender.owner
         self._accumulator = self._sender.accumulator
@@ -144,8 +151,6 @@ class AIOKafkaProducer:
             )
         # Fails here, not with the first record, if the codec's package is missing.
         self._accumulator.sizing("").new_builder()
-        self._is_stopped = False
-        self._closed = False
 
     def __del__(self) -> None:
         if self._closed is False and self._is_started:

@@ -1,0 +1,49 @@
+"""The event loop that a client object is made for."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from asyncio import AbstractEventLoop
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+__all__ = ["made_for"]
+
+
+@contextmanager
+def made_for(loop: Any, name: str) -> Iterator[AbstractEventLoop]:
+    """Give the event loop that an object of class `name`, made in this block, will belong to.
+
+    That is the running one; with none running it is `loop`, if one was given. What the block makes
+    sees it as the running one, but it does not run: nothing may be scheduled. Raises RuntimeError
+    without any, TypeError for a `loop` that is no event loop.
+    """
+    if loop is not None and not isinstance(loop, AbstractEventLoop):
+        raise TypeError(f"loop: must be an event loop or None, not {type(loop).__name__}")
+    try:
+        running = asyncio.get_running_loop()
+    except RuntimeError:
+        if loop is None:
+            raise RuntimeError(
+                f"{name}: there is no running event loop; make it inside `async def main()`, or "
+                "wherever a coroutine runs"
+            ) from None
+    else:
+        if loop is not None:
+            _warn("the argument loop has no effect: the running event loop is used")
+        yield running
+        return
+    _warn(f"{name}(loop=...) without a running event loop: make it inside a coroutine instead")
+    # Everything that it consists of asks for the running loop; one that is about to run is as good.
+    asyncio._set_running_loop(loop)
+    try:
+        yield loop
+    finally:
+        asyncio._set_running_loop(None)
+
+
+def _warn(text: str) -> None:
+    # Seen from here: the context manager's two steps, the constructor, its caller.
+    warnings.warn(text, DeprecationWarning, stacklevel=5)
