@@ -52,7 +52,10 @@ class BrokerResponseError(KafkaError):
     """Name of the error in capitals."""
 
     description: ClassVar[str] = ""
-    """What the error means, in one or two sentences."""
+    """What Kafka means by the code, and which setting of the broker limits the value if one does.
+
+    The text of an error ends with it, unless the text says it already.
+    """
 
     def __init_subclass__(
         cls,
@@ -80,7 +83,11 @@ class BrokerResponseError(KafkaError):
             kafka_errors[errno] = cls
 
     def __str__(self) -> str:
-        return f"[Error {self.errno}] {super().__str__()}"
+        text = f"[Error {self.errno}] {super().__str__()}"
+        meaning = self.description
+        if meaning.rstrip(".").lower() in text.lower():
+            return text
+        return f"{text.rstrip('.')}{'. ' if self.args else ': '}{meaning}"
 
 
 def _capitals(name: str) -> str:
@@ -345,6 +352,7 @@ class RecordDeserializationError(KafkaError):
 
 # ---------------------------------------------------------------- the broker said no
 
+# The text of a fenced producer's error; its descriptions below say the same.
 _FENCED = (
     "a newer producer with the same transactional_id has taken over, or the transaction took "
     "longer than transaction_timeout_ms"
@@ -384,7 +392,9 @@ class UnknownTopicOrPartitionError(
 
 
 class InvalidFetchRequestError(BrokerResponseError, errno=4):
-    """The requested fetch size is not valid."""
+    """The broker does not accept the sizes of the fetch; see `fetch_max_bytes` and
+    `max_partition_fetch_bytes`.
+    """
 
 
 class LeaderNotAvailableError(BrokerResponseError, errno=5, retriable=True, invalid_metadata=True):
@@ -398,13 +408,13 @@ class NotLeaderForPartitionError(
 
 
 class RequestTimedOutError(BrokerResponseError, errno=7, retriable=True):
-    """The request was not completed within its timeout; it may have been carried out
-    all the same.
+    """The broker did not complete the request within the request's timeout; it may complete it
+    later all the same.
     """
 
 
 class BrokerNotAvailableError(BrokerResponseError, errno=8):
-    """The broker is not available."""
+    """The broker is not available: it is starting, or shutting down."""
 
 
 class ReplicaNotAvailableError(BrokerResponseError, errno=9, retriable=True, invalid_metadata=True):
@@ -448,20 +458,24 @@ class NotCoordinatorForGroupError(BrokerResponseError, errno=16, retriable=True)
 
 
 class InvalidTopicError(BrokerResponseError, errno=17, is_fatal=True):
-    """The topic name is not legal, or writing to it is not allowed (internal topic)."""
+    """A topic name has letters, digits, `.`, `_` and `-`, at most 249 of them, and is not `.`
+    or `..`; clients may not write to internal topics.
+    """
 
 
 class RecordListTooLargeError(BrokerResponseError, errno=18):
-    """The batch is larger than the segment size of the topic."""
+    """The batch is larger than the topic's `segment.bytes`."""
 
 
 class NotEnoughReplicasError(BrokerResponseError, errno=19, retriable=True):
-    """Fewer replicas are in sync than `min.insync.replicas` demands; nothing was written."""
+    """Fewer replicas are in sync than the topic's `min.insync.replicas` demands; nothing was
+    written.
+    """
 
 
 class NotEnoughReplicasAfterAppendError(BrokerResponseError, errno=20, retriable=True):
-    """The batch was written, but fewer replicas are in sync than `min.insync.replicas`
-    demands.
+    """The leader wrote the batch, but fewer replicas are in sync than the topic's
+    `min.insync.replicas` demands.
     """
 
 
@@ -470,8 +484,8 @@ class InvalidRequiredAcksError(BrokerResponseError, errno=21, is_fatal=True):
 
 
 class IllegalGenerationError(BrokerResponseError, errno=22, requires_abort=True):
-    """The group generation given is not the current one: a rebalance has passed this
-    member by.
+    """The generation of the request is not the group's: a rebalance went on without this
+    member.
     """
 
 
@@ -482,18 +496,18 @@ class InconsistentGroupProtocolError(BrokerResponseError, errno=23):
 
 
 class InvalidGroupIdError(BrokerResponseError, errno=24):
-    """The group id is empty or otherwise not valid."""
+    """The group id is empty, or the broker does not accept it."""
 
 
 class UnknownMemberIdError(BrokerResponseError, errno=25, requires_abort=True):
-    """The coordinator does not know this member; it was removed after a missed
-    heartbeat or poll interval.
+    """The coordinator does not know this member: it was removed after it missed heartbeats for
+    session_timeout_ms or polls for max_poll_interval_ms.
     """
 
 
 class InvalidSessionTimeoutError(BrokerResponseError, errno=26):
-    """session_timeout_ms is outside the broker's group.min.session.timeout.ms and
-    group.max.session.timeout.ms.
+    """session_timeout_ms has to lie between the broker's `group.min.session.timeout.ms` and
+    `group.max.session.timeout.ms`.
     """
 
 
@@ -502,15 +516,19 @@ class RebalanceInProgressError(BrokerResponseError, errno=27):
 
 
 class InvalidCommitOffsetSizeError(BrokerResponseError, errno=28):
-    """The committed offset data is too large to be stored."""
+    """The offsets of the request, with their metadata, are larger than a record of
+    `__consumer_offsets` may be (`offset.metadata.max.bytes` limits each).
+    """
 
 
 class TopicAuthorizationFailedError(BrokerResponseError, errno=29, requires_abort=True):
-    """The client is not authorized to use the topic; check its ACLs."""
+    """The client is not authorized to use the topic; check its ACLs (READ to consume, WRITE to
+    produce, DESCRIBE for both).
+    """
 
 
 class GroupAuthorizationFailedError(BrokerResponseError, errno=30, requires_abort=True):
-    """The client is not authorized to use the group; check its ACLs."""
+    """The client is not authorized to use the group; check its ACLs (READ on the group)."""
 
 
 class ClusterAuthorizationFailedError(BrokerResponseError, errno=31, is_fatal=True):
@@ -518,7 +536,9 @@ class ClusterAuthorizationFailedError(BrokerResponseError, errno=31, is_fatal=Tr
 
 
 class InvalidTimestampError(BrokerResponseError, errno=32):
-    """The timestamp of a record is outside the range that the topic accepts."""
+    """The timestamp of a record is outside the range that the topic accepts
+    (`message.timestamp.before.max.ms` and `message.timestamp.after.max.ms`).
+    """
 
 
 class UnsupportedSaslMechanismError(BrokerResponseError, errno=33, is_fatal=True):
@@ -546,7 +566,7 @@ class InvalidPartitionsError(BrokerResponseError, errno=37):
 
 
 class InvalidReplicationFactorError(BrokerResponseError, errno=38, is_fatal=True):
-    """The replication factor is below 1 or above the number of brokers alive."""
+    """The replication factor is below 1, or above the number of brokers that are alive."""
 
 
 class InvalidReplicationAssignmentError(BrokerResponseError, errno=39):
@@ -570,7 +590,9 @@ class UnsupportedForMessageFormatError(BrokerResponseError, errno=43, is_fatal=T
 
 
 class PolicyViolationError(BrokerResponseError, errno=44):
-    """The request breaks a policy configured at the broker."""
+    """The request breaks a policy of the broker (`create.topic.policy.class.name`,
+    `alter.config.policy.class.name`), or a setting of the topic forbids the operation.
+    """
 
 
 class OutOfOrderSequenceNumber(BrokerResponseError, errno=45, requires_abort=True):
@@ -584,8 +606,8 @@ class DuplicateSequenceNumber(BrokerResponseError, errno=46):
 
 
 class InvalidProducerEpoch(BrokerResponseError, errno=47, requires_abort=True):
-    """A newer producer with the same transactional id has taken over, or the
-    transaction timed out.
+    """A newer producer with the same transactional_id has taken over, or the transaction took
+    longer than transaction_timeout_ms.
     """
 
 
@@ -594,13 +616,13 @@ class InvalidTxnState(BrokerResponseError, errno=48, is_fatal=True):
 
 
 class InvalidProducerIdMapping(BrokerResponseError, errno=49, is_fatal=True):
-    """The producer id does not belong to the transactional id; it probably expired at
-    the broker.
+    """The producer id does not belong to the transactional id; the broker may have forgotten it
+    after `transactional.id.expiration.ms`.
     """
 
 
 class InvalidTransactionTimeout(BrokerResponseError, errno=50, is_fatal=True):
-    """transaction_timeout_ms is larger than the broker's transaction.max.timeout.ms."""
+    """transaction_timeout_ms may not be larger than the broker's `transaction.max.timeout.ms`."""
 
 
 class ConcurrentTransactions(BrokerResponseError, errno=51, retriable=True):
@@ -612,7 +634,9 @@ class TransactionCoordinatorFenced(BrokerResponseError, errno=52, is_fatal=True)
 
 
 class TransactionalIdAuthorizationFailed(BrokerResponseError, errno=53, is_fatal=True):
-    """The client is not authorized to use the transactional id; check its ACLs."""
+    """The client is not authorized to use the transactional id; check its ACLs (WRITE on the
+    transactional id).
+    """
 
 
 class SecurityDisabled(BrokerResponseError, errno=54):
@@ -636,7 +660,9 @@ class SaslAuthenticationFailed(BrokerResponseError, errno=58, is_fatal=True):
 
 
 class UnknownProducerId(BrokerResponseError, errno=59, requires_abort=True):
-    """The broker has no record of the producer id: all that it wrote may have been deleted."""
+    """The broker has no state of the producer id: all that it wrote was deleted, or
+    `producer.id.expiration.ms` has passed.
+    """
 
 
 class ReassignmentInProgress(BrokerResponseError, errno=60):
@@ -644,7 +670,7 @@ class ReassignmentInProgress(BrokerResponseError, errno=60):
 
 
 class DelegationTokenAuthDisabled(BrokerResponseError, errno=61):
-    """Delegation tokens are not enabled at the broker."""
+    """Delegation tokens are not enabled at the broker (`delegation.token.secret.key`)."""
 
 
 class DelegationTokenNotFound(BrokerResponseError, errno=62):
@@ -730,11 +756,15 @@ class PreferredLeaderNotAvailable(
 
 
 class GroupMaxSizeReached(BrokerResponseError, errno=81):
-    """The group has as many members as the broker allows (group.max.size)."""
+    """The group has as many members as the broker's `group.max.size` (or
+    `group.consumer.max.size`) allows.
+    """
 
 
 class FencedInstanceId(BrokerResponseError, errno=82, requires_abort=True, is_fatal=True):
-    """Another member with the same group_instance_id has taken this one's place."""
+    """Another member joined the group with the same group_instance_id and has taken this one's
+    place; each running member needs an id of its own.
+    """
 
 
 class EligibleLeadersNotAvailable(
@@ -764,12 +794,12 @@ class UnstableOffsetCommit(BrokerResponseError, errno=88, retriable=True):
 
 
 class ThrottlingQuotaExceeded(BrokerResponseError, errno=89, retriable=True):
-    """The client exceeds its quota of changes to the cluster."""
+    """The client exceeds its quota of changes to the cluster (`controller_mutation_rate`)."""
 
 
 class ProducerFenced(BrokerResponseError, errno=90, is_fatal=True):
-    """A newer producer with the same transactional id has taken over, or the
-    transaction timed out.
+    """A newer producer with the same transactional_id has taken over, or the transaction took
+    longer than transaction_timeout_ms.
     """
 
     def __init__(self, msg: str = _FENCED) -> None:
@@ -861,7 +891,9 @@ class FencedMemberEpoch(BrokerResponseError, errno=110):
 
 
 class UnreleasedInstanceId(BrokerResponseError, errno=111):
-    """Another member uses the group_instance_id; it has to leave first."""
+    """Another member uses the group_instance_id; it has to leave the group, or miss its
+    session, first.
+    """
 
 
 class UnsupportedAssignor(BrokerResponseError, errno=112):
@@ -889,7 +921,7 @@ class UnknownSubscriptionId(BrokerResponseError, errno=117):
 
 
 class TelemetryTooLarge(BrokerResponseError, errno=118):
-    """The metrics that the client pushed are too large."""
+    """The metrics that the client pushed are larger than the broker's `telemetry.max.bytes`."""
 
 
 class InvalidRegistration(BrokerResponseError, errno=119):
@@ -933,7 +965,7 @@ class InvalidRegularExpression(BrokerResponseError, errno=128):
 
 
 class RebootstrapRequired(BrokerResponseError, errno=129):
-    """The broker asks the client to find the cluster anew from its bootstrap servers."""
+    """The broker asks the client to find the cluster again through its bootstrap servers."""
 
 
 class StreamsInvalidTopology(BrokerResponseError, errno=130):

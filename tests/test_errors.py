@@ -79,7 +79,7 @@ def test_unknown_code_keeps_its_number() -> None:
     assert found.errno == 4711
     assert found is errors.for_code(4711)
     assert not found.retriable
-    assert str(found("from the broker")) == "[Error 4711] UnknownError: from the broker"
+    assert str(found("from the broker")).startswith("[Error 4711] UnknownError: from the broker. ")
     restored = pickle.loads(pickle.dumps(found("from the broker")))
     assert type(restored) is found
     assert restored.args == ("from the broker",)
@@ -88,10 +88,62 @@ def test_unknown_code_keeps_its_number() -> None:
 def test_texts() -> None:
     assert str(errors.KafkaError("x")) == "KafkaError: x"
     assert str(errors.KafkaError()) == "KafkaError"
-    assert str(errors.RequestTimedOutError()) == "[Error 7] RequestTimedOutError"
-    assert str(errors.RequestTimedOutError("x")) == "[Error 7] RequestTimedOutError: x"
     assert str(errors.CommitFailedError()).startswith("CommitFailedError: The group has rebalanced")
     assert "transactional_id" in str(errors.ProducerFenced())
+
+
+MEANING = "The partition has no leader at the moment; an election is probably going on."
+
+
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        ((), f"[Error 5] LeaderNotAvailableError: {MEANING}"),
+        (("t-0",), f"[Error 5] LeaderNotAvailableError: t-0. {MEANING}"),
+        (("t-0.",), f"[Error 5] LeaderNotAvailableError: t-0. {MEANING}"),
+        ((f"t-0: {MEANING}",), f"[Error 5] LeaderNotAvailableError: t-0: {MEANING}"),
+    ],
+)
+def test_the_text_ends_with_what_the_code_means(args: tuple[str, ...], text: str) -> None:
+    assert str(errors.LeaderNotAvailableError(*args)) == text
+
+
+def test_a_fenced_producer_is_told_once_why() -> None:
+    assert str(errors.ProducerFenced()).count("a newer producer") == 1
+    assert str(errors.ProducerFenced("InitProducerId of 'tx'")).endswith(
+        errors.ProducerFenced.description
+    )
+
+
+# Where a setting of the broker or of the topic decides, the text names it.
+SETTINGS = [
+    (10, "max.message.bytes", "max_request_size"),
+    (12, "offset.metadata.max.bytes", ""),
+    (18, "segment.bytes", ""),
+    (19, "min.insync.replicas", ""),
+    (20, "min.insync.replicas", ""),
+    (25, "session_timeout_ms", "max_poll_interval_ms"),
+    (26, "group.min.session.timeout.ms", "group.max.session.timeout.ms"),
+    (29, "ACL", "READ"),
+    (30, "ACL", "READ"),
+    (32, "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"),
+    (44, "create.topic.policy.class.name", ""),
+    (49, "transactional.id.expiration.ms", ""),
+    (50, "transaction.max.timeout.ms", "transaction_timeout_ms"),
+    (53, "ACL", "WRITE"),
+    (73, "delete.topic.enable", ""),
+    (81, "group.max.size", ""),
+    (82, "group_instance_id", ""),
+    (89, "controller_mutation_rate", ""),
+]
+
+
+@pytest.mark.parametrize(("code", "one", "other"), SETTINGS)
+def test_the_text_names_the_setting_that_decides(code: int, one: str, other: str) -> None:
+    text = str(errors.for_code(code)("what was asked"))
+    assert "what was asked" in text
+    assert one in text
+    assert other in text
 
 
 def test_aliases_are_the_same_classes() -> None:
