@@ -18,6 +18,8 @@ cdef class BatchBuilder:
     cdef bint _is_sent
     cdef int64_t _first_timestamp
 
+    cdef RecordBatchBuilder _records(self)
+
     @cython.locals(
         seconds=double,
         stamp=int64_t,

@@ -87,7 +87,7 @@ class BatchBuilder:
             stamp = int(seconds * 1000)
         else:
             stamp = timestamp
-        builder = self._builder
+        builder = self._records()
         before = builder.size
         offset = builder.append(stamp, key, value, headers)
         if offset < 0:
@@ -115,7 +115,7 @@ class BatchBuilder:
         stop = len(order) // 4 if stop is None else stop
         if self._is_closed:
             return start
-        builder = self._builder
+        builder = self._records()
         is_empty = not builder.record_count
         try:
             return builder.append_rows(rows, order, start, stop)
@@ -135,16 +135,22 @@ class BatchBuilder:
 
     def size(self) -> int:
         """Bytes of the batch so far, before compression, its header included."""
-        return self._builder.size
+        return self._records().size
 
     def record_count(self) -> int:
         """How many records it has."""
-        return self._builder.record_count
+        return self._records().record_count
 
     @property
     def first_timestamp(self) -> int:
         """Timestamp of the first record in milliseconds since 1970, -1 while there is none."""
         return self._first_timestamp
+
+    def _records(self) -> RecordBatchBuilder:
+        if self._builder is None:  # compiled, of an object that was made without __init__
+            text = "the batch was not initialised"  # type: ignore[unreachable]
+            raise TypeError(f"{text}: __init__ was not called")
+        return self._builder
 
     def release(self) -> RecordBatchBuilder:
         """Hand over the records to the producer; the batch is closed for its maker."""

@@ -53,6 +53,7 @@ cdef class RecordBatchBuilder:
     ) except -1
     @cython.locals(offset=Py_ssize_t)
     cdef Py_ssize_t _count(self, int64_t timestamp) noexcept
+    @cython.locals(capacity=Py_ssize_t)
     cdef int _grow(self, Py_ssize_t size) except -1
     cpdef object build(
         self,

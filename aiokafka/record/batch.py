@@ -67,24 +67,26 @@ class RecordBatchBuilder:
         `timestamp` is in milliseconds since 1970. Raises TypeError for a key, value or header of
         another type, IllegalStateError once the batch is built.
         """
-        if self._batch is not None:
-            raise IllegalStateError("the batch is built: nothing can be added to it")
         if timestamp < -1 or timestamp > _MAX_TIMESTAMP:
             raise ValueError(f"timestamp must be an int64 that is not negative, not {timestamp}")
         plain_key = key if key is None or type(key) is bytes else _plain("key", key)
         plain_value = value if value is None or type(value) is bytes else _plain("value", value)
-        delta = timestamp - self.first_timestamp if self.record_count else 0
-        body = 2 + mem.varint_size(delta) + mem.varint_size(self.record_count)
-        body += 1 if plain_key is None else _field_size(len(plain_key))
-        body += 1 if plain_value is None else _field_size(len(plain_value))
         pairs: Any = ()
+        extra = 1
         if headers:
             pairs = headers if type(headers) is list or type(headers) is tuple else list(headers)
             extra = _headers_size(pairs)
             if extra < 0:
                 pairs = _plain_headers(pairs)
                 extra = _headers_size(pairs)
-            body += extra - 1
+        # Up to here code of the caller may have run, such as a generator of headers, and may have
+        # used this builder. From here on none does: what is counted now is what is written.
+        if self._batch is not None:
+            raise IllegalStateError("the batch is built: nothing can be added to it")
+        delta = timestamp - self.first_timestamp if self.record_count else 0
+        body = 1 + mem.varint_size(delta) + mem.varint_size(self.record_count) + extra
+        body += 1 if plain_key is None else _field_size(len(plain_key))
+        body += 1 if plain_value is None else _field_size(len(plain_value))
         size = self.size + mem.varint_size(body) + body
         if size > self._capacity:
             if size > self.size_limit and self.record_count:
@@ -177,8 +179,14 @@ class RecordBatchBuilder:
             raise MessageSizeTooLargeError(
                 f"a batch of {size} bytes is more than Kafka has room for"
             )
-        self._capacity = min(max(size, 2 * self._capacity), max(size, self.size_limit))
-        mem.resize(self._buffer, self._capacity)
+        if type(self._buffer) is not bytearray:
+            # Compiled, an object that was made without __init__ gets here.
+            raise TypeError("the builder was not initialised: __init__ was not called")
+        capacity = min(max(size, 2 * self._capacity), max(size, self.size_limit))
+        # This fails without memory, or while a view of the buffer is alive. Only what is there
+        # counts as capacity: compiled, what fits into that is written without looking again.
+        mem.resize(self._buffer, capacity)
+        self._capacity = capacity
 
     @property
     def compressed_size(self) -> int:
@@ -200,7 +208,8 @@ class RecordBatchBuilder:
         identity = (producer_id, producer_epoch, base_sequence, transactional)
         batch = self._batch
         if batch is None:
-            batch = self._pack()
+            # From now on nothing is added, also when the rest of this fails.
+            batch = self._batch = self._pack()
         elif identity == self._identity:
             return batch
         else:
@@ -218,6 +227,7 @@ class RecordBatchBuilder:
         packed = bytearray(HEADER_SIZE)
         packed += body
         whole.release()
+        self._capacity = 0
         self._buffer = bytearray()
         return memoryview(packed)
 

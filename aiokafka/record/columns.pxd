@@ -27,7 +27,7 @@ cdef class BinaryBuilder:
 
     cdef int _aim(self) except -1
     cdef int reserve(self, Py_ssize_t rows, Py_ssize_t size, Py_ssize_t outlook) except -1
-    @cython.locals(old=Py_ssize_t, index=Py_ssize_t, bits=mem.target_t)
+    @cython.locals(old=Py_ssize_t, room=Py_ssize_t, index=Py_ssize_t, bits=mem.target_t)
     cdef void _reserve_rows(self, Py_ssize_t rows) except *
     @cython.locals(row=Py_ssize_t)
     cdef void add(self, mem.source_t data, Py_ssize_t at, Py_ssize_t size) noexcept
@@ -57,7 +57,7 @@ cdef class ColumnReader(BatchCursor):
     cdef int _clear(self) except -1
     @cython.locals(start=int64_t, limit=Py_ssize_t)
     cpdef object read(self, object max_rows=*)
-    @cython.locals(size=Py_ssize_t, rows=Py_ssize_t, outlook=Py_ssize_t)
+    @cython.locals(size=Py_ssize_t, rows=Py_ssize_t, outlook=Py_ssize_t, room=Py_ssize_t)
     cdef bint _reserve(self, Py_ssize_t limit) except -1
     cdef int _aim(self) except -1
     @cython.locals(behind=double, most=double)

@@ -100,9 +100,11 @@ class BinaryBuilder:
         if rows <= self._room:
             return
         old = len(self._validity)
-        self._room = max(rows, 2 * self._room)
-        mem.resize(self._offsets, 4 * (self._room + 1))
-        mem.resize(self._validity, (self._room + 7) // 8)
+        room = max(rows, 2 * self._room)
+        mem.resize(self._offsets, 4 * (room + 1))
+        mem.resize(self._validity, (room + 7) // 8)
+        # Not before: a resize that fails must not count as room.
+        self._room = room
         self._aim()
         bits = self._bits_at
         for index in range(old, len(self._validity)):
@@ -208,7 +210,12 @@ class ColumnReader(BatchCursor):
             raise
         if self._left == 0:
             self._settle()
-        return self._finish()
+        try:
+            return self._finish()
+        except BaseException:
+            # As above: there was no memory for them.
+            self._start(start)
+            raise
 
     def _reserve(self, limit: int) -> bool:
         """Make room for the rest of the batch; False if it is too much for int32 offsets."""
@@ -220,11 +227,12 @@ class ColumnReader(BatchCursor):
         self._keys.reserve(rows, size, 0)
         self._values.reserve(rows, size, outlook)
         if self._rows + rows > self._room:
-            self._room = max(self._rows + rows, 2 * self._room)
-            mem.resize(self._offsets, 8 * self._room)
-            mem.resize(self._timestamps, 8 * self._room)
-            mem.resize(self._types, self._room)
-            mem.resize(self._header_offsets, 4 * (self._room + 1))
+            room = max(self._rows + rows, 2 * self._room)
+            mem.resize(self._offsets, 8 * room)
+            mem.resize(self._timestamps, 8 * room)
+            mem.resize(self._types, room)
+            mem.resize(self._header_offsets, 4 * (room + 1))
+            self._room = room
             self._aim()
         return True
 

@@ -193,7 +193,7 @@ def decompress(codec: int, data: Buffer, limit: int = DEFAULT_MAX_DECOMPRESSED_B
     module = _module(codec)
     try:
         return decompressor(module, data, limit)
-    except CorruptRecordError:
+    except (CorruptRecordError, MemoryError):
         raise
     except Exception as error:  # each package has exceptions of its own
         raise CorruptRecordError(f"{_NAMES[codec]} cannot decompress the batch: {error}") from error
