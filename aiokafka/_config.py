@@ -28,6 +28,7 @@ from aiokafka._options import (
     Text,
     TextSource,
     option,
+    unsendable,
 )
 
 if TYPE_CHECKING:
@@ -259,8 +260,8 @@ class SecurityConfig(Options):
             value = getattr(self, keyword)
             if value == "":
                 raise ValueError(f"{keyword}: must not be empty with sasl_mechanism={mechanism!r}")
-            if isinstance(value, str) and "\0" in value:
-                raise ValueError(f"{keyword}: must not have a zero byte, which SASL forbids")
+            if isinstance(value, str) and (reason := unsendable(value)):
+                raise ValueError(f"{keyword}: must not have {reason}")
 
     def _warn(self, what: str, protocols: str) -> None:
         # An error would stop programs that keep their settings for a plain listener, too.
@@ -279,6 +280,11 @@ class SecurityConfig(Options):
     def uses_sasl(self) -> bool:
         """Whether connections are authenticated by SASL."""
         return self.protocol.startswith("SASL")
+
+    @property
+    def shows_password(self) -> bool:
+        """Whether the password can be read by who listens on the way to a broker."""
+        return self.protocol == "SASL_PLAINTEXT" and self.sasl_mechanism == "PLAIN"
 
 
 def _level_of_caller() -> int:

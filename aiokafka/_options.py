@@ -267,3 +267,14 @@ def check(kind: Kind, keyword: str, value: Any) -> Any:
 def join(names: Iterable[str]) -> str:
     """Join names for a message."""
     return ", ".join(sorted(names))
+
+
+def unsendable(text: str) -> str:
+    """What of a name or a password keeps it from being sent by SASL; "" if nothing does."""
+    if "\0" in text:
+        return "a zero byte, which SASL forbids"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "a lone surrogate, which UTF-8 cannot express"
+    return ""

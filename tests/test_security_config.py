@@ -86,6 +86,11 @@ WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         ValueError,
         "sasl_plain_password: must not be empty",
     ),
+    "a lone surrogate": (
+        {**SCRAM, "sasl_plain_username": "alice\ud800", "sasl_plain_password": "secret-word"},
+        ValueError,
+        "sasl_plain_username: must not have a lone surrogate",
+    ),
     "a zero byte": (
         {**SASL, **USER, "sasl_plain_password": "a\0secret-word"},
         ValueError,

@@ -214,7 +214,7 @@ async def _exchange_tokens(
                 f"{connection.peer}: {mechanism.name}: {reason[:_MAX_SHOWN]}"
             )
         lifetime_ms = answer.session_lifetime_ms
-        token = mechanism.step(answer.auth_bytes)
+        token = await _step(connection, mechanism, answer.auth_bytes, timeout)
         if token is None and not mechanism.done:
             raise AuthenticationFailedError(
                 f"{connection.peer}: {mechanism.name}: the broker ended the exchange early"
@@ -222,6 +222,23 @@ async def _exchange_tokens(
     raise AuthenticationFailedError(
         f"{connection.peer}: {mechanism.name}: the broker does not end the exchange"
     )
+
+
+async def _step(
+    connection: BrokerConnection, mechanism: Mechanism, challenge: bytes, timeout: float
+) -> bytes | None:
+    """What the mechanism answers; computed in the default executor where it takes long."""
+    if not mechanism.is_slow:
+        return mechanism.step(challenge)
+    try:
+        async with within(timeout):
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(None, mechanism.step, challenge)
+    except asyncio.TimeoutError:
+        raise KafkaConnectionError(
+            f"{connection.peer}: {mechanism.name}: no thread computed the proof within "
+            f"{timeout:.1f} s: the default executor of the event loop is busy"
+        ) from None
 
 
 async def _exchange_raw_tokens(
@@ -240,7 +257,7 @@ async def _exchange_raw_tokens(
                 f"{connection.peer}: {mechanism.name}: the broker closed the connection, "
                 "which is how it refuses credentials before Kafka 1.0"
             ) from error
-        token = mechanism.step(challenge)
+        token = await _step(connection, mechanism, challenge, timeout)
     raise AuthenticationFailedError(
         f"{connection.peer}: {mechanism.name}: the broker does not end the exchange"
     )

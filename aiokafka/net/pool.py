@@ -121,6 +121,12 @@ class ConnectionPool:
         self._nodes: dict[int, _Node] = {}
         self._idle_timer: asyncio.TimerHandle | None = None
         self._is_closed = False
+        if config.security.shows_password:
+            log.warning(
+                "%s: the password goes to the brokers unencrypted (sasl_mechanism PLAIN with "
+                "security_protocol SASL_PLAINTEXT): use SASL_SSL, or SCRAM, which does not send it",
+                config.client_id,
+            )
 
     def find(self, node_id: int, purpose: int = Purpose.GENERAL) -> BrokerConnection | None:
         """The open connection, None if there is none at the moment."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import sys
 from typing import Any
 
@@ -22,7 +23,16 @@ from aiokafka.protocol.messages.sasl import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from tests.net.support import Answers, config, now, read_frame, scripted_broker, serve, split
+from tests.net.support import (
+    Answers,
+    config,
+    now,
+    pooled,
+    read_frame,
+    scripted_broker,
+    serve,
+    split,
+)
 
 USER = {
     "security_protocol": "SASL_PLAINTEXT",
@@ -163,3 +173,27 @@ async def test_kerberos_without_its_package_says_what_to_install(
         options = {**USER, "sasl_mechanism": "GSSAPI"}
         with pytest.raises(AuthenticationMethodNotSupported, match=r"aiokafka\[gssapi\]"):
             await Connector(config(address, **options), *split(address), "").open(now() + 5)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "mechanism", "warnings"),
+    [
+        ("SASL_PLAINTEXT", "PLAIN", 1),
+        ("SASL_PLAINTEXT", "SCRAM-SHA-256", 0),
+        ("SASL_SSL", "PLAIN", 0),
+        ("PLAINTEXT", "PLAIN", 0),
+    ],
+)
+async def test_a_password_in_the_clear_is_warned_of(
+    protocol: str, mechanism: str, warnings: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    options: dict[str, Any] = {"security_protocol": protocol, "sasl_mechanism": mechanism}
+    if protocol.startswith("SASL"):
+        options |= {"sasl_plain_username": "alice", "sasl_plain_password": "secret-word"}
+    if protocol.endswith("SSL"):
+        options["ssl_context"] = ssl.create_default_context()
+    async with pooled("127.0.0.1:1", client_id="billing", **options):
+        pass
+    found = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert len([line for line in found if "billing" in line and "unencrypted" in line]) == warnings
+    assert "secret-word" not in caplog.text

@@ -34,6 +34,10 @@ class Mechanism(Protocol):
     def start(self) -> bytes:
         """The first token to send."""
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether the next `step` computes for so long that it belongs into a thread."""
+
     def step(self, challenge: bytes) -> bytes | None:
         """The answer to a token of the broker, None if there is none to give.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING
 
+from aiokafka._options import unsendable
 from aiokafka.errors import AuthenticationFailedError, KafkaError
 
 if TYPE_CHECKING:
@@ -50,4 +51,6 @@ async def _text_of(source: Credential, keyword: str) -> str:
         raise AuthenticationFailedError(
             f"{keyword}: the function gave {type(text).__name__}, not a string that is not empty"
         )
+    if reason := unsendable(text):
+        raise AuthenticationFailedError(f"{keyword}: the function gave a string with {reason}")
     return text

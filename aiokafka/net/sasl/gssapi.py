@@ -35,6 +35,7 @@ class Gssapi:
 
     name = "GSSAPI"
     user = ""
+    is_slow = False
 
     def __init__(self, service: str, host: str, identity: KerberosIdentity | None = None) -> None:
         """The broker's principal is `service`/`host` in the realm of the host."""

@@ -26,6 +26,7 @@ class OAuthBearer:
 
     name = "OAUTHBEARER"
     user = ""
+    is_slow = False
 
     def __init__(self, provider: AbstractTokenProvider) -> None:
         self._provider = provider

@@ -17,6 +17,7 @@ class Plain:
     """One token out; the broker answers with an empty one or with an error code."""
 
     name = "PLAIN"
+    is_slow = False
 
     def __init__(self, username: Credential, password: Credential) -> None:
         self._credentials = Credentials(username, password)
