@@ -11,6 +11,7 @@ from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout_at
 from aiokafka._vitals import Contact
 from aiokafka.client import ConnectionGroup, CoordinationType
+from aiokafka.consumer._names import some_names
 from aiokafka.consumer.offset_lookup import by_topic
 from aiokafka.errors import (
     BrokerResponseError,
@@ -21,18 +22,22 @@ from aiokafka.errors import (
     GroupCoordinatorNotAvailableError,
     IllegalGenerationError,
     KafkaError,
+    KafkaProtocolError,
     KafkaTimeoutError,
     NotCoordinatorForGroupError,
     RebalanceInProgressError,
     StaleMemberEpoch,
     TopicAuthorizationFailedError,
     UnknownMemberIdError,
+    UnknownTopicId,
+    UnknownTopicOrPartitionError,
     for_code,
 )
 from aiokafka.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+    OffsetCommitResponse,
 )
 from aiokafka.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -60,6 +65,7 @@ _FIRST_STABLE_VERSION = 7
 _FIRST_MEMBER_VERSION = 9
 
 _MOVED = (NotCoordinatorForGroupError, GroupCoordinatorNotAvailableError)
+_GONE = (UnknownTopicOrPartitionError, UnknownTopicId)
 _NOT_A_MEMBER = (
     IllegalGenerationError,
     UnknownMemberIdError,
@@ -114,14 +120,21 @@ class OffsetCommitter:
         """Store `offsets` for the group.
 
         Retries what passes by itself. Raises KafkaTimeoutError at `deadline` (loop time);
-        CommitFailedError when the group no longer counts `identity` as a member; any other error
-        answer as itself. After an error or a cancellation some or all of the offsets may have been
-        stored.
+        CommitFailedError when the group no longer counts `identity` as a member;
+        UnknownTopicOrPartitionError for topics that are gone, when the others are stored; any other
+        error answer as itself. After an error or a cancellation some or all of the offsets may have
+        been stored.
         """
         pending = dict(offsets)
-        await self._retry(
-            lambda: self._commit_once(pending, identity), deadline, "offsets not committed"
-        )
+        gone: list[KafkaError] = []
+
+        async def attempt() -> None:
+            if pending:
+                self._take_in(await self._commit_once(pending, identity), pending, gone)
+
+        await self._retry(attempt, deadline, "offsets not committed")
+        if gone:
+            raise gone[0]
 
     async def fetch(
         self, partitions: Iterable[TopicPartition], deadline: float | None = None
@@ -177,9 +190,8 @@ class OffsetCommitter:
     # -- commit ------------------------------------------------------------------------------------
 
     async def _commit_once(
-        self, pending: dict[TopicPartition, CommittedOffset], identity: Identity
-    ) -> None:
-        """Send what is pending; drop from it what was stored."""
+        self, pending: Mapping[TopicPartition, CommittedOffset], identity: Identity
+    ) -> OffsetCommitResponse:
         request = OffsetCommitRequest(
             group_id=self.group_id,
             generation_id_or_member_epoch=identity.generation,
@@ -188,22 +200,39 @@ class OffsetCommitter:
         )
         if identity.instance_id is not None:
             request.group_instance_id = identity.instance_id
-        response = await self._client.send(
+        return await self._client.send(
             await self._coordinator(),
             request,
             group=ConnectionGroup.COORDINATION,
             max_version=_LAST_VERSION_WITH_NAMES,
         )
+
+    def _take_in(
+        self,
+        response: OffsetCommitResponse,
+        pending: dict[TopicPartition, CommittedOffset],
+        gone: list[KafkaError],
+    ) -> None:
+        """Drop from `pending` what was stored, and what has no topic any more: its error goes to
+        `gone`. Raises the error of what is left."""
         failure: KafkaError | None = None
         for topic in response.topics:
             for p in topic.partitions:
                 tp = TopicPartition(topic.name, p.partition_index)
-                if not p.error_code:
+                error = for_code(p.error_code) if p.error_code else None
+                if error is None:
                     pending.pop(tp, None)
+                elif error in _GONE:
+                    # No retry brings a topic back, and the others must not wait for it.
+                    pending.pop(tp, None)
+                    gone.append(error(f"{tp.topic}-{tp.partition}: offset not committed"))
                 elif failure is None or failure.retriable:
-                    failure = self._commit_failure(for_code(p.error_code), tp)
+                    failure = self._commit_failure(error, tp)
         if failure is not None:
             raise failure
+        if pending:
+            names = some_names(pending)
+            raise KafkaProtocolError(f"a commit was answered without a word about {names}")
 
     def _commit_failure(self, error: type[BrokerResponseError], tp: TopicPartition) -> KafkaError:
         if error in _NOT_A_MEMBER:

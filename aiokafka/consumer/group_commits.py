@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, NamedTuple
 
 from aiokafka._backoff import Backoff
+from aiokafka.consumer._names import some_names
 from aiokafka.consumer._signal import Signal
 from aiokafka.consumer.committer import CommittedOffset, Identity, OffsetCommitter
 from aiokafka.errors import (
@@ -30,6 +32,31 @@ log = logging.getLogger("aiokafka.consumer.group_coordinator")
 # The next heartbeat brings what is needed for the next attempt.
 _PASSING = (RebalanceInProgressError, StaleMemberEpoch)
 
+# Seconds. An auto-commit interval of 0 means "at once", but not "all the time".
+_SHORTEST_INTERVAL = 0.01
+_LONGEST_LOOK = 0.1
+_SHORTEST_ATTEMPT = 1.0
+
+
+class _Forfeit(NamedTuple):
+    """What the application had in hand of a partition when that was taken away."""
+
+    call: int
+    position: int
+
+
+class _Turn:
+    """One call that commits, in the order of the calls."""
+
+    __slots__ = ("_partitions",)
+
+    def __init__(self, partitions: Iterable[TopicPartition]) -> None:
+        self._partitions = frozenset(partitions)
+
+    def concerns(self, other: _Turn) -> bool:
+        """Whether both commit for one partition."""
+        return not self._partitions.isdisjoint(other._partitions)
+
 
 class GroupCommits:
     """Commits with the identity of the moment.
@@ -38,7 +65,11 @@ class GroupCommits:
     whose the partitions will be. Then it is made as a member of the new generation, or refused if
     one of its partitions went to another member.
 
-    Owns: the offsets committed last, by partition.
+    Commits of the same partition are made one after the other, in the order of the calls: one that
+    is retried must not put back what a later one has stored.
+
+    Owns: the offsets committed last, by partition; the commits under way; which partitions were
+    taken away with records in the application's hands, and at which of its calls.
     """
 
     def __init__(
@@ -57,6 +88,9 @@ class GroupCommits:
         self._identity = identity
         self._on_refused = on_refused
         self._committed: dict[TopicPartition, int] = {}
+        self._turns: dict[_Turn, None] = {}
+        self._forfeited: dict[TopicPartition, _Forfeit] = {}
+        self._is_failing = False
         self._is_suspended = False
         self._is_lost = False
         self._losses = 0
@@ -78,15 +112,59 @@ class GroupCommits:
         self._changed.notify()
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """What others may commit for meanwhile."""
+        """They are about to be given up: others may commit for them from now on."""
+        call = self._fetcher.buffer.call
+        # Who waits for records has done with those before, and gets them again.
+        is_done = self._fetcher.has_readers
         for tp in partitions:
-            self._committed.pop(tp, None)
+            committed = self._committed.pop(tp, -1)
+            state = self._subscriptions.assignment.get(tp)
+            if is_done or state is None or not state.call or committed >= state.next_offset:
+                continue
+            self._forfeited[tp] = _Forfeit(call, state.next_offset)
+
+    def refuse_forfeited(self) -> None:
+        """Raise CommitFailedError, once, if partitions were taken away whose records the
+        application still has in its hands."""
+        forfeited, self._forfeited = self._forfeited, {}
+        call = self._fetcher.buffer.call
+        lost = [tp for tp, forfeit in forfeited.items() if forfeit.call == call]
+        if lost:
+            raise CommitFailedError(
+                f"group {self._committer.group_id!r}: taken away since their records were handed "
+                f"out: {some_names(lost)}; whoever has these partitions now reads them again"
+            )
 
     async def commit(
         self, offsets: Mapping[TopicPartition, CommittedOffset], deadline: float
     ) -> None:
-        """Store `offsets`. Raises as `OffsetCommitter.commit`, and CommitFailedError when a
-        partition was taken away."""
+        """Store `offsets`, after the commits of the same partitions that were called before. Raises
+        as `OffsetCommitter.commit`, and CommitFailedError when a partition was taken away."""
+        async with self._turn(offsets, deadline):
+            await self._commit(offsets, deadline)
+
+    @asynccontextmanager
+    async def _turn(
+        self, partitions: Iterable[TopicPartition], deadline: float
+    ) -> AsyncIterator[None]:
+        turn = _Turn(partitions)
+        earlier = [other for other in self._turns if other.concerns(turn)]
+        self._turns[turn] = None
+        try:
+            while any(other in self._turns for other in earlier):
+                if not await self._changed.wait(deadline):
+                    raise KafkaTimeoutError(
+                        f"group {self._committer.group_id!r}: offsets not committed in time: "
+                        "an earlier commit of the same partitions is still tried"
+                    )
+            yield
+        finally:
+            del self._turns[turn]
+            self._changed.notify()
+
+    async def _commit(
+        self, offsets: Mapping[TopicPartition, CommittedOffset], deadline: float
+    ) -> None:
         client = self._config.client
         delays = Backoff(client.retry_backoff, client.retry_backoff_max)
         losses = self._losses
@@ -107,6 +185,10 @@ class GroupCommits:
                         raise
             await asyncio.sleep(delays.next())
         self._committed.update({tp: entry.offset for tp, entry in offsets.items()})
+        for tp, entry in offsets.items():
+            forfeit = self._forfeited.get(tp)
+            if forfeit is not None and entry.offset >= forfeit.position:
+                del self._forfeited[tp]
         self._fetcher.polls.notify()
 
     async def _wait_for_assignment(self, deadline: float) -> None:
@@ -120,27 +202,45 @@ class GroupCommits:
     def _refuse_foreign(self, offsets: Iterable[TopicPartition]) -> None:
         foreign = set(offsets) - self._subscriptions.assignment.tps
         if foreign:
-            names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(foreign))
-            raise CommitFailedError(f"not this member's any more: {names}")
+            raise CommitFailedError(f"not this member's any more: {some_names(foreign)}")
 
     # -- what the application has finished -------------------------------------------------------
 
     async def run(self) -> None:
-        """Commit what is finished every `auto_commit_interval`, until cancelled."""
+        """Commit what is finished every `auto_commit_interval`, until cancelled; if that is 0,
+        whenever something has been finished."""
+        interval = self._config.auto_commit_interval
+        # One attempt does not keep the next from taking along what was finished since.
+        limit = min(self._config.client.request_timeout, max(interval, _SHORTEST_ATTEMPT))
         while True:
-            await asyncio.sleep(self._config.auto_commit_interval)
+            await asyncio.sleep(max(interval, _SHORTEST_INTERVAL))
+            if not interval:
+                # An application that always finds records says nothing: look from time to time.
+                now = asyncio.get_running_loop().time()
+                await self._fetcher.polls.wait(now + _LONGEST_LOOK)
             if not self._is_suspended and not self._is_lost:
-                await self.commit_finished(self._config.client.request_timeout)
+                await self.commit_finished(limit)
 
     async def commit_finished(self, timeout: float) -> None:
         """Commit what is finished and was not committed yet; failures are logged."""
-        finished = self._finished(self._subscriptions.assignment)
-        if not finished:
+        if not self._finished(self._subscriptions.assignment):
             return
+        deadline = asyncio.get_running_loop().time() + timeout
         try:
-            await self.commit(finished, asyncio.get_running_loop().time() + timeout)
+            async with self._turn(self._subscriptions.assignment.tps, deadline):
+                # Not before: an earlier commit may have stored it, or more.
+                finished = self._finished(self._subscriptions.assignment)
+                if finished:
+                    await self._commit(finished, deadline)
+            self._is_failing = False
         except KafkaError as error:
-            log.warning("Group %s: auto-commit failed: %s", self._committer.group_id, error)
+            self._complain(error)
+
+    def _complain(self, error: KafkaError) -> None:
+        """Log what keeps commits from being made, once until one is."""
+        level = logging.DEBUG if self._is_failing else logging.WARNING
+        self._is_failing = True
+        log.log(level, "Group %s: auto-commit failed: %s", self._committer.group_id, error)
 
     async def commit_abandoned(
         self, assignment: Assignment, identity: Identity, timeout: float
@@ -153,7 +253,7 @@ class GroupCommits:
         try:
             await self._committer.commit(finished, identity, deadline)
         except KafkaError as error:
-            log.warning("Group %s: auto-commit failed: %s", self._committer.group_id, error)
+            self._complain(error)
 
     def _finished(self, assignment: Assignment) -> dict[TopicPartition, CommittedOffset]:
         """Positions before what the latest call handed out, where they moved since the last

@@ -420,3 +420,9 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
             for tp, entry in offsets.items()
         }
         await self._commits.commit(entries, deadline)
+
+    def refuse_forfeited(self) -> None:
+        """Raise CommitFailedError if what the application has in hand cannot be committed any
+        more."""
+        self.check()
+        self._commits.refuse_forfeited()

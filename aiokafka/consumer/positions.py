@@ -227,7 +227,9 @@ class ConsumerPositions:
 
         Raises IllegalOperation without a group; IllegalStateError for partitions not assigned;
         ValueError and TypeError for malformed `offsets`; CommitFailedError when the partitions are
-        another member's now; KafkaTimeoutError; other errors of the broker.
+        another member's now, or were taken away with the records that the application has in hand;
+        UnknownTopicOrPartitionError for a topic that was deleted, when the others are stored;
+        KafkaTimeoutError; other errors of the broker.
         """
         self._need_group("commit")
         coordinator = self._coordinator
@@ -248,6 +250,8 @@ class ConsumerPositions:
                 self._subscription.assigned_state(tp)
         if entries:
             await coordinator.commit_offsets(assignment, entries)
+        if offsets is None:
+            coordinator.refuse_forfeited()
 
     async def committed_offsets(
         self, partitions: Iterable[TopicPartition] | None = None

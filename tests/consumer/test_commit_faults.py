@@ -1,0 +1,283 @@
+"""Commits that are refused, overtake each other, or come too late."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka._compat import timeout
+from aiokafka.errors import (
+    CommitFailedError,
+    GroupLoadInProgressError,
+    UnknownTopicOrPartitionError,
+)
+from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from aiokafka.testing import Delay, Edit, Fail, FakeCluster, Hold
+from tests.consumer.conftest import T0, T1, Start, fill, read
+from tests.consumer.group_support import Log, until
+
+OPTIONS: dict[str, Any] = {"group_id": "g", "heartbeat_interval_ms": 20}
+A, B = TopicPartition("a", 0), TopicPartition("b", 0)
+
+
+def refused(error: type[Any], *topics: str) -> Edit:
+    """Change the answers about some topics."""
+
+    def change(response: OffsetCommitResponse) -> None:
+        for topic in response.topics:
+            if topic.name in topics:
+                for partition in topic.partitions:
+                    partition.error_code = error.errno
+
+    return Edit(change)
+
+
+# -- topics that are deleted -----------------------------------------------------------------------
+
+
+@pytest.fixture
+async def two_topics(cluster: FakeCluster, start: Start) -> AIOKafkaConsumer:
+    """Reads 5 records each of a and b."""
+    for name in ("a", "b"):
+        await cluster.create_topic(name)
+        fill(cluster, 0, 5, topic=name)
+    consumer: AIOKafkaConsumer = await start(
+        cluster, "a", "b", auto_commit_interval_ms=20, rebalance_timeout_ms=60_000, **OPTIONS
+    )
+    await read(consumer, 10)
+    return consumer
+
+
+async def test_a_deleted_topic_does_not_hold_up_commits_of_others(
+    cluster: FakeCluster, two_topics: AIOKafkaConsumer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "aiokafka.consumer")
+    cluster.intercept(OffsetCommitRequest, refused(UnknownTopicOrPartitionError, "b"))
+    for number in range(5, 8):
+        fill(cluster, 0, 1, topic="a")
+        await read(two_topics, 1)
+        await two_topics.getmany()
+        await until(cluster, lambda done=number + 1: cluster.groups.committed("g", "a") == done)
+    # Not once per attempt.
+    assert len([r for r in caplog.records if "auto-commit" in r.message]) == 1
+
+
+async def test_commit_stores_the_others_and_says_which_topic_is_gone(
+    cluster: FakeCluster, two_topics: AIOKafkaConsumer
+) -> None:
+    cluster.intercept(OffsetCommitRequest, refused(UnknownTopicOrPartitionError, "b"))
+    with pytest.raises(UnknownTopicOrPartitionError, match="b"):
+        async with timeout(10):
+            await two_topics.commit({A: 3, B: 4})
+    assert cluster.groups.committed("g", "a") == 3
+
+
+async def test_what_passes_for_one_topic_is_still_retried_beside_a_deleted_one(
+    cluster: FakeCluster, two_topics: AIOKafkaConsumer
+) -> None:
+    def both(response: OffsetCommitResponse) -> None:
+        refused(UnknownTopicOrPartitionError, "b").change(response)
+        refused(GroupLoadInProgressError, "a").change(response)
+
+    await two_topics.getmany()
+    await until(cluster, lambda: cluster.groups.committed("g", "a") == 5)
+    cluster.intercept(OffsetCommitRequest, refused(UnknownTopicOrPartitionError, "b"))
+    cluster.intercept(OffsetCommitRequest, Edit(both), times=1)
+    with pytest.raises(UnknownTopicOrPartitionError, match="b"):
+        await two_topics.commit({A: 3, B: 4})
+    assert cluster.groups.committed("g", "a") == 3
+
+
+async def test_a_deleted_topic_does_not_hold_up_stop(
+    cluster: FakeCluster, two_topics: AIOKafkaConsumer
+) -> None:
+    cluster.intercept(OffsetCommitRequest, refused(UnknownTopicOrPartitionError, "b"))
+    fill(cluster, 0, 1, topic="a")
+    fill(cluster, 0, 1, topic="b")
+    await read(two_topics, 2)
+    async with timeout(1):  # Not the ten seconds of the last commit.
+        await two_topics.stop()
+    assert cluster.groups.committed("g", "a") == 6
+
+
+# -- one after the other ---------------------------------------------------------------------------
+
+
+async def test_a_commit_that_is_retried_is_not_overtaken(
+    cluster: FakeCluster, start: Start
+) -> None:
+    await cluster.create_topic("t", partitions=2)
+    consumer = await start(cluster, assign=[T0, T1], group_id="g", enable_auto_commit=False)
+    cluster.intercept(OffsetCommitRequest, Fail(GroupLoadInProgressError), times=2)
+    await asyncio.gather(*(consumer.commit({T0: offset}) for offset in range(5, 9)))
+    assert cluster.groups.committed("g", "t", 0) == 8
+
+
+async def test_commits_of_different_partitions_do_not_wait_for_each_other(
+    cluster: FakeCluster, start: Start
+) -> None:
+    await cluster.create_topic("t", partitions=2)
+    consumer = await start(cluster, assign=[T0, T1], group_id="g", enable_auto_commit=False)
+    for_ever = asyncio.get_running_loop().create_task
+    with cluster.intercept(OffsetCommitRequest, refused(GroupLoadInProgressError, "t"), times=1):
+        slow = for_ever(consumer.commit({T0: 5}))
+        await until(cluster, lambda: cluster.count(OffsetCommitRequest) == 1)
+    hold = asyncio.Event()
+    with cluster.intercept(OffsetCommitRequest, Hold(hold), times=1):
+        await until(cluster, lambda: cluster.count(OffsetCommitRequest) == 2)
+        quick = for_ever(consumer.commit({T1: 6}))
+        hold.set()
+        await quick
+        await slow
+
+
+async def test_a_cancelled_commit_lets_the_next_one_go(cluster: FakeCluster, start: Start) -> None:
+    await cluster.create_topic("t")
+    consumer = await start(cluster, assign=[T0], group_id="g", enable_auto_commit=False)
+    loop = asyncio.get_running_loop()
+    with cluster.intercept(OffsetCommitRequest, Fail(GroupLoadInProgressError)):
+        first = loop.create_task(consumer.commit({T0: 5}))
+        second = loop.create_task(consumer.commit({T0: 6}))
+        third = loop.create_task(consumer.commit({T0: 7}))
+        await until(cluster, lambda: cluster.count(OffsetCommitRequest) >= 2)
+    second.cancel()
+    first.cancel()
+    await third
+    assert cluster.groups.committed("g", "t") == 7
+
+
+async def test_auto_commit_does_not_put_back_what_the_application_committed(
+    cluster: FakeCluster, start: Start
+) -> None:
+    await cluster.create_topic("t")
+    fill(cluster, 0, 9)
+    consumer = await start(cluster, assign=[T0], group_id="g", auto_commit_interval_ms=20)
+    hold = asyncio.Event()
+    cluster.intercept(OffsetCommitRequest, Hold(hold), times=1)
+    await read(consumer, 3)
+    await until(cluster, lambda: cluster.count(OffsetCommitRequest) == 1)
+    commit = asyncio.get_running_loop().create_task(consumer.commit())
+    await asyncio.sleep(0)
+    hold.set()
+    await commit
+    await until(cluster, lambda: cluster.groups.committed("g", "t") == 3)
+    assert cluster.count(OffsetCommitRequest) == 2
+
+
+# -- intervals -------------------------------------------------------------------------------------
+
+
+async def test_an_interval_of_zero_commits_at_once_and_does_not_spin(
+    cluster: FakeCluster, start: Start
+) -> None:
+    await cluster.create_topic("t")
+    fill(cluster, 0, 3)
+    consumer = await start(cluster, "t", auto_commit_interval_ms=0, **OPTIONS)
+    loop = asyncio.get_running_loop()
+    await read(consumer, 3)
+    await consumer.getmany()
+    await until(cluster, lambda: cluster.groups.committed("g", "t") == 3)
+    turns = 0
+    call_soon = loop.call_soon
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        nonlocal turns
+        turns += 1
+        return call_soon(*args, **kwargs)
+
+    loop.call_soon = counted  # type: ignore[method-assign]
+    try:
+        await asyncio.sleep(0.2)
+    finally:
+        loop.call_soon = call_soon  # type: ignore[method-assign]
+    assert turns < 1000  # Without a pause there are tens of thousands.
+
+
+async def expel(cluster: FakeCluster, consumer: AIOKafkaConsumer, log: Log) -> None:
+    """Have the group remove the member, which joins again."""
+    cluster.groups.expire("g", consumer.group_metadata().member_id)
+    await until(
+        cluster,
+        lambda: (
+            [call for call in log.calls if call[1]][-2:] == [("lost", {0, 1}), ("assigned", {0, 1})]
+        ),
+    )
+    await until(cluster, lambda: consumer.health().state == "running")
+
+
+# -- taken away ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_commit_says_that_what_was_handed_out_is_not_ours_any_more(
+    start: Start, protocol: str
+) -> None:
+    async with FakeCluster(config={"group.consumer.heartbeat.interval.ms": "20"}) as cluster:
+        await cluster.create_topic("t", partitions=2)
+        fill(cluster, 0, 3)
+        consumer = await start(
+            cluster,
+            group_id="g",
+            group_protocol=protocol,
+            enable_auto_commit=False,
+            **({"heartbeat_interval_ms": 20} if protocol == "classic" else {}),
+        )
+        log = Log()
+        consumer.subscribe(["t"], listener=log)
+        await read(consumer, 3)
+        await expel(cluster, consumer, log)
+        with pytest.raises(CommitFailedError, match="t-0"):
+            await consumer.commit()
+        assert not cluster.groups.committed("g", "t", 0)
+        # It was said, and the records come again.
+        await read(consumer, 3)
+        await consumer.commit()
+        assert cluster.groups.committed("g", "t", 0) == 3
+        await consumer.stop()
+
+
+async def test_what_was_committed_in_time_is_not_missed(cluster: FakeCluster, start: Start) -> None:
+    await cluster.create_topic("t", partitions=2)
+    fill(cluster, 0, 3)
+    consumer = await start(cluster, enable_auto_commit=False, **OPTIONS)
+    log = Log()
+    consumer.subscribe(["t"], listener=log)
+    await read(consumer, 3)
+    await consumer.commit()
+    await expel(cluster, consumer, log)
+    await consumer.commit()
+    assert cluster.groups.committed("g", "t", 0) == 3
+
+
+async def test_a_reader_that_waits_gets_the_records_again_and_nothing_is_missed(
+    cluster: FakeCluster, start: Start
+) -> None:
+    await cluster.create_topic("t", partitions=2)
+    fill(cluster, 0, 3)
+    consumer = await start(cluster, enable_auto_commit=False, **OPTIONS)
+    log = Log()
+    consumer.subscribe(["t"], listener=log)
+    await read(consumer, 3)
+    reader = asyncio.get_running_loop().create_task(read(consumer, 3))
+    await asyncio.sleep(0)
+    await expel(cluster, consumer, log)
+    assert await reader == [(0, 0), (0, 1), (0, 2)]
+    await consumer.commit()
+    assert cluster.groups.committed("g", "t", 0) == 3
+
+
+async def test_a_slow_coordinator_does_not_make_auto_commits_pile_up(
+    cluster: FakeCluster, start: Start
+) -> None:
+    await cluster.create_topic("t")
+    fill(cluster, 0, 3)
+    consumer = await start(cluster, "t", auto_commit_interval_ms=20, **OPTIONS)
+    cluster.intercept(OffsetCommitRequest, Delay(0.2))
+    await read(consumer, 3)
+    await consumer.getmany()
+    await until(cluster, lambda: cluster.groups.committed("g", "t") == 3)
+    assert cluster.count(OffsetCommitRequest) <= 2
