@@ -125,6 +125,7 @@ class Text:
             raise TypeError
         if not value and not self.empty:
             raise ValueError
+        require_unicode(value)
         return value
 
 
@@ -137,7 +138,9 @@ class TextSource:
         self.secret = secret
 
     def convert(self, value: Any) -> Any:
-        if value is not None and not isinstance(value, str) and not callable(value):
+        if isinstance(value, str):
+            require_unicode(value)
+        elif value is not None and not callable(value):
             raise TypeError
         return value
 
@@ -262,6 +265,19 @@ def check(kind: Kind, keyword: str, value: Any) -> Any:
         reason = f" ({error})" if str(error) else ""
         shown = "" if getattr(kind, "secret", False) else f"={value!r}"
         raise type(error)(f"{keyword}{shown}: must be {kind.accepts}{reason}") from None
+
+
+def require_unicode(text: str) -> None:
+    """Raise ValueError for a string that has no bytes in UTF-8, so that no broker can be told it.
+
+    Strings of the operating system have such characters where its bytes were no UTF-8.
+    """
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            wrong = text[error.start]
+            raise ValueError(f"it contains {wrong!r}, which is no character") from None
 
 
 def join(names: Iterable[str]) -> str:

@@ -16,6 +16,7 @@ from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, warn_ignored
 from aiokafka._metadata import MetadataLoop
+from aiokafka._options import require_unicode
 from aiokafka._tasks import TaskOwner
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import (
@@ -356,8 +357,9 @@ class AIOKafkaClient:
 
         Raises UnknownTopicOrPartitionError at `deadline` (loop time) if the brokers say that there
         is no such topic, TopicAuthorizationFailedError and InvalidTopicError at once,
-        KafkaTimeoutError if nobody answers.
+        KafkaTimeoutError if nobody answers, ValueError or TypeError for what is no name.
         """
+        _check_name(topic)
         if self._metadata.add_topic(topic):
             return self.cluster.partitions_for_topic(topic) or frozenset()
         try:
@@ -381,12 +383,15 @@ class AIOKafkaClient:
         """Use `topic`: ask for it at once if it is new, and forget it when it was not added for a
         while (KIP-526).
 
-        The future gives whether the topic's partitions are known after the next answer.
+        The future gives whether the topic's partitions are known after the next answer. Raises as
+        `set_topics`.
         """
+        _check_name(topic)
         return self._known_soon((topic,), self._metadata.add_topic(topic))
 
     def touch_topic(self, topic: str) -> None:
         """As `add_topic`, without a future: for callers that use a topic all the time."""
+        _check_name(topic)
         self._metadata.add_topic(topic)
 
     def set_topics(self, topics: Iterable[str]) -> asyncio.Future[bool]:
@@ -394,14 +399,11 @@ class AIOKafkaClient:
         for at once.
 
         The future gives whether the partitions of all are known after the next answer. Raises
-        ValueError for an empty name, TypeError for anything but names.
+        ValueError for a name that is empty or cannot be encoded, TypeError for anything but names.
         """
         names = tuple(topics)
         for name in names:
-            if not isinstance(name, str):
-                raise TypeError(f"topics: expected names, not {name!r}")
-            if not name:
-                raise ValueError("topics: a topic name must not be empty")
+            _check_name(name)
         return self._known_soon(names, self._metadata.set_topics(names))
 
     def watch_all_topics(self) -> None:
@@ -535,6 +537,18 @@ class AIOKafkaClient:
     @property
     def _topics(self) -> frozenset[str]:
         return self._metadata.topics.names()
+
+
+def _check_name(topic: Any) -> None:
+    """One name that cannot be encoded would fail every metadata request that it is part of."""
+    if not isinstance(topic, str):
+        raise TypeError(f"topics: expected names, not {topic!r}")
+    if not topic:
+        raise ValueError("topics: a topic name must not be empty")
+    try:
+        require_unicode(topic)
+    except ValueError as error:
+        raise ValueError(f"topics: {topic!r} is no topic name: {error}") from None
 
 
 class _TopicIsSettled:

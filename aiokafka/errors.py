@@ -134,6 +134,14 @@ class IllegalArgumentError(KafkaError):
     """An argument is not valid."""
 
 
+class WrongArgument(IllegalArgumentError, ValueError, AssertionError):
+    """An argument of a call to the producer is not valid.
+
+    It is a ValueError by meaning, a KafkaError for those who catch these, and the AssertionError
+    that aiokafka raised.
+    """
+
+
 class ConsumerStoppedError(Exception):
     """The consumer was stopped while a call waited for records, or before it."""
 
@@ -1197,6 +1205,7 @@ __all__ = [
     "UnsupportedSaslMechanismError",
     "UnsupportedVersionError",
     "VoterNotFound",
+    "WrongArgument",
     "for_code",
     "kafka_errors",
 ]

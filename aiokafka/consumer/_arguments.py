@@ -7,6 +7,7 @@ from typing import Any
 
 from aiokafka._config import ClientConfig
 from aiokafka._consumer_config import ConsumerConfig
+from aiokafka._options import require_unicode
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import IllegalOperation
 from aiokafka.structs import OffsetAndMetadata, SubscriptionPattern, TopicPartition
@@ -23,7 +24,15 @@ def topic_names(topics: Any) -> frozenset[str]:
             raise TypeError(f"topics: expected names, not {name!r}")
         if not name:
             raise ValueError("topics: a topic name must not be empty")
+        _check_encodable(name)
     return frozenset(topics)
+
+
+def _check_encodable(topic: str) -> None:
+    try:
+        require_unicode(topic)
+    except ValueError as error:
+        raise ValueError(f"topics: {topic!r} is no topic name: {error}") from None
 
 
 def as_partitions(partitions: Iterable[Any]) -> list[TopicPartition]:
@@ -32,6 +41,8 @@ def as_partitions(partitions: Iterable[Any]) -> list[TopicPartition]:
     for tp in tps:
         if not isinstance(tp, TopicPartition):
             raise TypeError(f"expected TopicPartitions, not {tp!r}")
+        if isinstance(tp.topic, str):
+            _check_encodable(tp.topic)
     return tps
 
 

@@ -33,6 +33,9 @@ _TURN_BYTES = 262_144
 _PER_RECORD = RECORD_OVERHEAD
 _AT_MOST = _RECORD_FRAME + RECORD_OVERHEAD + BATCH_OVERHEAD
 
+_LATE = 2**62
+"""Times from here on, in milliseconds since 1970, are looked at before they are taken."""
+
 _Headers = Sequence[tuple[str, "bytes | None"]]
 
 
@@ -187,7 +190,7 @@ class Appender:
         value: bytes | None,
         key: bytes | None,
         partition: int | None,
-        timestamp: int | None,
+        timestamp: float | None,
         headers: _Headers,
     ) -> Future[Any] | None:
         """Append a record and return its future, if that is possible at once; else None, and
@@ -217,7 +220,9 @@ class Appender:
             return None
         if timestamp is None:
             timestamp = self.now()
-        elif type(timestamp) is not int or timestamp < 0:
+        elif type(timestamp) is float and 0 <= timestamp < _LATE:
+            timestamp = int(timestamp)
+        elif type(timestamp) is not int or not 0 <= timestamp < _LATE:
             return None
         if partition is not None:
             if type(partition) is not int:

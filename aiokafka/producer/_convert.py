@@ -2,41 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from aiokafka.errors import IllegalArgumentError
+from aiokafka._options import require_unicode
+from aiokafka.errors import WrongArgument
 
-__all__ = ["WrongArgument", "as_bytes", "as_headers", "as_timestamp"]
+__all__ = ["as_bytes", "as_headers", "as_timestamp", "check_topic"]
 
 Headers = Sequence[tuple[str, "bytes | None"]]
 
+_LAST_TIMESTAMP = 2**63 - 2
+"""Batches have room for one more, but it has no distance to the -1 of a record without a time."""
 
-class WrongArgument(IllegalArgumentError, ValueError, AssertionError):
-    """An argument of `send` is not valid.
 
-    It is a ValueError by meaning, a KafkaError for those who catch these, and the AssertionError
-    that aiokafka raised here.
+def as_bytes(value: Any, what: str, is_serialized: bool = False) -> bytes | None:
+    """`value` as bytes; raises TypeError if it is not None, bytes, bytearray or memoryview.
+
+    `is_serialized`: it is what the serializer made of the user's.
     """
-
-
-def as_bytes(value: Any, what: str) -> bytes | None:
-    """`value` as bytes; raises TypeError if it is not None, bytes, bytearray or memoryview."""
     if value is None or type(value) is bytes:
         return value
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
+    kind = type(value).__name__
+    if is_serialized:
+        hint = ", for example json.dumps(value).encode()" if isinstance(value, str) else ""
+        raise TypeError(f"{what}_serializer returned {kind}, but must return bytes or None{hint}")
     raise TypeError(
-        f"{what}: must be bytes, bytearray, memoryview or None, not {type(value).__name__}; "
+        f"{what}: must be bytes, bytearray, memoryview or None, not {kind}; "
         f"set {what}_serializer to convert other types"
     )
 
 
 def as_headers(headers: Iterable[Any] | None) -> Headers:
-    """Pairs of name and bytes from any iterable of pairs. Raises TypeError for anything else."""
+    """Pairs of name and bytes from any iterable of pairs, read once.
+
+    Raises TypeError for anything else, WrongArgument for a name that cannot be encoded.
+    """
     if not headers:
         return ()
-    return [_as_header(header) for header in headers]
+    if isinstance(headers, Mapping):
+        raise TypeError("headers: must be pairs of name and value: pass the mapping's items()")
+    try:
+        pairs = iter(headers)
+    except TypeError:
+        kind = type(headers).__name__
+        raise TypeError(f"headers: must be pairs of name and value, not {kind}") from None
+    return [_as_header(header) for header in pairs]
 
 
 def _as_header(header: Any) -> tuple[str, bytes | None]:
@@ -46,6 +59,8 @@ def _as_header(header: Any) -> tuple[str, bytes | None]:
         raise TypeError(f"headers: {header!r} is not a pair of name and value") from None
     if not isinstance(name, str):
         raise TypeError(f"headers: the name {name!r} must be a str, not {type(name).__name__}")
+    if not name.isascii():
+        _check_text(name, "headers: the name")
     if value is not None and type(value) is not bytes:
         if not isinstance(value, (bytes, bytearray, memoryview)):
             raise TypeError(
@@ -55,12 +70,35 @@ def _as_header(header: Any) -> tuple[str, bytes | None]:
     return name, value
 
 
-def as_timestamp(timestamp: Any) -> int:
-    """Milliseconds since 1970 as int. Raises TypeError, or WrongArgument for a negative one."""
-    if isinstance(timestamp, bool) or not isinstance(timestamp, int):
+def as_timestamp(timestamp: Any, name: str = "timestamp_ms") -> int:
+    """Milliseconds since 1970 as int; of a float the whole ones.
+
+    `name` is the argument's. Raises TypeError, or WrongArgument for one that a record has no room
+    for.
+    """
+    if isinstance(timestamp, bool) or not isinstance(timestamp, (int, float)):
         raise TypeError(
-            f"timestamp: must be an int, milliseconds since 1970, not {type(timestamp).__name__}"
+            f"{name}: must be a number of milliseconds since 1970, not {type(timestamp).__name__}"
         )
-    if not 0 <= timestamp < 2**63:
-        raise WrongArgument(f"timestamp: {timestamp} is not a number of milliseconds since 1970")
-    return timestamp
+    if not -1 < timestamp <= _LAST_TIMESTAMP:  # true of no NaN
+        raise WrongArgument(
+            f"{name}: {timestamp} is not a number of milliseconds since 1970, "
+            f"from 0 to {_LAST_TIMESTAMP}"
+        )
+    return int(timestamp)
+
+
+def check_topic(topic: Any) -> None:
+    """Raise TypeError or WrongArgument for what cannot be a topic's name."""
+    if not isinstance(topic, str):
+        raise TypeError(f"topic: must be a str, not {type(topic).__name__}")
+    if not topic:
+        raise WrongArgument("topic: must not be empty")
+    _check_text(topic, "topic:")
+
+
+def _check_text(text: str, what: str) -> None:
+    try:
+        require_unicode(text)
+    except ValueError as error:
+        raise WrongArgument(f"{what} {text!r} cannot be sent: {error}") from None

@@ -54,16 +54,18 @@ class BatchBuilder:
     def append(
         self,
         *,
-        timestamp: int | None,
+        timestamp: float | None,
         key: Any,
         value: Any,
         headers: Iterable[tuple[str, bytes | None]] | None = (),
     ) -> AppendedRecord | None:
         """Add a record; None if the batch is full or closed, and nothing was added.
 
-        `timestamp` is in milliseconds since 1970, None for now. The producer's serializers are
-        applied to `key` and `value`. A first record fits whatever its size. Raises TypeError for a
-        key, value or headers that are not bytes after that.
+        `timestamp` is in milliseconds since 1970, None for now; of a float the whole ones count.
+        The producer's serializers are applied to `key` and `value`. `headers` are pairs of name and
+        bytes, from any iterable. A first record fits whatever its size. Raises TypeError for a key,
+        value or headers that are not bytes after that, WrongArgument (a ValueError) for a timestamp
+        that cannot be.
         """
         if self._is_closed:
             return None
@@ -72,11 +74,11 @@ class BatchBuilder:
         if self._value_serializer is not None:
             value = self._value_serializer(value)
         if timestamp is not None:
-            timestamp = as_timestamp(timestamp)
+            timestamp = as_timestamp(timestamp, "timestamp")
         if type(key) is not bytes:
-            key = as_bytes(key, "key")
+            key = as_bytes(key, "key", self._key_serializer is not None)
         if type(value) is not bytes:
-            value = as_bytes(value, "value")
+            value = as_bytes(value, "value", self._value_serializer is not None)
         return self._add(timestamp, key, value, as_headers(headers) if headers else ())
 
     def _add(

@@ -23,11 +23,12 @@ from aiokafka.errors import (
     MessageSizeTooLargeError,
     ProducerClosed,
     UnsupportedVersionError,
+    WrongArgument,
 )
 from aiokafka.health import ProducerHealth, ProducerState
 from aiokafka.partitioner import DefaultPartitioner
 from aiokafka.producer._append import TopicLanes
-from aiokafka.producer._convert import WrongArgument, as_bytes, as_headers, as_timestamp
+from aiokafka.producer._convert import Headers, as_bytes, as_headers, as_timestamp, check_topic
 from aiokafka.producer.batch_builder import BatchBuilder
 from aiokafka.producer.message_accumulator import Record
 from aiokafka.producer.sender import Sender, log
@@ -295,14 +296,15 @@ class AIOKafkaProducer:
         value: Any = None,
         key: Any = None,
         partition: int | None = None,
-        timestamp_ms: int | None = None,
+        timestamp_ms: float | None = None,
         headers: Iterable[tuple[str, bytes | None]] | None = None,
     ) -> Future[RecordMetadata]:
         """Add a record to a batch that will be sent; the future ends when it is written, or will
         not be.
 
         `key` and `value` are bytes, or what the serializers make bytes of; a record without a value
-        is a tombstone for its key. `timestamp_ms` is in milliseconds since 1970, by default now.
+        is a tombstone for its key. `timestamp_ms` is in milliseconds since 1970, by default now;
+        of a float the whole ones count. `headers` are pairs of name and bytes, from any iterable.
         Without `partition` the partitioner chooses. The future's result is a RecordMetadata (None
         with acks=0); it fails at the latest `delivery_timeout_ms` after this call returned.
         Cancelling the future does not undo the send.
@@ -315,16 +317,13 @@ class AIOKafkaProducer:
         """
         if self._serializes:
             key, value = self._serialize(key, value)
+        # Once: an iterator has nothing to give a second time.
+        pairs = as_headers(headers) if headers else ()
         future: Future[RecordMetadata] | None = self._append(
-            topic,
-            value,
-            key,
-            partition,
-            timestamp_ms,
-            as_headers(headers) if headers else (),
+            topic, value, key, partition, timestamp_ms, pairs
         )
         if future is None:
-            return await self._send_patiently(topic, value, key, partition, timestamp_ms, headers)
+            return await self._send_patiently(topic, value, key, partition, timestamp_ms, pairs)
         return future
 
     async def send_and_wait(
@@ -333,7 +332,7 @@ class AIOKafkaProducer:
         value: Any = None,
         key: Any = None,
         partition: int | None = None,
-        timestamp_ms: int | None = None,
+        timestamp_ms: float | None = None,
         headers: Iterable[tuple[str, bytes | None]] | None = None,
     ) -> RecordMetadata:
         """Send a record and wait until it is written: `send` and its future in one.
@@ -357,8 +356,8 @@ class AIOKafkaProducer:
         value: Any,
         key: Any,
         partition: int | None,
-        timestamp_ms: int | None,
-        headers: Iterable[tuple[str, bytes | None]] | None,
+        timestamp_ms: float | None,
+        headers: Headers,
     ) -> Future[RecordMetadata]:
         """Send a record that has to be checked, or to wait."""
         self._check_may_send("send")
@@ -384,20 +383,20 @@ class AIOKafkaProducer:
         topic: str,
         value: Any,
         key: Any,
-        timestamp_ms: int | None,
-        headers: Iterable[tuple[str, bytes | None]] | None,
+        timestamp_ms: float | None,
+        headers: Headers,
     ) -> Record:
-        _check_topic(topic)
+        check_topic(topic)
         if value is None and key is None:
             raise WrongArgument("a record needs a key or a value; both are None")
         if timestamp_ms is None:
             timestamp_ms = Record.now()
         record = Record(
             topic,
-            as_bytes(value, "value"),
-            as_bytes(key, "key"),
+            as_bytes(value, "value", self._value_serializer is not None),
+            as_bytes(key, "key", self._key_serializer is not None),
             as_timestamp(timestamp_ms),
-            as_headers(headers),
+            headers,
         )
         if record.bound > self._config.max_request_size:
             raise MessageSizeTooLargeError(
@@ -493,7 +492,7 @@ class AIOKafkaProducer:
         batch, IllegalStateError for one that was sent.
         """
         self._check_may_send("send_batch")
-        _check_topic(topic)
+        check_topic(topic)
         if not isinstance(batch, BatchBuilder):
             raise TypeError(f"batch: must come from create_batch(), not {type(batch).__name__}")
         if partition is None:
@@ -597,7 +596,7 @@ class AIOKafkaProducer:
         Raises UnknownTopicOrPartitionError, TopicAuthorizationFailedError, KafkaTimeoutError.
         """
         self._check_usable()
-        _check_topic(topic)
+        check_topic(topic)
         deadline = self._loop.time() + self._config.client.request_timeout
         return set(await self.client.wait_for_topic(topic, deadline))
 
@@ -642,10 +641,3 @@ class TransactionContext:
                 raise
         elif transactions.is_open:
             await self._producer.abort_transaction()
-
-
-def _check_topic(topic: Any) -> None:
-    if not isinstance(topic, str):
-        raise TypeError(f"topic: must be a str, not {type(topic).__name__}")
-    if not topic:
-        raise WrongArgument("topic: must not be empty")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -75,6 +76,62 @@ async def test_headers_are_any_iterable_of_pairs(cluster: FakeCluster, headers: 
         await producer.send_and_wait(TOPIC, b"v", partition=0, headers=iter(headers))
     for record in cluster.log(TOPIC, 0).records():
         assert record.headers == (("a", b"1"), ("b", b"2"))
+
+
+PAIRS = [("a", b"1"), ("b", None)]
+MAKE_HEADERS: dict[str, Callable[[], Any]] = {
+    "list": lambda: list(PAIRS),
+    "tuple": lambda: tuple(PAIRS),
+    "items": lambda: dict(PAIRS).items(),
+    "generator": lambda: (pair for pair in PAIRS),
+    "zip": lambda: zip(*map(list, zip(*PAIRS, strict=True)), strict=True),
+}
+
+
+@pytest.mark.parametrize("make", MAKE_HEADERS.values(), ids=list(MAKE_HEADERS))
+async def test_headers_arrive_on_every_way(cluster: FakeCluster, make: Callable[[], Any]) -> None:
+    """An iterator can be read once, whatever a record has to wait for."""
+    release = asyncio.Event()
+    async with new_producer(cluster, buffer_memory=4000) as producer:
+        await producer.send_and_wait(TOPIC, b"new", partition=0, headers=make())
+        await producer.send(TOPIC, b"known", partition=0, headers=make())
+        await producer.send(TOPIC, b"key", b"k", partition=0, headers=make())
+        await producer.flush()
+        await producer.client.force_metadata_update()
+        await producer.send(TOPIC, b"after a refresh", partition=0, headers=make())
+        await producer.flush()
+        with cluster.intercept(ProduceRequest, Hold(release), times=1) as held:
+            await producer.send(TOPIC, b"x" * 2000, partition=1)
+            await held.wait()
+            full = asyncio.create_task(
+                producer.send(TOPIC, b"y" * 2000, partition=0, headers=make())
+            )
+            await asyncio.sleep(0)
+            assert not full.done()
+            release.set()
+            await full
+        batch = producer.create_batch()
+        assert batch.append(key=None, value=b"batch", timestamp=None, headers=make())
+        await (await producer.send_batch(batch, TOPIC, partition=0))
+    records = cluster.log(TOPIC, 0).records()
+    assert [record.headers for record in records] == [tuple(PAIRS)] * 6
+
+
+async def test_a_timestamp_may_be_a_float(cluster: FakeCluster) -> None:
+    given = (0.0, 12.9, 1_700_000_000_123.7)
+    async with new_producer(cluster) as producer:
+        for partition in (0, 1):
+            # The first is sent the slow way, since the topic is new, and the others are not.
+            found = [await producer.send_and_wait(TOPIC, b"v", b"k", partition, at) for at in given]
+            assert [metadata.timestamp for metadata in found] == [int(at) for at in given]
+        batch = producer.create_batch()
+        for at in given:
+            added = batch.append(key=None, value=b"v", timestamp=at)
+            assert added is not None and added.timestamp == int(at)
+        await (await producer.send_batch(batch, TOPIC, partition=2))
+    for partition in range(3):
+        records = cluster.log(TOPIC, partition).records()
+        assert [record.timestamp for record in records] == [int(at) for at in given]
 
 
 async def test_serializers_run_once_for_each_record(cluster: FakeCluster) -> None:

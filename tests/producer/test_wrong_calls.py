@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
+import math
 from typing import Any
 
 import pytest
 
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import (
     ClusterAuthorizationFailedError,
     KafkaConnectionError,
@@ -17,6 +19,7 @@ from aiokafka.errors import (
     ProducerClosed,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
+    WrongArgument,
 )
 from aiokafka.producer.producer import _missing
 from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -71,7 +74,18 @@ async def test_old_keywords_are_accepted(cluster: FakeCluster) -> None:
         ({"topic": TOPIC, "value": b"v", "partition": -1}, ValueError, "partition -1"),
         ({"topic": TOPIC, "value": b"v", "partition": "0"}, TypeError, "partition"),
         ({"topic": TOPIC, "value": b"v", "timestamp_ms": -5}, ValueError, "timestamp"),
-        ({"topic": TOPIC, "value": b"v", "timestamp_ms": 1.5}, TypeError, "timestamp"),
+        ({"topic": TOPIC, "value": b"v", "timestamp_ms": "5"}, TypeError, "timestamp_ms"),
+        ({"topic": TOPIC, "value": b"v", "timestamp_ms": True}, TypeError, "timestamp_ms"),
+        ({"topic": TOPIC, "value": b"v", "timestamp_ms": 2**63 - 1}, WrongArgument, "since 1970"),
+        ({"topic": TOPIC, "value": b"v", "timestamp_ms": 2**63}, WrongArgument, "since 1970"),
+        ({"topic": TOPIC, "value": b"v", "timestamp_ms": 2**70}, WrongArgument, "since 1970"),
+        ({"topic": TOPIC, "value": b"v", "timestamp_ms": 1e300}, WrongArgument, "since 1970"),
+        ({"topic": TOPIC, "value": b"v", "timestamp_ms": math.inf}, WrongArgument, "since 1970"),
+        ({"topic": TOPIC, "value": b"v", "timestamp_ms": math.nan}, WrongArgument, "since 1970"),
+        ({"topic": "x\ud800", "value": b"v"}, WrongArgument, "cannot be sent"),
+        ({"topic": TOPIC, "value": b"v", "headers": [("\udcff", b"")]}, WrongArgument, "headers"),
+        ({"topic": TOPIC, "value": b"v", "headers": {"x": b"y"}}, TypeError, "items"),
+        ({"topic": TOPIC, "value": b"v", "headers": 5}, TypeError, "headers"),
         ({"topic": TOPIC, "value": b"v", "headers": [b"x"]}, TypeError, "headers"),
         ({"topic": TOPIC, "value": b"v", "headers": [(b"x", b"y")]}, TypeError, "headers"),
         ({"topic": TOPIC, "value": b"v", "headers": [("x", "y")]}, TypeError, "headers"),
@@ -87,6 +101,60 @@ async def test_wrong_records(
                 await producer.send(**call)
             await producer.send_and_wait(TOPIC, b"good", partition=0)
     assert values(cluster) == [b"good", b"good"]
+
+
+@pytest.mark.parametrize("timestamp", [2**63 - 1, 2**70, -5, math.nan])
+async def test_a_timestamp_that_cannot_be_in_a_batch(cluster: FakeCluster, timestamp: Any) -> None:
+    batch = new_producer(cluster).create_batch()
+    with pytest.raises(WrongArgument, match=r"timestamp: .*since 1970"):
+        batch.append(key=None, value=b"v", timestamp=timestamp)
+    assert batch.record_count() == 0
+
+
+async def test_a_name_that_cannot_be_encoded_harms_nothing_else(cluster: FakeCluster) -> None:
+    """Each metadata request names every topic in use, so one such name would fail all of them."""
+    wrong = "x\ud800"
+    async with new_producer(cluster, max_block_ms=2000, metadata_max_age_ms=50) as producer:
+        for call in (producer.partitions_for(wrong), producer.send(wrong, b"v", b"k")):
+            with pytest.raises(WrongArgument, match="cannot be sent"):
+                await call
+        for add in (producer.client.add_topic, producer.client.touch_topic):
+            with pytest.raises(ValueError, match="no topic name"):
+                add(wrong)
+        with pytest.raises(ValueError, match="no topic name"):
+            producer.client.set_topics([TOPIC, wrong])
+        assert await producer.client.force_metadata_update()
+        await producer.send_and_wait("another", b"v")
+
+
+@pytest.mark.parametrize("name", ["client_id", "transactional_id"])
+async def test_an_option_that_cannot_be_encoded(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name}=.*no character"):
+        AIOKafkaProducer(**{name: "x\udcff"})
+
+
+async def test_a_consumer_refuses_such_names(cluster: FakeCluster) -> None:
+    wrong = "x\ud800"
+    async with AIOKafkaConsumer(bootstrap_servers=cluster.bootstrap_servers) as consumer:
+        with pytest.raises(ValueError, match="no topic name"):
+            consumer.subscribe([wrong])
+        with pytest.raises(ValueError, match="no topic name"):
+            consumer.assign([TopicPartition(wrong, 0)])
+
+
+async def test_a_serializer_that_returns_no_bytes(cluster: FakeCluster) -> None:
+    said = r"value_serializer returned str, .*json\.dumps\(value\)\.encode\(\)"
+    async with new_producer(cluster, value_serializer=json.dumps) as producer:
+        with pytest.raises(TypeError, match=said):
+            await producer.send(TOPIC, {"a": 1})
+        with pytest.raises(TypeError, match=said):
+            producer.create_batch().append(key=None, value=1, timestamp=None)
+
+
+def test_wrong_arguments_are_named_as_they_are_imported() -> None:
+    assert f"{WrongArgument.__module__}.{WrongArgument.__qualname__}" == (
+        "aiokafka.errors.WrongArgument"
+    )
 
 
 async def test_no_key_and_no_value_is_caught_as_before(cluster: FakeCluster) -> None:
