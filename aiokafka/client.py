@@ -9,12 +9,13 @@ import random
 import socket
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from aiokafka import __version__
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, warn_ignored
+from aiokafka._loops import made_for
 from aiokafka._metadata import MetadataLoop
 from aiokafka._options import require_unicode
 from aiokafka._tasks import TaskOwner
@@ -33,6 +34,7 @@ from aiokafka.errors import (
 from aiokafka.net.address import format_address
 from aiokafka.net.connection import BrokerConnection
 from aiokafka.net.pool import ConnectionPool
+from aiokafka.protocol import _tuples
 from aiokafka.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -115,19 +117,19 @@ class AIOKafkaClient:
     ) -> None:
         """From a ready `config`, or from keywords; `ClientConfig.describe()` lists them all.
 
-        Raises ValueError or TypeError naming a wrong keyword, RuntimeError without a running event
-        loop.
+        Raises ValueError or TypeError naming a wrong keyword, RuntimeError without an event loop:
+        without a running one `loop` is the one that it will be used in, which is deprecated.
         """
         options = {
             name: value
             for name, value in locals().items()
             if name not in ("self", "config", "loop", "api_version", "client_options")
         }
-        warn_ignored(loop=loop, api_version=api_version)
-        self._loop = asyncio.get_running_loop()
+        warn_ignored(api_version=api_version)
         self._config = config or ClientConfig.from_options(**options, **client_options)
-        self._metadata = MetadataLoop(self._config)
-        self._open()
+        with made_for(loop, type(self).__name__) as self._loop:
+            self._metadata = MetadataLoop(self._config)
+            self._open()
         self._coordinators: dict[tuple[int, str], int] = {}
         self._is_started = False
         self._is_closed = False
@@ -208,15 +210,36 @@ class AIOKafkaClient:
 
     # -- requests
 
+    @overload
     async def send(
         self,
         node_id: int,
         request: Request[R],
         *,
+        group: int = ...,
+        max_version: int | None = ...,
+        timeout: float | None = ...,
+    ) -> R: ...
+
+    @overload
+    async def send(
+        self,
+        node_id: int,
+        request: _tuples.Request | _tuples.RequestStruct,
+        *,
+        group: int = ...,
+        timeout: float | None = ...,
+    ) -> Any: ...
+
+    async def send(
+        self,
+        node_id: int,
+        request: Any,
+        *,
         group: int = ConnectionGroup.DEFAULT,
         max_version: int | None = None,
         timeout: float | None = None,
-    ) -> R:
+    ) -> Any:
         """Send `request` to a broker and return its response, in the newest version both know.
 
         Connects if need be (one attempt), waits while the connection is throttled. `timeout` in
@@ -224,10 +247,15 @@ class AIOKafkaClient:
         inside the response is the caller's to read. Raises KafkaConnectionError, NodeNotReadyError,
         RequestTimedOutError (all retriable), UnsupportedVersionError. A cancelled call drops the
         answer; the broker may have acted on the request.
+
+        Requests of `aiokafka.protocol.admin`, `.group` and so on have versions of their own, and
+        give the response in that version, with tuples.
         """
         connection = self._pool.find(node_id, group)
         if connection is None:
             connection = await self.connection(node_id, group=group, timeout=timeout)
+        if isinstance(request, (_tuples.Request, _tuples.RequestStruct)):
+            return await _send_tuples(connection, request, timeout)
         version = connection.pick(type(request), max_version)
         return await connection.request(request, version=version, timeout=timeout)
 
@@ -527,6 +555,14 @@ class AIOKafkaClient:
     # -- names that others read
 
     @property
+    def api_version(self) -> tuple[int, int, int]:
+        """The release of Kafka whose features all connected brokers have, for programs that choose
+        by it, as before aiokafka 0.13."""
+        found = (self._pool.versions(node) for node in self.cluster.node_ids)
+        known = [versions.release for versions in found if versions is not None]
+        return min(known, default=(0, 9, 0))
+
+    @property
     def _bootstrap_servers(self) -> str:
         return ",".join(format_address(host, port) for host, port in self._config.bootstrap_servers)
 
@@ -549,6 +585,17 @@ def _check_name(topic: Any) -> None:
         require_unicode(topic)
     except ValueError as error:
         raise ValueError(f"topics: {topic!r} is no topic name: {error}") from None
+
+
+async def _send_tuples(
+    connection: BrokerConnection,
+    request: _tuples.Request | _tuples.RequestStruct,
+    timeout: float | None,
+) -> Any:
+    known = connection.versions
+    struct = request.prepare({} if known is None else known.api_versions)
+    answer = connection.request(struct.message(), version=struct.API_VERSION, timeout=timeout)
+    return struct.answer(await answer)
 
 
 class _TopicIsSettled:

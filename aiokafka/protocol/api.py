@@ -1,5 +1,5 @@
-"""Old import path of the bases of messages; their home is `aiokafka.protocol.schema`."""
+"""The bases of the messages that older programs know, by the names of aiokafka 0.14."""
 
-from aiokafka.protocol.schema import Request, Response, Struct
+from aiokafka.protocol._tuples import Request, RequestStruct, Response
 
-__all__ = ["Request", "Response", "Struct"]
+__all__ = ["Request", "RequestStruct", "Response"]

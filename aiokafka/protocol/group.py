@@ -1,17 +1,110 @@
-"""Old import path; the homes are in `aiokafka.protocol.messages`."""
+"""The classic protocol of groups, by the names that aiokafka 0.14 has for it."""
 
-from aiokafka.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from aiokafka.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from aiokafka.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from aiokafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from __future__ import annotations
 
-__all__ = [
-    "HeartbeatRequest",
-    "HeartbeatResponse",
-    "JoinGroupRequest",
-    "JoinGroupResponse",
-    "LeaveGroupRequest",
-    "LeaveGroupResponse",
-    "SyncGroupRequest",
-    "SyncGroupResponse",
-]
+from collections.abc import Iterable
+from typing import Any
+
+from aiokafka.protocol._tuples import Family, Request, versioned
+from aiokafka.protocol.messages import heartbeat, join_group, leave_group, sync_group
+
+__all__ = ["HeartbeatRequest", "JoinGroupRequest", "LeaveGroupRequest", "SyncGroupRequest"]
+
+
+class JoinGroupRequest(
+    Request,
+    family=Family(
+        join_group.JoinGroupRequest,
+        "group session_timeout rebalance_timeout member_id group_instance_id protocol_type"
+        " group_protocols(protocol_name protocol_metadata)",
+        "throttle_time_ms error_code generation_id group_protocol leader_id member_id"
+        " members(member_id group_instance_id member_metadata)",
+        versions=(0, 1, 2, 5),
+    ),
+):
+    """Enter a group. Protocols are tuples of name and metadata, times in milliseconds."""
+
+    UNKNOWN_MEMBER_ID = ""
+
+    def __init__(
+        self,
+        group: str,
+        session_timeout: int,
+        rebalance_timeout: int,
+        member_id: str,
+        group_instance_id: str | None,
+        protocol_type: str,
+        group_protocols: Iterable[tuple[str, bytes]],
+    ) -> None:
+        super().__init__(
+            group=group,
+            session_timeout=session_timeout,
+            rebalance_timeout=rebalance_timeout,
+            member_id=member_id,
+            group_instance_id=group_instance_id,
+            protocol_type=protocol_type,
+            group_protocols=list(group_protocols),
+        )
+
+
+class SyncGroupRequest(
+    Request,
+    family=Family(
+        sync_group.SyncGroupRequest,
+        "group generation_id member_id group_instance_id"
+        " group_assignment(member_id member_metadata)",
+        "throttle_time_ms error_code member_assignment",
+        versions=(0, 1, 3),
+    ),
+):
+    """Fetch the assignment; the leader brings those of all, as tuples of member and bytes."""
+
+    def __init__(
+        self,
+        group: str,
+        generation_id: int,
+        member_id: str,
+        group_instance_id: str | None,
+        group_assignment: Iterable[tuple[str, bytes]],
+    ) -> None:
+        super().__init__(
+            group=group,
+            generation_id=generation_id,
+            member_id=member_id,
+            group_instance_id=group_instance_id,
+            group_assignment=list(group_assignment),
+        )
+
+
+class HeartbeatRequest(
+    Request,
+    family=Family(
+        heartbeat.HeartbeatRequest,
+        "group generation_id member_id",
+        "throttle_time_ms error_code",
+        versions=(0, 1),
+    ),
+):
+    """Tell the coordinator that the member lives."""
+
+    def __init__(self, group: str, generation_id: int, member_id: str) -> None:
+        super().__init__(group=group, generation_id=generation_id, member_id=member_id)
+
+
+class LeaveGroupRequest(
+    Request,
+    family=Family(
+        leave_group.LeaveGroupRequest,
+        "group member_id",
+        "throttle_time_ms error_code",
+        versions=(0, 1),
+    ),
+):
+    """Leave a group."""
+
+    def __init__(self, group: str, member_id: str) -> None:
+        super().__init__(group=group, member_id=member_id)
+
+
+def __getattr__(name: str) -> Any:
+    return versioned(globals(), name)

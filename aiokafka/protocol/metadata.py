@@ -1,36 +1,46 @@
-"""Old import path and constructors; the home is `aiokafka.protocol.messages.metadata`."""
+"""Brokers, topics and leaders, by the names that aiokafka 0.14 has for them."""
 
-from collections.abc import Iterable
+from __future__ import annotations
 
-from aiokafka.protocol.messages import metadata as home
-from aiokafka.protocol.messages.metadata import MetadataResponse
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-__all__ = ["MetadataRequest", "MetadataRequest_v1", "MetadataRequest_v4", "MetadataResponse"]
+from aiokafka.protocol._tuples import Family, Request, versioned
+from aiokafka.protocol.messages import metadata
+
+__all__ = ["MetadataRequest"]
 
 
-class MetadataRequest(home.MetadataRequest):
-    """A metadata request from the names of topics.
+class MetadataRequest(
+    Request,
+    family=Family(
+        metadata.MetadataRequest,
+        "topics allow_auto_topic_creation",
+        "throttle_time_ms brokers(node_id host port rack) cluster_id controller_id"
+        " topics(error_code topic is_internal"
+        " partitions(error_code partition leader replicas isr offline_replicas))",
+        versions=(0, 1, 2, 3, 4, 5),
+    ),
+):
+    """Ask for topics by name; None asks for all, an empty list for none.
 
-    topics: None asks for all topics, an empty list for none.
     allow_auto_topic_creation: whether the broker may create topics that are missing.
     """
 
     def __init__(
         self, topics: Iterable[str] | None = None, allow_auto_topic_creation: bool | None = None
     ) -> None:
-        wanted = None if topics is None else [home.MetadataRequestTopic(name=t) for t in topics]
         super().__init__(
-            topics=wanted, allow_auto_topic_creation=allow_auto_topic_creation is not False
+            topics=None if topics is None else list(topics),
+            allow_auto_topic_creation=allow_auto_topic_creation is not False,
         )
 
+    def values(self, version: int) -> Mapping[str, Any]:
+        """The fields; version 0 asks for all topics by naming none."""
+        if version == 0 and self._fields["topics"] is None:
+            return {**self._fields, "topics": []}
+        return self._fields
 
-class MetadataRequest_v1(MetadataRequest, versions="1", flexible="9+"):
-    """The same, sent as version 1 only."""
 
-    __init__ = MetadataRequest.__init__
-
-
-class MetadataRequest_v4(MetadataRequest, versions="4", flexible="9+"):
-    """The same, sent as version 4 only."""
-
-    __init__ = MetadataRequest.__init__
+def __getattr__(name: str) -> Any:
+    return versioned(globals(), name)

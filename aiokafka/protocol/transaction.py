@@ -1,29 +1,144 @@
-"""Old import path; the homes are in `aiokafka.protocol.messages`."""
+"""What a transactional producer says, by the names that aiokafka 0.14 has for it."""
 
-from aiokafka.protocol.messages.init_producer_id import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
-from aiokafka.protocol.messages.transactions import (
-    AddOffsetsToTxnRequest,
-    AddOffsetsToTxnResponse,
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    EndTxnRequest,
-    EndTxnResponse,
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitResponse,
-)
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from aiokafka.protocol._tuples import Family, Request, versioned
+from aiokafka.protocol.messages import init_producer_id, transactions
 
 __all__ = [
     "AddOffsetsToTxnRequest",
-    "AddOffsetsToTxnResponse",
     "AddPartitionsToTxnRequest",
-    "AddPartitionsToTxnResponse",
     "EndTxnRequest",
-    "EndTxnResponse",
     "InitProducerIdRequest",
-    "InitProducerIdResponse",
     "TxnOffsetCommitRequest",
-    "TxnOffsetCommitResponse",
 ]
+
+_CODE = "throttle_time_ms error_code"
+_CODES = "throttle_time_ms errors(topic partition_errors(partition error_code))"
+
+
+class InitProducerIdRequest(
+    Request,
+    family=Family(
+        init_producer_id.InitProducerIdRequest,
+        "transactional_id transaction_timeout_ms",
+        f"{_CODE} producer_id producer_epoch",
+        versions=(0,),
+    ),
+):
+    """Get a producer id."""
+
+    def __init__(self, transactional_id: str | None, transaction_timeout_ms: int) -> None:
+        super().__init__(
+            transactional_id=transactional_id, transaction_timeout_ms=transaction_timeout_ms
+        )
+
+
+class AddPartitionsToTxnRequest(
+    Request,
+    family=Family(
+        transactions.AddPartitionsToTxnRequest,
+        "transactional_id producer_id producer_epoch topics(topic partitions)",
+        _CODES,
+        versions=(0,),
+    ),
+):
+    """Enter partitions into the transaction: (topic, [partition])."""
+
+    def __init__(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        topics: Iterable[tuple[str, list[int]]],
+    ) -> None:
+        super().__init__(
+            transactional_id=transactional_id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            topics=list(topics),
+        )
+
+
+class AddOffsetsToTxnRequest(
+    Request,
+    family=Family(
+        transactions.AddOffsetsToTxnRequest,
+        "transactional_id producer_id producer_epoch group_id",
+        _CODE,
+        versions=(0,),
+    ),
+):
+    """Enter the offsets of a group into the transaction."""
+
+    def __init__(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, group_id: str
+    ) -> None:
+        super().__init__(
+            transactional_id=transactional_id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            group_id=group_id,
+        )
+
+
+class EndTxnRequest(
+    Request,
+    family=Family(
+        transactions.EndTxnRequest,
+        "transactional_id producer_id producer_epoch transaction_result",
+        _CODE,
+        versions=(0,),
+    ),
+):
+    """Commit or abort the transaction."""
+
+    def __init__(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        transaction_result: bool,
+    ) -> None:
+        super().__init__(
+            transactional_id=transactional_id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            transaction_result=transaction_result,
+        )
+
+
+class TxnOffsetCommitRequest(
+    Request,
+    family=Family(
+        transactions.TxnOffsetCommitRequest,
+        "transactional_id group_id producer_id producer_epoch"
+        " topics(topic partitions(partition offset metadata))",
+        _CODES,
+        versions=(0,),
+    ),
+):
+    """Store positions of a group with the transaction: (topic, [(partition, offset, metadata)])."""
+
+    def __init__(
+        self,
+        transactional_id: str,
+        group_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        topics: Iterable[tuple[str, list[tuple[int, int, str]]]],
+    ) -> None:
+        super().__init__(
+            transactional_id=transactional_id,
+            group_id=group_id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            topics=list(topics),
+        )
+
+
+def __getattr__(name: str) -> Any:
+    return versioned(globals(), name)

@@ -28,6 +28,17 @@ _KAFKA_0_9 = {
     16: (0, 0),  # ListGroups
 }
 
+# By what a broker is at least of a release: API key and version that came with it.
+_RELEASES = (
+    ((2, 4, 0), 3, 9),  # Metadata
+    ((2, 3, 0), 11, 5),  # JoinGroup
+    ((2, 0, 0), 12, 2),  # Heartbeat
+    ((1, 0, 0), 0, 5),  # Produce
+    ((0, 11, 0), 0, 3),  # Produce
+    ((0, 10, 1), 11, 1),  # JoinGroup
+    ((0, 10, 0), 18, 0),  # ApiVersions
+)
+
 
 class BrokerVersions:
     """The versions a broker supports, from its ApiVersions answer. Immutable.
@@ -65,6 +76,14 @@ class BrokerVersions:
         if max_version is None:
             self._picked[request] = version
         return version
+
+    @property
+    def release(self) -> tuple[int, int, int]:
+        """The newest release of Kafka, up to 2.4, that the broker is not older than."""
+        for release, api_key, version in _RELEASES:
+            if self.api_versions.get(api_key, (0, -1))[1] >= version:
+                return release
+        return (0, 9, 0)
 
     def has(self, request: type[Request[Any]]) -> bool:
         """Whether there is a version of this request that both sides know."""

@@ -1,0 +1,236 @@
+"""Messages as older programs know them: a class per version, with tuples for structs.
+
+`JoinGroupRequest(...)` is sent in the newest version that the broker has, too, and
+`JoinGroupRequest_v2(...)` in version 2; the answer to that is a `JoinGroupResponse_v2`.
+`AIOKafkaClient.send` turns both into the messages of `aiokafka.protocol.messages`, and the answer
+back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from aiokafka.errors import IncompatibleBrokerVersion, UnsupportedVersionError
+from aiokafka.protocol import schema
+from aiokafka.protocol._rows import Row
+from aiokafka.protocol.schema import Versions
+
+__all__ = ["Family", "Request", "RequestStruct", "Response", "versioned"]
+
+_VERSIONED = re.compile(r"(\w+)(Request|Response)(?:_v(\d+))?")
+
+
+class Family:
+    """What the classes of one API have in common.
+
+    home: the request of ours.
+    request, response: the older names of the fields, in the order in which they travel.
+    versions: those that `Request` may choose from; `others` exist for the asking only.
+    """
+
+    def __init__(
+        self,
+        home: type[schema.Request[Any]],
+        request: str,
+        response: str,
+        versions: tuple[int, ...],
+        others: tuple[int, ...] = (),
+    ) -> None:
+        self.home = home
+        self.versions = versions
+        self.all_versions = sorted({*versions, *others})
+        span = Versions(self.all_versions[0], self.all_versions[-1])
+        self.request = Row(home, request, span, home.FLEXIBLE)
+        self.response = Row(home.RESPONSE, response, span, home.FLEXIBLE)
+
+
+class _Struct:
+    """One version of a message: its fields are attributes, given by position or by name."""
+
+    API_KEY: ClassVar[int]
+    API_VERSION: ClassVar[int]
+    _row: ClassVar[Row]
+    _names: ClassVar[tuple[str, ...]]
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        if values and (named or len(values) != len(self._names)):
+            raise ValueError(f"{type(self).__name__} has {', '.join(self._names) or 'no fields'}")
+        if unknown := named.keys() - set(self._names):
+            raise ValueError(f"{type(self).__name__} has no {', '.join(sorted(unknown))}")
+        given = zip(self._names, values, strict=True) if values else named.items()
+        self.__dict__.update({**dict.fromkeys(self._names), **dict(given)})
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def to_object(self) -> dict[str, Any]:
+        """Return the fields as a dict, and so every struct in them."""
+        return self._row.label(self._values(), self.API_VERSION)
+
+    def _values(self) -> tuple[Any, ...]:
+        return tuple(self.__dict__[name] for name in self._names)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self._values() == other._values()
+
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={self.__dict__[name]!r}" for name in self._names)
+        return f"{type(self).__name__}({shown})"
+
+
+class Response(_Struct):
+    """One version of an answer."""
+
+
+class RequestStruct(_Struct):
+    """One version of a request."""
+
+    RESPONSE_TYPE: ClassVar[type[Response]]
+
+    def prepare(self, versions: Mapping[int, tuple[int, int]]) -> RequestStruct:
+        """This request, if the broker has its version (API key: lowest and highest).
+
+        Raises UnsupportedVersionError.
+        """
+        first, last = versions.get(self.API_KEY, (1, 0))
+        if not first <= self.API_VERSION <= last:
+            raise UnsupportedVersionError(_gap(type(self).__name__, first, last))
+        return self
+
+    def message(self) -> schema.Request[Any]:
+        """The message to send. Raises ValueError for tuples of another length."""
+        try:
+            packed: schema.Request[Any] = self._row.pack(self._values(), self.API_VERSION)
+        except ValueError as error:
+            raise ValueError(f"{type(self).__name__}: {error}") from None
+        return packed
+
+    def answer(self, response: schema.Response | None) -> Any:
+        """What the program reads; None for a request that has no answer."""
+        if response is None:
+            return None
+        kind = self.RESPONSE_TYPE
+        return kind(*kind._row.unpack(response, self.API_VERSION))
+
+
+def _gap(name: str, first: int, last: int) -> str:
+    if last < first:
+        return f"the broker does not support {name}"
+    return f"{name} is not among the versions that the broker has ({first} to {last})"
+
+
+class Request:
+    """A request in the newest version that the broker has, made of the fields of all versions.
+
+    A version leaves out what it does not have, unless it is in `NEEDED` and asked for.
+    """
+
+    API_KEY: ClassVar[int]
+    FAMILY: ClassVar[Family]
+    NEEDED: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls, family: Family | None = None, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if family is not None:
+            cls.FAMILY = family
+            cls.API_KEY = family.home.API_KEY
+
+    def __init__(self, **values: Any) -> None:
+        self._fields = values
+
+    def __class_getitem__(cls, index: int) -> type[RequestStruct]:
+        """The versions in their order, as before aiokafka 0.13."""
+        return _request_class(cls, cls.FAMILY.all_versions[index])
+
+    def values(self, version: int) -> Mapping[str, Any]:
+        """The fields that this version may have, by their names."""
+        return self._fields
+
+    def build(self, request_struct_class: type[RequestStruct]) -> RequestStruct:
+        """This request in one version. Raises IncompatibleBrokerVersion when it cannot say it."""
+        version = request_struct_class.API_VERSION
+        names = self.FAMILY.request.names(version)
+        values = self.values(version)
+        for name in self.NEEDED:
+            if values.get(name) and name not in names:
+                raise IncompatibleBrokerVersion(
+                    f"{name}={values[name]!r} needs a newer {type(self).__name__} than version "
+                    f"{version}, which is all that the broker has"
+                )
+        return request_struct_class(**{name: values[name] for name in names})
+
+    def prepare(self, versions: Mapping[int, tuple[int, int]]) -> RequestStruct:
+        """This request in the newest version that the broker has, too.
+
+        Raises UnsupportedVersionError, or what `build` raises.
+        """
+        first, last = versions.get(self.API_KEY, (1, 0))
+        for version in reversed(self.FAMILY.versions):
+            if first <= version <= last:
+                return self.build(_request_class(type(self), version))
+        names = " to ".join(
+            f"v{v}" for v in self.FAMILY.versions[:: len(self.FAMILY.versions) - 1 or 1]
+        )
+        raise UnsupportedVersionError(_gap(f"{type(self).__name__} {names}", first, last))
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value!r}" for name, value in self._fields.items())
+        return f"{type(self).__name__}({shown})"
+
+
+def versioned(namespace: Mapping[str, Any], name: str) -> Any:
+    """The class of that name, such as `JoinGroupResponse_v5`, or all versions in a list.
+
+    For the `__getattr__` of a module with subclasses of `Request`. Raises AttributeError.
+    """
+    matched = _VERSIONED.fullmatch(name)
+    builder = namespace.get(f"{matched[1]}Request") if matched else None
+    if matched is not None and isinstance(builder, type) and issubclass(builder, Request):
+        make = _request_class if matched[2] == "Request" else _response_class
+        if matched[3] is None:
+            return [make(builder, version) for version in builder.FAMILY.all_versions]
+        if int(matched[3]) in builder.FAMILY.all_versions:
+            return make(builder, int(matched[3]))
+    raise AttributeError(f"module {namespace['__name__']!r} has no attribute {name!r}")
+
+
+_classes: dict[tuple[type[Request], str, int], Any] = {}
+
+
+def _response_class(builder: type[Request], version: int) -> type[Response]:
+    name = builder.__name__.removesuffix("Request") + "Response"
+    made: type[Response] = _class(builder, version, Response, name, builder.FAMILY.response)
+    return made
+
+
+def _request_class(builder: type[Request], version: int) -> type[RequestStruct]:
+    made: type[RequestStruct] = _class(
+        builder, version, RequestStruct, builder.__name__, builder.FAMILY.request
+    )
+    made.RESPONSE_TYPE = _response_class(builder, version)
+    return made
+
+
+def _class(builder: type[Request], version: int, base: type, name: str, row: Row) -> Any:
+    known = _classes.get((builder, name, version))
+    if known is None:
+        content = {
+            "__doc__": f"Version {version} of {name}.",
+            "__module__": builder.__module__,
+            "API_KEY": builder.API_KEY,
+            "API_VERSION": version,
+            "_row": row,
+            "_names": tuple(row.names(version)),
+        }
+        own = vars(builder).items()
+        constants = {n: v for n, v in own if n.isupper() and not hasattr(Request, n)}
+        known = type(f"{name}_v{version}", (base,), {**constants, **content})
+        _classes[builder, name, version] = known
+    return known
