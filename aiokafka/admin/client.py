@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._config import ClientConfig, warn_ignored
+from aiokafka._loops import made_for
 from aiokafka.admin import _cluster, _configs, _groups, _records, _tokens, _topics
 from aiokafka.admin._routing import Router
 from aiokafka.admin.config_resource import ConfigResource
@@ -43,8 +44,9 @@ class AIOKafkaAdminClient:
     again, so a change may be reported as made already. Cancelling a call does not take back what
     has been sent.
 
-    Times are in milliseconds. `client_options` are the other options of `ClientConfig`. `loop` and
-    `api_version` have no effect.
+    Times are in milliseconds. `client_options` are the other options of `ClientConfig`.
+    `api_version` has no effect. Without a running event loop `loop` is the one that the client will
+    be used in, which is deprecated.
     """
 
     def __init__(
@@ -68,8 +70,7 @@ class AIOKafkaAdminClient:
         sasl_oauth_token_provider: AbstractTokenProvider | None = None,
         **client_options: Any,
     ) -> None:
-        asyncio.get_running_loop()
-        warn_ignored(loop=loop, api_version=api_version)
+        warn_ignored(api_version=api_version)
         self._config = ClientConfig.from_options(
             bootstrap_servers=bootstrap_servers,
             client_id=client_id,
@@ -87,7 +88,8 @@ class AIOKafkaAdminClient:
             sasl_oauth_token_provider=sasl_oauth_token_provider,
             **client_options,
         )
-        self._client = AIOKafkaClient(self._config)
+        with made_for(loop, type(self).__name__):
+            self._client = AIOKafkaClient(self._config)
         self._router = Router(self._client, self._config)
         self._started = False
         self._closed = False

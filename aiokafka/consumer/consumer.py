@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka import __version__
 from aiokafka._config import warn_ignored
 from aiokafka._group_members import add_reader
+from aiokafka._loops import made_for
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.client import AIOKafkaClient
 from aiokafka.consumer._arguments import (
@@ -104,7 +105,8 @@ class AIOKafkaConsumer(ConsumerPositions):
       has finished: everything handed out before its latest call.
     - `request_timeout_ms`, `retry_backoff_ms`, `metadata_max_age_ms`, `connections_max_idle_ms`,
       `security_protocol`, `ssl_context`, `sasl_*` and all `client_options`: see `ClientConfig`.
-    - `loop`, `api_version`, `consumer_timeout_ms`: accepted, without effect.
+    - `loop`: the event loop that it will be used in, where none is running yet; deprecated.
+    - `api_version`, `consumer_timeout_ms`: accepted, without effect.
 
     Raises TypeError or ValueError for a wrong argument, RuntimeError without a running event loop.
     """
@@ -163,9 +165,18 @@ class AIOKafkaConsumer(ConsumerPositions):
     ) -> None:
         given = locals()
         options = {name: given[name] for name in given if name not in _NOT_OPTIONS}
-        self._loop = asyncio.get_running_loop()
-        warn_ignored(loop=loop, api_version=api_version)
-        self._config = config = configure({**options, **client_options})
+        warn_ignored(api_version=api_version)
+        self._config = configure({**options, **client_options})
+        with made_for(loop, type(self).__name__) as self._loop:
+            self._assemble()
+        if topics:
+            self._subscription.subscribe_topics(topic_names(topics))
+        if self._loop.get_debug():
+            self._source_traceback = traceback.extract_stack(sys._getframe(1))
+        self._closed = False
+
+    def _assemble(self) -> None:
+        config = self._config
         self._client = client = AIOKafkaClient(config.client)
         self._subscription = SubscriptionState()
         self._fetcher = Fetcher(client, config, self._subscription)
@@ -180,11 +191,6 @@ class AIOKafkaConsumer(ConsumerPositions):
         self._all_topics: ClusterMetadata | None = None
         self._is_started = False
         self._yielded_at = 0.0
-        if topics:
-            self._subscription.subscribe_topics(topic_names(topics))
-        if self._loop.get_debug():
-            self._source_traceback = traceback.extract_stack(sys._getframe(1))
-        self._closed = False
 
     def _make_coordinator(self) -> tuple[NoGroupCoordinator, OffsetCommitter | None]:
         parts = (self._client, self._config, self._subscription, self._fetcher)
