@@ -89,7 +89,7 @@ def _group(group: wire.DescribedGroup) -> DescribedGroup:
             m.client_host,
             m.member_metadata,
             m.member_assignment,
-            m.group_instance_id,
+            group_instance_id=m.group_instance_id,
         )
         for m in group.members
     ]

@@ -74,5 +74,5 @@ def _member(member: wire.Member) -> DescribedMember:
         member.client_host,
         metadata.encode(),
         assignment.encode(),
-        member.instance_id,
+        group_instance_id=member.instance_id,
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from aiokafka.admin._routing import Call, Router, raise_for, remaining_ms
 from aiokafka.admin.new_partitions import NewPartitions
 from aiokafka.admin.new_topic import NewTopic
-from aiokafka.admin.results import TopicError, TopicResults
+from aiokafka.admin.results import DeletedTopics, TopicError, TopicResults
 from aiokafka.protocol.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -57,7 +57,7 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
     )
 
 
-async def delete_topics(router: Router, topics: Iterable[str], deadline: float) -> TopicResults:
+async def delete_topics(router: Router, topics: Iterable[str], deadline: float) -> DeletedTopics:
     """Delete topics by name."""
     names = list(topics)
 
@@ -70,7 +70,7 @@ async def delete_topics(router: Router, topics: Iterable[str], deadline: float) 
 
     call = Call(DeleteTopicsRequest, build, lambda answer: [t.error_code for t in answer.responses])
     response = await router.to_controller(call, deadline)
-    return TopicResults(
+    return DeletedTopics(
         response.throttle_time_ms,
         [TopicError(str(t.name), t.error_code, t.error_message) for t in response.responses],
     )

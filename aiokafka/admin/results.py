@@ -1,14 +1,21 @@
-"""What admin calls return: Kafka's answers as named tuples, whatever the version spoken."""
+"""What admin calls return: Kafka's answers as named tuples, whatever the version spoken.
+
+`to_object` gives the dicts that programs for aiokafka read.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = [
     "AlterConfigsResult",
     "AlteredConfigs",
     "ConfigEntry",
     "ConfigSynonym",
+    "DeletedTopics",
     "DescribeConfigsResult",
     "DescribeGroupsResult",
     "DescribedConfigs",
@@ -18,6 +25,16 @@ __all__ = [
     "TopicErrorCode",
     "TopicResults",
 ]
+
+
+def _as_object(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_as_object(item) for item in value]
+    if not isinstance(value, tuple):
+        return value
+    found: Any = value
+    names = getattr(found, "_keys", found._fields)
+    return {name: _as_object(item) for name, item in zip(names, value, strict=True)}
 
 
 class TopicError(NamedTuple):
@@ -46,6 +63,26 @@ class TopicResults(NamedTuple):
         """(topic, code) of each topic."""
         return [TopicErrorCode(found.topic, found.error_code) for found in self.topic_errors]
 
+    def to_object(self) -> dict[str, Any]:
+        """Return `throttle_time_ms` and the `topic_errors`, each a dict."""
+        return {
+            "throttle_time_ms": self.throttle_time_ms,
+            "topic_errors": _as_object(self.topic_errors),
+        }
+
+
+class DeletedTopics(TopicResults):
+    """The same of topics to delete, whose errors have no messages in `to_object`."""
+
+    __slots__ = ()
+
+    def to_object(self) -> dict[str, Any]:
+        """Return `throttle_time_ms` and the `topic_error_codes`, each a dict."""
+        return {
+            "throttle_time_ms": self.throttle_time_ms,
+            "topic_error_codes": _as_object(self.topic_error_codes),
+        }
+
 
 class ConfigSynonym(NamedTuple):
     """One place a setting's value can come from; the first one found is in effect."""
@@ -65,6 +102,11 @@ class ConfigEntry(NamedTuple):
     is_sensitive: bool
     config_synonyms: list[ConfigSynonym]
 
+    @property
+    def _keys(self) -> tuple[str, ...]:
+        # Programs read it by this name, though it is one.
+        return ("config_names", *self._fields[1:])
+
 
 class DescribedConfigs(NamedTuple):
     """The settings of one resource."""
@@ -82,6 +124,11 @@ class DescribeConfigsResult(NamedTuple):
     throttle_time_ms: int
     resources: list[DescribedConfigs]
 
+    def to_object(self) -> dict[str, Any]:
+        """Return the same as dicts: resources and their settings."""
+        found: dict[str, Any] = _as_object(self)
+        return found
+
 
 class AlteredConfigs(NamedTuple):
     """What became of the changes to one resource."""
@@ -98,16 +145,43 @@ class AlterConfigsResult(NamedTuple):
     throttle_time_ms: int
     resources: list[AlteredConfigs]
 
+    def to_object(self) -> dict[str, Any]:
+        """Return the same as dicts: resources."""
+        found: dict[str, Any] = _as_object(self)
+        return found
 
-class DescribedMember(NamedTuple):
-    """One member of a group; `aiokafka.coordinator.protocol` decodes metadata and assignment."""
 
+class _DescribedMember(NamedTuple):
     member_id: str
     client_id: str
     client_host: str
     member_metadata: bytes
     member_assignment: bytes
-    group_instance_id: str | None
+
+
+class DescribedMember(_DescribedMember):
+    """One member of a group; `aiokafka.coordinator.protocol` decodes metadata and assignment.
+
+    `group_instance_id`, which is no part of the tuple, is the name of a static member, else None.
+    """
+
+    group_instance_id: str | None = None
+
+    def __new__(cls, *values: Any, group_instance_id: str | None = None) -> Self:
+        made = super().__new__(cls, *values)
+        made.group_instance_id = group_instance_id
+        return made
+
+    def __repr__(self) -> str:
+        shown = "".join(f"{name}={value!r}, " for name, value in self._asdict().items())
+        return f"DescribedMember({shown}group_instance_id={self.group_instance_id!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (tuple(self), self.group_instance_id)
+
+
+def _restored(values: tuple[Any, ...], group_instance_id: str | None) -> DescribedMember:
+    return DescribedMember(*values, group_instance_id=group_instance_id)
 
 
 class DescribedGroup(NamedTuple):
@@ -127,3 +201,8 @@ class DescribeGroupsResult(NamedTuple):
 
     throttle_time_ms: int
     groups: list[DescribedGroup]
+
+    def to_object(self) -> dict[str, Any]:
+        """Return the same as dicts: groups and their members."""
+        found: dict[str, Any] = _as_object(self)
+        return found
