@@ -21,7 +21,8 @@ EXAMPLES = {
     "transactional_transform.py": (
         b"TICK TICK TOCK",
         "shouters",
-        "again: [Error 22] IllegalGenerationError: source-0 of group 'shouters'\ndone\n",
+        "again: [Error 22] IllegalGenerationError: source-0 of group 'shouters'. "
+        f"{IllegalGenerationError.description}\ndone\n",
         1,
     ),
 }
