@@ -18,7 +18,7 @@ from aiokafka.errors import (
     RequestTimedOutError,
 )
 
-__all__ = ["Contact", "StateLog", "Trouble", "Verdict", "newest"]
+__all__ = ["Contact", "StateLog", "Trouble", "Verdict", "newest", "together"]
 
 Failure = tuple[float, BaseException | None]
 """When (loop time) and what."""
@@ -30,6 +30,15 @@ _AWAY = (
     NotCoordinatorForGroupError,
     RequestTimedOutError,
 )
+
+# What a coordinator answers in the first moments of a cluster, while its internal topic is made.
+_SETTLING = (
+    GroupCoordinatorNotAvailableError,
+    GroupLoadInProgressError,
+    NotCoordinatorForGroupError,
+)
+# Seconds for which these are no outage of a party that has not answered yet.
+_SETTLED_AFTER = 5.0
 
 # How long a party that is well may take for an answer that it need not wait for itself.
 PROMPT = 1.0
@@ -43,7 +52,9 @@ class Contact:
     """
 
     __slots__ = (
+        "_address",
         "_due",
+        "_first_failed_at",
         "_log",
         "answered_at",
         "error",
@@ -54,9 +65,14 @@ class Contact:
     )
 
     def __init__(
-        self, name: str, log: logging.Logger, on_change: Callable[[], None] | None = None
+        self,
+        name: str,
+        log: logging.Logger,
+        on_change: Callable[[], None] | None = None,
+        address: Callable[[], str] | None = None,
     ) -> None:
         self.name = name
+        self._address = address
         self.on_change = on_change
         """Called when it begins or ceases to fail."""
         self.answered_at: float | None = None
@@ -64,13 +80,17 @@ class Contact:
         self.error: KafkaError | None = None
         """The last failure, which may be over."""
         self.error_at = 0.0
-        self._due: list[float] = []
+        self._first_failed_at: float | None = None
+        self._due: list[tuple[float, str]] = []
         self._log = log
 
     @contextmanager
-    def asked(self, patience: float = 0.0) -> Iterator[None]:
-        """Around a request that the party answers within `patience` seconds, give or take."""
-        due = asyncio.get_running_loop().time() + patience + PROMPT
+    def asked(self, request: str, patience: float = 0.0) -> Iterator[None]:
+        """Note while the block runs that a request is out, to be answered in `patience` seconds.
+
+        `request`: what the request is called in a message, such as "Fetch".
+        """
+        due = (asyncio.get_running_loop().time() + patience + PROMPT, request)
         self._due.append(due)
         try:
             yield
@@ -90,12 +110,25 @@ class Contact:
         now = asyncio.get_running_loop().time()
         self.error = error
         self.error_at = now
+        if self._is_settling(now, error):
+            return
         if self.failing_since is None:
-            self._log.warning("%s does not answer: %s", self.name, error)
-            self.failing_since = min([now, *self._due])
+            self._log.warning("%s does not answer: %s", self.place, error)
+            self.failing_since = min([now, *(due for due, _ in self._due)])
             self._changed()
         else:
-            self._log.debug("%s does not answer: %s", self.name, error)
+            self._log.debug("%s does not answer: %s", self.place, error)
+
+    def _is_settling(self, now: float, error: KafkaError) -> bool:
+        """Tell a cluster that is making its internal topics from an outage."""
+        if self.answered_at is not None or self.failing_since is not None:
+            return False
+        if self._first_failed_at is None:
+            self._first_failed_at = now
+        is_settling = isinstance(error, _SETTLING) and now < self._first_failed_at + _SETTLED_AFTER
+        if is_settling:
+            self._log.debug("%s is not ready yet: %s", self.place, error)
+        return is_settling
 
     def note(self, error: KafkaError) -> None:
         """A request ended like this: answered with an error, or not answered."""
@@ -117,23 +150,63 @@ class Contact:
         """Since when (loop time) there is no answer though one was due; None if all is well."""
         if self.failing_since is not None:
             return self.failing_since
+        return min((due for due, _ in self._overdue(now)), default=None)
+
+    def _overdue(self, now: float) -> list[tuple[float, str]]:
         heard = -1.0 if self.answered_at is None else self.answered_at
-        overdue = [due for due in self._due if heard < due < now]
-        return min(overdue, default=None)
+        return [(due, request) for due, request in self._due if heard < due < now]
+
+    @property
+    def place(self) -> str:
+        """The name, with the address if that is known."""
+        address = self._address() if self._address is not None else ""
+        return f"{self.name} at {address}" if address else self.name
+
+    def outage(self, now: float) -> Trouble | None:
+        """Return what is wrong with this party at the moment (`now`: loop time), None if nothing.
+
+        An error counts only for the outage in which it came: a party that is silent now is not
+        explained by the error of an outage that is over.
+        """
+        since = self.silent_since(now)
+        if since is None:
+            return None
+        if self.failing_since is not None and self.error is not None:
+            text = f"{self.place} does not answer: {self.error}"
+            return Trouble(since, (self.name,), self.error, text)
+        _, request = min(self._overdue(now))
+        text = f"{self.place} has not answered {request} for {now - since + PROMPT:.1f} s"
+        return Trouble(since, (self.name,), None, text)
 
 
 class Trouble(NamedTuple):
-    """Who does not answer, since when (loop time), and the last that is known of it."""
+    """An outage of one party or of several."""
 
     since: float
+    """Since when (loop time)."""
     parties: tuple[str, ...]
+    """Who does not answer."""
     error: BaseException | None
+    """The last error of this outage, None if there is silence only."""
+    text: str
+    """Who does not answer, where, and to what, or with which error."""
 
     def __str__(self) -> str:
-        names = " and ".join(self.parties)
-        verb = "does" if len(self.parties) == 1 else "do"
-        cause = f": {self.error}" if self.error is not None else ""
-        return f"{names} {verb} not answer{cause}"
+        return self.text
+
+
+def together(troubles: Collection[Trouble]) -> Trouble:
+    """Return one outage for those of several parties that are all needed.
+
+    It began when the last of the parties went away. Each party is explained by its own error.
+    """
+    if len(troubles) == 1:
+        return next(iter(troubles))
+    since = max(trouble.since for trouble in troubles)
+    parties = tuple(name for trouble in troubles for name in trouble.parties)
+    failed = [trouble for trouble in troubles if trouble.error is not None]
+    error = max(failed, key=lambda trouble: trouble.since).error if failed else None
+    return Trouble(since, parties, error, "; ".join(trouble.text for trouble in troubles))
 
 
 class Verdict(NamedTuple):

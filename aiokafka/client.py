@@ -522,6 +522,16 @@ class AIOKafkaClient:
             text = f"no coordinator for {key!r} in time{reason}{hint}"
             raise KafkaTimeoutError(text) from failure
 
+    def address_of_node(self, node_id: int) -> str:
+        """Return `host:port` of a broker, "" if the metadata does not list it."""
+        broker = self.cluster.broker_metadata(node_id)
+        return "" if broker is None else f"{broker.host}:{broker.port}"
+
+    def address_of_coordinator(self, kind: int, key: str) -> str:
+        """Return `host:port` of the coordinator that is known for `key`, "" if none is."""
+        node_id = self._coordinators.get((kind, key))
+        return "" if node_id is None else self.address_of_node(node_id)
+
     def forget_coordinator(self, kind: int, key: str, why: str) -> None:
         """Look the coordinator up again next time."""
         if self._coordinators.pop((kind, key), None) is not None:

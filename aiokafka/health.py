@@ -1,9 +1,13 @@
-"""How a client is doing: what `consumer.health()` and `producer.health()` return."""
+"""How a client is doing: what `consumer.health()` and `producer.health()` return.
+
+All fields are plain data: `json.dumps(dataclasses.asdict(consumer.health()))` works at any moment.
+The exception behind `last_error` is the attribute `last_exception`, which is no field.
+"""
 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 
 __all__ = ["ConsumerHealth", "ConsumerState", "ProducerHealth", "ProducerState"]
 
@@ -99,14 +103,20 @@ class ConsumerHealth:
     """Records between the positions and the ends of the assigned partitions, as of the last
     fetches; None while that is unknown of one of them."""
 
-    last_error: BaseException | None
-    """The last failure in the background, even if it is over."""
+    last_error: str | None
+    """The text of the last failure in the background, even if it is over."""
 
     error_age_ms: float | None
     """Since that failure."""
 
     unreachable: tuple[str, ...]
     """Who does not answer at the moment, of those it needs; () if all do."""
+
+    last_exception: InitVar[BaseException | None] = None
+    """The failure itself. It is an attribute but no field: `asdict`, `==`, `repr` pass it by."""
+
+    def __post_init__(self, last_exception: BaseException | None) -> None:
+        object.__setattr__(self, "last_exception", last_exception)
 
 
 @dataclass(frozen=True)
@@ -129,11 +139,17 @@ class ProducerHealth:
     delivery_age_ms: float | None
     """Since a broker last took records."""
 
-    last_error: BaseException | None
-    """The last failure in the background, even if it is over."""
+    last_error: str | None
+    """The text of the last failure in the background, even if it is over."""
 
     error_age_ms: float | None
     """Since that failure."""
 
     unreachable: tuple[str, ...]
     """Who does not answer at the moment, of those it needs; () if all do."""
+
+    last_exception: InitVar[BaseException | None] = None
+    """The failure itself. It is an attribute but no field: `asdict`, `==`, `repr` pass it by."""
+
+    def __post_init__(self, last_exception: BaseException | None) -> None:
+        object.__setattr__(self, "last_exception", last_exception)

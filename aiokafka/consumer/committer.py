@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from aiokafka._backoff import Backoff
@@ -106,7 +107,11 @@ class OffsetCommitter:
         if config.group_id is None:
             raise ValueError("group_id: committing needs a group")
         self.group_id = config.group_id
-        self.contact = Contact(f"The coordinator of group {self.group_id}", log)
+        self.contact = Contact(
+            f"The coordinator of group {self.group_id}",
+            log,
+            address=partial(client.address_of_coordinator, CoordinationType.GROUP, self.group_id),
+        )
         self.identify: Callable[[], Identity] = Identity
         self._client = client
         self._config = config
@@ -132,7 +137,7 @@ class OffsetCommitter:
             if pending:
                 self._take_in(await self._commit_once(pending, identity), pending, gone)
 
-        await self._retry(attempt, deadline, "offsets not committed")
+        await self._retry(attempt, deadline, "offsets not committed", "OffsetCommit")
         if gone:
             raise gone[0]
 
@@ -149,10 +154,12 @@ class OffsetCommitter:
             deadline = asyncio.get_running_loop().time() + self._config.client.request_timeout
         wanted = list(partitions)
         return await self._retry(
-            lambda: self._fetch_once(wanted), deadline, "committed offsets not read"
+            lambda: self._fetch_once(wanted), deadline, "committed offsets not read", "OffsetFetch"
         )
 
-    async def _retry(self, attempt: Callable[[], Awaitable[T]], deadline: float, what: str) -> T:
+    async def _retry(
+        self, attempt: Callable[[], Awaitable[T]], deadline: float, what: str, request: str
+    ) -> T:
         client = self._config.client
         delays = Backoff(client.retry_backoff, client.retry_backoff_max)
         reason: KafkaError | None = None
@@ -160,7 +167,7 @@ class OffsetCommitter:
             async with timeout_at(deadline):
                 while True:
                     try:
-                        with self.contact.asked():
+                        with self.contact.asked(request):
                             result = await attempt()
                         self.contact.succeed()
                         return result

@@ -94,7 +94,7 @@ class Membership(abc.ABC):
         node_id = await self._coordinator()
         loop = asyncio.get_running_loop()
         sent_at = loop.time()
-        with self._contact.asked(patience):
+        with self._contact.asked(type(request).__name__.removesuffix("Request"), patience):
             try:
                 connection = await self._client.connection(
                     node_id, ConnectionGroup.COORDINATION, timeout=limit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aiokafka._backoff import Backoff
@@ -49,7 +50,12 @@ class NodeFetcher:
     def __init__(self, node_id: int, fetcher: Fetcher) -> None:
         self.node_id = node_id
         self.pinned = 0
-        self.contact = Contact(f"Broker {node_id}", log, fetcher.on_change)
+        self.contact = Contact(
+            f"Broker {node_id}",
+            log,
+            fetcher.on_change,
+            partial(fetcher.client.address_of_node, node_id),
+        )
         self.plan = FetchPlan(node_id, fetcher.config.max_partition_fetch_bytes)
         self._fetcher = fetcher
         self._session = FetchSession()
@@ -84,7 +90,7 @@ class NodeFetcher:
         """Fetch until retired or cancelled."""
         loop = asyncio.get_running_loop()
         # While positions are still being looked up.
-        with self.contact.asked():
+        with self.contact.asked("ApiVersions"):
             await self._fetcher.client.ready(self.node_id, group=Purpose.FETCH)
         while not self._is_retired:
             now = loop.time()
@@ -147,7 +153,7 @@ class NodeFetcher:
         request.max_bytes = self._max_bytes()
         request.isolation_level = int(config.read_committed)
         request.rack_id = self._fetcher.rack_id(now)
-        with self.contact.asked(max_wait):
+        with self.contact.asked("Fetch", max_wait):
             try:
                 response = await self._fetcher.client.send(
                     self.node_id,

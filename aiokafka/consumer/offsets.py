@@ -95,8 +95,8 @@ class OffsetResolver:
         else:
             for state in unset:
                 self._apply_policy(state)
-        self._ask_leaders(due, Phase.RESETTING, self._ask_offsets, "list-offsets")
-        self._ask_leaders(due, Phase.VALIDATING, self._ask_epochs, "leader-epochs")
+        self._ask_leaders(due, Phase.RESETTING, self._ask_offsets, "ListOffsets")
+        self._ask_leaders(due, Phase.VALIDATING, self._ask_epochs, "OffsetForLeaderEpoch")
 
     def _waiting(self) -> list[PartitionState]:
         states = self._subscriptions.assignment.states()
@@ -109,7 +109,7 @@ class OffsetResolver:
         return min((s.cursor.retry_at for s in placed if s.cursor.retry_at > now), default=None)
 
     def _ask_leaders(
-        self, due: Iterable[PartitionState], phase: Phase, ask: _Ask, name: str
+        self, due: Iterable[PartitionState], phase: Phase, ask: _Ask, request: str
     ) -> None:
         homes: dict[int, list[PartitionState]] = {}
         for state in due:
@@ -118,15 +118,15 @@ class OffsetResolver:
                 if leader is not None and leader >= 0:
                     homes.setdefault(leader, []).append(state)
         for node_id, states in homes.items():
-            question = partial(self._ask_node, node_id, partial(ask, node_id, states))
-            self._start(question, states, f"{name}-{node_id}")
+            question = partial(self._ask_node, node_id, partial(ask, node_id, states), request)
+            self._start(question, states, f"{request}-{node_id}")
 
-    async def _ask_node(self, node_id: int, ask: _Question) -> None:
+    async def _ask_node(self, node_id: int, ask: _Question, request: str) -> None:
         contact = self._fetcher.contact_of(node_id)
         if contact is None:
             await ask()
             return
-        with contact.asked():
+        with contact.asked(request):
             try:
                 await ask()
             except KafkaError as error:

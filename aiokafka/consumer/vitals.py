@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from aiokafka._vitals import StateLog, Trouble, Verdict, newest
+from aiokafka._vitals import StateLog, Trouble, Verdict, newest, together
 from aiokafka.consumer._names import some_names
 from aiokafka.consumer.no_group import GroupPhase
 from aiokafka.errors import KafkaUnreachableError
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aiokafka._consumer_config import ConsumerConfig
-    from aiokafka._vitals import Contact
     from aiokafka.client import AIOKafkaClient
     from aiokafka.consumer.fetcher import Fetcher
     from aiokafka.consumer.no_group import NoGroupCoordinator
@@ -89,7 +88,8 @@ class Vitals:
             heartbeat_age_ms=None if beat_at is None else (now - beat_at) * 1000,
             fetch_age_ms=None if fetched_at is None else (now - fetched_at) * 1000,
             lag=self.lag(),
-            last_error=error,
+            last_error=None if error is None else str(error) or repr(error),
+            last_exception=error,
             error_age_ms=None if error is None else (now - error_at) * 1000,
             unreachable=tuple(self._silent(now)),
         )
@@ -162,8 +162,7 @@ class Vitals:
         contact = self._coordinator.contact
         if contact is None or not self._needs_coordinator():
             return None
-        since = contact.silent_since(now)
-        return None if since is None else Trouble(since, (contact.name,), contact.error)
+        return contact.outage(now)
 
     def _needs_coordinator(self) -> bool:
         subscriptions = self._subscriptions
@@ -183,12 +182,18 @@ class Vitals:
         known = [since for since in silences if since is not None]
         if len(known) < len(silences):
             return None
-        contacts = [contact for contact in self._fetcher.contacts() if contact.silent_since(now)]
-        names = tuple(contact.name for contact in contacts)
-        error = max(contacts, key=_error_at).error if contacts else None
+        outages = [contact.outage(now) for contact in self._fetcher.contacts()]
+        troubles = [outage for outage in outages if outage is not None]
         if self._fetcher.leaderless:
-            names = (*names, f"The leader of {some_names(self._fetcher.leaderless)}")
-        return Trouble(max(known), names, error)
+            troubles.append(self._leaderless(max(known)))
+        return together(troubles)._replace(since=max(known)) if troubles else None
+
+    def _leaderless(self, since: float) -> Trouble:
+        name = f"The leader of {some_names(self._fetcher.leaderless)}"
+        failure = self._client.metadata_failure
+        if failure is not None and failure[0] >= since:
+            return Trouble(since, (name,), failure[1], f"{name} is not known: {failure[1]}")
+        return Trouble(since, (name,), None, f"{name} is not known")
 
     def _cluster_trouble(self) -> Trouble | None:
         """Without partitions there is only the metadata to tell."""
@@ -197,7 +202,8 @@ class Vitals:
         heard = 0.0 if contact is None or contact.answered_at is None else contact.answered_at
         if failure is None or heard > failure[0] or self._subscriptions.assignment.tps:
             return None
-        return Trouble(failure[0], ("Every broker",), failure[1])
+        text = f"No broker answers: {failure[1]}"
+        return Trouble(failure[0], ("Every broker",), failure[1], text)
 
     def _silent(self, now: float) -> Iterator[str]:
         contacts = self._fetcher.contacts()
@@ -222,7 +228,3 @@ class Vitals:
 
 def _since(trouble: Trouble) -> float:
     return trouble.since
-
-
-def _error_at(contact: Contact) -> float:
-    return contact.error_at

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiokafka._vitals import Contact
@@ -84,7 +85,12 @@ class NodeSender:
     def __init__(self, node_id: int, delivery: Delivery, on_change: Callable[[], None]) -> None:
         """`on_change()` is called when the broker ceases to answer, or answers again."""
         self.node_id = node_id
-        self.contact = Contact(f"Broker {node_id}", log, on_change)
+        self.contact = Contact(
+            f"Broker {node_id}",
+            log,
+            on_change,
+            partial(delivery.client.address_of_node, node_id),
+        )
         self._delivery = delivery
         self._client = delivery.client
         self._config = delivery.config
@@ -190,7 +196,7 @@ class NodeSender:
                 self._sent.clear()
                 await self._sent.wait()
             flight = self._flights[0]
-            with self.contact.asked(_PATIENCE):
+            with self.contact.asked("Produce", _PATIENCE):
                 try:
                     response = await flight.answer
                 except KafkaError as error:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from aiokafka._vitals import StateLog, Trouble, Verdict, newest
+from aiokafka._vitals import StateLog, Trouble, Verdict, newest, together
 from aiokafka.health import ProducerHealth, ProducerState
 from aiokafka.producer.transaction_state import TransactionState
 
@@ -71,7 +71,8 @@ class ProducerVitals:
             pending=len(pending),
             pending_age_ms=(now - oldest) * 1000 if pending else None,
             delivery_age_ms=None if delivered_at is None else (now - delivered_at) * 1000,
-            last_error=error,
+            last_error=None if error is None else str(error) or repr(error),
+            last_exception=error,
             error_age_ms=None if error is None else (now - error_at) * 1000,
             unreachable=tuple(silent),
         )
@@ -97,13 +98,15 @@ class ProducerVitals:
     def _trouble(self, now: float) -> Trouble | None:
         """What keeps the producer from sending all that it has, or would have, to send."""
         busy = [node.contact for node in self._sender.nodes if node.is_busy]
-        silences = [contact.silent_since(now) for contact in busy]
-        known = [since for since in silences if since is not None]
-        if busy and len(known) == len(busy):
-            error = max(busy, key=lambda contact: contact.error_at).error
-            return Trouble(max(known), tuple(contact.name for contact in busy), error)
+        outages = [contact.outage(now) for contact in busy]
+        troubles = [outage for outage in outages if outage is not None]
+        if busy and len(troubles) == len(busy):
+            return together(troubles)
         failure = self._client.metadata_failure
         if busy or failure is None:
             return None
         heard = max((node.contact.answered_at or 0.0 for node in self._sender.nodes), default=0.0)
-        return Trouble(failure[0], ("Every broker",), failure[1]) if heard < failure[0] else None
+        if heard >= failure[0]:
+            return None
+        text = f"No broker answers: {failure[1]}"
+        return Trouble(failure[0], ("Every broker",), failure[1], text)

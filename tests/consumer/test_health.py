@@ -118,7 +118,7 @@ async def test_all_brokers_go_and_come_back(cluster: FakeCluster, start: Start) 
     await until_state(consumer, ConsumerState.UNREACHABLE)
     health = consumer.health()
     assert health.reason
-    assert isinstance(health.last_error, KafkaConnectionError)
+    assert isinstance(health.last_exception, KafkaConnectionError)
     assert health.error_age_ms is not None
     assert set(health.unreachable) <= {"Broker 0", "The coordinator of group g"}
     fill(cluster, 0, 1)
@@ -213,7 +213,7 @@ async def test_fenced(cluster: FakeCluster, start: Start) -> None:
     await start(cluster, "t", **options)
     await until_state(first, ConsumerState.FAILED)
     health = first.health()
-    assert isinstance(health.last_error, FencedInstanceId)
+    assert isinstance(health.last_exception, FencedInstanceId)
     assert "FencedInstanceId" in health.reason
     assert not health.joined
 

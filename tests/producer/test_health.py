@@ -61,7 +61,7 @@ async def test_brokers_go_and_come_back(
         health = producer.health()
         assert health.reason
         assert health.pending == 1
-        assert isinstance(health.last_error, KafkaConnectionError)
+        assert isinstance(health.last_exception, KafkaConnectionError)
         # Hundreds of attempts, with these back-offs.
         await asyncio.sleep(1.5)
         lines = [record.getMessage() for record in caplog.records]
@@ -84,7 +84,7 @@ async def test_what_keeps_records_from_being_written(cluster: FakeCluster) -> No
             await refusal.wait(2)
             health = producer.health()
             assert health.state is ProducerState.RUNNING  # the broker answers
-            assert isinstance(health.last_error, NotEnoughReplicasError)
+            assert isinstance(health.last_exception, NotEnoughReplicasError)
             assert health.pending == 1
         await sent
 
@@ -102,4 +102,4 @@ async def test_fenced(cluster: FakeCluster) -> None:
                 await first.abort_transaction()
             health = first.health()
             assert health.state is ProducerState.FAILED
-            assert isinstance(health.last_error, ProducerFenced)
+            assert isinstance(health.last_exception, ProducerFenced)
