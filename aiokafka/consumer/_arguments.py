@@ -12,6 +12,8 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.errors import IllegalOperation
 from aiokafka.structs import OffsetAndMetadata, SubscriptionPattern, TopicPartition
 
+_STOP_TIMEOUT = 10.0
+
 DEFAULT_STRATEGY = (RoundRobinPartitionAssignor,)
 
 
@@ -73,6 +75,15 @@ def offsets_to_commit(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
 def is_offset(value: Any) -> bool:
     """Whether a value can be an offset."""
     return isinstance(value, int) and value >= 0
+
+
+def stop_limit(timeout: Any) -> float:
+    """Seconds that `stop()` may take to commit and to leave."""
+    if timeout is None:
+        return _STOP_TIMEOUT
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout >= 0:
+        raise ValueError(f"timeout={timeout!r}: must be a number of seconds of at least 0, or None")
+    return float(timeout)
 
 
 def _offset_and_metadata(value: Any) -> tuple[Any, Any]:

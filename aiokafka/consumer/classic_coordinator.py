@@ -163,6 +163,7 @@ class ClassicCoordinator(GroupCoordinator):
 
     def _on_join_failed(self, error: KafkaError) -> None:
         """Retry, say, or give up."""
+        self._trouble = error
         if isinstance(error, _LOST):
             self._lose_membership(error)
         elif isinstance(error, RebalanceInProgressError):

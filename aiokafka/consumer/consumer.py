@@ -8,10 +8,12 @@ import re
 import sys
 import traceback
 import warnings
+import weakref
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 from aiokafka import __version__
+from aiokafka._compat import timeout_at
 from aiokafka._config import warn_ignored
 from aiokafka._group_members import add_reader
 from aiokafka._loops import made_for
@@ -24,6 +26,7 @@ from aiokafka.consumer._arguments import (
     configure,
     is_offset,
     server_regex,
+    stop_limit,
     topic_names,
 )
 from aiokafka.consumer.classic_coordinator import ClassicCoordinator
@@ -62,7 +65,8 @@ log = logging.getLogger("aiokafka.consumer.consumer")
 # A reader that always finds data would never let other tasks run.
 _YIELD_AFTER = 0.02
 
-_STOP_TIMEOUT = 5.0
+# What ending tasks and closing connections may take, in seconds, after the commit and leaving.
+_CLOSE_TIMEOUT = 1.0
 _NOT_OPTIONS = ("self", "topics", "loop", "api_version", "client_options")
 
 
@@ -191,6 +195,9 @@ class AIOKafkaConsumer(ConsumerPositions):
         self._all_topics: ClusterMetadata | None = None
         self._is_started = False
         self._yielded_at = 0.0
+        self._stopping = asyncio.Lock()
+        self._is_finished = False
+        self._reader: weakref.ref[asyncio.Task[Any]] | None = None
 
     def _make_coordinator(self) -> tuple[NoGroupCoordinator, OffsetCommitter | None]:
         parts = (self._client, self._config, self._subscription, self._fetcher)
@@ -228,18 +235,28 @@ class AIOKafkaConsumer(ConsumerPositions):
         Raises KafkaConnectionError when no broker answers, UnknownTopicOrPartitionError when a
         subscribed topic does not come into being within `request_timeout_ms`,
         TopicAuthorizationFailedError when all of them are denied, AuthenticationFailedError;
-        KafkaTimeoutError when the group has no coordinator for so long,
-        GroupAuthorizationFailedError. After a failure or a cancellation everything is closed.
+        KafkaTimeoutError when the group has no coordinator for so long, or gives this member no
+        assignment within `max_poll_interval_ms` (which other members may take for a rebalance) or
+        `default_api_timeout_ms`, whichever is longer; GroupAuthorizationFailedError;
+        ConsumerStoppedError when another task calls `stop()`; IllegalStateError when it was started
+        before. After a failure or a cancellation everything is closed.
         """
-        assert asyncio.get_running_loop() is self._loop, "start() is called in another event loop"
-        assert not self._is_started, "the consumer was started before"
+        if asyncio.get_running_loop() is not self._loop:
+            raise IllegalStateError("start() is called in another event loop than the constructor")
         self._refuse_if_closed()
+        if self._is_started:
+            raise IllegalStateError("the consumer was started before")
         self._is_started = True
         self._vitals.live(ConsumerState.STARTING)
         try:
             await self._start()
-        except BaseException:
+            self._refuse_if_closed()
+        except BaseException as error:
+            is_stopped = bool(self._closed)
             await self._stop_for_good()
+            if is_stopped and isinstance(error, Exception):
+                # What failed is what `stop()` has closed.
+                raise ConsumerStoppedError("the consumer was stopped while it started") from error
             raise
         self._vitals.live(None)
 
@@ -273,25 +290,60 @@ class AIOKafkaConsumer(ConsumerPositions):
         if denied is not None and not is_any_known:
             raise denied
 
-    async def stop(self) -> None:
+    async def stop(self, timeout: float | None = None) -> None:
         """Commit what is finished (with auto-commit), end all background work and close the
         connections; before that leave the group, unless a static member.
 
-        Readers that wait get ConsumerStoppedError. May be called again: it then does nothing, or,
-        after a cancelled call, finishes the work. The commit may take ten seconds.
+        Takes `timeout` seconds at most to commit and leave (None: ten; 0: does neither). Readers
+        that wait, and `start()`, get ConsumerStoppedError. Several calls at once end together.
+        Called again, it does nothing, or, after a cancelled call, goes on with the work.
+
+        Records in the hands of the application count as finished if the task that read them calls
+        this, and not because of an exception.
         """
         refuse_in_listener(self._fetcher, "stop()")
-        if not self._closed:
-            self._closed = True
-            self._vitals.live(ConsumerState.CLOSED)
-            self._fetcher.refuse_readers()
-            if self._is_started and self._tasks.failure is None:
-                await self._coordinator.stop()
-        deadline = self._loop.time() + _STOP_TIMEOUT
-        await self._coordinator.close(deadline)
-        await self._tasks.stop(deadline)
+        deadline = self._loop.time() + stop_limit(timeout)
+        self._refuse_work()
+        try:
+            async with timeout_at(deadline + _CLOSE_TIMEOUT):
+                await self._stopping.acquire()
+        except asyncio.TimeoutError:
+            # The call that has begun the work has more time than this one.
+            self._abandon()
+            await self._stopping.acquire()
+        try:
+            await self._finish(deadline)
+        finally:
+            self._stopping.release()
+
+    def _refuse_work(self) -> None:
+        """From now on nothing is handed out."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._is_through():
+            self._fetcher.buffer.begin_call()
+        self._vitals.live(ConsumerState.CLOSED)
+        self._fetcher.refuse_readers()
+
+    def _is_through(self) -> bool:
+        """Whether the application has finished what it has in hand: so says the task that reads,
+        when it stops of its own accord."""
+        reader = None if self._reader is None else self._reader()
+        return reader is asyncio.current_task() and sys.exc_info()[0] is None
+
+    async def _finish(self, deadline: float) -> None:
+        """All that is left to do; the time to commit and leave is over at `deadline`."""
+        if self._is_finished:
+            return
+        if self._is_started and self._tasks.failure is None:
+            await self._coordinator.stop(deadline)
+        limit = max(deadline, self._loop.time() + _CLOSE_TIMEOUT)
+        await self._coordinator.close(limit)
+        await self._tasks.stop(limit)
         await self._fetcher.close()
         await self._client.close()
+        self._is_finished = True
 
     async def __aenter__(self) -> AIOKafkaConsumer:
         await self.start()
@@ -306,13 +358,17 @@ class AIOKafkaConsumer(ConsumerPositions):
         try:
             await self.stop()
         finally:
-            self._coordinator.abandon()
-            self._tasks.cancel()
-            self._client.abort()
+            self._abandon()
+
+    def _abandon(self) -> None:
+        """End everything without waiting for it."""
+        self._coordinator.abandon()
+        self._tasks.cancel()
+        self._client.abort()
 
     def _refuse_if_closed(self) -> None:
         if self._closed:
-            raise ConsumerStoppedError()
+            raise ConsumerStoppedError("the consumer was stopped; make a new one")
         self._tasks.check()
         self._coordinator.check()
 
@@ -419,7 +475,7 @@ class AIOKafkaConsumer(ConsumerPositions):
         self._check_can_read()
         self._check_has_subscription()
         await self._maybe_yield()
-        self._fetcher.buffer.begin_call()
+        self._begin_call()
         told_at = self._vitals.told_at
         while True:
             record = self._fetcher.next_of(wanted)
@@ -448,7 +504,7 @@ class AIOKafkaConsumer(ConsumerPositions):
         self._check_can_read()
         self._check_has_subscription()
         await self._maybe_yield()
-        self._fetcher.buffer.begin_call()
+        self._begin_call()
         records = self._fetcher.take(wanted, limit)
         told_at = self._vitals.told_at
         deadline = None
@@ -490,6 +546,12 @@ class AIOKafkaConsumer(ConsumerPositions):
         if now - self._yielded_at > _YIELD_AFTER:
             self._yielded_at = now
             await asyncio.sleep(0)
+
+    def _begin_call(self) -> None:
+        task = asyncio.current_task()
+        if task is not None and (self._reader is None or self._reader() is not task):
+            self._reader = weakref.ref(task)
+        self._fetcher.buffer.begin_call()
 
     def __aiter__(self) -> AIOKafkaConsumer:
         self._refuse_if_closed()

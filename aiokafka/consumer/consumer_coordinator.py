@@ -221,12 +221,12 @@ class ConsumerCoordinator(GroupCoordinator):
             self._on_heartbeat_failed(error)
         self._signal.notify()
 
-    async def _catch_up(self) -> None:
+    async def _catch_up(self, limit: float) -> None:
         # A heartbeat that was cut short may have raised our epoch, and a commit needs to name it.
         if not self._member.is_in_doubt:
             return
         try:
-            async with timeout(_CATCH_UP_TIMEOUT):
+            async with timeout(min(limit, _CATCH_UP_TIMEOUT)):
                 await self._member.heartbeat(self._interest)
         except (KafkaError, asyncio.TimeoutError) as error:
             log.info("Group %s: no answer to the last heartbeat: %s", self.group_id, error)

@@ -101,11 +101,7 @@ class Fetcher:
         self.route()
 
     def refuse_readers(self) -> None:
-        """Hand out nothing more and wake every waiter: the consumer stops.
-
-        Counts as a call: what was handed out before is finished.
-        """
-        self.buffer.begin_call()
+        """Hand out nothing more and wake every waiter: the consumer stops."""
         self.buffer.clear()
         self.wake_readers()
         self.positions.notify()

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from aiokafka._compat import timeout
+from aiokafka._compat import timeout_at
 from aiokafka._tasks import TaskOwner
 from aiokafka.consumer._signal import Signal
 from aiokafka.consumer.committer import CommittedOffset, Identity, OffsetCommitter
@@ -21,6 +21,7 @@ from aiokafka.consumer.subscription_state import Assignment, SubscriptionState
 from aiokafka.errors import (
     AuthenticationFailedError,
     CommitFailedError,
+    ConsumerStoppedError,
     GroupAuthorizationFailedError,
     KafkaError,
     KafkaTimeoutError,
@@ -47,10 +48,12 @@ __all__ = [
 
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
-# How long stop() may take for its background work, the last commit, and to tell the group.
+# Seconds that stop() may take for its background work, and any member to tell the group.
 _STOP_TIMEOUT = 5.0
-_LAST_COMMIT_TIMEOUT = 10.0
 _LEAVE_TIMEOUT = 3.0
+# Parts of the time that is left.
+_PART_TO_CATCH_UP = 0.3
+_PART_TO_LEAVE = 0.2
 
 # What an administrator may mend while the consumer waits.
 MENDABLE = (
@@ -71,7 +74,7 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
 
     Owns: why to speak to the group (`_reason`), whether the member has its assignment
     (`_is_settled`), whether it has to leave (`_has_unsubscribed`), what ended the membership
-    (`_failure`, until the application subscribes anew).
+    (`_failure`, until the application subscribes anew), why it has no assignment yet (`_trouble`).
     """
 
     def __init__(
@@ -98,6 +101,8 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
         self._has_unsubscribed = False
         self._is_idle = False
         self._is_starting = False
+        self._is_stopping = False
+        self._trouble: KafkaError | None = None
         self._call = 0
         self._polled_at = 0.0
 
@@ -119,8 +124,9 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
     async def _beat(self) -> None:
         """Tell the group that we live, until cancelled; look whether the application does."""
 
-    async def _catch_up(self) -> None:
-        """Before the last commit: what the background work was doing may have mattered."""
+    async def _catch_up(self, limit: float) -> None:
+        """Before the last commit, for `limit` seconds at most: what the background work was doing
+        may have mattered."""
 
     @abc.abstractmethod
     def _lose_membership(self, error: BaseException) -> None:
@@ -187,8 +193,8 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
     async def start(self, tasks: TaskOwner) -> None:
         """Work in the background; wait for the first assignment if there is a subscription.
 
-        Raises KafkaTimeoutError if no coordinator is found within `request_timeout_ms`, errors that
-        no retry mends.
+        Raises KafkaTimeoutError if no coordinator is found within `request_timeout_ms` or there is
+        no assignment in time, ConsumerStoppedError after `stop()`, errors that no retry mends.
         """
         tasks.start(self.follow_metadata(), name="metadata")
         self._note_polls()
@@ -197,25 +203,54 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
         self._tasks.start(self._beat(), name="heartbeat")
         if self._config.enable_auto_commit:
             self._tasks.start(self._commits.run(), name="auto-commit")
-        while self._wants_membership() and not self._is_settled:
-            self.check()
-            await self._signal.wait()
+        await self._wait_until_settled()
         self._is_starting = False
         self._note_polls()
         self.check()
 
-    async def stop(self) -> None:
+    async def _wait_until_settled(self) -> None:
+        # A join waits for the slowest member, for which other clients have the poll interval.
+        limit = max(self._config.default_api_timeout, self._config.max_poll_interval)
+        deadline = asyncio.get_running_loop().time() + limit
+        while self._wants_membership() and not self._is_settled:
+            self.check()
+            if self._is_stopping:
+                raise ConsumerStoppedError("the consumer was stopped while it started")
+            if not await self._signal.wait(deadline):
+                why = self._trouble or "other members have not joined, or the broker is silent"
+                raise KafkaTimeoutError(
+                    f"group {self.group_id!r}: no assignment within {limit:g} s: {why}"
+                )
+
+    async def stop(self, deadline: float) -> None:
         """End the background work, commit what is finished if so configured, leave the group
-        unless a static member."""
-        await self._tasks.stop(asyncio.get_running_loop().time() + _STOP_TIMEOUT)
+        unless a static member; until `deadline` (loop time) at most."""
+        self._is_stopping = True
+        self._signal.notify()
+        loop = asyncio.get_running_loop()
+        await self._tasks.stop(min(deadline, loop.time() + _STOP_TIMEOUT))
         self._commits.resume()
-        await self._catch_up()
+        left = deadline - loop.time()
+        if left <= 0:
+            self._membership.forget_member()
+            return
+        commit_by = deadline - left * _PART_TO_LEAVE
+        if self._has_unsubscribed:
+            await self._abandon_in_time(commit_by)
+        await self._catch_up(left * _PART_TO_CATCH_UP)
         is_lost = self._wants_membership() and self.generation < 0
         if self._config.enable_auto_commit and not is_lost and self._failure is None:
-            await self._commits.commit_finished(
-                min(self._config.client.request_timeout, _LAST_COMMIT_TIMEOUT)
-            )
-        await self._leave("the consumer is stopped")
+            await self._commits.commit_finished(commit_by - loop.time())
+        await self._leave("the consumer is stopped", deadline)
+
+    async def _abandon_in_time(self, deadline: float) -> None:
+        """What the application gave up by `unsubscribe()` just before."""
+        try:
+            async with timeout_at(deadline):
+                await self._handover.abandon(self._membership.identity)
+            self._has_unsubscribed = False
+        except asyncio.TimeoutError:
+            log.warning("Group %s: stopped before its listener had returned", self.group_id)
 
     async def close(self, deadline: float) -> None:
         """End what `stop()` left, if it was cancelled."""
@@ -314,8 +349,8 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
 
     async def _give_up(self) -> None:
         """The application unsubscribed, and may have subscribed again since."""
-        self._has_unsubscribed = False
         await self._handover.abandon(self._membership.identity)
+        self._has_unsubscribed = False
         self._handover.release()
         if self._membership.is_member:
             await self._resign("the consumer unsubscribed")
@@ -346,11 +381,12 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
         self._is_settled = False
         self._reason = None
 
-    async def _leave(self, reason: str) -> None:
+    async def _leave(self, reason: str, deadline: float | None = None) -> None:
         if not self._membership.is_member:
             return
+        limit = asyncio.get_running_loop().time() + _LEAVE_TIMEOUT
         try:
-            async with timeout(_LEAVE_TIMEOUT):
+            async with timeout_at(limit if deadline is None else min(limit, deadline)):
                 await self._membership.leave(reason)
         except (KafkaError, asyncio.TimeoutError) as error:
             log.info("Group %s: not told that we leave: %s", self.group_id, error)
@@ -361,6 +397,7 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
         """The member has its assignment."""
         self._handover.release()
         self._is_settled = True
+        self._trouble = None
         self._fetcher.on_change()
         self._signal.notify()
         self.on_metadata()
@@ -375,6 +412,7 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
     def _tolerate(self, error: KafkaError) -> bool:
         """Say what is to be said about an error that may be over with the next attempt; False for
         any other."""
+        self._trouble = error
         if self._is_starting and isinstance(error, (*MENDABLE, KafkaTimeoutError)):
             return False
         if isinstance(error, MENDABLE):
@@ -399,7 +437,8 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
     def _notice_idleness(self) -> None:
         """Have the member leave if the application has not asked for records within
         `max_poll_interval_ms`."""
-        if self._fetcher.buffer.call != self._call or self._fetcher.has_readers:
+        is_asking = self._fetcher.buffer.call != self._call or self._fetcher.has_readers
+        if is_asking or self._is_starting:
             self._note_polls()
         now = asyncio.get_running_loop().time()
         if not self._is_idle and now - self._polled_at > self._config.max_poll_interval:

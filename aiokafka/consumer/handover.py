@@ -92,13 +92,14 @@ class Handover:
         """The application has unsubscribed, so nothing is handed out any more: commit what was
         finished, as the member that we still are, and call the listener of then."""
         self._fetcher.hold()
-        former, self._held = self._held, self._subscriptions.assignment
         gone = self._told
         if identity.generation < 0:
+            self._held = self._subscriptions.assignment
             await self._tell_lost(gone)
             return
         if self._config.enable_auto_commit:
-            await self._commits.commit_abandoned(former, identity, self._commit_limit)
+            await self._commits.commit_abandoned(self._held, identity, self._commit_limit)
+        self._held = self._subscriptions.assignment
         await self._tell_revoked(gone)
 
     async def take_over(self, assigned: Partitions) -> None:

@@ -109,7 +109,7 @@ class NoGroupCoordinator:
     def check(self) -> None:
         """Raise what ended the work on the group; without one there is nothing."""
 
-    async def stop(self) -> None:
+    async def stop(self, deadline: float) -> None:
         """Nothing to leave."""
 
     async def close(self, deadline: float) -> None:
