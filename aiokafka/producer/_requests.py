@@ -8,6 +8,7 @@ from typing import NamedTuple
 from aiokafka.errors import (
     BrokerResponseError,
     IncompatibleBrokerVersion,
+    MessageSizeTooLargeError,
     for_code,
 )
 from aiokafka.producer.batch import ProducerBatch
@@ -32,6 +33,7 @@ __all__ = [
     "batch_error",
     "check_version",
     "group_by_topic",
+    "in_doubt",
     "record_errors",
     "results_of",
     "wire_form",
@@ -113,6 +115,16 @@ def batch_error(partition: TopicPartition, result: PartitionProduceResponse) -> 
     """The error that an answer stands for."""
     text = result.error_message or for_code(result.error_code).description
     return for_code(result.error_code)(f"{partition.topic}-{partition.partition}: {text}")
+
+
+def in_doubt(partition: TopicPartition, error: BrokerResponseError) -> MessageSizeTooLargeError:
+    """The error of records whose batch was too large, but may have been written before it was."""
+    failure = MessageSizeTooLargeError(
+        f"{partition.topic}-{partition.partition}: the batch was refused for its size when it was "
+        "sent again, but it may have been written the first time"
+    )
+    failure.__cause__ = error
+    return failure
 
 
 def record_errors(

@@ -15,6 +15,16 @@ def split_batch(batch: ProducerBatch, sizing: BatchSizing) -> list[ProducerBatch
     impossible.
 
     A batch that the user made stays whole: its future promises one base offset.
+
+    The parts of a batch that was sent more than once are doubtful:
+
+    1. The batch is written, and the answer is lost.
+    2. The topic's limit becomes smaller.
+    3. The batch is sent again. Leaders look at the size first, so it is refused, and split.
+    4. The first part is refused for its sequence number: the leader has that already, but as part
+       of a batch that ends elsewhere.
+
+    This is not the gap that a new epoch mends: under one the records would be written again.
     """
     if batch.record_count < 2 or batch.whole is not None:
         return []
@@ -43,6 +53,7 @@ def split_batch(batch: ProducerBatch, sizing: BatchSizing) -> list[ProducerBatch
 def _part_of(batch: ProducerBatch, builder: RecordBatchBuilder) -> ProducerBatch:
     part = ProducerBatch(batch.partition, builder, batch.created, batch.deadline)
     part.attempts = batch.attempts
+    part.is_doubtful = batch.is_doubtful or (batch.has_identity and batch.attempts > 1)
     part.error = batch.error
     part.producer_id = batch.producer_id
     part.producer_epoch = batch.producer_epoch

@@ -15,6 +15,7 @@ cdef class ProducerBatch:
     cdef public int state
     cdef public int64_t reserved
     cdef public int attempts
+    cdef public bint is_doubtful
     cdef public object error
     cdef public int64_t producer_id
     cdef public int producer_epoch

@@ -77,6 +77,8 @@ class ProducerBatch:
         self.state = BatchState.OPEN
         self.reserved = 0
         self.attempts = 0
+        self.is_doubtful = False
+        """A part of a batch that may have been written whole: see `split_batch`."""
         self.error: BaseException | None = None
         """What the last attempt failed with."""
         self.producer_id = -1

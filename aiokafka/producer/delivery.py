@@ -23,13 +23,14 @@ from aiokafka.producer._append import PartitionQueue
 from aiokafka.producer._requests import (
     LAST_PLAIN_VERSION,
     batch_error,
+    in_doubt,
     record_errors,
     results_of,
 )
 from aiokafka.producer._split import split_batch
 from aiokafka.producer.batch import BatchState, ProducerBatch
 from aiokafka.producer.message_accumulator import MessageAccumulator
-from aiokafka.producer.transaction_manager import TransactionManager
+from aiokafka.producer.transaction_manager import TransactionManager, is_oldest
 from aiokafka.producer.transaction_state import Transaction
 from aiokafka.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 from aiokafka.record.compression import codec_id
@@ -187,6 +188,10 @@ class Delivery:
             if self.split(queue, batch):
                 return
         if result.error_code in _BAD_SEQUENCE and self.manager is not None:
+            is_gap = result.error_code == OutOfOrderSequenceNumber.errno
+            if batch.is_doubtful and is_gap and is_oldest(queue, batch):
+                self.fail(queue, batch, in_doubt(queue.partition, error))
+                return
             self.manager.on_gap(queue, batch)
             if self.transaction is not None and queue.sequence.has_gap:
                 # Only the coordinator can give a new epoch, after the transaction was aborted.
@@ -265,6 +270,12 @@ class Delivery:
             queue.backoff = Backoff(client.retry_backoff, client.retry_backoff_max)
         backoff: Backoff = queue.backoff
         return backoff
+
+    def split_unsent(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
+        """Replace a batch that has no room in a request by smaller ones; False if it is one record,
+        or may be written already as a whole: the leader would not know its parts again.
+        """
+        return not batch.has_identity and self.split(queue, batch)
 
     def split(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
         """Replace a batch that is too large by smaller ones at its place (KIP-126); False if it is

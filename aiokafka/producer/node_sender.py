@@ -247,7 +247,7 @@ class NodeSender:
             if batch is None:
                 continue
             size = self._size_of(batch)
-            if size > self._config.max_request_size and self._delivery.split(queue, batch):
+            if size > self._config.max_request_size and self._delivery.split_unsent(queue, batch):
                 self._wake.set()
                 continue
             if cargo and size > room:
@@ -307,22 +307,37 @@ class NodeSender:
             self._delay(queue)
             return None
         batch = queue.waiting[0]
-        if queue.in_flight and (
-            batch.attempts or not self._delivery.is_pipelined or queue.in_flight_from is not self
-        ):
+        if queue.in_flight and (batch.attempts or not self._may_follow(queue)):
             return None
         if batch is queue.open:
             queue.seal()
         return batch
 
+    def _may_follow(self, queue: PartitionQueue) -> bool:
+        """Whether a new batch may be sent behind those of `queue` that are in flight.
+
+        Not behind one that is sent again, as leaders know only five batches of a producer again:
+
+        1. Five batches are sent. All are written, but the first is answered with an error.
+        2. It is sent again, and before the answer comes a sixth is.
+        3. The sixth is written; the first is answered with an error once more.
+        4. Sent for the third time the first is unknown to the leader, which takes it for a gap:
+           under a new epoch it would be written twice.
+        """
+        return (
+            self._delivery.is_pipelined
+            and queue.in_flight_from is self
+            and queue.in_flight[0].attempts == 1
+        )
+
     def _size_of(self, batch: ProducerBatch) -> int:
-        """Bytes of a sealed batch on the wire."""
-        if self._delivery.codec and batch.attempts == 0:
-            size = batch.builder.size
-            compressed = len(batch.builder.build())
-            self._delivery.accumulator.sizing(batch.partition.topic).learn(size, compressed)
-            return compressed
-        return batch.builder.size
+        """Bytes of a sealed batch on the wire, however often it was sent."""
+        builder = batch.builder
+        if self._delivery.codec and not builder.compressed_size:
+            builder.build()
+            sizing = self._delivery.accumulator.sizing(batch.partition.topic)
+            sizing.learn(builder.size, builder.compressed_size)
+        return builder.compressed_size or builder.size
 
     def _take(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
         """Take `batch` out of `queue` for a request; False if it has to wait."""

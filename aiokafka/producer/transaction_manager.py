@@ -11,7 +11,7 @@ from aiokafka.producer._append import PartitionQueue
 from aiokafka.producer.batch import NO_SEQUENCE, ProducerBatch
 from aiokafka.producer.transaction_state import Transaction
 
-__all__ = ["PartitionSequence", "TransactionManager", "advance"]
+__all__ = ["PartitionSequence", "TransactionManager", "advance", "is_oldest"]
 
 _LAST_EPOCH = 0x7FFF
 
@@ -139,7 +139,7 @@ class TransactionManager:
         if not self._is_current(sequence, batch):
             return
         sequence.known_id = -1
-        if not any(_precedes(other, batch) for other in (*queue.in_flight, *queue.waiting)):
+        if is_oldest(queue, batch):
             sequence.has_gap = True
 
     def discard_producer_id(self, producer_id: int) -> None:
@@ -169,6 +169,11 @@ class TransactionManager:
             sequence.next = sequence.expected = 0
         sequence.has_gap = sequence.is_uncertain = False
         return True
+
+
+def is_oldest(queue: PartitionQueue, batch: ProducerBatch) -> bool:
+    """Whether no batch of `queue` that is not delivered was numbered before `batch`."""
+    return not any(_precedes(other, batch) for other in (*queue.in_flight, *queue.waiting))
 
 
 def _precedes(other: ProducerBatch, batch: ProducerBatch) -> bool:

@@ -14,6 +14,7 @@ from aiokafka.errors import (
     KafkaConnectionError,
     KafkaTimeoutError,
     MessageSizeTooLargeError,
+    NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
     NotLeaderForPartitionError,
     OutOfOrderSequenceNumber,
@@ -39,6 +40,19 @@ LOST = [
     pytest.param(Fail(NotEnoughReplicasError), id="too few replicas"),
     pytest.param(Delay(0.02, Cut(handled=True)), id="late cut after the write"),
 ]
+
+UNANSWERED = [
+    pytest.param(Cut(handled=True), id="cut after the write"),
+    pytest.param(Edit(lambda response: _refuse_all(response)), id="too few replicas have it"),
+]
+
+
+def _refuse_all(response: ProduceResponse) -> None:
+    """Replicas were missing after the leader had written."""
+    for topic in response.responses:
+        for part in topic.partition_responses:
+            part.error_code = NotEnoughReplicasAfterAppendError.errno
+            part.base_offset = -1
 
 
 def every_third(action: Any) -> Any:
@@ -246,6 +260,57 @@ async def test_a_compressed_batch_too_large_is_split() -> None:
             found = await results(await send_all(producer, hard))
         assert values(cluster) == easy + hard
         assert not [one for one in found if isinstance(one, BaseException)]
+
+
+@pytest.mark.parametrize("codec", ["gzip", None])
+@pytest.mark.parametrize("fault", UNANSWERED)
+async def test_a_batch_is_as_large_when_it_is_sent_again(
+    cluster: FakeCluster, fault: Any, codec: str | None
+) -> None:
+    """What counts is its size on the wire; before compression it may exceed a whole request.
+
+    Were it split, the leader would not know the parts for what it has written.
+    """
+    payloads = [b"%06d" % number + b"x" * 400 for number in range(4000)]
+    options = {
+        "max_batch_size": 16_000,
+        "max_request_size": 20_000,
+        "compression_type": codec,
+    }
+    with cluster.intercept(ProduceRequest, every_third(fault)) as faults:
+        async with new_producer(cluster, **options) as producer:
+            found = await results(await send_all(producer, payloads))
+    assert faults.hits > 6
+    assert values(cluster) == payloads
+    assert [getattr(one, "offset", one) for one in found] == list(range(len(payloads)))
+    if codec:
+        largest = max(batch.record_count for batch in cluster.log(TOPIC, 0).batches)
+        assert largest * 400 > 20_000, "no batch was larger than a request before compression"
+
+
+async def test_a_batch_refused_for_its_size_after_it_was_written(cluster: FakeCluster) -> None:
+    """The topic's limit may become smaller between two attempts; nothing is written twice."""
+    payloads = numbers(50)
+    async with new_producer(cluster, linger_ms=20) as producer:
+        await producer.send_and_wait(TOPIC, b"first", partition=0)
+        cluster.intercept(ProduceRequest, Cut(handled=True), times=1)
+        cluster.intercept(ProduceRequest, Fail(MessageSizeTooLargeError), times=1)
+        found = await results(await send_all(producer, payloads))
+        await producer.send_and_wait(TOPIC, b"last", partition=0)
+    assert values(cluster) == [b"first", *payloads, b"last"]
+    assert all(isinstance(one, MessageSizeTooLargeError) for one in found)
+    assert all("may have been written" in str(one) for one in found)
+
+
+async def test_a_batch_refused_for_its_size_after_it_was_lost(cluster: FakeCluster) -> None:
+    payloads = numbers(50)
+    async with new_producer(cluster, linger_ms=20) as producer:
+        await producer.send_and_wait(TOPIC, b"first", partition=0)
+        cluster.intercept(ProduceRequest, Cut(), times=1)
+        cluster.intercept(ProduceRequest, Fail(MessageSizeTooLargeError), times=1)
+        found = await results(await send_all(producer, payloads))
+    assert values(cluster) == [b"first", *payloads]
+    assert [getattr(one, "offset", one) for one in found] == list(range(1, 51))
 
 
 async def test_a_record_too_large_fails_alone() -> None:
