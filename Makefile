@@ -8,6 +8,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest
 PYTEST_ARGS ?=
+# Processes that share out the tests, a file at a time. They wait more than they work.
+WORKERS ?= 4
+TOGETHER := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 VERSIONS ?= 3.10 3.11 3.12 3.13
 BOOTSTRAP ?=
 MUTATIONS ?= 10000000
@@ -110,11 +113,11 @@ broker: $(VENV)/.python
 
 test: $(LIBRARY) $(VENV)/.tests
 	@$(BIN)/python -c '$(WHICH_MODE)'
-	$(PYTEST) -m "not spark" $(PYTEST_ARGS)
+	$(PYTEST) $(TOGETHER) -m "not spark" $(PYTEST_ARGS)
 
 test-unit: $(LIBRARY) $(VENV)/.tests
 	@$(BIN)/python -c '$(WHICH_MODE)'
-	$(PYTEST) -m "not integration" $(PYTEST_ARGS)
+	$(PYTEST) $(TOGETHER) -m "not integration" $(PYTEST_ARGS)
 
 test-all:
 	@set -e; for version in $(VERSIONS); do \

@@ -16,6 +16,8 @@ from tests.kafka.jars import missing_tools
 
 __all__ = ["kafka", "kafka3", "make_topic", "scale", "topic"]
 
+pytest_plugins = ["tests.watchdog"]
+
 _INTEGRATION = Path(__file__).parent / "integration"
 _LOST = ("never retrieved", "was destroyed but it is pending", "Exception in callback")
 # Seconds. The start of a broker, and on a new machine the fetch of its jars, is part of a test.
@@ -48,7 +50,42 @@ def build_mode() -> str:
 # -- tests that need a broker
 
 
+# The longest of all files, first: what is begun last decides when the run ends.
+_LONGEST = (
+    "test_broker_versions.py",
+    "test_producer.py",
+    "test_outages.py",
+    "test_etl_chain.py",
+    "test_codecs_with_peers.py",
+    "test_transactions.py",
+    "test_consumer_protocol.py",
+    "test_examples.py",
+)
+# Every version has a broker of its own, so the versions need not be one worker's.
+_SPLIT_BY_VERSION = "test_broker_versions.py"
+
+
+def share_out(items: list[pytest.Item]) -> None:
+    """Decide which tests one worker runs together (a file), and which files are begun first."""
+    for item in items:
+        group = item.nodeid.partition("::")[0]
+        callspec = getattr(item, "callspec", None)
+        if item.path.name == _SPLIT_BY_VERSION and callspec is not None:
+            group += callspec.id
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> tuple[int, int]:
+    if not item.path.is_relative_to(_INTEGRATION):
+        return (1, 0)
+    name = item.path.name
+    return (0, _LONGEST.index(name) if name in _LONGEST else len(_LONGEST))
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    share_out(items)
     for item in items:
         if item.path.is_relative_to(_INTEGRATION):
             item.add_marker(pytest.mark.integration)
