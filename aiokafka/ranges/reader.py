@@ -23,6 +23,12 @@ from aiokafka.errors import (
 )
 from aiokafka.net.failures import renewed
 from aiokafka.ranges import requests
+from aiokafka.ranges.questions import (
+    Bounds,
+    is_another_topic,
+    is_missing,
+    is_so_for_sure,
+)
 from aiokafka.ranges.record_set import RecordSet, scan_record_set
 from aiokafka.ranges.state import (
     DataLoss,
@@ -48,7 +54,6 @@ log = logging.getLogger("aiokafka.ranges")
 _MEBIBYTE = 1024 * 1024
 _CLOSE_TIMEOUT = 2.0
 _BUSY = (Phase.FETCHING, Phase.LOOKING_UP)
-_LOOKS_AT_TOPIC = 3  # before a topic is said to be another one
 _LOOK_INTERVAL = 1.0  # seconds between looks at deadlines and at new metadata
 
 
@@ -86,7 +91,8 @@ class RangeReader:
     of open and aborted transactions; a range must then not end behind the last stable offset.
     `fail_on_data_loss`: raise DataLossError when records are gone; otherwise they are skipped with
     a warning, and listed in `losses`. `max_bytes`, `max_partition_bytes`, `min_bytes`,
-    `max_wait_ms`: of each fetch. `buffer_memory`: bytes that are fetched ahead, over all brokers.
+    `max_wait_ms`: of each fetch, which asks for less where the rest of a range needs less.
+    `buffer_memory`: bytes that are fetched ahead, over all brokers.
     `timeout_ms`: how long a range may make no progress while somebody waits for it. `check_crcs`:
     check the checksum of every batch.
 
@@ -256,9 +262,9 @@ class RangeReader:
     def _leader(self, state: RangeState, now: float) -> int | None:
         topic = state.tp.topic
         self._client.touch_topic(topic)
-        if self._is_another(state):
+        if is_another_topic(self._client, state):
             state.transition(Phase.LOOKING_UP)
-            self._tasks.start(self._check_topic(state), name=f"check-{state.tp}")
+            self._tasks.start(self._check_topic(state), name=f"check-{state}")
             return None
         cluster = self._client.cluster
         leader = cluster.leader_for_partition(state.tp)
@@ -266,7 +272,7 @@ class RangeReader:
             code = cluster.topic_error(topic)
             why = for_code(code).__name__ if code else "no leader is known"
             state.postpone(now, why)
-            self._client.request_metadata(f"{state.tp}: {why}")
+            self._client.request_metadata(f"{state}: {why}")
             return None
         return leader
 
@@ -278,22 +284,28 @@ class RangeReader:
             if 0 <= state.high_watermark < state.range.until:
                 self._lose(state, LossKind.TRUNCATION, state.range.until, now)
                 continue
-            wanted = state.range
-            self._fail(
-                KafkaTimeoutError(
-                    f"{state.tp}: no progress at offset {state.position} of {wanted.start} to "
-                    f"{wanted.until} for {self._limits.timeout:g} s"
-                    + (f"; last: {state.reason}" if state.reason else "")
-                )
+            if is_missing(self._client, state):
+                state.transition(Phase.LOOKING_UP)
+                self._tasks.start(self._check_missing(state), name=f"missing-{state}")
+                continue
+            self._fail_late(state)
+
+    def _fail_late(self, state: RangeState) -> None:
+        wanted = state.range
+        self._fail(
+            KafkaTimeoutError(
+                f"{state}: no progress at offset {state.position} of {wanted.start} to "
+                f"{wanted.until} for {self._limits.timeout:g} s"
+                + (f"; last: {state.reason}" if state.reason else "")
             )
+        )
 
     # -- one fetch ---------------------------------------------------------------------------------
 
     async def _fetch(self, node_id: int, states: list[RangeState], size: int) -> None:
         limits = self._limits
-        request = requests.fetch(
-            states, self._client.cluster.leader_epoch, min(size, limits.max_partition_bytes)
-        )
+        limit = min(size, limits.max_partition_bytes)
+        request = requests.fetch(states, self._client.cluster.leader_epoch, limit)
         request.max_bytes = size
         request.max_wait_ms = int(limits.max_wait * 1000)
         request.min_bytes = limits.min_bytes
@@ -312,7 +324,7 @@ class RangeReader:
             self._on_failed_fetch(node_id, states, error)
         else:
             self._busy.discard(node_id)
-            self._settle(node_id, states, response)
+            self._settle(node_id, states, response, limit)
         self._wake.set()
 
     def _on_failed_fetch(self, node_id: int, states: list[RangeState], error: KafkaError) -> None:
@@ -324,7 +336,9 @@ class RangeReader:
             state.postpone(now, str(error))
         self._client.request_metadata(f"fetch from broker {node_id} failed")
 
-    def _settle(self, node_id: int, states: list[RangeState], answer: FetchResponse) -> None:
+    def _settle(
+        self, node_id: int, states: list[RangeState], answer: FetchResponse, limit: int
+    ) -> None:
         now = self._loop.time()
         asked: dict[tuple[str | bytes | None, int], RangeState] = {}
         for state in states:
@@ -335,7 +349,7 @@ class RangeReader:
             for data in topic.partitions:
                 found = asked.get((topic.topic or topic.topic_id, data.partition_index))
                 if found is not None and found.phase is Phase.FETCHING:
-                    self._settle_one(found, data, frame, now)
+                    self._settle_one(found, data, frame, limit)
         for state in states:
             if state.phase is not Phase.FETCHING:
                 continue
@@ -348,35 +362,43 @@ class RangeReader:
         self._pinned[node_id] += frame.nbytes
 
     def _settle_one(
-        self, state: RangeState, data: PartitionData, frame: Response, now: float
+        self, state: RangeState, data: PartitionData, frame: Response, limit: int
     ) -> None:
+        now = self._loop.time()
         if data.error_code:
             self._on_error(state, for_code(data.error_code), now)
             return
         state.high_watermark = data.high_watermark
         if not data.records:
+            if state.position < state.high_watermark and state.size.too_small(limit):
+                state.transition(Phase.IDLE)
             return
         try:
-            size, position = scan_record_set(memoryview(data.records), state.range.until)
+            found = scan_record_set(memoryview(data.records), state.position, state.range.until)
         except CorruptRecordError as error:
-            self._fail(CorruptRecordError(f"{state.tp}: {error}"))
+            self._fail(CorruptRecordError(f"{state}: {error}"))
             return
-        if position < 0:
-            self._fail(_too_large(state, self._limits.max_partition_bytes))
+        if found.position < 0:
+            if state.size.too_small(limit):
+                state.transition(Phase.IDLE)
+            else:
+                self._fail(_too_large(state, limit))
             return
-        if position <= state.position:
+        if found.position <= state.position:
             self._fail(
                 CorruptRecordError(
-                    f"{state.tp}: asked for offset {state.position}, the broker sent records up "
-                    f"to {position} only"
+                    f"{state}: asked for offset {state.position}, the broker sent records up "
+                    f"to {found.position} only"
                 )
             )
             return
-        if size:
-            self._add(state, data, size, frame)
+        if found.size:
+            self._add(state, data, found.size, frame)
+        if found.offsets:
+            state.size.served(found.size, found.offsets)
         self._turns += 1
         state.turn = self._turns
-        state.moved(position, now)
+        state.moved(found.position, now)
 
     def _add(self, state: RangeState, data: PartitionData, size: int, frame: Response) -> None:
         records: Any = data.records
@@ -399,18 +421,17 @@ class RangeReader:
     def _on_error(self, state: RangeState, error: type[BrokerResponseError], now: float) -> None:
         if error is OffsetOutOfRangeError:
             state.transition(Phase.LOOKING_UP)
-            self._tasks.start(self._look_up(state), name=f"look-up-{state.tp}")
+            self._tasks.start(self._look_up(state), name=f"look-up-{state}")
         elif error.retriable or error.errno == -1:
             state.postpone(now, error.__name__)
-            self._client.request_metadata(f"{state.tp}: fetch answered {error.__name__}")
+            self._client.request_metadata(f"{state}: fetch answered {error.__name__}")
         else:
-            self._fail(error(f"{state.tp}: fetch at offset {state.position} failed"))
+            self._fail(error(f"{state}: fetch at offset {state.position} failed"))
 
     async def _look_up(self, state: RangeState) -> None:
         """The offset is not in the log: where does it begin and end?"""
         try:
-            earliest = await self._ask(state.tp, requests.EARLIEST)
-            latest = await self._ask(state.tp, requests.LATEST)
+            earliest, latest = await Bounds(self._client, state).ask()
         except KafkaError as error:
             if not error.retriable:
                 self._fail(error)
@@ -418,45 +439,37 @@ class RangeReader:
             state.postpone(self._loop.time(), str(error))
             self._wake.set()
             return
-        now = self._loop.time()
-        if state.position < earliest:
+        now, wanted = self._loop.time(), state.range
+        if state.position < earliest and wanted.from_first and state.position == wanted.start:
+            log.info("%s: begins at offset %d now", state, earliest)
+            state.moved(min(earliest, wanted.until), now)
+            self._arrived.set()
+        elif state.position < earliest:
             self._lose(state, LossKind.RETENTION, earliest, now)
         elif state.position > latest:
-            self._lose(state, LossKind.TRUNCATION, state.range.until, now)
+            self._lose(state, LossKind.TRUNCATION, wanted.until, now)
         else:
             # A leader that was behind, and is not any more.
             state.postpone(now, "OffsetOutOfRangeError")
         self._wake.set()
 
-    def _is_another(self, state: RangeState) -> bool:
-        """Whether the topic is, as far as the client knows, another one than that of the range."""
-        known, wanted = self._client.cluster.topic_id(state.tp.topic), state.range.topic_id
-        return None not in (known, wanted) and known != wanted
-
     async def _check_topic(self, state: RangeState) -> None:
-        """Look again: it may be the client who knows an older topic, or the broker that it asks."""
-        for _ in range(_LOOKS_AT_TOPIC):
-            if not await self._client.force_metadata_update():
-                # No answer is no proof of anything.
-                state.postpone(self._loop.time(), "the metadata of its topic cannot be had")
-                break
-            if not self._is_another(state):
-                state.transition(Phase.IDLE)
-                break
-            await asyncio.sleep(self._client.config.retry_backoff)
-        else:
+        is_another = await is_so_for_sure(self._client, state, is_another_topic)
+        if is_another:
             self._lose(state, LossKind.NEW_TOPIC, state.range.until, self._loop.time())
+        elif is_another is None:
+            state.postpone(self._loop.time(), "the metadata of its topic cannot be had")
+        else:
+            state.transition(Phase.IDLE)
         self._wake.set()
 
-    async def _ask(self, tp: TopicPartition, place: int) -> int:
-        cluster = self._client.cluster
-        request = requests.list_offsets(tp, cluster.leader_epoch(tp), place)
-        response = await self._client.send(cluster.leader_for_partition(tp) or 0, request)
-        code, offset = requests.offset_in(response)
-        if code:
-            self._client.request_metadata(f"{tp}: offsets were not found")
-            raise for_code(code)(f"{tp}: offset not found")
-        return offset
+    async def _check_missing(self, state: RangeState) -> None:
+        """No progress for too long, because there seems to be no such partition."""
+        if await is_so_for_sure(self._client, state, is_missing):
+            self._lose(state, LossKind.DELETED, state.range.until, self._loop.time())
+        else:
+            self._fail_late(state)
+        self._wake.set()
 
     def _lose(self, state: RangeState, kind: LossKind, until: int, now: float) -> None:
         loss = state.lost(kind, until)
@@ -471,7 +484,7 @@ class RangeReader:
 
 def _too_large(state: RangeState, limit: int) -> KafkaError:
     return RecordTooLargeError(
-        f"{state.tp}: the record at offset {state.position} is larger than {limit} bytes"
+        f"{state}: the record at offset {state.position} is larger than {limit} bytes"
     )
 
 

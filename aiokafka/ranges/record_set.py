@@ -10,7 +10,7 @@ from aiokafka.ranges.state import PartitionRange
 from aiokafka.record.columns import ColumnReader, Columns
 from aiokafka.record.header import parse_batch
 
-__all__ = ["RecordSet", "Rows", "scan_record_set"]
+__all__ = ["RecordSet", "Rows", "Scan", "scan_record_set"]
 
 
 class Rows(NamedTuple):
@@ -53,13 +53,23 @@ class RecordSet:
             return bisect.bisect_left(offsets, self._until)
 
 
-def scan_record_set(view: memoryview, until: int) -> tuple[int, int]:
-    """How many bytes of a record set belong to a range that ends at `until`, and the offset to ask
-    for next.
+class Scan(NamedTuple):
+    """What of a record set belongs to a range."""
 
-    (0, -1) if there is no complete batch. Raises CorruptRecordError if the first batch is none.
-    """
-    at, position = 0, -1
+    size: int
+    """Bytes, from the start on."""
+
+    position: int
+    """The offset to ask for next; -1 if there is no complete batch."""
+
+    offsets: int
+    """How many offsets these bytes cover, those before the range included."""
+
+
+def scan_record_set(view: memoryview, start: int, until: int) -> Scan:
+    """How much of a record set that was asked for from `start` on belongs to a range that ends at
+    `until`. Raises CorruptRecordError if the first batch is none."""
+    at, position, first = 0, -1, start
     while position < until:
         try:
             batch = parse_batch(view, at)
@@ -72,6 +82,7 @@ def scan_record_set(view: memoryview, until: int) -> tuple[int, int]:
         if batch.magic == 2 and batch.base_offset >= until:
             position = until
             break
+        first = min(first, batch.base_offset)
         at += batch.size_in_bytes
         position = batch.last_offset + 1
-    return at, position
+    return Scan(at, position, position - first)

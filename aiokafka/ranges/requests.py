@@ -26,8 +26,9 @@ LAST_VERSION_WITH_NAMES = 12
 Epoch = Callable[[TopicPartition], int]
 
 
-def fetch(states: Iterable[RangeState], epoch: Epoch, partition_max_bytes: int) -> FetchRequest:
-    """Ask for the next records of these ranges; limits of the whole request are the caller's."""
+def fetch(states: Iterable[RangeState], epoch: Epoch, limit: int) -> FetchRequest:
+    """Ask for the next records of these ranges, each at most `limit` bytes; limits of the whole
+    request are the caller's."""
     topics: dict[str, FetchTopic] = {}
     for state in states:
         wanted = state.range
@@ -41,7 +42,7 @@ def fetch(states: Iterable[RangeState], epoch: Epoch, partition_max_bytes: int) 
                 partition=wanted.partition,
                 current_leader_epoch=epoch(state.tp),
                 fetch_offset=state.position,
-                partition_max_bytes=partition_max_bytes,
+                partition_max_bytes=state.size.ask(state.left, limit),
             )
         )
     return FetchRequest(max_wait_ms=0, min_bytes=1, topics=list(topics.values()))

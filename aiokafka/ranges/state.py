@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from aiokafka._backoff import Backoff
 from aiokafka.errors import KafkaError
+from aiokafka.ranges.sizing import FetchSize
 from aiokafka.structs import TopicPartition
 
 __all__ = ["DataLoss", "DataLossError", "LossKind", "PartitionRange", "Phase", "RangeState"]
@@ -22,6 +23,9 @@ class PartitionRange(NamedTuple):
     topic_id: bytes | None = None
     """The 16 bytes that tell the topic from another of the same name (KIP-516), if known."""
 
+    from_first: bool = False
+    """Begin at the first record there is: no data is lost if that comes after `start`."""
+
 
 class LossKind(enum.Enum):
     """Why records of a range are gone."""
@@ -35,11 +39,15 @@ class LossKind(enum.Enum):
     NEW_TOPIC = "new topic"
     """The topic was deleted, and another one was made with its name."""
 
+    DELETED = "deleted"
+    """The topic was deleted, or was made anew with fewer partitions."""
+
 
 _REASONS = {
     LossKind.RETENTION: "the log begins later now",
     LossKind.TRUNCATION: "the log ends earlier than it did",
     LossKind.NEW_TOPIC: "the topic was deleted and made anew",
+    LossKind.DELETED: "the partition is not there any more",
 }
 
 
@@ -88,7 +96,8 @@ class RangeState:
     """One range while it is read. Its only writer is the RangeReader.
 
     `position` is the offset to ask for next, `since` the loop time of the last progress, `reason`
-    the last thing that went wrong, `turn` a number that grows when it was served.
+    the last thing that went wrong, `turn` a number that grows when it was served, `size` how much
+    to ask for.
     """
 
     def __init__(self, wanted: PartitionRange, now: float, backoff: Backoff) -> None:
@@ -101,11 +110,20 @@ class RangeState:
         self.high_watermark = -1
         self.reason = ""
         self.turn = 0
+        self.size = FetchSize()
         self._backoff = backoff
+
+    def __str__(self) -> str:
+        return f"{self.tp.topic}-{self.tp.partition}"
+
+    @property
+    def left(self) -> int:
+        """How many offsets are still to be read."""
+        return self.range.until - self.position
 
     def transition(self, phase: Phase) -> None:
         """Wait for something else."""
-        assert phase in _NEXT[self.phase], f"{self.tp}: {self.phase} to {phase}"
+        assert phase in _NEXT[self.phase], f"{self}: {self.phase} to {phase}"
         self.phase = phase
 
     def moved(self, position: int, now: float) -> None:

@@ -1,0 +1,74 @@
+"""What a reader of ranges asks when an offset or a topic is not what it was."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from aiokafka.errors import LeaderNotAvailableError, UnknownTopicOrPartitionError, for_code
+from aiokafka.ranges import requests
+from aiokafka.ranges.state import RangeState
+
+if TYPE_CHECKING:
+    from aiokafka.client import AIOKafkaClient
+
+__all__ = ["Bounds", "Look", "is_another_topic", "is_missing", "is_so_for_sure"]
+
+_LOOKS = 3  # before a topic is said to be gone
+
+
+class Bounds:
+    """Where the log of a range's partition begins and ends."""
+
+    def __init__(self, client: AIOKafkaClient, state: RangeState) -> None:
+        self._client = client
+        self._state = state
+
+    async def ask(self) -> tuple[int, int]:
+        """(the first offset, the one after the last). Raises what the broker answers."""
+        return await self._ask(requests.EARLIEST), await self._ask(requests.LATEST)
+
+    async def _ask(self, place: int) -> int:
+        tp, cluster = self._state.tp, self._client.cluster
+        leader = cluster.leader_for_partition(tp)
+        if leader is None or leader < 0:
+            self._client.request_metadata(f"{self._state}: no leader is known")
+            raise LeaderNotAvailableError(f"{self._state}: no leader is known")
+        request = requests.list_offsets(tp, cluster.leader_epoch(tp), place)
+        response = await self._client.send(leader, request)
+        code, offset = requests.offset_in(response)
+        if code:
+            self._client.request_metadata(f"{self._state}: offsets were not found")
+            raise for_code(code)(f"{self._state}: offset not found")
+        return offset
+
+
+Look = Callable[["AIOKafkaClient", RangeState], bool]
+
+
+def is_another_topic(client: AIOKafkaClient, state: RangeState) -> bool:
+    """Whether the topic is, as far as the client knows, another one than that of the range."""
+    known, wanted = client.cluster.topic_id(state.tp.topic), state.range.topic_id
+    return None not in (known, wanted) and known != wanted
+
+
+def is_missing(client: AIOKafkaClient, state: RangeState) -> bool:
+    """Whether there is no such partition, as far as the client knows."""
+    cluster, (topic, number) = client.cluster, state.tp
+    if code := cluster.topic_error(topic):
+        return code == UnknownTopicOrPartitionError.errno
+    known = cluster.partitions_for_topic(topic)
+    return bool(known) and number not in known
+
+
+async def is_so_for_sure(client: AIOKafkaClient, state: RangeState, look: Look) -> bool | None:
+    """What `look` says after more looks: it may be the client who knows an older state, or the
+    broker that it asks. None if no broker answers, which is no proof of anything."""
+    for _ in range(_LOOKS):
+        if not await client.force_metadata_update():
+            return None
+        if not look(client, state):
+            return False
+        await asyncio.sleep(client.config.retry_backoff)
+    return True
