@@ -59,7 +59,7 @@ def is_missing(client: AIOKafkaClient, state: RangeState) -> bool:
     if code := cluster.topic_error(topic):
         return code == UnknownTopicOrPartitionError.errno
     known = cluster.partitions_for_topic(topic)
-    return bool(known) and number not in known
+    return known is not None and len(known) > 0 and number not in known
 
 
 async def is_so_for_sure(client: AIOKafkaClient, state: RangeState, look: Look) -> bool | None:

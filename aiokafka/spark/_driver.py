@@ -13,7 +13,8 @@ from typing import Any
 
 from aiokafka import AIOKafkaClient, AIOKafkaConsumer
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
+from aiokafka.errors import UnknownTopicOrPartitionError
+from aiokafka.spark._mirror import Mirror
 from aiokafka.spark._offsets import Offsets, Wish, wishes
 from aiokafka.spark._options import EARLIEST, LATEST, Bound, ReadOptions
 from aiokafka.spark._patience import connected
@@ -49,7 +50,8 @@ class Cluster:
     """The cluster as a query sees it: its topics alone, its isolation level.
 
     Owns a client and a consumer that reads nothing; it only asks for offsets, and commits them for
-    the group that mirrors the query's progress.
+    the group that mirrors the query's progress. Remembers which topics were missing, and which
+    partitions the query begins at their first record.
     """
 
     def __init__(self, options: ReadOptions, keywords: dict[str, Any]) -> None:
@@ -65,8 +67,10 @@ class Cluster:
         )
         self._partitions: dict[str, list[int]] = {}
         self._discovered_at = -_DISCOVERY_INTERVAL
-        self._mirrored: Offsets = {}
-        self._warned = False
+        self._missing: set[str] = set()
+        self._at_first: set[TopicPartition] = set()
+        self.mirror = Mirror(self._consumer, options.group_id)
+        """Shows the progress of the query as offsets of a group."""
 
     async def start(self) -> None:
         """Connect."""
@@ -75,6 +79,7 @@ class Cluster:
 
     async def close(self) -> None:
         """Disconnect."""
+        await self.mirror.close()
         await self._consumer.stop()
         await self._client.close()
 
@@ -104,23 +109,47 @@ class Cluster:
         names = [t for t in everything.topics() if re.fullmatch(wanted.pattern, t)]
         return await self._numbers(names)
 
+    async def existing(self, topics: Iterable[str]) -> dict[str, list[int]]:
+        """The partitions of those of `topics` that there are, subscribed to or not."""
+        known = await self.partitions(anew=False)
+        others = await self._look_for(topic for topic in topics if topic not in known)
+        return {**others, **known}
+
     async def _numbers(self, topics: Iterable[str]) -> dict[str, list[int]]:
+        names = sorted(topics)
+        found = await self._look_for(names)
+        missing = [topic for topic in names if topic not in found]
+        if missing and self._options.fail_on_data_loss:
+            raise UnknownTopicOrPartitionError(f"there is no topic {', '.join(missing)}")
+        return found
+
+    async def _look_for(self, topics: Iterable[str]) -> dict[str, list[int]]:
+        """The partitions of those of `topics` that there are. One that was missing before is not
+        waited for again."""
         found: dict[str, list[int]] = {}
         names = sorted(topics)
+        if not names:
+            return found
         for topic in names:
             self._client.touch_topic(topic)
         await self._client.force_metadata_update()
-        deadline = self._loop.time() + _TOPIC_TIMEOUT
+        deadline = self._loop.time() + min(_TOPIC_TIMEOUT, self._options.kafka.patience)
         for topic in names:
+            if topic in self._missing and self._is_unknown(topic):
+                continue
             try:
                 numbers = await self._client.wait_for_topic(topic, deadline)
             except UnknownTopicOrPartitionError:
-                if self._options.fail_on_data_loss:
-                    raise
-                log.warning("there is no topic %s", topic)
+                if topic not in self._missing:
+                    log.warning("there is no topic %s", topic)
+                self._missing.add(topic)
                 continue
+            self._missing.discard(topic)
             found[topic] = sorted(numbers)
         return found
+
+    def _is_unknown(self, topic: str) -> bool:
+        return self._client.cluster.topic_error(topic) == UnknownTopicOrPartitionError.errno
 
     def topic_ids(self) -> dict[str, bytes]:
         """The ids of the topics (KIP-516), as far as brokers have any."""
@@ -131,10 +160,16 @@ class Cluster:
 
     async def starting(self) -> Offsets:
         """Where the query begins, as its options say."""
+        self._at_first.clear()
         partitions = await self.partitions()
         if self._uses_group():
             return await self._committed(partitions)
         return await self._resolve(self._options.starting, partitions, "starting")
+
+    def at_first(self, start: Offsets) -> Offsets:
+        """Those of the offsets that `starting` gave which are the first there are, and nothing that
+        the options or a group named."""
+        return _by_topic({tp: start[tp.topic][tp.partition] for tp in self._at_first})
 
     async def ending(self) -> Offsets:
         """Where a batch query ends."""
@@ -191,6 +226,7 @@ class Cluster:
         missing = [tp for tp in tps if tp not in found]
         if missing:
             found.update(await self._consumer.beginning_offsets(missing))
+            self._at_first.update(missing)
         return _by_topic(found)
 
     async def _resolve(
@@ -211,6 +247,7 @@ class Cluster:
         latest += await self._find_times(wanted, side, found)
         if earliest:
             found.update(await self._consumer.beginning_offsets(earliest))
+            self._at_first.update(earliest)
         if latest:
             found.update(await self._consumer.end_offsets(latest))
         return _by_topic(found)
@@ -232,37 +269,6 @@ class Cluster:
                 "startingOffsetsByTimestampStrategy=latest reading begins at the end there"
             )
         return missing
-
-    # -- the group
-
-    async def mirror(self, offsets: Offsets) -> None:
-        """Commit what Spark has finished, for tools that look at the lag of a group.
-
-        A failure is logged: the query itself does not depend on it.
-        """
-        if offsets == self._mirrored or not offsets:
-            return
-        entries = {
-            TopicPartition(topic, number): offset
-            for topic, numbers in offsets.items()
-            for number, offset in numbers.items()
-        }
-        if self._consumer.assignment() != entries.keys():
-            self._consumer.assign(list(entries))
-            self._consumer.pause(*entries)
-        try:
-            await self._consumer.commit(entries)
-        except KafkaError as error:
-            log.log(
-                logging.DEBUG if self._warned else logging.WARNING,
-                "progress is not mirrored to group %s: %s",
-                self._options.group_id,
-                error,
-            )
-            self._warned = True
-        else:
-            self._mirrored = offsets
-            self._warned = False
 
 
 def _known(

@@ -62,7 +62,7 @@ def lag_listener(callback: Callable[[str | None, Lag], None]) -> Any:
 
         spark.streams.addListener(lag_listener(lambda name, lag: print(name, lag.metrics)))
     """
-    from pyspark.sql.streaming import StreamingQueryListener
+    from pyspark.sql.streaming.listener import StreamingQueryListener
 
     class LagListener(StreamingQueryListener):
         def onQueryStarted(self, event: Any) -> None:

@@ -23,6 +23,7 @@ __all__ = [
     "Offsets",
     "Wish",
     "from_json",
+    "pinned_from",
     "pro_rata",
     "ranges_between",
     "split",
@@ -175,6 +176,18 @@ def pro_rata(start: Offsets, end: Offsets, limit: int) -> Offsets:
             share = max(1, limit * size // total) if size > 0 else 0
             limited.setdefault(topic, {})[partition] = first + share if size > 0 else until
     return limited
+
+
+def pinned_from(pinned: Offsets, start: Offsets, now: Offsets) -> Offsets:
+    """Ends that were noted before it was known where to `start`: where they lie before it, or know
+    nothing of a partition, the start is the end, or what is the end `now` if that is lower."""
+    ends = {topic: dict(numbers) for topic, numbers in pinned.items()}
+    for topic, numbers in start.items():
+        for partition, first in numbers.items():
+            end, latest = ends.get(topic, {}).get(partition), now.get(topic, {}).get(partition)
+            if latest is not None and (end is None or end < first):
+                ends.setdefault(topic, {})[partition] = min(first, latest)
+    return ends
 
 
 def ranges_between(start: Offsets, end: Offsets) -> list[OffsetRange]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import concurrent.futures
 import json
+import threading
 import uuid
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import Any, TypeVar
 import pytest
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from aiokafka.spark import lag
 from tests.integration.spark_session import start_spark, why_no_spark
 from tests.kafka.fixtures import Kafka
@@ -255,3 +257,102 @@ def write_checkpoint(path: Path, topic: str, ends: list[dict[str, int]]) -> None
         head = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 1, "conf": {}})
         (path / "offsets" / str(number)).write_text(f"v1\n{head}\n{json.dumps({topic: end})}")
     (path / "commits" / "0").write_text('v1\n{"nextBatchWatermarkMs":0}')
+
+
+def test_available_now_of_a_busy_topic(
+    spark: Any, kafka: Kafka, make: Callable[..., str], tmp_path: Path
+) -> None:
+    """By default a query begins at the ends, which Spark asks for after it has pinned them."""
+    topic = make()
+    is_over = threading.Event()
+
+    async def write() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
+            while not is_over.is_set():
+                await producer.send_and_wait(topic, b"x")
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(run, write())
+        try:
+            for number in range(3):
+                rows = reading(kafka, spark.readStream, topic).load()
+                query = (
+                    rows.writeStream.format("noop")
+                    .option("checkpointLocation", str(tmp_path / str(number)))
+                    .trigger(availableNow=True)
+                    .start()
+                )
+                assert query.awaitTermination(60)
+        finally:
+            is_over.set()
+            writing.result(60)
+
+
+def test_a_topic_that_is_deleted_while_a_batch_is_not_finished(
+    spark: Any, kafka: Kafka, make: Callable[..., str], tmp_path: Path
+) -> None:
+    topics = [make(), make()]
+    for topic in topics:
+        fill(kafka, topic, 0, 50)
+    seen: list[int] = []
+
+    def run_once(count: Callable[[Any, int], None]) -> None:
+        rows = reading(
+            kafka,
+            spark.readStream,
+            ",".join(topics),
+            startingOffsets="earliest",
+            failOnDataLoss="false",
+        ).load()
+        query = (
+            rows.writeStream.foreachBatch(count)
+            .option("checkpointLocation", str(tmp_path))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(100)
+
+    def fail(rows: Any, batch: int) -> None:
+        raise ValueError("not this time")
+
+    with pytest.raises(Exception, match="not this time"):
+        run_once(fail)
+    run(delete(kafka, topics[1]))
+    run_once(lambda rows, batch: seen.append(rows.count()))
+    assert sum(seen) == seen[0] == 50
+
+
+async def delete(kafka: Kafka, topic: str) -> None:
+    async with AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers) as admin:
+        await admin.delete_topics([topic])
+        while topic in await admin.list_topics():
+            await asyncio.sleep(0.05)
+
+
+def test_retention_during_a_batch_query(spark: Any, kafka: Kafka, make: Callable[..., str]) -> None:
+    """The first record there is, is that of when the task runs."""
+    from pyspark.sql import functions
+
+    topic, servers = make(), kafka.bootstrap_servers
+    fill(kafka, topic, 0, 100)
+
+    def expire(partition: int, offset: int) -> int:
+        """When the first partition is read, the second one's records go."""
+        if (partition, offset) == (0, 0):
+            asyncio.run(delete_before(servers, TopicPartition(topic, 1), 30))
+        return offset
+
+    rows = reading(kafka, spark.read.schema("partition int, offset bigint"), topic).load()
+    expiring = functions.udf(expire, "bigint", useArrow=False)("partition", "offset").alias(
+        "offset"
+    )
+    found = rows.select("partition", expiring).collect()
+    assert sorted(tuple(row) for row in found) == [
+        *((0, offset) for offset in range(50)),
+        *((1, offset) for offset in range(30, 50)),
+    ]
+
+
+async def delete_before(servers: str, tp: TopicPartition, offset: int) -> None:
+    async with AIOKafkaAdminClient(bootstrap_servers=servers) as admin:
+        await admin.delete_records({tp: RecordsToDelete(offset)})

@@ -1,0 +1,303 @@
+"""What a query reads: the ranges of its tasks, and for a stream where each batch ends.
+
+Runs on the driver. Knows nothing of Spark but the order in which it calls.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any, TypeVar
+
+from aiokafka.ranges import DataLoss, DataLossError, LossKind, PartitionRange
+from aiokafka.spark._driver import Cluster, open_cluster
+from aiokafka.spark._loop import loop_thread
+from aiokafka.spark._offsets import (
+    OffsetRange,
+    Offsets,
+    from_json,
+    pinned_from,
+    pro_rata,
+    ranges_between,
+    split,
+    start_in,
+    to_json,
+    total_between,
+)
+from aiokafka.spark._options import ReadOptions
+from aiokafka.spark._pushdown import Pushed
+
+__all__ = ["StreamPlan", "batch_tasks"]
+
+log = logging.getLogger("aiokafka.spark")
+
+T = TypeVar("T")
+
+Task = list[PartitionRange]
+
+
+def _ask(options: ReadOptions, question: Callable[[Cluster], Coroutine[Any, Any, T]]) -> T:
+    """The answer of the cluster, over connections that stay open for the next question."""
+    thread = loop_thread()
+
+    async def ask() -> T:
+        key = ("drive", options.kafka.key(), repr(options))
+        use = thread.clients.use(
+            key, lambda: open_cluster(options), Cluster.close, options.idle_timeout
+        )
+        async with use as cluster:
+            return await question(cluster)
+
+    return thread.run(ask())
+
+
+def _tasks(
+    ranges: list[OffsetRange],
+    options: ReadOptions,
+    ids: Mapping[str, bytes],
+    at_first: Offsets,
+) -> list[Task]:
+    """`at_first`: offsets that only mean the first record there is when it is read."""
+    shared_out = split(
+        ranges,
+        min_partitions=options.min_partitions,
+        max_partitions=options.max_partitions,
+        max_records=options.max_records,
+    )
+    # Where loss is tolerated, what there is gets read, whichever topic of the name has it.
+    wanted = ids if options.fail_on_data_loss else {}
+    return [
+        [
+            PartitionRange(
+                *r,
+                topic_id=wanted.get(r.topic),
+                from_first=at_first.get(r.topic, {}).get(r.partition) == r.start,
+            )
+            for r in task
+        ]
+        for task in shared_out
+    ]
+
+
+def batch_tasks(options: ReadOptions, pushed: Pushed | None = None) -> list[Task]:
+    """The tasks of a batch query, of which filters may have narrowed what is read."""
+
+    async def look(cluster: Cluster) -> tuple[Offsets, Offsets, Offsets, dict[str, bytes]]:
+        start, end = await cluster.starting(), await cluster.ending()
+        at_first = cluster.at_first(start)
+        if pushed is not None and pushed.from_millis is not None:
+            start = await cluster.not_before(start, end, pushed.from_millis)
+        return start, end, at_first, cluster.topic_ids()
+
+    start, end, at_first, ids = _ask(options, look)
+    ranges = ranges_between(start, end)
+    return _tasks(ranges if pushed is None else pushed.narrow(ranges), options, ids, at_first)
+
+
+class StreamPlan:
+    """Batch after batch of a streaming query. Spark keeps the offsets, in the format of its own
+    Kafka source; what it gives and gets here is as in its checkpoint.
+
+    One instance lives on the driver and has all the state.
+    """
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._initial: Offsets | None = None
+        self._pinned: Offsets | None = None
+        self._is_pin_checked = False
+        self._latest: Offsets | None = None
+        self._asked_at = -1e9
+        self._triggered_at: float | None = None
+        self._ids: dict[str, bytes] = {}
+
+    # -- offsets
+
+    def initial(self) -> dict[str, Any]:
+        """Where the query begins. Spark asks more than once, and gets the same answer."""
+        if self._initial is None:
+            self._initial = _ask(self._options, Cluster.starting)
+        return to_json(self._initial)
+
+    def pin(self) -> None:
+        """Read up to what there is now, and no further."""
+        self._pinned = _ask(self._options, lambda cluster: cluster.latest())
+        self._is_pin_checked = False
+
+    def end(self, start: dict[str, Any], most: int | None, *, wait: bool) -> dict[str, Any]:
+        """Where the next batch ends, with about `most` offsets; `start` itself when there is none
+        yet. `wait`: also when there is less than the options ask for."""
+        begin = from_json(start)
+        end = self._ends(begin)
+        self._check_not_lower(begin, end)
+        begin = self._with_new(begin, end)
+        if wait and self._is_too_little(total_between(begin, end)):
+            return start
+        if most is not None:
+            end = pro_rata(begin, end, most)
+        plain = from_json(start)
+        if end == plain:
+            return start
+        self._triggered_at = time.monotonic()
+        return to_json(end, start=begin if plain == self._initial else None)
+
+    def latest(self) -> dict[str, Any] | None:
+        """The ends of the partitions, as far as they were asked for."""
+        return None if self._latest is None else to_json(self._latest)
+
+    def _ends(self, begin: Offsets) -> Offsets:
+        """The ends of the partitions: at the beginning of an AvailableNow, or a moment ago.
+
+        Idle, Spark asks a hundred times a second; the cluster is not asked as often.
+        """
+        now = time.monotonic()
+        if self._pinned is not None:
+            self._latest = self._pinned = self._checked_pin(self._pinned, begin)
+            self._mirror(begin)
+        elif self._latest is None or now - self._asked_at >= self._options.latest_interval:
+            self._latest = _ask(self._options, lambda cluster: cluster.latest(begin))
+            self._asked_at = now
+            self._mirror(begin)
+        return self._latest
+
+    def _checked_pin(self, pinned: Offsets, begin: Offsets) -> Offsets:
+        """The pinned ends, none of them before the start of the first batch.
+
+        Spark pins before it asks where to begin:
+        1. `pin`: partition 0 ends at 10.
+        2. Somebody writes two records.
+        3. `initial`, with startingOffsets=latest: begin at 12.
+        Nothing is lost: the batch ends where it begins. A broker that had just become leader, and
+        was behind when the ends were pinned, is asked again as well.
+        """
+        if self._is_pin_checked:
+            return pinned
+        self._is_pin_checked = True
+        if pinned_from(pinned, begin, begin) == pinned:
+            return pinned
+        return pinned_from(
+            pinned, begin, _ask(self._options, lambda cluster: cluster.latest(begin))
+        )
+
+    def _mirror(self, begin: Offsets) -> None:
+        """Where a batch begins is what Spark has finished."""
+        if self._options.commit_offsets and begin != self._initial:
+            _ask(self._options, lambda cluster: cluster.mirror.commit(begin))
+
+    def _is_too_little(self, count: int) -> bool:
+        """Whether to wait for more; with AvailableNow there will be no more."""
+        least = self._options.min_offsets
+        if least is None or self._pinned is not None or count >= least:
+            return False
+        last = self._triggered_at
+        return last is not None and time.monotonic() - last < self._options.max_delay
+
+    def _with_new(self, begin: Offsets, end: Offsets) -> Offsets:
+        """`begin`, with the first offsets of partitions that are in `end` alone."""
+        new = {
+            topic: [number for number in numbers if number not in begin.get(topic, {})]
+            for topic, numbers in end.items()
+        }
+        new = {topic: numbers for topic, numbers in new.items() if numbers}
+        if not new:
+            return begin
+        first = _ask(self._options, lambda cluster: cluster.earliest(new))
+        for topic, numbers in first.items():
+            for number, offset in numbers.items():
+                if offset > 0:
+                    self._lose(DataLoss(LossKind.RETENTION, topic, number, 0, offset))
+        return {
+            topic: {**begin.get(topic, {}), **first.get(topic, {})}
+            for topic in begin.keys() | first.keys()
+        }
+
+    def _check_not_lower(self, begin: Offsets, end: Offsets) -> None:
+        for topic, numbers in begin.items():
+            for number, offset in numbers.items():
+                last = end.get(topic, {}).get(number)
+                if last is not None and last < offset:
+                    self._lose(DataLoss(LossKind.TRUNCATION, topic, number, last, offset))
+
+    def _lose(self, loss: DataLoss) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLossError(loss)
+        log.warning("skipped: %s", loss)
+
+    # -- tasks
+
+    def tasks(self, start: dict[str, Any], end: dict[str, Any]) -> list[Task]:
+        """The tasks of a batch; none when it is empty."""
+        first, last = self._first(start, end), from_json(end)
+        if first == last:
+            return []
+        gone = [
+            f"{topic}-{number}"
+            for topic, numbers in first.items()
+            for number in numbers
+            if number not in last.get(topic, {})
+        ]
+        if gone:
+            self._lose_partitions(gone)
+        ids = _ask(self._options, _topic_ids)
+        self._check_ids(ids, ranges_between(first, last))
+        if not self._options.fail_on_data_loss:
+            last = self._still_there(last)
+        ranges = ranges_between(self._with_new(first, last), last)
+        return _tasks(ranges, self._options, ids, {})
+
+    def _still_there(self, last: Offsets) -> Offsets:
+        """`last`, without partitions that were deleted since it was noted."""
+        there = _ask(self._options, lambda cluster: cluster.existing(last))
+        gone = [
+            f"{topic}-{number}"
+            for topic, numbers in last.items()
+            for number in numbers
+            if number not in there.get(topic, ())
+        ]
+        if not gone:
+            return last
+        self._lose_partitions(gone)
+        return {
+            topic: {number: offset for number, offset in numbers.items() if number in there[topic]}
+            for topic, numbers in last.items()
+            if topic in there
+        }
+
+    def _first(self, start: dict[str, Any], end: dict[str, Any]) -> Offsets:
+        """Where a batch begins: as its end says, if it is the first, which may be a repetition."""
+        first = from_json(start)
+        began_at = None if start_in(start) else start_in(end)
+        if began_at is not None:
+            return began_at
+        if self._latest is None and first == self._initial and not self._options.starts_alike:
+            raise ValueError(
+                "the first batch of this checkpoint was begun by another source and not finished, "
+                "and its start depended on when it began; give startingOffsets as the file "
+                "sources/0/0 of the checkpoint has it, or let that source finish the batch"
+            )
+        return first
+
+    def _lose_partitions(self, gone: Iterable[str]) -> None:
+        message = f"partitions are gone: {', '.join(gone)}"
+        if self._options.fail_on_data_loss:
+            raise RuntimeError(f"{message}; set failOnDataLoss to false to go on without them")
+        log.warning(message)
+
+    def _check_ids(self, ids: Mapping[str, bytes], ranges: list[OffsetRange]) -> None:
+        """The ids of the topics are to be the same as long as the query runs."""
+        anew = {topic for topic, new in ids.items() if self._ids.get(topic, new) != new}
+        if not self._options.fail_on_data_loss:
+            if anew:
+                log.warning("made anew, and read on at the same offsets: %s", sorted(anew))
+            self._ids.update(ids)
+            return
+        for wanted in ranges:
+            if wanted.topic in anew:
+                raise DataLossError(DataLoss(LossKind.NEW_TOPIC, *wanted))
+        self._ids = {**ids, **self._ids}
+
+
+async def _topic_ids(cluster: Cluster) -> dict[str, bytes]:
+    await cluster.partitions(anew=False)
+    return cluster.topic_ids()
