@@ -162,8 +162,8 @@ class Discovery:
                     except KafkaError as error:
                         failures[node_id] = error
         finally:
-            for future in connecting:
-                future.cancel()
+            for future, node_id in connecting.items():
+                _let_go(pool, future, node_id)
         raise self._bootstrap_error(failures)
 
     async def _ask_bootstrap_server(
@@ -228,6 +228,14 @@ class Discovery:
         error = KafkaConnectionError(f"Unable to bootstrap: {'; '.join(reasons)}")
         error.__cause__ = next(iter(failures.values()), None)
         return error
+
+
+def _let_go(pool: ConnectionPool, future: asyncio.Future[BrokerConnection], node_id: int) -> None:
+    """Take no more interest in a connect to a bootstrap server; close what it has just made."""
+    if future.cancel() or future.cancelled() or future.exception() is not None:
+        return
+    if not future.result().in_flight:
+        pool.drop(node_id, Purpose.GENERAL, "another bootstrap server was faster")
 
 
 def _is_reachable(broker: Any) -> bool:

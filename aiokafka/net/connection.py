@@ -81,8 +81,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._max_response_bytes = max_response_bytes
         self._timer = DeadlineTimer(loop, self._on_deadline)
         self._transport: asyncio.Transport | None = None
+        self._goodbye: asyncio.TimerHandle | None = None
         self.closed: asyncio.Future[None] = loop.create_future()
         """Done when the transport is gone."""
+        self.address: tuple[str, int] | None = None
+        """Host and port under which the pool keeps it."""
         self._request_timeout = request_timeout
         self._security = (uses_tls, uses_sasl)
         self.is_proven = False
@@ -219,15 +222,20 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def close(self, error: KafkaError | None = None) -> None:
         """End the connection: requests in flight fail at once, bytes already taken are still
-        written if they can."""
+        written if they can within `request_timeout`."""
         self._end(error or KafkaConnectionError(f"{self.peer}: connection closed by this client"))
-        if self._transport is not None:
-            self._transport.close()
+        if self._transport is None:
+            return
+        self._transport.close()
+        if self._goodbye is None and not self.closed.done():
+            # A silent peer takes neither the rest of the bytes nor TLS' good-bye.
+            self._goodbye = self._loop.call_later(self._request_timeout, self._transport.abort)
 
     def abort(self, error: KafkaError | None = None) -> None:
         """As `close()`, without writing what waits in the write buffer."""
         self._end(error or KafkaConnectionError(f"{self.peer}: connection closed by this client"))
-        if self._transport is not None:
+        # asyncio's transports fail when they are aborted after they have ended.
+        if self._transport is not None and not self.closed.done():
             self._transport.abort()
 
     @property
@@ -266,6 +274,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end(self._lost_error(exc))
+        if self._goodbye is not None:
+            self._goodbye.cancel()
+            self._goodbye = None
         if not self.closed.done():
             self.closed.set_result(None)
 
@@ -275,6 +286,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         received = self._exchange.receive(frame)
         if received is None:
             return
+        if self._exchange.surplus:
+            log.debug("%s: not looked at: %s", self.peer, self._exchange.surplus)
+            self._exchange.surplus = ""
         future, response = received
         self.is_proven = self.versions is not None
         throttle = getattr(response, "throttle_time_ms", 0)
@@ -320,7 +334,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
             # Only the handshake was answered, if anything.
             hint = early_close_hint(*self._security, is_greeted=self.versions is not None)
             text += f" before it answered; {hint}"
-        return KafkaConnectionError(f"{self.peer}: {text}")
+        error = KafkaConnectionError(f"{self.peer}: {text}")
+        # A TLS alert, for example: those who handle it want more than its text.
+        error.__cause__ = exc
+        return error
 
     def _end(self, error: KafkaError) -> None:
         """Refuse new requests and fail those in flight, each with an exception of its own."""

@@ -26,7 +26,7 @@ class SendGate:
         self._is_paused = False
         self.is_held = False
         """Whether the connection authenticates anew: a broker serves nothing else then."""
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters: dict[asyncio.Future[None], None] = {}
         self.throttled_until = 0.0
         """Loop time until which the broker reads nothing from this connection (KIP-219)."""
 
@@ -36,6 +36,11 @@ class SendGate:
         return not (self._is_paused or self.is_held) and (
             not self.throttled_until or self._loop.time() >= self.throttled_until
         )
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a request waits to be sent."""
+        return bool(self._waiters)
 
     def pause(self) -> None:
         """The write buffer is full."""
@@ -56,7 +61,7 @@ class SendGate:
         self._wake()
 
     def _wake(self) -> None:
-        waiters, self._waiters = self._waiters, []
+        waiters, self._waiters = self._waiters, {}
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
@@ -95,12 +100,14 @@ class SendGate:
 
     async def _wait_once(self) -> None:
         waiter: asyncio.Future[None] = self._loop.create_future()
-        self._waiters.append(waiter)
+        self._waiters[waiter] = None
         is_shut = self._is_paused or self.is_held
         limit = None if is_shut else self.throttled_until - self._loop.time()
         try:
             await asyncio.wait((waiter,), timeout=limit)
         finally:
+            # Most waits end by time: without this each would leave its future here.
+            self._waiters.pop(waiter, None)
             waiter.cancel()
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import enum
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+import weakref
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from aiokafka._backoff import Backoff
@@ -117,6 +118,9 @@ class ConnectionPool:
         self._spawn = spawn
         self._loop = asyncio.get_running_loop()
         self._open: dict[tuple[int, int], BrokerConnection] = {}
+        # Closed by us, their transports perhaps not yet gone. Weak: a transport holds its
+        # connection for as long as it is there.
+        self._leaving: weakref.WeakSet[BrokerConnection] = weakref.WeakSet()
         self._attempts: dict[tuple[int, int], _Attempt] = {}
         self._nodes: dict[int, _Node] = {}
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -161,7 +165,7 @@ class ConnectionPool:
         """
         connection = self._open.get((node_id, purpose))
         if connection is not None and connection.is_open:
-            if not self._has_moved(node_id) or connection.in_flight:
+            if not self._has_moved(node_id, connection) or connection.in_flight:
                 return connection
             self.drop(node_id, purpose, f"node {node_id} has a new address")
         return await self.connect(node_id, purpose)
@@ -171,16 +175,12 @@ class ConnectionPool:
         connection = self._open.pop((node_id, purpose), None)
         if connection is not None and connection.is_open:
             log.debug("%s: closing: %s", connection.peer, why)
-            connection.close(KafkaConnectionError(f"{connection.peer}: closed: {why}"))
+            error = KafkaConnectionError(f"{connection.peer}: closed: {why}")
+            self._dismiss(connection, error)
 
-    def forget(self, node_ids: Iterable[int], why: str) -> None:
-        """Close every connection to these nodes, and forget their back-off."""
-        gone = set(node_ids)
-        for node_id, purpose in list(self._open):
-            if node_id in gone:
-                self.drop(node_id, purpose, why)
-        for node_id in gone:
-            self._nodes.pop(node_id, None)
+    def _dismiss(self, connection: BrokerConnection, error: KafkaError | None = None) -> None:
+        self._leaving.add(connection)
+        connection.close(error)
 
     def adopt(self, bootstrap_id: int, node_id: int, endpoint: Endpoint) -> None:
         """Use the connection to a bootstrap server for the broker that turned out to be there."""
@@ -190,17 +190,18 @@ class ConnectionPool:
             return
         key = (node_id, int(Purpose.GENERAL))
         if self.find(node_id) is not None or not connection.is_open:
-            connection.close()
+            self._dismiss(connection)
             return
         node.endpoint = endpoint
         connection.peer = node.connector.rename(endpoint.label)
+        connection.address = endpoint[:2]
         self._open[key] = connection
         self._nodes[node_id] = node
 
     def abort(self) -> None:
         """Cut every connection at once; nothing waits for a connection any more."""
         self._refuse()
-        for connection in self._open.values():
+        for connection in [*self._open.values(), *self._leaving]:
             connection.abort()
         self._open.clear()
 
@@ -215,9 +216,9 @@ class ConnectionPool:
     async def close(self, deadline: float) -> None:
         """Close every connection; those that have not ended by `deadline` (loop time) are cut."""
         self._refuse()
-        closing = list(self._open.values())
-        for connection in closing:
-            connection.close()
+        for connection in self._open.values():
+            self._dismiss(connection)
+        closing = list(self._leaving)
         waits = {connection.closed for connection in closing if not connection.closed.done()}
         if waits:
             await asyncio.wait(waits, timeout=max(0.0, deadline - self._loop.time()))
@@ -230,11 +231,15 @@ class ConnectionPool:
     def connect(
         self, node_id: int, purpose: int = Purpose.GENERAL
     ) -> asyncio.Future[BrokerConnection]:
-        """As `get()` for a node without a connection, as a future that may be cancelled."""
+        """As `get()`, as a future that may be cancelled."""
         if self._is_closed:
             raise IllegalStateError("the client is closed")
         key = (node_id, int(purpose))
         waiter: asyncio.Future[BrokerConnection] = self._loop.create_future()
+        known = self.find(node_id, purpose)
+        if known is not None:
+            waiter.set_result(known)
+            return waiter
         attempt = self._attempts.get(key)
         if attempt is None:
             node = self._node(key[0])
@@ -259,10 +264,9 @@ class ConnectionPool:
             node = self._nodes[node_id] = _Node(self._config, endpoint)
         return node
 
-    def _has_moved(self, node_id: int) -> bool:
-        node = self._nodes.get(node_id)
+    def _has_moved(self, node_id: int, connection: BrokerConnection) -> bool:
         endpoint = self._endpoint_of(node_id)
-        return node is not None and endpoint is not None and node.endpoint[:2] != endpoint[:2]
+        return endpoint is not None and connection.address != endpoint[:2]
 
     def _note_loss(self, key: tuple[int, int], node: _Node) -> None:
         """A connection that broke counts for the back-off: a broker that accepts and closes must
@@ -270,6 +274,8 @@ class ConnectionPool:
         lost = self._open.pop(key, None)
         if lost is not None:
             node.retry_at = max(node.retry_at, lost.closed_at + node.backoff.peek())
+            if not lost.closed.done():
+                self._leaving.add(lost)
 
     def _start(self, key: tuple[int, int], node: _Node, attempt: _Attempt) -> None:
         try:
@@ -307,7 +313,7 @@ class ConnectionPool:
         adopted = self._open.get(key)
         if adopted is not None and adopted.is_open:
             # A bootstrap connection took the place meanwhile, and may be in use.
-            connection.close()
+            self._dismiss(connection)
             attempt.succeed(adopted)
             return
         try:
@@ -317,6 +323,7 @@ class ConnectionPool:
             connection.abort()
             attempt.fail(error)
             return
+        connection.address = node.endpoint[:2]
         self._open[key] = connection
         self._arm_idle_timer()
         log.debug("%s: connected", connection.peer)
@@ -337,7 +344,9 @@ class ConnectionPool:
             and node.versions is None
             and node.endpoint.origin
         ):
-            error = KafkaConnectionError(f"{error.args[0]} ({node.endpoint.origin})")
+            explained = KafkaConnectionError(f"{error.args[0]} ({node.endpoint.origin})")
+            explained.__cause__ = error
+            error = explained
         log.debug("node %d: cannot connect: %s", node_id, error)
         return error
 
@@ -355,7 +364,7 @@ class ConnectionPool:
             return
         oldest = now = self._loop.time()
         for (node_id, purpose), connection in list(self._open.items()):
-            if connection.in_flight:
+            if connection.in_flight or connection.gate.is_awaited:
                 continue
             if connection.last_used + limit <= now:
                 self.drop(node_id, purpose, f"not used for {limit:g} s")

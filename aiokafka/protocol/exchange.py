@@ -38,30 +38,31 @@ _ERROR_CODE = struct.Struct(">h")
 class _Plan:
     """What is the same for all requests of a class and version."""
 
-    __slots__ = ("codec", "decode", "head", "name", "tags")
+    __slots__ = ("codec", "decode", "head", "is_padded", "name", "tags")
 
     def __init__(self, request: type[Request[Any]], version: int, client_id: str | None) -> None:
         self.name = f"{request.__name__} v{version}"
         self.head = bytes(4) + encode_request_header(request, version, 0, client_id)
         self.codec: Codec[Any] = codec(request, version)
         self.tags = has_response_tags(request, version)
-        self.decode: Callable[[bytes | bytearray, int], Any] = codec(
+        self.is_padded = False
+        self.decode: Callable[[bytes | bytearray, int], tuple[Any, int]] = codec(
             request.RESPONSE, version
-        ).decode
+        ).decode_prefix
         if request.API_KEY == API_VERSIONS_KEY:
             self.decode = _api_versions_decoder(request, version)
 
 
 def _api_versions_decoder(
     request: type[Request[Any]], version: int
-) -> Callable[[bytes | bytearray, int], Any]:
+) -> Callable[[bytes | bytearray, int], tuple[Any, int]]:
     """A broker that lacks the version says so in version 0 (KIP-511)."""
     newest, oldest = codec(request.RESPONSE, version), codec(request.RESPONSE, 0)
 
-    def decode(frame: bytes | bytearray, offset: int) -> Any:
+    def decode(frame: bytes | bytearray, offset: int) -> tuple[Any, int]:
         if frame[offset : offset + 2] == _ERROR_CODE.pack(_UNSUPPORTED_VERSION):
-            return oldest.decode(frame, offset)
-        return newest.decode(frame, offset)
+            return oldest.decode_prefix(frame, offset)
+        return newest.decode_prefix(frame, offset)
 
     return decode
 
@@ -113,6 +114,9 @@ class Exchange(Generic[T]):
         self._slots: deque[_Slot[T]] = deque()
         self._plans: dict[tuple[type[Request[Any]], int], _Plan] = {}
         self._last_id = 0
+        self.surplus = ""
+        """What was left unread behind an answer: a gateway that pads, or a server that is ahead of
+        its version. Set by the first answer of each kind; for the caller to report and empty."""
 
     def __len__(self) -> int:
         """How many requests wait for their answers, cancelled ones included."""
@@ -159,7 +163,12 @@ class Exchange(Generic[T]):
         else:
             offset = _check_header(frame, slot.correlation_id, plan)
             # The slot leaves only with its answer: after a malformed one `drain` gives its token.
-            response = None if slot.is_cancelled else plan.decode(frame, offset)
+            response = None
+            if not slot.is_cancelled:
+                response, end = plan.decode(frame, offset)
+                if end != len(frame) and not plan.is_padded:
+                    plan.is_padded = True
+                    self.surplus = f"{plan.name}: {len(frame) - end} bytes behind the answer"
         slots.popleft()
         return None if slot.is_cancelled else (slot.token, response)
 

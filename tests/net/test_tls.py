@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import ssl
 import tempfile
 from pathlib import Path
@@ -18,7 +19,16 @@ from aiokafka.net.connector import Connector
 from aiokafka.protocol.messages import MetadataRequest
 from aiokafka.protocol.messages.metadata import MetadataRequestTopic
 from aiokafka.testing import FakeCluster
-from tests.net.support import Certificates, config, connected, now, read_frame, serve, split
+from tests.net.support import (
+    Certificates,
+    Handler,
+    config,
+    connected,
+    now,
+    read_frame,
+    serve,
+    split,
+)
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +94,96 @@ async def test_a_missing_client_certificate_is_named(
         # the network may lose the reason.
         text = "requires a client certificate|may not take the client's certificate"
         await fails(cluster.bootstrap_servers, text, context)
+
+
+def polite(context: ssl.SSLContext) -> Handler:
+    """A server that reads on when it has refused a client, so that the alert is not lost."""
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = context.wrap_bio(incoming, outgoing, server_side=True)
+        refused = False
+        while data := await reader.read(65536):
+            incoming.write(data)
+            if not refused:
+                try:
+                    tls.do_handshake()
+                except ssl.SSLWantReadError:
+                    pass
+                except ssl.SSLError:
+                    refused = True
+                writer.write(outgoing.read())
+
+    return handle
+
+
+def causes(error: BaseException | None) -> list[BaseException]:
+    found = []
+    while error is not None:
+        found.append(error)
+        error = error.__cause__
+    return found
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize(
+    ("own", "match", "alert"),
+    [
+        ("none", "requires a client certificate", "CERTIFICATE_REQUIRED|HANDSHAKE_FAILURE"),
+        ("foreign", "refused the client's certificate", "UNKNOWN_CA"),
+        ("expired", "refused the client's certificate", "CERTIFICATE_EXPIRED"),
+    ],
+)
+async def test_the_alert_is_in_the_chain_of_causes(
+    certificates: Certificates,
+    tmp_path: Path,
+    own: str,
+    match: str,
+    alert: str,
+    version: ssl.TLSVersion,
+) -> None:
+    certfile = None
+    if own == "foreign":
+        certfile = Certificates(tmp_path / "other").issue("stranger", "client.example")
+    elif own == "expired":
+        certfile = certificates.issue("late", "client.example", days=-1)
+    context = create_ssl_context(cafile=certificates.cafile, certfile=certfile)
+    context.minimum_version = context.maximum_version = version
+    server = certificates.server_context("127.0.0.1", wants_client=True)
+    async with serve(polite(server)) as address:
+        client = AIOKafkaClient(
+            bootstrap_servers=address, security_protocol="SSL", ssl_context=context
+        )
+        with pytest.raises(KafkaConnectionError, match=match) as caught:
+            await client.bootstrap()
+        await client.close()
+    alerts = [cause for cause in causes(caught.value) if isinstance(cause, ssl.SSLError)]
+    assert alerts and re.search(alert, str(alerts[0].reason))
+
+
+@pytest.mark.parametrize(
+    ("code", "meaning"),
+    [
+        (40, "requires a client certificate"),
+        (42, "requires a client certificate"),
+        (43, "refused the client's certificate"),
+        (44, "refused the client's certificate"),
+        (45, "refused the client's certificate"),
+        (46, "refused the client's certificate"),
+        (48, "refused the client's certificate"),
+        (49, "refused the client's certificate"),
+        (70, "does not speak the TLS versions"),
+        (80, r"TLS handshake failed \(TLSV1_ALERT_INTERNAL_ERROR\)$"),
+    ],
+)
+async def test_what_alerts_mean(certificates: Certificates, code: int, meaning: str) -> None:
+    async def alert(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(65536)
+        writer.write(bytes([21, 3, 3, 0, 2, 2, code]))
+        await reader.read()
+
+    async with serve(alert) as address:
+        await fails(address, meaning, create_ssl_context(cafile=certificates.cafile))
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])

@@ -1,0 +1,66 @@
+"""SendGate: who waits is let go in time, and nothing is left of the wait."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Callable
+
+import pytest
+
+from aiokafka.errors import RequestTimedOutError
+from aiokafka.net.gate import SendGate
+from tests.net.support import now
+
+
+def futures() -> int:
+    gc.collect()
+    return sum(isinstance(thing, asyncio.Future) for thing in gc.get_objects())
+
+
+async def test_waits_for_the_end_of_throttling_leave_nothing_behind() -> None:
+    gate = SendGate(asyncio.get_running_loop())
+    before = futures()
+    for _ in range(200):
+        gate.throttle(0.0005)
+        await gate.wait(now() + 10)
+    assert futures() - before < 10
+    assert not gate.is_awaited
+
+
+@pytest.mark.parametrize("shut", [SendGate.pause, SendGate.hold, lambda gate: gate.throttle(60)])
+async def test_waits_that_end_otherwise_leave_nothing_behind(
+    shut: Callable[[SendGate], object],
+) -> None:
+    gate = SendGate(asyncio.get_running_loop())
+    shut(gate)
+    before = futures()
+    for _ in range(100):
+        waiting = asyncio.ensure_future(gate.wait(now() + 60))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        with pytest.raises(RequestTimedOutError):
+            await gate.wait(now())
+        del waiting
+    assert futures() - before < 10
+    assert not gate.is_awaited
+
+
+async def test_all_who_wait_are_let_go_in_their_order() -> None:
+    gate = SendGate(asyncio.get_running_loop())
+    gate.pause()
+    order: list[int] = []
+
+    async def wait(number: int) -> None:
+        await gate.wait(now() + 10)
+        order.append(number)
+
+    waits = [asyncio.ensure_future(wait(number)) for number in range(20)]
+    await asyncio.sleep(0)
+    assert gate.is_awaited
+    gate.resume()
+    await asyncio.gather(*waits)
+    assert order == list(range(20))
+    assert not gate.is_awaited
