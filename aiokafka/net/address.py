@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Iterable
+from typing import Any
 
 from aiokafka._compat import timeout_at
 
@@ -24,10 +25,16 @@ async def resolve(host: str, port: int) -> list[str]:
     if _is_ip_address(host):
         return [host]
     infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    addresses = list(dict.fromkeys(str(info[4][0]) for info in infos))
+    addresses = list(dict.fromkeys(_text_of(info[4]) for info in infos))
     if not addresses:
         raise socket.gaierror(socket.EAI_NONAME, "no address for this name")
     return addresses
+
+
+def _text_of(place: tuple[Any, ...]) -> str:
+    """The address in a socket address; a link-local one means nothing without its zone."""
+    zone = place[3] if len(place) == 4 else 0
+    return f"{place[0]}%{zone}" if zone and "%" not in str(place[0]) else str(place[0])
 
 
 async def canonical(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from aiokafka.errors import CorruptRecordError, UnsupportedCodecError
@@ -53,6 +53,8 @@ _GZIP_WINDOW = 31  # largest window, gzip header and trailer
 _XERIAL_HEADER = (
     b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"  # snappy-java's stream, version 1
 )
+_SMALL_PIECE = 256
+_LARGE_PIECE = 64 * 1024
 _XERIAL_BLOCK = 32 * 1024
 _ZSTD_MAX_WINDOW = 1 << 27
 _LZ4_MAX_RATIO = 255
@@ -210,20 +212,37 @@ def _incomplete(codec: int) -> CorruptRecordError:
 
 
 def _gunzip(module: Any, data: Buffer, limit: int) -> bytes:
-    parts = []
-    room = limit
-    while True:  # a gzip file may have several members
+    stream = zlib.decompressobj(_GZIP_WINDOW)
+    first = stream.decompress(data, limit + 1)
+    if len(first) > limit:
+        raise _too_large(GZIP, limit)
+    if not stream.eof:
+        raise _incomplete(GZIP)
+    rest = len(stream.unused_data)
+    if not rest:
+        return first
+    return b"".join((first, *_further_members(memoryview(data)[-rest:], limit - len(first), limit)))
+
+
+def _further_members(data: memoryview, room: int, limit: int) -> Iterator[bytes]:
+    """A gzip file may have several members. Each ends with a copy of all that was given behind it,
+    and they may be as short as twenty bytes, so it is given little at a time."""
+    at = 0
+    while at < len(data):
         stream = zlib.decompressobj(_GZIP_WINDOW)
-        part = stream.decompress(data, room + 1)
-        room -= len(part)
-        if room < 0:
-            raise _too_large(GZIP, limit)
-        if not stream.eof:
-            raise _incomplete(GZIP)
-        parts.append(part)
-        data = stream.unused_data
-        if not data:
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+        size = _SMALL_PIECE
+        while not stream.eof:
+            if at >= len(data):
+                raise _incomplete(GZIP)
+            piece = data[at : at + size]
+            part = stream.decompress(piece, room + 1)
+            room -= len(part)
+            if room < 0:
+                raise _too_large(GZIP, limit)
+            at += len(piece) - len(stream.unused_data)
+            # A member that goes on for long is worth larger pieces, which are fewer calls.
+            size = min(2 * size, _LARGE_PIECE)
+            yield part
 
 
 def _unsnappy(module: Any, data: Buffer, limit: int) -> bytes:

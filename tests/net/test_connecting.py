@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from aiokafka.errors import KafkaConnectionError
+from aiokafka.net.address import resolve
 from aiokafka.net.connector import Connector
 from aiokafka.net.pool import Purpose
 from aiokafka.protocol.messages import ApiVersionsRequest, ListOffsetsRequest, MetadataRequest
@@ -215,6 +216,25 @@ async def test_every_address_of_a_name_is_tried(monkeypatch: pytest.MonkeyPatch)
             await Connector(config(), "kafka.example", free_port(), "").open(now() + 5)
         for address in ("127.0.0.2", "127.0.0.3", "127.0.0.1"):
             assert address in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "address"),
+    [
+        (("fe80::1", 9092, 0, 7), "fe80::1%7"),
+        (("fe80::1%eth0", 9092, 0, 7), "fe80::1%eth0"),
+        (("2001:db8::1", 9092, 0, 0), "2001:db8::1"),
+        (("192.0.2.1", 9092), "192.0.2.1"),
+    ],
+)
+async def test_a_link_local_address_keeps_its_zone(
+    place: Any, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def getaddrinfo(host: str, port: int, **kwargs: Any) -> Any:
+        return [(socket.AF_INET6, socket.SOCK_STREAM, 6, "", place)]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
+    assert await resolve("kafka.example", 9092) == [address]
 
 
 async def test_an_address_that_answers_nothing_leaves_time_for_the_next(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import importlib
 import random
 import sys
+import time
 import tracemalloc
 from typing import Any
 
@@ -43,6 +45,41 @@ def test_sizes_around_those_of_blocks(codec: int, size: int) -> None:
 
 def test_gzip_of_several_members() -> None:
     assert decompress(1, gzip.compress(b"one ") + gzip.compress(b"two")) == b"one two"
+
+
+SIZES = st.sampled_from([0, 1, 200, 256, 5_000, 70_000, 300_000])
+
+
+@given(sizes=st.lists(SIZES, min_size=1, max_size=6), seed=st.integers(0, 9))
+def test_gzip_members_of_any_size_follow_each_other(sizes: list[int], seed: int) -> None:
+    dice = random.Random(seed)
+    whole = b"".join(dice.randbytes(size // 2) + bytes(size - size // 2) for size in sizes)
+    packed, at = b"", 0
+    for size in sizes:
+        packed += gzip.compress(whole[at : at + size], mtime=0)
+        at += size
+    assert decompress(1, packed) == whole
+    assert decompress(1, packed, max(len(whole), 1)) == whole
+    for end in {len(packed) - 1, len(packed) - 9, dice.randrange(1, len(packed))}:
+        with contextlib.suppress(CorruptRecordError):
+            # Cut between two members it is only shorter.
+            assert whole.startswith(decompress(1, packed[:end]))
+    with pytest.raises(CorruptRecordError):
+        decompress(1, packed[:-1])
+    if whole:
+        with pytest.raises(CorruptRecordError, match="more than"):
+            decompress(1, packed, len(whole) - 1)
+    with pytest.raises(CorruptRecordError):
+        decompress(1, packed + b"x")
+
+
+def test_gzip_of_very_many_members_takes_linear_time() -> None:
+    count = 180_000
+    packed = gzip.compress(b"x", mtime=0) * count
+    before = time.process_time()
+    assert decompress(1, packed) == b"x" * count
+    # Under a second. It was half a minute when what was behind each member was copied.
+    assert time.process_time() - before < 8
 
 
 def test_gzip_is_read_by_others() -> None:
