@@ -85,6 +85,15 @@ class TaskOwner:
             names = ", ".join(sorted(task.get_name() for task in late))
             log.warning("%s: still running at the deadline of stop(): %s", self.name, names)
 
+    def is_ending_us(self) -> bool:
+        """Whether a CancelledError in the running task is meant for the task. Otherwise it came out
+        of something that an application's function has awaited there, such as a task that was
+        cancelled, and is that function's failure.
+        """
+        # Python 3.10 does not count: there, what happens while the owner stops is for the task.
+        count = getattr(asyncio.current_task(), "cancelling", None)
+        return self._stopping if count is None else count() > 0
+
     def cancel(self) -> None:
         """As `stop()` without waiting: the tasks end on their own."""
         self._stopping = True

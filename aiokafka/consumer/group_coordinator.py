@@ -91,8 +91,8 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
         self._commits = GroupCommits(
             config, committer, subscriptions, fetcher, self._identity, self._on_commit_refused
         )
-        self._handover = Handover(config, subscriptions, fetcher, self._commits)
         self._tasks = TaskOwner(f"{config.client.client_id}-group", self._fail)
+        self._handover = Handover(config, subscriptions, fetcher, self._commits, self._tasks)
         self._signal = Signal()
         self._reason: str | None = None
         self._end: KafkaError | None = None
@@ -292,7 +292,8 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
 
     def _may_take_part(self) -> bool:
         """Whether there is nothing else to do first."""
-        return self._wants_membership() and not self._has_unsubscribed and not self._is_idle
+        is_free = not (self._has_unsubscribed or self._is_idle or self._is_stopping)
+        return is_free and self._wants_membership()
 
     def _identity(self) -> Identity:
         return self._membership.identity if self._wants_membership() else Identity()
@@ -318,6 +319,7 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
         while True:
             try:
                 await self._run()
+                return
             except Exception as error:
                 trace = None if isinstance(error, KafkaError) else error
                 log.error("Group %s: the membership ends: %s", self.group_id, error, exc_info=trace)
@@ -331,7 +333,8 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
             self._membership.forget_member()
 
     async def _run(self) -> None:
-        while True:
+        # A listener may have swallowed the cancellation.
+        while not self._is_stopping:
             if self._end is not None:
                 raise self._end
             if self._has_unsubscribed:

@@ -7,10 +7,12 @@ import logging
 from typing import TYPE_CHECKING
 
 from aiokafka.consumer.listener_call import ListenerMethod, call_listener
+from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka._consumer_config import ConsumerConfig
+    from aiokafka._tasks import TaskOwner
     from aiokafka.abc import ConsumerRebalanceListener
     from aiokafka.consumer.committer import Identity
     from aiokafka.consumer.fetcher import Fetcher
@@ -42,7 +44,9 @@ class Handover:
         subscriptions: SubscriptionState,
         fetcher: Fetcher,
         commits: GroupCommits,
+        tasks: TaskOwner,
     ) -> None:
+        self._tasks = tasks
         self._config = config
         self._subscriptions = subscriptions
         self._fetcher = fetcher
@@ -191,6 +195,14 @@ class Handover:
         """Call the listener. What it raises goes to the application with its next call."""
         try:
             await call_listener(self._fetcher, method, partitions)
+        except asyncio.CancelledError as error:
+            if self._tasks.is_ending_us():
+                raise
+            name = getattr(method, "__qualname__", repr(method))
+            log.exception("Rebalance listener failed: %s awaited what was cancelled", name)
+            failure = KafkaError(f"{name} of the rebalance listener awaited what was cancelled")
+            failure.__cause__ = error
+            self._fetcher.complain(failure)
         except Exception as error:
             log.exception("Rebalance listener failed")
             self._fetcher.complain(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Set
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from aiokafka import (
 from aiokafka._compat import timeout
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from aiokafka.errors import IllegalStateError
+from aiokafka.errors import IllegalStateError, KafkaError
 from aiokafka.testing import FakeCluster
 from tests.consumer.conftest import T0, T1, Start, fill, read
 
@@ -387,3 +388,77 @@ async def test_what_a_listener_raises_reaches_the_application(
     # Once, and the group goes on.
     await until(lambda: consumer.health().state == "running")
     await consumer.getmany(timeout_ms=20)
+
+
+@pytest.mark.parametrize("moment", ["revoked", "assigned", "lost"])
+async def test_a_listener_that_awaits_a_task_it_has_cancelled(
+    cluster: FakeCluster, start: Start, protocol: str, moment: str
+) -> None:
+    fill(cluster, 0, 1)
+
+    async def act(_: set[TopicPartition]) -> None:
+        worker = asyncio.get_running_loop().create_task(asyncio.sleep(60))
+        await asyncio.sleep(0)
+        worker.cancel()
+        await worker
+
+    listener = Listener()
+    consumer = await subscribed(start, cluster, listener, protocol)
+    await until(lambda: consumer.assignment() == FOUR)
+    await consumer.getmany()
+    listener.acts[moment] = act
+    if moment == "lost":
+        cluster.groups.expire("g", consumer.group_metadata().member_id)
+    else:
+        other = await start(cluster, "t", group_id="g", **PROTOCOLS[protocol])
+        if moment == "assigned" and protocol != "eager":
+            await until(lambda: len(other.assignment()) == 2)
+            await other.stop()
+    with pytest.raises(KafkaError, match=f"on_partitions_{moment}.*cancelled") as caught:
+        async with timeout(10):
+            while True:
+                await consumer.getmany(timeout_ms=20)
+    assert isinstance(caught.value.__cause__, asyncio.CancelledError)
+    await until(lambda: consumer.health().state == "running")
+    await consumer.getmany(timeout_ms=20)
+
+
+async def test_a_listener_that_awaits_a_cancelled_task_while_the_consumer_stops(
+    cluster: FakeCluster, start: Start, protocol: str
+) -> None:
+    is_called = asyncio.Event()
+
+    async def act(_: set[TopicPartition]) -> None:
+        worker = asyncio.get_running_loop().create_task(asyncio.sleep(60))
+        try:
+            is_called.set()
+            await asyncio.sleep(60)
+        finally:
+            worker.cancel()
+            await worker
+
+    listener = Listener()
+    listener.acts["assigned"] = act
+    consumer = await subscribed(start, cluster, listener, protocol)
+    await is_called.wait()
+    async with timeout(4):
+        await consumer.stop()
+
+
+async def test_a_listener_that_swallows_its_cancellation_does_not_hold_up_stop(
+    cluster: FakeCluster, start: Start, protocol: str
+) -> None:
+    is_called = asyncio.Event()
+
+    async def act(_: set[TopicPartition]) -> None:
+        with suppress(asyncio.CancelledError):
+            is_called.set()
+            await asyncio.sleep(60)
+
+    listener = Listener()
+    listener.acts["assigned"] = act
+    consumer = await subscribed(start, cluster, listener, protocol)
+    await is_called.wait()
+    async with timeout(4):
+        await consumer.stop()
+    assert cluster.groups.state_of("g") == "Empty"
