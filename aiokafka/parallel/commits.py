@@ -94,9 +94,21 @@ class Committer:
 
     def _finished(self) -> list[tuple[PartitionWork, int]]:
         """What is finished and not committed, of partitions that are still ours."""
-        assigned = self._consumer.assignment()
-        return [
-            (work, work.tracker.committable)
-            for work in self._queue.partitions
-            if work.tracker.committable > work.committed and work.tp in assigned
-        ]
+        consumer = self._consumer
+        lags, ends = consumer.lag(), consumer.known_end_offsets()
+        finished = []
+        for work in self._queue.partitions:
+            if work.tp in lags:
+                offset = self._committable(work, ends.get(work.tp), lags[work.tp])
+                if offset > work.committed:
+                    finished.append((work, offset))
+        return finished
+
+    def _committable(self, work: PartitionWork, end: int | None, lag: int | None) -> int:
+        """With nothing unfinished this is the position: behind the last record there may be what is
+        no record, such as the markers of transactions, and that is not to count as lag."""
+        committable = work.tracker.committable
+        queue = self._queue
+        if work.tracker.span or queue.in_transit or work.tp in queue.waiting:
+            return committable
+        return committable if end is None or lag is None else max(committable, end - lag)

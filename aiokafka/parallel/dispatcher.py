@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["Dispatcher"]
 
 log = logging.getLogger("aiokafka.parallel")
+
+Batches = dict["TopicPartition", "list[ConsumerRecord[Any, Any]]"]
 
 
 class Dispatcher:
@@ -40,13 +43,31 @@ class Dispatcher:
 
     # -- in ----------------------------------------------------------------------------------------
 
-    def add(self, batches: dict[TopicPartition, list[ConsumerRecord[Any, Any]]]) -> None:
-        """Queue what a call returned, and wake as many as it takes."""
+    def add(self, batches: Batches) -> None:
+        """Queue what a call returned, as much as there is room for, and wake as many as it takes.
+        The rest will be read again."""
         queue, flow = self.queue, self._flow
+        most = flow.max_bytes
         for tp, records in batches.items():
-            flow.taken(queue.add(tp, records))
+            next_offset = records[0].offset
+            if queue.nbytes < most:
+                partition = queue.add(tp, records, most)
+                flow.taken(partition)
+                next_offset = partition.tracker.position
+            if next_offset <= records[-1].offset:
+                queue.waiting.drop([tp])
+                flow.put_back(tp, next_offset)
         flow.note_fill()
         self._wake(queue.ready)
+
+    def add_all(self, batches: Batches) -> None:
+        """Queue what was in hand already and is due now."""
+        if not batches:
+            return
+        for tp, records in batches.items():
+            self._flow.taken(self.queue.add(tp, records, math.inf))
+        self._flow.note_fill()
+        self._wake(self.queue.ready)
 
     # -- out ---------------------------------------------------------------------------------------
 
@@ -77,8 +98,18 @@ class Dispatcher:
             return None
         return self.queue.start_next()
 
+    async def claim_sound(self) -> Work | None:
+        """As `claim()`; works without a lane, because that could not be found, are settled and not
+        handed out. Raises what ends the processing then."""
+        while True:
+            work = await self.claim()
+            if work is None or work.failure is None:
+                return work
+            if not await self.leave(work, work.failure):
+                raise work.failure
+
     def _miss(self, waiter: asyncio.Future[None]) -> None:
-        """Whoever waited was cancelled; if he was woken, that is for the next one."""
+        """The task that waited was cancelled; if it was woken, that is for the next one."""
         if waiter.done() and not waiter.cancelled():
             self._wake(1)
         elif waiter in self._waiters:
@@ -133,13 +164,13 @@ class Dispatcher:
             self._wake(self.queue.ready)
 
     def maybe_release(self, work: Work) -> None:
-        """Whoever worked on a record is gone: if it is not done, another may start it."""
+        """The task that worked on a record is gone: if it is not done, another may start it."""
         if work.state is WorkState.RUNNING:
             self.queue.release(work)
             self._wake(1)
 
     def resign(self) -> None:
-        """Who worked till now works no more, having finished: another may begin in his place."""
+        """A task that worked ends, having finished: another may begin in its place."""
         self._wake(1)
 
     # -- end ---------------------------------------------------------------------------------------

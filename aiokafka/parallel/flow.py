@@ -49,7 +49,8 @@ class Flow:
         self._is_closed = False
         self._crowded: set[TopicPartition] = set()  # more than their share is unfinished
         self._ahead: set[TopicPartition] = set()  # far beyond their lowest unfinished offset
-        self._held: dict[TopicPartition, float] = {}
+        self._held: set[TopicPartition] = set()  # something of them is not due yet
+        self._set_aside: set[TopicPartition] = set()  # not to be read at all
         self._paused: set[TopicPartition] = set()
 
     @property
@@ -69,6 +70,17 @@ class Flow:
             records, nbytes = queue.records, queue.nbytes
         by_bytes = (limits.max_bytes - nbytes) / self._weight
         return max(1, min(limits.max_records - records, int(by_bytes)))
+
+    @property
+    def max_bytes(self) -> int:
+        """Nothing is taken once so much is unfinished."""
+        return self._limits.max_bytes
+
+    def put_back(self, tp: TopicPartition, offset: int) -> None:
+        """Have a partition read again from this offset: it was too much at once, because records
+        are far larger than those before them."""
+        self._consumer.seek(tp, offset)
+        self.release(tp)
 
     def taken(self, partition: PartitionWork) -> None:
         """Records of this partition were added to the queue."""
@@ -114,21 +126,19 @@ class Flow:
 
     # -- holding back ------------------------------------------------------------------------------
 
-    def hold(self, tp: TopicPartition, until: float) -> None:
-        """Hand out nothing of this partition until then (loop time)."""
-        self._held[tp] = until
+    def hold(self, tp: TopicPartition) -> None:
+        """Hand out nothing of this partition until `release()`."""
+        self._held.add(tp)
         self._apply([tp])
 
-    def release_due(self, now: float) -> None:
-        """End what was held until now."""
-        due = [tp for tp, until in self._held.items() if until <= now]
-        for tp in due:
-            del self._held[tp]
-        self._apply(due)
+    def release(self, tp: TopicPartition) -> None:
+        """End that."""
+        self._held.discard(tp)
+        self._apply([tp])
 
-    def next_due(self) -> float | None:
-        """When the first one is to be released."""
-        return min(self._held.values(), default=None)
+    def set_aside(self, tps: Iterable[TopicPartition]) -> None:
+        """Hand out nothing of these partitions for as long as they are ours."""
+        self._set_aside.update(tps)
 
     def close(self) -> None:
         """Hand out nothing more."""
@@ -147,7 +157,8 @@ class Flow:
             self._paused.discard(tp)
             self._crowded.discard(tp)
             self._ahead.discard(tp)
-            self._held.pop(tp, None)
+            self._held.discard(tp)
+            self._set_aside.discard(tp)
         # What they filled may be empty now.
         limits, queue = self._limits, self._queue
         if self._is_full and queue.records * 2 <= limits.max_records:
@@ -160,7 +171,7 @@ class Flow:
             if tp not in assigned:
                 continue
             is_paused = self._is_full or self._is_closed
-            reasons = (self._crowded, self._ahead, self._held)
+            reasons = (self._crowded, self._ahead, self._held, self._set_aside)
             is_paused = is_paused or any(tp in reason for reason in reasons)
             if is_paused and tp not in self._paused:
                 self._paused.add(tp)

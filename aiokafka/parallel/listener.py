@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from aiokafka.parallel.commits import Committer
     from aiokafka.parallel.dispatcher import Dispatcher
     from aiokafka.parallel.flow import Flow
+    from aiokafka.parallel.retry import RetryTopics
     from aiokafka.parallel.workers import Workers
 
 __all__ = ["Handover"]
@@ -42,14 +43,21 @@ class Handover(ConsumerRebalanceListener):
         self._committer = committer
         self._workers = workers
         self._drain_timeout = drain_timeout
+        self._calling: set[asyncio.Task[Any] | None] = set()
         self.listener: Any = None
+        self.retry: RetryTopics | None = None
+        self.is_pattern = False  # what is read was not named
+
+    def is_calling(self, task: asyncio.Task[Any] | None) -> bool:
+        """Whether this task calls the application's listener."""
+        return task in self._calling
 
     async def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
         """Finish in time, let the application do the same, commit, forget."""
         try:
             await self.finish(revoked, self._drain_timeout)
             if self.listener is not None:
-                await _call(self.listener.on_partitions_revoked, revoked)
+                await self._call(self.listener.on_partitions_revoked, revoked)
             await self.commit()
         finally:
             self._forget(revoked)
@@ -62,15 +70,29 @@ class Handover(ConsumerRebalanceListener):
                 # Duck-typed listeners know the other two only.
                 listener = self.listener
                 on_lost = getattr(listener, "on_partitions_lost", listener.on_partitions_revoked)
-                await _call(on_lost, lost)
+                await self._call(on_lost, lost)
         finally:
             self._forget(lost)
 
     async def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
         """The application first: it may seek."""
+        self._set_dead_letters_aside(assigned)
         if self.listener is not None:
-            await _call(self.listener.on_partitions_assigned, assigned)
+            await self._call(self.listener.on_partitions_assigned, assigned)
         self._flow.assigned(assigned)
+
+    def _set_dead_letters_aside(self, assigned: Set[TopicPartition]) -> None:
+        """A pattern that matches them would make dead letters of dead letters, without end."""
+        if self.retry is None or not self.is_pattern:
+            return
+        for topic in sorted({tp.topic for tp in assigned}):
+            if self.retry.is_dead_letter_topic(topic):
+                log.warning(
+                    "Topic %r is not read, though the pattern matches it: it is where RetryTopics "
+                    "sends dead letters. Take it out of the pattern, or name the topics to read",
+                    topic,
+                )
+                self._flow.set_aside(tp for tp in assigned if tp.topic == topic)
 
     async def finish(self, tps: Iterable[TopicPartition], limit: float) -> None:
         """Start nothing more of these partitions, wait for what runs, at most `limit` seconds, then
@@ -88,14 +110,18 @@ class Handover(ConsumerRebalanceListener):
         """Commit what is finished, if that can be done as quickly as a handler has to be."""
         await self._committer.flush(asyncio.get_running_loop().time() + self._drain_timeout)
 
+    async def _call(
+        self, method: Callable[[Any], Awaitable[None] | None], partitions: Set[TopicPartition]
+    ) -> None:
+        task = asyncio.current_task()
+        self._calling.add(task)
+        try:
+            result = method(partitions)
+            if inspect.isawaitable(result):
+                await result
+        finally:
+            self._calling.discard(task)
+
     def _forget(self, tps: Iterable[TopicPartition]) -> None:
         self._dispatcher.queue.drop(tps)
         self._flow.gone(tps)
-
-
-async def _call(
-    method: Callable[[Any], Awaitable[None] | None], partitions: Set[TopicPartition]
-) -> None:
-    result = method(partitions)
-    if inspect.isawaitable(result):
-        await result

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka._tasks import TaskOwner
 from aiokafka.errors import IllegalStateError
 from aiokafka.parallel.commits import Committer
+from aiokafka.parallel.delays import Delays
 from aiokafka.parallel.dispatcher import Dispatcher
 from aiokafka.parallel.flow import Flow, Limits
 from aiokafka.parallel.listener import Handover
@@ -111,6 +112,7 @@ class ParallelConsumer:
         self._wanted = _wanted(consumer, topics, pattern, retry)
         self._drain_timeout = _positive("drain_timeout_ms", drain_timeout_ms) / 1000
         _check_consumer(consumer)
+        _check_assigned(consumer, retry)
         queue = WorkQueue(_lane_of(order, key), self._leave)
         flow = Flow(consumer, queue, limits)
         self._dispatcher = Dispatcher(queue, flow, concurrency, retry)
@@ -121,10 +123,15 @@ class ParallelConsumer:
             self._dispatcher, flow, self._committer, self._workers, self._drain_timeout
         )
         self._handover.listener = consumer.rebalance_listener if listener is None else listener
-        self._pump = Pump(consumer, self._dispatcher, flow, retry)
+        self._handover.retry = self._retry = retry
+        delays = None
+        if retry is not None:
+            delays = Delays(consumer, flow, queue.waiting, retry, limits.max_bytes)
+        self._pump = Pump(consumer, self._dispatcher, flow, delays)
         self._flow = flow
         self._tasks = TaskOwner("parallel", self._dispatcher.fail)
         self._is_running = False
+        self._stopping = asyncio.Lock()
         self._phase = _Phase.NEW
 
     def __repr__(self) -> str:
@@ -136,12 +143,17 @@ class ParallelConsumer:
         """Subscribe, start the consumer and take the first records.
 
         Raises what `AIOKafkaConsumer.start()` raises, and everything is closed then; and
-        IllegalStateError if there is nothing to read.
+        IllegalStateError if there is nothing to read; ValueError for what was assigned since the
+        constructor.
         """
         if self._phase is not _Phase.NEW:
             raise IllegalStateError(f"{self!r} was started before")
-        self._transition(_Phase.STARTED)
         topics, pattern = self._wanted
+        consumer = self._consumer
+        _check_assigned(consumer, self._retry)
+        is_named = bool(topics or consumer.subscription() or consumer.assignment())
+        self._handover.is_pattern = not is_named
+        self._transition(_Phase.STARTED)
         if pattern is not None:
             self._consumer.subscribe(pattern=pattern, listener=self._handover)
         elif topics:
@@ -165,10 +177,21 @@ class ParallelConsumer:
 
         Takes at most `drain_timeout_ms` for what runs, which is then cancelled, as long for the
         commit, and what `AIOKafkaConsumer.stop()` takes. May be called again, also after it was
-        cancelled; not by a handler, which it would wait for: `request_stop()` is for those.
+        cancelled, and by several tasks at once: all of them wait for the end.
+
+        Raises IllegalStateError in a handler and in `listener`, which it would wait for:
+        `request_stop()` is for those.
         """
-        if self._phase is _Phase.STOPPED:
-            return
+        task = asyncio.current_task()
+        if self._workers.is_calling(task) or self._handover.is_calling(task):
+            raise IllegalStateError(
+                "stop() would wait for the handler or listener that calls it: call request_stop()"
+            )
+        async with self._stopping:
+            if self._phase is not _Phase.STOPPED:
+                await self._stop()
+
+    async def _stop(self) -> None:
         self.request_stop()
         self._transition(_Phase.STOPPING)
         loop = asyncio.get_running_loop()
@@ -186,7 +209,7 @@ class ParallelConsumer:
 
     async def __aexit__(self, *exc_info: object) -> None:
         async with AsyncExitStack() as stack:
-            # Cancelled while it stops: nobody will call it again.
+            # Cancelled while it stops: it will not be called again.
             stack.push_async_exit(self._consumer)
             stack.callback(self._abandon)
             await self.stop()
@@ -206,12 +229,15 @@ class ParallelConsumer:
     async def run(self, handler: Handler) -> None:
         """Call `handler(record)` for every record, until `request_stop()`.
 
-        It may be a coroutine function, or a plain one that is quick: the loop waits for it. The
+        It may be a coroutine function, or a plain one that is quick: the loop waits for it. What it
+        returns is awaited if it can be, else ignored. A handler that raises CancelledError has
+        failed like any other, unless it was cancelled. The
         first exception that is not taken care of by `retry` ends the processing: the other handlers
         are cancelled, and it is raised here, like errors of the consumer. Cancelled, the handlers
         are cancelled, too; their records are not finished, and another `run()` begins with them.
 
-        Raises IllegalStateError before `start()`, and while another call is going on.
+        Raises IllegalStateError before `start()`, and while another call is going on; TypeError for
+        generator functions.
         """
         self._check_started()
         if self._is_running:
@@ -242,7 +268,7 @@ class ParallelConsumer:
         a record failed: the exception is raised where that was. Raises errors of the consumer.
         """
         self._check_started()
-        work = await self._dispatcher.claim()
+        work = await self._dispatcher.claim_sound()
         if work is None:
             self._tasks.check()
             raise StopAsyncIteration
@@ -269,13 +295,18 @@ class ParallelConsumer:
 
     @property
     def unfinished(self) -> int:
-        """Records taken and not finished, those in work included."""
+        """Records taken and not finished, those in work included, those `waiting` not."""
         return self._dispatcher.queue.records
 
     @property
     def unfinished_bytes(self) -> int:
         """Bytes of their keys, values and headers."""
         return self._dispatcher.queue.nbytes
+
+    @property
+    def waiting(self) -> int:
+        """Records of retry topics that were taken and are not due yet."""
+        return self._dispatcher.queue.waiting.records
 
     @property
     def failure(self) -> BaseException | None:
@@ -299,6 +330,32 @@ def _check_consumer(consumer: AIOKafkaConsumer) -> None:
         )
 
 
+def _check_assigned(consumer: AIOKafkaConsumer, retry: RetryTopics | None) -> None:
+    """Raise ValueError for `assign()` without partitions of the retry topics."""
+    assigned = {tp.topic for tp in consumer.assignment()}
+    if retry is None or not assigned:
+        return
+    _check_dead_letters(sorted(assigned), retry)
+    origins = sorted(name for name in assigned if not retry.is_retry_topic(name))
+    missing = [each for name in origins for each in retry.topics_for(name) if each not in assigned]
+    if missing:
+        raise ValueError(
+            f"retry: nothing of {', '.join(map(repr, missing))} is among the partitions given to "
+            "assign(), so records that fail would never be tried again"
+        )
+
+
+def _check_dead_letters(names: Collection[str], retry: RetryTopics) -> None:
+    """Raise ValueError if dead letters would be read with what they come from."""
+    for name in names:
+        dead = retry.dead_letter_topic_for(retry.origin_of(name)[0])
+        if dead in names:
+            raise ValueError(
+                f"topic {dead!r} is where dead letters of {name!r} go: it cannot be read here as "
+                "well"
+            )
+
+
 def _wanted(
     consumer: AIOKafkaConsumer,
     topics: Collection[str] | None,
@@ -320,6 +377,7 @@ def _wanted(
         return names, None
     if topics is None and not consumer.assignment():
         names = sorted(consumer.subscription())
+    _check_dead_letters(names, retry)
     origins = [name for name in names if not retry.is_retry_topic(name)]
     names += [each for name in origins for each in retry.topics_for(name) if each not in names]
     return names, None

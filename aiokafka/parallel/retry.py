@@ -6,10 +6,15 @@ import logging
 import re
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from aiokafka.errors import IllegalStateError
+from aiokafka.errors import (
+    IllegalStateError,
+    InvalidRecord,
+    MessageSizeTooLargeError,
+    RecordListTooLargeError,
+)
 
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaProducer
@@ -25,13 +30,16 @@ ErrorTypes = tuple[type[Exception], ...]
 _PREFIX = "retry."
 _LONGEST_NAME = 249  # Kafka's limit for topics
 _MOST_DIGITS = 20
+# The copy itself is at fault, so that sending it again will not help.
+_UNFIT = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidRecord)
 
 
 @dataclass(frozen=True)
 class RetryInfo:
     """Why and how often a record failed: the headers of records in retry and dead-letter topics.
 
-    Each is a header of its own, `retry.` and the name, as text in UTF-8.
+    Each is a header of its own, `retry.` and the name, as text in UTF-8. Of several headers with
+    one of these names the last one counts.
     """
 
     topic: str
@@ -48,6 +56,9 @@ class RetryInfo:
     """Class of what the last attempt raised, with its module."""
     message: str
     """Text of that exception, cut to `max_message_bytes`."""
+    omitted: str = ""
+    """What of the record did not fit into the dead-letter topic and was left out: "value", "value,
+    headers" or "key, value, headers". Then no header has this name otherwise."""
 
     @classmethod
     def of(cls, record: ConsumerRecord[Any, Any]) -> RetryInfo | None:
@@ -63,18 +74,18 @@ class RetryInfo:
             values[name] = _number(values[name])
             if values[name] is None:
                 return None
-        return cls(**{name: values[name] for name in _NAMES})
+        return cls(**{name: values[name] for name in _NAMES}, omitted=values.get(_OMITTED, ""))
 
     def headers(self) -> list[Header]:
         """As headers of a record."""
-        return [
-            (_PREFIX + name, str(getattr(self, name)).encode()) for name in (*_NUMBERS, *_TEXTS)
-        ]
+        names = (*_NUMBERS, *_TEXTS, _OMITTED) if self.omitted else (*_NUMBERS, *_TEXTS)
+        return [(_PREFIX + name, str(getattr(self, name)).encode()) for name in names]
 
 
 _NUMBERS = ("partition", "offset", "timestamp", "attempts", "due")
 _TEXTS = ("topic", "exception", "message")
 _NAMES = {*_NUMBERS, *_TEXTS}
+_OMITTED = "omitted"
 
 
 class RetryTopics:
@@ -97,6 +108,10 @@ class RetryTopics:
     - `never_retry`: exceptions among those not to retry.
     - `max_message_bytes`: most bytes of the exception's text in the headers.
 
+    A copy that is too large, or that the broker refuses as it is, is sent without the exception's
+    text, then to the dead-letter topic, there without what does not fit: it can be looked up in
+    its topic. Only when that is refused, too, or there is no such topic, the processing ends.
+
     Raises ValueError and TypeError for wrong arguments.
     """
 
@@ -116,6 +131,7 @@ class RetryTopics:
         _check_fields("retry_topic", retry_topic, {"topic", "n"})
         if dead_letter_topic is not None:
             _check_fields("dead_letter_topic", dead_letter_topic, set())
+            _check_apart(dead_letter_topic, retry_topic, len(self._delays_ms))
         if not is_count(max_message_bytes):
             raise ValueError(f"max_message_bytes={max_message_bytes!r}: must not be negative")
         self._retry_topic = retry_topic
@@ -124,6 +140,7 @@ class RetryTopics:
         self._never_retry = _error_types("never_retry", never_retry)
         self._max_message_bytes = max_message_bytes
         self._pattern = _pattern_of(retry_topic)
+        self._dead_pattern = _pattern_of(dead_letter_topic or "")
         self._stages: dict[str, tuple[str, int]] = {}
 
     def topics_for(self, topic: str) -> list[str]:
@@ -146,6 +163,15 @@ class RetryTopics:
         """Whether `topic` is one of the retry topics of some topic."""
         return self.origin_of(topic)[1] > 0
 
+    def is_dead_letter_topic(self, topic: str) -> bool:
+        """Whether `topic` is the dead-letter topic of some topic."""
+        return self._dead_pattern.fullmatch(topic) is not None
+
+    def delay_for(self, topic: str) -> float:
+        """Seconds that records of a retry topic wait; 0 for any other topic."""
+        _, n = self.origin_of(topic)
+        return self._delays_ms[n - 1] / 1000 if n else 0.0
+
     def due_in(self, record: ConsumerRecord[Any, Any]) -> float:
         """Seconds until a record is to be tried; never more than its topic's delay."""
         _, n = self.origin_of(record.topic)
@@ -160,7 +186,8 @@ class RetryTopics:
         """Send a record that failed where it belongs, until that is acknowledged. False if there is
         no such place.
 
-        Raises what `AIOKafkaProducer.send_and_wait` raises. Cancelled, it may be sent or not.
+        Raises what `AIOKafkaProducer.send_and_wait` raises for the first copy that it tried.
+        Cancelled, it may be sent or not.
         """
         origin, n = self.origin_of(record.topic)
         is_retried = (
@@ -168,25 +195,82 @@ class RetryTopics:
             and isinstance(error, self._retry_on)
             and not isinstance(error, self._never_retry)
         )
-        target = self._name(origin, n + 1) if is_retried else self.dead_letter_topic_for(origin)
+        dead = self.dead_letter_topic_for(origin)
+        target = self._name(origin, n + 1) if is_retried else dead
         if target is None:
             return False
-        due = int(time.time() * 1000) + self._delays_ms[n] if is_retried else -1
-        info = self._describe(record, error, due)
-        others = [header for header in record.headers if not header[0].startswith(_PREFIX)]
-        log.log(
-            logging.INFO if is_retried else logging.ERROR,
-            "%s-%d@%d failed with %s: sent to %s",
-            *(record.topic, record.partition, record.offset, info.exception, target),
-        )
-        written = await self._producer.send_and_wait(
-            target, record.value, record.key, headers=[*others, *info.headers()]
-        )
-        if written is None:
-            raise IllegalStateError("RetryTopics needs a producer that waits: not acks=0")
+        info = self._describe(record, error)
+        copies = [_whole(record, self._others(record), target, info)]
+        if is_retried:
+            due = int(time.time() * 1000) + self._delays_ms[n]
+            copies[0] = replace(copies[0], info=replace(info, due=due))
+        copies += _smaller(record, self._others(record), copies[0], dead, info)
+        await self._send_first(copies, record)
         return True
 
-    def _describe(self, record: ConsumerRecord[Any, Any], error: Exception, due: int) -> RetryInfo:
+    async def _send_first(self, copies: Sequence[_Copy], record: ConsumerRecord[Any, Any]) -> None:
+        """Send the first of these that is not refused. Raises why the first one was."""
+        try:
+            await self._send(copies[0], record)
+            return
+        except _UNFIT as refused:
+            failure = refused
+        if isinstance(failure, InvalidRecord):
+            # A broker refuses a batch for one of its records: this one may be sound.
+            copies = [copies[0], *copies]
+        for copy in copies[1:]:
+            try:
+                await self._send(copy, record, is_alone=True)
+                return
+            except Exception as error:
+                # A serializer, too, may refuse a copy without a value.
+                if not isinstance(error, _UNFIT) and not copy.info.omitted:
+                    raise
+                log.warning("A copy for %s is refused: %s", copy.topic, error)
+        raise failure
+
+    async def _send(
+        self, copy: _Copy, record: ConsumerRecord[Any, Any], *, is_alone: bool = False
+    ) -> None:
+        info = copy.info
+        headers = [*copy.headers, *info.headers()]
+        if is_alone or (copy.key is None and copy.value is None):
+            written = await self._send_alone(copy, headers, record.partition)
+        else:
+            written = await self._producer.send_and_wait(
+                copy.topic, copy.value, copy.key, headers=headers
+            )
+        if written is None:
+            raise IllegalStateError("RetryTopics needs a producer that waits: not acks=0")
+        log.log(
+            logging.ERROR if info.due < 0 else logging.INFO,
+            "%s-%d@%d failed with %s: sent to %s%s",
+            *(record.topic, record.partition, record.offset, info.exception, copy.topic),
+            f" without its {info.omitted}" if info.omitted else "",
+        )
+
+    async def _send_alone(self, copy: _Copy, headers: list[Header], partition: int) -> object:
+        """In a batch of its own, which unlike `send()` takes records without key and value, too."""
+        producer = self._producer
+        numbers = sorted(await producer.partitions_for(copy.topic))
+        batch = producer.create_batch()
+        batch.append(timestamp=None, key=copy.key, value=copy.value, headers=headers)
+        batch.close()
+        number = numbers[partition % len(numbers)]
+        return await (await producer.send_batch(batch, copy.topic, partition=number))
+
+    def _others(self, record: ConsumerRecord[Any, Any]) -> list[Header]:
+        """The headers that the record had before it came to a retry topic."""
+        headers = list(record.headers)
+        if self.is_retry_topic(record.topic) and RetryInfo.of(record) is not None:
+            for name in (*_NAMES, _OMITTED):
+                ours = [i for i, header in enumerate(headers) if header[0] == _PREFIX + name]
+                if ours:
+                    del headers[ours[-1]]
+        return headers
+
+    def _describe(self, record: ConsumerRecord[Any, Any], error: Exception) -> RetryInfo:
+        """Of a dead letter."""
         origin, n = self.origin_of(record.topic)
         first = RetryInfo.of(record) if n else None
         text = str(error).encode("utf-8", "replace")[: self._max_message_bytes]
@@ -196,7 +280,7 @@ class RetryTopics:
             offset=record.offset if first is None else first.offset,
             timestamp=record.timestamp if first is None else first.timestamp,
             attempts=n + 1,
-            due=due,
+            due=-1,
             exception=f"{type(error).__module__}.{type(error).__qualname__}",
             message=text.decode("utf-8", "ignore"),
         )
@@ -210,6 +294,47 @@ class RetryTopics:
             return topic, 0
         n = int(match["n"])
         return (match["topic"], n) if 1 <= n <= len(self._delays_ms) else (topic, 0)
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """What is sent of a record that failed."""
+
+    topic: str
+    key: Any
+    value: Any
+    headers: Sequence[Header]
+    info: RetryInfo
+
+
+def _whole(
+    record: ConsumerRecord[Any, Any], headers: Sequence[Header], topic: str, info: RetryInfo
+) -> _Copy:
+    return _Copy(topic, record.key, record.value, headers, info)
+
+
+def _smaller(
+    record: ConsumerRecord[Any, Any],
+    headers: Sequence[Header],
+    first: _Copy,
+    dead: str | None,
+    info: RetryInfo,
+) -> list[_Copy]:
+    """What to send if `first` does not fit, one after the other."""
+    brief = replace(first, info=replace(first.info, message=""))
+    if dead is None:
+        return [brief]
+    copies = [brief]
+    if first.topic != dead:
+        whole = _whole(record, headers, dead, info)
+        copies += [whole, replace(whole, info=replace(info, message=""))]
+    for key, kept, omitted in (
+        (record.key, headers, "value"),
+        (record.key, (), "value, headers"),
+        (None, (), "key, value, headers"),
+    ):
+        copies.append(_Copy(dead, key, None, kept, replace(info, omitted=omitted)))
+    return copies
 
 
 def is_count(value: object) -> bool:
@@ -242,6 +367,16 @@ def _check_fields(argument: str, name: str, needed: set[str]) -> None:
         raise ValueError(f"{argument}={name!r}: must have {fields or 'no field but {topic}'}")
     if len(name) > _LONGEST_NAME:
         raise ValueError(f"{argument}={name!r}: too long for the name of a topic")
+
+
+def _check_apart(dead_letter_topic: str, retry_topic: str, count: int) -> None:
+    """Raise ValueError if dead letters would be read, and so be sent, again and again."""
+    retries = {retry_topic.replace("{n}", str(n)) for n in range(1, count + 1)}
+    if dead_letter_topic == "{topic}" or dead_letter_topic in retries:
+        raise ValueError(
+            f"dead_letter_topic={dead_letter_topic!r}: must be another topic than those that are "
+            "read"
+        )
 
 
 def _error_types(argument: str, types: Iterable[type[Exception]]) -> ErrorTypes:

@@ -10,7 +10,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import IllegalStateError
+from aiokafka.parallel.sizes import size_of
 from aiokafka.parallel.tracker import OffsetTracker
+from aiokafka.parallel.waiting import WaitingRoom
 
 if TYPE_CHECKING:
     from aiokafka.structs import ConsumerRecord, TopicPartition
@@ -47,14 +49,15 @@ class PartitionWork:
     def __init__(self, tp: TopicPartition, first: int) -> None:
         self.tp = tp
         self.tracker = OffsetTracker()
-        self.lanes: dict[Hashable, deque[Work] | None] = {}
+        # Of each lane the work that is ready or running, and those behind it.
+        self.lanes: dict[Hashable, Work | deque[Work]] = {}
         self.unfinished = 0
         self.nbytes = 0
         self.running = 0
         self.committed = first
         self.is_closed = False  # nothing more is started
-        self.is_current = True  # False: it is another's now, or was taken anew
-        self.idle: asyncio.Event | None = None  # somebody waits until nothing is running
+        self.is_current = True  # False: it is another's now, or was taken again
+        self.idle: asyncio.Event | None = None  # set when nothing is running
 
 
 class Work:
@@ -66,7 +69,7 @@ class Work:
     never entered stays unfinished, and nothing after it is committed.
     """
 
-    __slots__ = ("_end", "_lane", "_partition", "_size", "_state", "record")
+    __slots__ = ("_end", "_lane", "_partition", "_size", "_state", "failure", "is_open", "record")
 
     #: The record.
     record: ConsumerRecord[Any, Any]
@@ -85,6 +88,8 @@ class Work:
         self._size = size
         self._state = WorkState.QUEUED
         self._end = end
+        self.failure: Exception | None = None  # why it has no lane
+        self.is_open = False  # its block was entered, or its handler called
 
     @property
     def is_current(self) -> bool:
@@ -106,6 +111,7 @@ class Work:
     async def __aenter__(self) -> ConsumerRecord[Any, Any]:
         if self._state is not WorkState.RUNNING:
             raise IllegalStateError(f"{self!r} cannot be entered")
+        self.is_open = True
         return self.record
 
     async def __aexit__(
@@ -124,6 +130,9 @@ class WorkQueue:
     A lane is what must stay in order: the records of a key, or of a partition. Of each lane one
     record is ready or running, the others wait behind it. A lane of None is no lane.
 
+    What still runs when its partition is given up keeps its lane: if the partition comes back,
+    records of the lane wait for its end, so that no two of a key run side by side here.
+
     Owns: everything here and in its PartitionWorks. No I/O, no waiting.
     """
 
@@ -136,10 +145,15 @@ class WorkQueue:
         self.nbytes = 0
         self.running = 0
         self.is_closed = False
+        #: Whether records are taken from the consumer and not here yet, which no other task sees
+        #: unless that has failed.
+        self.in_transit = False
+        self.waiting = WaitingRoom()
         self._lane_of = lane_of
         self._end = end
         self._ready: deque[Work] = deque()
         self._partitions: dict[TopicPartition, PartitionWork] = {}
+        self._lingering: dict[TopicPartition, dict[Hashable, Work]] = {}
 
     # -- asking ------------------------------------------------------------------------------------
 
@@ -158,38 +172,57 @@ class WorkQueue:
 
     # -- filling -----------------------------------------------------------------------------------
 
-    def add(self, tp: TopicPartition, records: list[ConsumerRecord[Any, Any]]) -> PartitionWork:
-        """Queue records of one partition, in their order. Raises what finding the lane raises."""
+    def add(
+        self, tp: TopicPartition, records: list[ConsumerRecord[Any, Any]], max_bytes: float
+    ) -> PartitionWork:
+        """Queue records of one partition, in their order, until `max_bytes` are unfinished: the
+        position of the tracker tells how far it came. At least one is queued."""
         partition = self._partitions.get(tp)
         if partition is None or records[0].offset < partition.tracker.position:
-            # Gone back, to the start of a log that was cut: as if it was assigned anew.
-            self.drop([tp])
-            partition = PartitionWork(tp, records[0].offset)
-            self._partitions[tp] = partition
+            # Gone back, to the start of a log that was cut: as if it was newly assigned.
+            self._forget([tp])
+            partition = self._begin(tp, records[0].offset)
+        count = 0
         total = 0
+        room = max_bytes - self.nbytes
         for record in records:
             total += self._enqueue(record, partition)
-        partition.unfinished += len(records)
+            count += 1
+            if total >= room:
+                break
+        partition.unfinished += count
         partition.nbytes += total
-        self.records += len(records)
+        self.records += count
         self.nbytes += total
+        return partition
+
+    def _begin(self, tp: TopicPartition, first: int) -> PartitionWork:
+        partition = self._partitions[tp] = PartitionWork(tp, first)
+        partition.lanes.update(self._lingering.get(tp, {}))
         return partition
 
     def _enqueue(self, record: ConsumerRecord[Any, Any], partition: PartitionWork) -> int:
         """Put a record at the end of its lane; its size."""
-        lane = self._lane_of(record)
-        size = _size_of(record)
+        lanes = partition.lanes
+        failure: Exception | None = None
+        try:
+            lane = self._lane_of(record)
+            ahead = None if lane is None else lanes.get(lane)
+        except Exception as error:
+            # The application's key function, or what it returned: a failure of this record alone.
+            lane = ahead = None
+            failure = error
+        size = size_of(record)
         work = Work(record, partition, lane, size, self._end)
-        if lane is None:
+        if ahead is None:
+            if lane is not None:
+                lanes[lane] = work
+            work.failure = failure
             self._ready.append(work)
-        elif lane not in partition.lanes:
-            partition.lanes[lane] = None
-            self._ready.append(work)
+        elif isinstance(ahead, Work):
+            lanes[lane] = deque((ahead, work))
         else:
-            waiting = partition.lanes[lane]
-            if waiting is None:
-                waiting = partition.lanes[lane] = deque()
-            waiting.append(work)
+            ahead.append(work)
         partition.tracker.take(record.offset)
         return size
 
@@ -216,25 +249,48 @@ class WorkQueue:
         self._end_run(work)
         work._state = WorkState.FINISHED
         if not partition.is_current:
+            self._end_lingering(work)
             return
         partition.tracker.finish(work.record.offset)
         partition.unfinished -= 1
         partition.nbytes -= work._size
         self.records -= 1
         self.nbytes -= work._size
-        lane = work._lane
-        if lane is not None:
-            waiting = partition.lanes[lane]
-            if waiting:
-                self._ready.append(waiting.popleft())
-            else:
-                del partition.lanes[lane]
+        if work._lane is not None:
+            self._advance(partition, work._lane)
+
+    def _advance(self, partition: PartitionWork, lane: Hashable) -> None:
+        """What is first in a lane is done: the next one is ready."""
+        queued = partition.lanes[lane]
+        if isinstance(queued, Work) or len(queued) == 1:
+            del partition.lanes[lane]
+        else:
+            queued.popleft()
+            self._ready.append(queued[0])
 
     def release(self, work: Work) -> None:
         """A running record is not done: it is the next to be started, if still ours."""
+        partition = work._partition
         self._end_run(work)
         work._state = WorkState.QUEUED
-        self._ready.appendleft(work)  # dropped by `start_next()` if its partition is closed
+        work.is_open = False
+        if not partition.is_current:
+            self._end_lingering(work)
+        elif not partition.is_closed:
+            self._ready.appendleft(work)
+
+    def _end_lingering(self, work: Work) -> None:
+        """What ran on after its partition was given up has ended."""
+        tp = work._partition.tp
+        lanes = self._lingering.get(tp, {})
+        if lanes.get(work._lane) is not work:
+            return
+        del lanes[work._lane]
+        if not lanes:
+            del self._lingering[tp]
+        partition = self._partitions.get(tp)
+        if partition is not None:
+            self._advance(partition, work._lane)
 
     def _end_run(self, work: Work) -> None:
         if work._state is not WorkState.RUNNING:
@@ -249,6 +305,8 @@ class WorkQueue:
 
     def close(self, tps: Iterable[TopicPartition]) -> list[PartitionWork]:
         """Start nothing more of these partitions; what runs may finish."""
+        tps = list(tps)
+        self.waiting.close(tps)
         found = [self._partitions[tp] for tp in tps if tp in self._partitions]
         for partition in found:
             partition.is_closed = True
@@ -256,19 +314,25 @@ class WorkQueue:
 
     def drop(self, tps: Iterable[TopicPartition]) -> None:
         """Forget these partitions; what runs of them finishes without effect."""
-        for partition in self.close(tps):
+        tps = list(tps)
+        self.waiting.drop(tps)
+        self._forget(tps)
+
+    def _forget(self, tps: Iterable[TopicPartition]) -> None:
+        dropped = [self._partitions.pop(tp) for tp in tps if tp in self._partitions]
+        for partition in dropped:
+            partition.is_closed = True
             partition.is_current = False
+            self._linger(partition)
             partition.lanes.clear()
             self.records -= partition.unfinished
             self.nbytes -= partition.nbytes
-            del self._partitions[partition.tp]
-        if not self._partitions:
-            self._ready.clear()
+        if dropped:
+            self._ready = deque(work for work in self._ready if work._partition.is_current)
 
-
-def _size_of(record: ConsumerRecord[Any, Any]) -> int:
-    """Bytes of key, value and headers as they were in the log."""
-    size = max(record.serialized_key_size, 0) + max(record.serialized_value_size, 0)
-    if record.headers:
-        size += sum(len(name) + len(value or b"") for name, value in record.headers)
-    return size
+    def _linger(self, partition: PartitionWork) -> None:
+        """Note what is still being worked on."""
+        for lane, queued in partition.lanes.items():
+            work = queued if isinstance(queued, Work) else queued[0]
+            if work.is_open and work._state is WorkState.RUNNING:
+                self._lingering.setdefault(partition.tp, {})[lane] = work

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import inspect
 from collections.abc import Awaitable, Callable, Collection
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._tasks import TaskOwner
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Handler", "Workers"]
 
-Handler = Callable[["ConsumerRecord[Any, Any]"], "Awaitable[object] | None"]
+Handler = Callable[["ConsumerRecord[Any, Any]"], "Awaitable[object] | object"]
 
 # Handlers that never wait must not keep the loop from everything else: a turn of all workers.
 _TURN = 0.02
@@ -41,12 +44,19 @@ class Workers:
         self._count = count
         self._workers: list[_Worker] = []
         self._handler: Handler | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, handler: Handler) -> None:
+        """Raises TypeError for a handler of which nothing would run."""
+        _refuse_generators(handler)
         self._handler = handler
         self._workers = [_Worker(f"worker-{n}") for n in range(self._count)]
         for worker in self._workers:
             self._start(worker)
+
+    def is_calling(self, task: asyncio.Task[Any] | None) -> bool:
+        """Whether this task is one that calls the handler."""
+        return task in self._tasks
 
     async def cancel(self, partitions: Collection[PartitionWork], deadline: float) -> None:
         """End the handlers that work on these partitions; wait at most until `deadline`."""
@@ -78,6 +88,15 @@ class Workers:
         owner.start(self._run(worker, owner), name=worker.name)
 
     async def _run(self, worker: _Worker, owner: TaskOwner) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            await self._work(worker, owner, task)
+        finally:
+            self._tasks.discard(task)
+
+    async def _work(self, worker: _Worker, owner: TaskOwner, task: asyncio.Task[None]) -> None:
         """Until processing ends."""
         dispatcher, handler = self._dispatcher, self._handler
         assert handler is not None
@@ -92,12 +111,19 @@ class Workers:
                     return
                 yield_at = loop.time() + turn
             worker.work = work
+            work.is_open = True
             try:
+                if work.failure is not None:
+                    raise work.failure
                 result = handler(work.record)
                 if result is not None:
-                    await result
+                    await (result if isinstance(result, CoroutineType) else _end_of(result))
             except Exception as error:
                 await dispatcher.settle(work, error)
+            except asyncio.CancelledError as error:
+                if owner.is_stopping or _is_cancelled(task):
+                    raise
+                await dispatcher.settle(work, _not_cancelled(work, error))
             else:
                 dispatcher.finish(work)
             finally:
@@ -110,3 +136,47 @@ class Workers:
             if loop.time() > yield_at:
                 await asyncio.sleep(0)
                 yield_at = loop.time() + turn
+
+
+async def _nothing() -> None:
+    """What is there to wait for when a handler returned a plain value."""
+
+
+def _end_of(result: object) -> Awaitable[object]:
+    """What to wait for before the record counts as done."""
+    if inspect.isawaitable(result):
+        return result
+    if inspect.isasyncgen(result) or inspect.isgenerator(result):
+        raise TypeError(f"the handler returned {result!r}: nothing of a generator runs")
+    if isinstance(result, concurrent.futures.Future):
+        raise TypeError(
+            "the handler returned a concurrent.futures.Future, which cannot be awaited: "
+            "return asyncio.wrap_future(future)"
+        )
+    return _nothing()
+
+
+def _refuse_generators(handler: Handler) -> None:
+    call = handler if inspect.isroutine(handler) else getattr(handler, "__call__", handler)  # noqa: B004
+    for each in (handler, call):
+        if inspect.isasyncgenfunction(each) or inspect.isgeneratorfunction(each):
+            raise TypeError(
+                f"handler={handler!r}: a generator function, of which nothing runs when it is "
+                "called; take the `yield` out"
+            )
+
+
+def _is_cancelled(task: asyncio.Task[None]) -> bool:
+    """Whether this task was asked to end. Before Python 3.11 a task cannot tell."""
+    cancelling = getattr(task, "cancelling", None)
+    return cancelling is not None and cancelling() > 0
+
+
+def _not_cancelled(work: Work, error: asyncio.CancelledError) -> RuntimeError:
+    record = work.record
+    failure = RuntimeError(
+        f"the handler of {record.topic}-{record.partition}@{record.offset} was not cancelled, but "
+        "raised CancelledError: it awaited something that was, such as a task it cancelled itself"
+    )
+    failure.__cause__ = error
+    return failure

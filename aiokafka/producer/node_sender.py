@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiokafka._vitals import Contact
 from aiokafka.errors import (
+    AuthenticationFailedError,
     AuthenticationMethodNotSupported,
     IncompatibleBrokerVersion,
     KafkaError,
@@ -54,10 +55,8 @@ _SHARE = 4
 time.
 """
 
-_HOPELESS = (AuthenticationMethodNotSupported, IncompatibleBrokerVersion)
-"""Not refused credentials: the client had good ones when it started. While they are changed, or who
-gives them out is away, brokers may refuse for a moment.
-"""
+_HOPELESS = (AuthenticationFailedError, AuthenticationMethodNotSupported, IncompatibleBrokerVersion)
+
 
 _PATIENCE = 4.0
 """Seconds that a broker may take to replicate before its silence means anything."""
@@ -184,7 +183,6 @@ class NodeSender:
                 self._delivery.fail_waiting(queue, error)
         except KafkaError as error:
             self.contact.note(error)
-            self._client.request_metadata(f"no connection to node {self.node_id}: {error}")
             for queue in (*self._urgent, *self._patient, *self._delayed):
                 if queue.waiting:
                     queue.waiting[0].error = error

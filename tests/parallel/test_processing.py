@@ -62,17 +62,18 @@ async def test_no_order(cluster: FakeCluster, options: dict[str, Any]) -> None:
 
     async def handle(record: Record) -> None:
         begun.append(record.offset)
-        if record.offset == 0:
+        if record.offset == record.partition == 0:
             await gate.wait()
 
     async with make_parallel(cluster, concurrency=2, **options) as parallel:
         runs = Runs(parallel, handle)
         await until(lambda: len(begun) == 40)
-        # The first is not finished: nothing may be committed.
-        await asyncio.sleep(0.05)
-        assert committed(cluster) == [0, 0, 0, 0]
+        # The first is not finished: nothing may be committed, when others are.
+        cluster.log("t", 1).append(b"40")
+        await until(lambda: committed(cluster)[1] == 1)
+        assert committed(cluster) == [0, 1, 0, 0]
         gate.set()
-        await until(lambda: committed(cluster) == [40, 0, 0, 0])
+        await until(lambda: committed(cluster) == [40, 1, 0, 0])
         await runs.stop()
 
 
@@ -167,9 +168,8 @@ async def test_records_in_memory_are_bounded(cluster: FakeCluster) -> None:
 
     async with make_parallel(cluster, concurrency=4, max_records=50) as parallel:
         runs = Runs(parallel, handle)
-        await until(lambda: parallel.unfinished > 40)
-        await asyncio.sleep(0.1)
-        assert parallel.unfinished <= 50
+        await until(lambda: len(parallel.consumer.paused()) == 4)
+        assert 40 < parallel.unfinished <= 50
         gate.set()
         await until(lambda: committed(cluster) == ends(cluster))
         await runs.stop()
@@ -187,13 +187,36 @@ async def test_bytes_in_memory_are_bounded(cluster: FakeCluster) -> None:
     limit = 20 * size
     async with make_parallel(cluster, max_bytes=limit) as parallel:
         runs = Runs(parallel, handle)
-        await until(lambda: parallel.unfinished_bytes >= limit)
-        await asyncio.sleep(0.1)
-        assert parallel.unfinished_bytes < limit + 3 * size
+        await until(lambda: len(parallel.consumer.paused()) == 4)
+        assert limit <= parallel.unfinished_bytes < limit + 3 * size
         gate.set()
         await until(lambda: committed(cluster)[0] == 300)
         assert parallel.unfinished_bytes == 0
         await runs.stop()
+
+
+async def test_records_that_are_suddenly_large_are_bounded_too(cluster: FakeCluster) -> None:
+    """Nothing says before a call how large the records are that it returns."""
+    size = 100_000
+    limit = 3 * size
+    for number in range(4):
+        cluster.log("t", number).extend([(None, b"x", ())] * 30)
+        cluster.log("t", number).extend([(None, bytes(size), ())] * 10)
+    seen: list[tuple[int, int]] = []
+    most = 0
+
+    async def handle(record: Record) -> None:
+        nonlocal most
+        seen.append((record.partition, record.offset))
+        most = max(most, parallel.unfinished_bytes)
+        await asyncio.sleep(0)
+
+    async with make_parallel(cluster, concurrency=2, max_bytes=limit) as parallel:
+        runs = Runs(parallel, handle)
+        await until(lambda: committed(cluster) == ends(cluster))
+        await runs.stop()
+    assert len(seen) == len(set(seen)) == 160
+    assert limit / 3 < most < limit + size
 
 
 async def test_a_slow_key_does_not_fill_the_memory(cluster: FakeCluster) -> None:
@@ -230,8 +253,9 @@ async def test_repeats_after_a_crash_are_bounded(cluster: FakeCluster) -> None:
         cluster, concurrency=2, max_records=20, max_uncommitted=40
     ) as parallel:
         runs = Runs(parallel, handle)
-        await until(lambda: done >= 40)
-        await asyncio.sleep(0.1)
+        # All that was taken is done but for the slow one, and no more is taken.
+        await until(lambda: done >= 40 and parallel.unfinished == 1)
+        assert parallel.consumer.paused() == {TopicPartition("t", 0)}
         assert done <= 60
         gate.set()
         await until(lambda: committed(cluster)[0] == 501)

@@ -1,0 +1,116 @@
+"""Ends that cross each other, and how long they may take."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Set
+from typing import Any
+
+import pytest
+
+from aiokafka import ConsumerRebalanceListener, TopicPartition
+from aiokafka._compat import timeout
+from aiokafka.errors import ConsumerStoppedError, IllegalStateError
+from aiokafka.protocol.messages.join_group import JoinGroupRequest
+from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
+from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.testing import Delay, FakeCluster, Silence
+from tests.parallel.conftest import Record, Runs, Seen, committed, ends, fill, make_parallel, until
+
+
+async def test_two_at_once_end_together(cluster: FakeCluster) -> None:
+    """As when a signal handler stops it while `async with` is left."""
+    fill(cluster, 20)
+    loop = asyncio.get_running_loop()
+    cluster.intercept(OffsetCommitRequest, Delay(0.02))
+    seen = Seen()
+    async with make_parallel(cluster, commit_interval_ms=60_000) as parallel:
+        runs = Runs(parallel, seen)
+        await until(lambda: len(seen.ended) == 20)
+        stops = [loop.create_task(parallel.stop()) for _ in range(3)]
+        await asyncio.sleep(0)
+    await asyncio.gather(*stops)
+    await runs.task
+    assert committed(cluster) == ends(cluster)
+    assert cluster.count(LeaveGroupRequest) == 1
+    assert cluster.groups.state_of("g") == "Empty"
+
+
+@pytest.mark.parametrize("turns", [0, 1, 3, 8, 20, 50])
+async def test_one_goes_on_when_another_is_cancelled(cluster: FakeCluster, turns: int) -> None:
+    fill(cluster, 20)
+    loop = asyncio.get_running_loop()
+    seen = Seen(lambda record: 0.002)
+    parallel = make_parallel(cluster)
+    await parallel.start()
+    runs = Runs(parallel, seen)
+    await until(lambda: seen.ended)
+    first = loop.create_task(parallel.stop())
+    await asyncio.sleep(0)
+    second = loop.create_task(parallel.stop())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    first.cancel()
+    async with timeout(10):
+        await second
+    await runs.task
+    assert sum(committed(cluster)) == len(seen.ended)
+    assert cluster.groups.state_of("g") == "Empty"
+    assert repr(parallel).startswith("<ParallelConsumer stopped")
+
+
+async def test_during_start(cluster: FakeCluster) -> None:
+    loop = asyncio.get_running_loop()
+    joining = cluster.intercept(JoinGroupRequest, Delay(0.3))
+    parallel = make_parallel(cluster)
+    starting = loop.create_task(parallel.start())
+    await until(lambda: joining.hits)
+    async with timeout(10):
+        await parallel.stop()
+        with pytest.raises((ConsumerStoppedError, IllegalStateError)):
+            await starting
+    assert cluster.connections == 0 or await _closed(cluster)
+
+
+async def _closed(cluster: FakeCluster) -> bool:
+    await until(lambda: cluster.connections == 0)
+    return True
+
+
+async def test_a_listener_cannot_stop(cluster: FakeCluster) -> None:
+    class Stops(ConsumerRebalanceListener):
+        async def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
+            pass
+
+        async def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
+            await parallel.stop()
+
+    parallel = make_parallel(cluster, listener=Stops())
+    async with timeout(10):
+        async with parallel:
+            with pytest.raises(IllegalStateError, match=r"request_stop\(\)"):
+                await parallel.run(Seen())
+
+
+async def test_brokers_that_are_silent_do_not_hold_it_up(cluster: FakeCluster) -> None:
+    """The handlers, and the commit, have as long as the options say, and the consumer its own."""
+    fill(cluster, 10)
+    loop = asyncio.get_running_loop()
+    begun = asyncio.Event()
+
+    async def handle(record: Record) -> None:
+        if record.offset:
+            begun.set()
+            await asyncio.Event().wait()
+
+    options: dict[str, Any] = {"drain_timeout_ms": 100, "commit_interval_ms": 60_000}
+    async with make_parallel(cluster, **options) as parallel:
+        runs = Runs(parallel, handle)
+        await begun.wait()
+        commits = cluster.intercept(OffsetCommitRequest, Silence())
+        began_at = loop.time()
+        await runs.stop()
+        took = loop.time() - began_at
+    assert commits.hits
+    # 0.1 s for the handlers, as long for the commit.
+    assert took < 5
