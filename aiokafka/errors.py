@@ -651,7 +651,7 @@ class SecurityDisabled(BrokerResponseError, errno=54):
     """The broker has no authorizer, so ACLs can be neither read nor changed."""
 
 
-class OperationNotAttempted(BrokerResponseError, errno=55):
+class OperationNotAttempted(BrokerResponseError, errno=55, requires_abort=True):
     """The operation was not tried, because another one of the same request failed before it."""
 
 

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Delivery"]
 
+_NOT_DELIVERED = "not delivered: the transaction was aborted; the last attempt failed with: {}"
+
 _TOO_LARGE = (MessageSizeTooLargeError.errno, RecordListTooLargeError.errno)
 _BAD_SEQUENCE = (
     OutOfOrderSequenceNumber.errno,
@@ -73,8 +75,9 @@ class Delivery:
         self.codec = codec_id(config.compression_type)
         self.identity_wanted = asyncio.Event()
         """Set when batches wait for a producer id."""
-        self.partitions_wanted = asyncio.Event()
-        """Set when batches wait until their partition is part of the transaction."""
+        self.coordinator_wanted = asyncio.Event()
+        """Set when batches wait for what the transaction's coordinator has to say: their partition
+        is not part of the transaction, or a leader takes no more of it."""
         self.delivered_at: float | None = None
         """When a broker last took records (loop time)."""
         self.last_error: tuple[float, BaseException | None] = (0.0, None)
@@ -112,7 +115,7 @@ class Delivery:
             return True
         if self.transaction is not None:
             if self.transaction.wanted:
-                self.partitions_wanted.set()
+                self.coordinator_wanted.set()
         elif manager.wants_producer_id:
             self.identity_wanted.set()
         return False
@@ -183,11 +186,19 @@ class Delivery:
     ) -> None:
         """The leader answered with an error: find the remedy."""
         error = batch_error(queue.partition, result)
+        if self._is_late():
+            self._retry(queue, batch, error)
+            return
         if result.error_code in _TOO_LARGE and not batch.is_done:
             self.accumulator.sizing(queue.partition.topic).refuse(batch.builder.compressed_size)
             if self.split(queue, batch):
                 return
-        if result.error_code in _BAD_SEQUENCE and self.manager is not None:
+        if result.error_code == InvalidProducerEpoch.errno and self.transaction is not None:
+            # The producer was fenced, or its transaction took too long: the coordinator knows.
+            self.transaction.doubt = error
+            self.coordinator_wanted.set()
+            self._retry(queue, batch, error, pause=False)
+        elif result.error_code in _BAD_SEQUENCE and self.manager is not None:
             is_gap = result.error_code == OutOfOrderSequenceNumber.errno
             if batch.is_doubtful and is_gap and is_oldest(queue, batch):
                 self.fail(queue, batch, in_doubt(queue.partition, error))
@@ -236,10 +247,19 @@ class Delivery:
 
     # -- remedies
 
+    def _is_late(self) -> bool:
+        """Whether the transaction takes no records any more."""
+        return self.transaction is not None and not self.transaction.takes_records
+
     def _retry(
         self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError, pause: bool = True
     ) -> None:
         """Send `batch` again in its turn, unless its time is up."""
+        if self._is_late():
+            # Nobody will send it again: the abort must not wait for it, nor those who sent it.
+            failure = self.transaction.error if self.transaction is not None else None
+            self.fail(queue, batch, failure or KafkaError(_NOT_DELIVERED.format(error)))
+            return
         queue.in_flight.remove(batch)
         self.last_error = (self._loop.time(), error)
         if batch.is_done:

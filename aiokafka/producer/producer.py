@@ -22,6 +22,7 @@ from aiokafka.errors import (
     KafkaError,
     MessageSizeTooLargeError,
     ProducerClosed,
+    TransactionStateError,
     UnsupportedVersionError,
     WrongArgument,
 )
@@ -198,7 +199,7 @@ class AIOKafkaProducer:
     async def _become_transactional(self, transactions: Transactions) -> None:
         await transactions.start(self._loop.time() + self._config.client.request_timeout)
         self._sender.delivery.manager = transactions.manager
-        self._owner.start(transactions.enter_partitions(), name="transaction")
+        self._owner.start(transactions.contents.attend(), name="transaction")
 
     async def _become_idempotent(self) -> None:
         """Get a producer id; without one go on if nobody insisted on it and the brokers have none
@@ -233,9 +234,9 @@ class AIOKafkaProducer:
         deadline = None if timeout is None else self._loop.time() + timeout
         if self._is_started and self._owner.failure is None:
             try:
-                if self._transactions is not None and self._transactions.is_open:
+                if self._transactions is not None:
                     async with timeout_at(deadline):
-                        await self._transactions.abort()
+                        await self._transactions.close()
                 await self._accumulator.flush(deadline)
             except (KafkaError, asyncio.TimeoutError) as error:
                 log.warning("%s stops before all was done: %r", self, error)
@@ -283,10 +284,17 @@ class AIOKafkaProducer:
         if not self._is_started:
             raise ProducerClosed("the producer is not started: call start() first")
 
-    def _check_may_send(self, call: str) -> None:
+    def _check_may_send(self, call: str, number: int | None = None) -> int:
+        """Raise unless records are taken now; returns the number of the transaction, which for a
+        call that has waited must still be the same."""
         self._check_usable()
-        if self._transactions is not None:
-            self._transactions.transaction.check(call)
+        if self._transactions is None:
+            return 0
+        transaction = self._transactions.transaction
+        transaction.check(call)
+        if number is not None and number != transaction.number:
+            raise TransactionStateError(f"{call}: its transaction was ended while it waited")
+        return transaction.number
 
     # -- records
 
@@ -360,10 +368,11 @@ class AIOKafkaProducer:
         headers: Headers,
     ) -> Future[RecordMetadata]:
         """Send a record that has to be checked, or to wait."""
-        self._check_may_send("send")
+        number = self._check_may_send("send")
         record = self._checked(topic, value, key, timestamp_ms, headers)
         deadline = self._loop.time() + self._config.max_block
         lanes = await self._wait_for_room(topic, partition, record.bound, deadline)
+        self._check_may_send("send", number)
         if partition is None and record.key is None and self._hashes_keys:
             return self._accumulator.appender.spread(
                 lanes, record.timestamp, record.value, record.headers
@@ -414,7 +423,7 @@ class AIOKafkaProducer:
             if partition is not None:
                 await self._wait_for_partition(topic, partition, deadline)
             await self._accumulator.wait_for_memory(need, deadline)
-            self._check_may_send("send")
+            self._check_usable()
             lanes = self._accumulator.lanes(topic, self.client.cluster)
             if lanes is not None and (partition is None or partition in lanes.by_number):
                 return lanes
@@ -491,7 +500,7 @@ class AIOKafkaProducer:
         sent and can be sent again. Raises as `send`; WrongArgument (a ValueError) for an empty
         batch, IllegalStateError for one that was sent.
         """
-        self._check_may_send("send_batch")
+        number = self._check_may_send("send_batch")
         check_topic(topic)
         if not isinstance(batch, BatchBuilder):
             raise TypeError(f"batch: must come from create_batch(), not {type(batch).__name__}")
@@ -500,6 +509,7 @@ class AIOKafkaProducer:
         self._check_batch(batch, topic)
         deadline = self._loop.time() + self._config.max_block
         await self._wait_for_room(topic, partition, batch.size(), deadline)
+        self._check_may_send("send_batch", number)
         self._check_batch(batch, topic)
         return self._accumulator.submit(TopicPartition(topic, partition), batch)
 
@@ -629,15 +639,21 @@ class TransactionContext:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        transactions = self._producer._transactions
-        if transactions is None or self._producer._closed:
+        producer = self._producer
+        transactions = producer._transactions
+        if transactions is None:
             return
-        if exc is None:
-            try:
-                await self._producer.commit_transaction()
-            except KafkaError:
-                if transactions.has_to_abort:
-                    await self._producer.abort_transaction()
-                raise
-        elif transactions.is_open:
+        try:
+            if exc is None:
+                await producer.commit_transaction()
+        finally:
+            # Nobody else would end what has failed, or what was left in the midst of it.
+            if transactions.transaction.is_undecided and not producer._closed:
+                await self._abort()
+
+    async def _abort(self) -> None:
+        try:
             await self._producer.abort_transaction()
+        except KafkaError as error:
+            # What has led to it says more. The next transaction begins with the rest of this.
+            log.warning("%s: the transaction is not aborted yet: %s", self._producer, error)

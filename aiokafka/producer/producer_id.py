@@ -44,24 +44,33 @@ async def retry(
 ) -> T:
     """Repeat `attempt` while its error is one that passes by itself.
 
-    Raises KafkaTimeoutError at `deadline` (loop time) with the last failure as its cause.
+    `attempt` ends by `deadline` (loop time) by itself, with asyncio.TimeoutError or with a
+    KafkaTimeoutError that says more: a timer around it could go off first and lose the reason.
+    Raises KafkaTimeoutError at the deadline with the last failure as its cause.
     """
+    loop = asyncio.get_running_loop()
     backoff = Backoff(client.config.retry_backoff, client.config.retry_backoff_max)
     concurrent = Backoff(_CONCURRENT_BACKOFF, client.config.retry_backoff)
     failure: KafkaError | None = None
-    try:
-        async with timeout_at(deadline):
-            while True:
-                try:
-                    return await attempt()
-                except KafkaError as error:
-                    if not error.retriable:
-                        raise
-                    failure = error
-                is_busy = isinstance(failure, ConcurrentTransactions)
-                await asyncio.sleep((concurrent if is_busy else backoff).next())
-    except asyncio.TimeoutError:
-        raise KafkaTimeoutError(f"{what}: not in time; last failure: {failure}") from failure
+    while True:
+        try:
+            return await attempt()
+        except asyncio.TimeoutError:
+            break
+        except KafkaTimeoutError as error:
+            if error.__cause__ is None and failure is not None:
+                break
+            raise
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+            failure = error
+        is_busy = isinstance(failure, ConcurrentTransactions)
+        pause = (concurrent if is_busy else backoff).next()
+        await asyncio.sleep(min(pause, deadline - loop.time()))
+        if loop.time() >= deadline:
+            break
+    raise KafkaTimeoutError(f"{what}: not in time; last failure: {failure}") from failure
 
 
 async def init_producer_id(client: AIOKafkaClient, deadline: float) -> ProducerIdentity:
@@ -76,7 +85,8 @@ async def init_producer_id(client: AIOKafkaClient, deadline: float) -> ProducerI
         if node_id is None:
             raise KafkaConnectionError("no broker is known")
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_NO_TIMEOUT)
-        response = await client.send(node_id, request)
+        async with timeout_at(deadline):
+            response = await client.send(node_id, request)
         check(response.error_code, f"node {node_id} gave no producer id")
         return ProducerIdentity(response.producer_id, response.producer_epoch)
 

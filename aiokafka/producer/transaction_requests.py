@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from aiokafka._compat import timeout_at
 from aiokafka.client import CoordinationType
 from aiokafka.errors import (
     GroupCoordinatorNotAvailableError,
+    InvalidTransactionTimeout,
     KafkaConnectionError,
     NodeNotReadyError,
     NotCoordinatorForGroupError,
+    OperationNotAttempted,
     RequestTimedOutError,
+    for_code,
 )
+from aiokafka.producer.errands import Errand
 from aiokafka.producer.producer_id import ProducerIdentity, check, retry
 from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from aiokafka.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
     EndTxnRequest,
     TxnOffsetCommitRequest,
@@ -32,14 +39,13 @@ if TYPE_CHECKING:
 
 __all__ = ["TransactionRequests"]
 
+log = logging.getLogger("aiokafka.producer.producer")
+
 _LAST_CLIENT_SIDE_ADD = 3  # from version 4 on AddPartitionsToTxn is for brokers (KIP-890)
 _LAST_PLAIN_END = 4
 _FIRST_RENEWING = 3
 _LAST_PLAIN_OFFSETS = 4
 _FIRST_WITH_MEMBER = 3  # KIP-447
-
-# Seconds by which looking for a coordinator ends before the call: it can say why there is none.
-_HEAD_START = 0.005
 
 _UNREACHABLE = (KafkaConnectionError, NodeNotReadyError, RequestTimedOutError)
 _WRONG_COORDINATOR = (
@@ -59,6 +65,7 @@ class TransactionRequests:
     def __init__(self, client: AIOKafkaClient, transactional_id: str) -> None:
         self._client = client
         self._id = transactional_id
+        self._has_warned = False
 
     async def _send(
         self,
@@ -67,20 +74,31 @@ class TransactionRequests:
         request: Any,
         deadline: float,
         max_version: int | None,
+        errand: Errand | None = None,
     ) -> Any:
-        """One attempt to ask the coordinator of `key`."""
-        node_id = await self._client.coordinator(kind, key, deadline - _HEAD_START)
+        """One attempt to ask the coordinator of `key`, by `deadline`; on an errand, until it is
+        answered."""
+        node_id, connection = await self._connect(kind, key, deadline)
+        version = connection.pick(type(request), max_version)
         try:
-            return await self._client.send(node_id, request, max_version=max_version)
+            if errand is not None:
+                with errand.on_wire():
+                    return await connection.request(request, version=version)
+            async with timeout_at(deadline):
+                return await connection.request(request, version=version)
         except _UNREACHABLE:
             self._client.forget_coordinator(kind, key, f"node {node_id} cannot be reached")
             raise
 
-    async def _connect(self, kind: CoordinationType, key: str, deadline: float) -> BrokerConnection:
-        """One attempt to reach the coordinator of `key`, to see what it can do."""
-        node_id = await self._client.coordinator(kind, key, deadline - _HEAD_START)
+    async def _connect(
+        self, kind: CoordinationType, key: str, deadline: float
+    ) -> tuple[int, BrokerConnection]:
+        """One attempt to reach the coordinator of `key`."""
+        # Not under the timer below: at the deadline it says why there is none.
+        node_id = await self._client.coordinator(kind, key, deadline)
         try:
-            return await self._client.connection(node_id)
+            async with timeout_at(deadline):
+                return node_id, await self._client.connection(node_id)
         except _UNREACHABLE:
             self._client.forget_coordinator(kind, key, f"node {node_id} cannot be reached")
             raise
@@ -88,12 +106,13 @@ class TransactionRequests:
     async def _connection(self, deadline: float) -> BrokerConnection:
         """A connection to the coordinator of the transactional id."""
         kind = CoordinationType.TRANSACTION
-        return await retry(
+        _, connection = await retry(
             self._client,
             f"the coordinator of {self._id!r}",
             deadline,
             lambda: self._connect(kind, self._id, deadline),
         )
+        return connection
 
     def _read(self, kind: CoordinationType, key: str, error_code: int, what: str) -> None:
         try:
@@ -103,13 +122,18 @@ class TransactionRequests:
             raise
 
     async def _ask(
-        self, what: str, request: Any, deadline: float, max_version: int | None = None
+        self,
+        what: str,
+        request: Any,
+        deadline: float,
+        max_version: int | None = None,
+        errand: Errand | None = None,
     ) -> Any:
         """Ask the coordinator of the transactional id; the answer has one error code."""
         kind = CoordinationType.TRANSACTION
 
         async def attempt() -> Any:
-            response = await self._send(kind, self._id, request, deadline, max_version)
+            response = await self._send(kind, self._id, request, deadline, max_version, errand)
             self._read(kind, self._id, response.error_code, f"{what} of {self._id!r}")
             return response
 
@@ -130,7 +154,13 @@ class TransactionRequests:
         if current is not None and connection.pick(InitProducerIdRequest) >= _FIRST_RENEWING:
             request.producer_id, request.producer_epoch = current
         # Version 6 is for two-phase commit (KIP-939), which no broker has in force.
-        response = await self._ask("InitProducerId", request, deadline, max_version=5)
+        try:
+            response = await self._ask("InitProducerId", request, deadline, max_version=5)
+        except InvalidTransactionTimeout as error:
+            raise InvalidTransactionTimeout(
+                f"transaction_timeout_ms={timeout * 1000:g} is more than the brokers allow: their "
+                "transaction.max.timeout.ms is lower (by default 900000)"
+            ) from error
         return ProducerIdentity(response.producer_id, response.producer_epoch)
 
     async def can_renew(self, deadline: float) -> bool:
@@ -146,7 +176,11 @@ class TransactionRequests:
         return versions.pick(EndTxnRequest) > _LAST_PLAIN_END
 
     async def add_partitions(
-        self, identity: ProducerIdentity, partitions: Iterable[TopicPartition], deadline: float
+        self,
+        identity: ProducerIdentity,
+        partitions: Iterable[TopicPartition],
+        deadline: float,
+        errand: Errand,
     ) -> None:
         """Enter partitions into the transaction, before anything is written to them."""
         topics: dict[str, list[int]] = {}
@@ -165,16 +199,16 @@ class TransactionRequests:
 
         async def attempt() -> None:
             response = await self._send(
-                kind, self._id, request, deadline, max_version=_LAST_CLIENT_SIDE_ADD
+                kind, self._id, request, deadline, _LAST_CLIENT_SIDE_ADD, errand
             )
-            for topic in response.results_by_topic_v3_and_below:
-                for result in topic.results_by_partition:
-                    where = f"{topic.name}-{result.partition_index}: not in the transaction"
-                    self._read(kind, self._id, result.partition_error_code, where)
+            code, where = _telling_code(response)
+            self._read(kind, self._id, code, where)
 
         await retry(self._client, f"AddPartitionsToTxn of {self._id!r}", deadline, attempt)
 
-    async def add_group(self, identity: ProducerIdentity, group_id: str, deadline: float) -> None:
+    async def add_group(
+        self, identity: ProducerIdentity, group_id: str, deadline: float, errand: Errand
+    ) -> None:
         """Enter the offsets of a group into the transaction, before they are committed."""
         request = AddOffsetsToTxnRequest(
             transactional_id=self._id,
@@ -182,7 +216,7 @@ class TransactionRequests:
             producer_epoch=identity.epoch,
             group_id=group_id,
         )
-        await self._ask("AddOffsetsToTxn", request, deadline)
+        await self._ask("AddOffsetsToTxn", request, deadline, errand=errand)
 
     async def commit_offsets(
         self,
@@ -190,6 +224,7 @@ class TransactionRequests:
         member: ConsumerGroupMetadata,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         deadline: float,
+        errand: Errand,
         *,
         is_version_2: bool,
     ) -> None:
@@ -206,19 +241,33 @@ class TransactionRequests:
         kind, group_id = CoordinationType.GROUP, member.group_id
 
         async def attempt() -> None:
-            versions = (await self._connect(kind, group_id, deadline)).versions
+            _, connection = await self._connect(kind, group_id, deadline)
             limit = None if is_version_2 else _LAST_PLAIN_OFFSETS
-            if versions and versions.pick(TxnOffsetCommitRequest, limit) >= _FIRST_WITH_MEMBER:
+            if connection.pick(TxnOffsetCommitRequest, limit) >= _FIRST_WITH_MEMBER:
                 request.generation_id = member.generation_id
                 request.member_id = member.member_id
                 request.group_instance_id = member.group_instance_id
-            response = await self._send(kind, group_id, request, deadline, limit)
+            elif member.member_id:
+                self._warn_of_frozen_members(group_id)
+            response = await self._send(kind, group_id, request, deadline, limit, errand)
             for topic in response.topics:
                 for result in topic.partitions:
                     where = f"{topic.name}-{result.partition_index} of group {group_id!r}"
                     self._read(kind, group_id, result.error_code, where)
 
         await retry(self._client, f"TxnOffsetCommit for {group_id!r}", deadline, attempt)
+
+    def _warn_of_frozen_members(self, group_id: str) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            log.warning(
+                "Group %r, transactional id %r: brokers before Kafka 2.5 take offsets from members "
+                "that were replaced, so records of a process that was frozen for longer than "
+                "session_timeout_ms may count twice. Assigned partitions, with a transactional_id "
+                "for each set of them, have no such gap.",
+                group_id,
+                self._id,
+            )
 
     async def end(
         self, identity: ProducerIdentity, is_commit: bool, is_version_2: bool, deadline: float
@@ -238,6 +287,26 @@ class TransactionRequests:
         if response.producer_id < 0:
             return identity
         return ProducerIdentity(response.producer_id, response.producer_epoch)
+
+
+def _telling_code(response: AddPartitionsToTxnResponse) -> tuple[int, str]:
+    """The code that says what has to be done, and of which partition it is; (0, "") if all is well.
+
+    With one partition refused, none is entered, and the others are only "not attempted". What will
+    not pass goes before what may.
+    """
+    found: list[tuple[int, int, str]] = []
+    for topic in response.results_by_topic_v3_and_below:
+        for result in topic.results_by_partition:
+            code = result.partition_error_code
+            if code:
+                rank = 2 if code == OperationNotAttempted.errno else int(for_code(code).retriable)
+                where = f"{topic.name}-{result.partition_index}: not in the transaction"
+                found.append((rank, code, where))
+    if not found:
+        return 0, ""
+    _, code, where = min(found, key=lambda entry: entry[0])
+    return code, where
 
 
 def _offset_topics(

@@ -60,7 +60,12 @@ class Transaction:
     def __init__(self, transactional_id: str, on_closed: Callable[[], None]) -> None:
         self.transactional_id = transactional_id
         self.state = _S.UNINITIALIZED
+        self.number = 0
+        """Counts the transactions: what outlives one must not touch the next."""
         self.error: BaseException | None = None
+        self.doubt: BaseException | None = None
+        """What a leader said that may mean that the producer was fenced. Nothing is sent until the
+        coordinator has been asked."""
         self.is_version_2 = False
         """Whether brokers enter partitions themselves, and every end bumps the epoch (KIP-890)."""
         self.needs_new_epoch = False
@@ -69,6 +74,8 @@ class Transaction:
         """Whether the coordinator may know of the transaction, so that it has to be ended there."""
         self.is_ending = False
         """Whether the coordinator may have been told to commit: nothing else is possible then."""
+        self.is_ended = False
+        """Whether the coordinator has said that it is over: all that may be left is a new epoch."""
         self.partitions: set[TopicPartition] = set()
         """Partitions that the coordinator has entered into the transaction."""
         self.wanted: set[TopicPartition] = set()
@@ -80,7 +87,13 @@ class Transaction:
     def begin(self, is_version_2: bool) -> None:
         """Start a transaction."""
         self._enter(_S.IN_TRANSACTION, "begin_transaction")
+        self.number += 1
         self.is_version_2 = is_version_2
+
+    def check_may_begin(self) -> None:
+        """Raise unless a transaction can be begun now, or after an abort was finished."""
+        if self.state not in (_S.READY, _S.ABORTING):
+            raise self._refusal("begin_transaction")
 
     def begin_commit(self) -> None:
         """Start to commit, or go on with it after a time-out or a cancellation."""
@@ -102,17 +115,24 @@ class Transaction:
         self.partitions.clear()
         self.wanted.clear()
         self.groups.clear()
-        self.error = None
-        self.has_effects = self.is_ending = self.needs_new_epoch = False
+        self.error = self.doubt = None
+        self.has_effects = self.is_ending = self.is_ended = self.needs_new_epoch = False
 
     @property
     def takes_records(self) -> bool:
         """Whether what was given to the producer may still become part of it."""
         return self.state in (_S.IN_TRANSACTION, _S.COMMITTING)
 
+    @property
+    def is_undecided(self) -> bool:
+        """Whether it is open, and an abort is still possible."""
+        if self.state is _S.COMMITTING:
+            return not self.is_ending
+        return self.state in (_S.IN_TRANSACTION, _S.ABORTABLE, _S.ABORTING)
+
     def admits(self, partition: TopicPartition) -> bool:
         """Whether records of `partition` may be sent now; if not, it is in `wanted`."""
-        if not self.takes_records:
+        if not self.takes_records or self.doubt is not None:
             return False
         if self.is_version_2:
             self.has_effects = True
@@ -163,4 +183,11 @@ class Transaction:
             refusal = TransactionStateError(f"{text}, because of: {self.error}")
             refusal.__cause__ = self.error
             return refusal
+        if self.state is _S.READY:
+            text = (
+                f"{call}: no transaction is open, the producer is {self.state.value} one: use "
+                "`async with producer.transaction()`, or call begin_transaction() first"
+            )
+        elif self.state is _S.COMMITTING:
+            text += "; if that call ended with an error, call commit_transaction() again"
         return TransactionStateError(text)

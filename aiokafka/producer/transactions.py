@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._compat import timeout_at
-from aiokafka._group_members import readers
 from aiokafka.errors import (
-    IllegalGenerationError,
-    InvalidTxnState,
     KafkaError,
     KafkaTimeoutError,
+    ProducerClosed,
     ProducerFenced,
-    StaleMemberEpoch,
-    TransactionAbortable,
+    TransactionStateError,
 )
-from aiokafka.net.failures import renewed
-from aiokafka.producer.group_offsets import Offsets, Share, as_group, as_offsets, share_out
-from aiokafka.producer.producer_id import ProducerIdentity
+from aiokafka.producer.fencing import PAST, Fencing
+from aiokafka.producer.transaction_contents import TransactionContents
 from aiokafka.producer.transaction_manager import TransactionManager
 from aiokafka.producer.transaction_requests import TransactionRequests
 from aiokafka.producer.transaction_state import Transaction, TransactionState
@@ -30,22 +28,27 @@ if TYPE_CHECKING:
 
 __all__ = ["Transactions"]
 
-# The epoch is, or the transaction of that epoch was ended by somebody else.
-_PAST = (ProducerFenced, InvalidTxnState)
-_OLD_GENERATION = (IllegalGenerationError, StaleMemberEpoch)
+_COMMIT = "commit_transaction"
+_ABORT = "abort_transaction"
 
-_OPEN = (
-    TransactionState.IN_TRANSACTION,
-    TransactionState.ABORTABLE,
-    TransactionState.ABORTING,
-)
+
+class _Ending:
+    """A commit or an abort that is under way."""
+
+    def __init__(self, call: str) -> None:
+        self.call = call
+        self.over = asyncio.Event()
+        self.is_done = False
+        """Whether it has reached what it was called for."""
 
 
 class Transactions:
     """Owns the `Transaction` of a producer and takes it from state to state.
 
     Every call is bounded by `max_block_ms`. One that ran out of time or was cancelled can be made
-    again and goes on where it was; nothing else is possible meanwhile.
+    again and goes on where it was; nothing else is possible meanwhile. Of calls that end a
+    transaction one is carried out at a time: a second of the same kind waits for the first and has
+    its result, one of the other kind is refused.
     """
 
     def __init__(
@@ -53,27 +56,17 @@ class Transactions:
     ) -> None:
         self.transaction = Transaction(transactional_id, self._stop_accepting)
         self.manager = TransactionManager(self.transaction)
-        self._client = client
         self._config = config
         self._sender = sender
         self._requests = TransactionRequests(client, transactional_id)
+        self._fencing = Fencing(config, self._requests, self.manager)
+        self.contents = TransactionContents(
+            client, config, sender, self.transaction, self._requests, self._fencing
+        )
+        self._errands = self.contents.errands
         self._loop = asyncio.get_running_loop()
-        self._entered = asyncio.Event()
-        self._entered.set()
-
-    @property
-    def is_open(self) -> bool:
-        """Whether a transaction is open that can be aborted."""
-        return self.transaction.state in _OPEN
-
-    @property
-    def has_to_abort(self) -> bool:
-        """Whether an abort is all that is possible."""
-        return self.transaction.state is TransactionState.ABORTABLE
-
-    @property
-    def _identity(self) -> ProducerIdentity:
-        return ProducerIdentity(self.manager.producer_id, self.manager.producer_epoch)
+        self._ending: _Ending | None = None
+        self._is_closed = False
 
     def _stop_accepting(self) -> None:
         self._sender.accumulator.accept(False)
@@ -84,11 +77,13 @@ class Transactions:
     def _drop_waiting(self) -> None:
         """What has not been sent never will be."""
         error = self.transaction.error
-        if error is not None and self.transaction.state is not TransactionState.IN_TRANSACTION:
+        if error is not None and not self.transaction.takes_records:
             self._sender.drop_waiting(error)
 
     def _deadline(self) -> float:
         return self._loop.time() + self._config.max_block
+
+    # -- the calls
 
     async def start(self, deadline: float) -> None:
         """Take over the transactional id. Raises KafkaTimeoutError at `deadline` (loop time)."""
@@ -97,62 +92,117 @@ class Transactions:
         self.transaction.end()
 
     async def begin(self) -> None:
-        """Start a transaction."""
-        self.transaction.raise_failure()
+        """Start a transaction, after an abort that is not finished."""
+        transaction = self.transaction
+        transaction.raise_failure()
+        transaction.check_may_begin()
+        if transaction.state is TransactionState.ABORTING:
+            await self.abort()
         is_version_2 = await self._requests.is_version_2(self._deadline())
-        self.transaction.begin(is_version_2)
+        if self._is_closed:
+            raise ProducerClosed("the producer was stopped; make a new one")
+        transaction.raise_failure()
+        transaction.begin(is_version_2)
+        self._fencing.begin()
         self._sender.accumulator.accept(True)
 
     async def commit(self) -> None:
         """Deliver everything, then commit."""
-        self.transaction.begin_commit()
         deadline = self._deadline()
-        await self._sender.accumulator.flush(deadline)
         self.transaction.raise_failure()
-        await self._end(is_commit=True, deadline=deadline)
+        async with self._alone(_COMMIT, deadline) as ending:
+            if ending.is_done:
+                return
+            self.transaction.raise_failure()
+            self.transaction.begin_commit()
+            await self._sender.accumulator.flush(deadline)
+            await self._errands.finish(deadline)
+            self.transaction.raise_failure()
+            await self._end(is_commit=True, deadline=deadline)
+            ending.is_done = True
 
     async def abort(self) -> None:
         """Drop what was not sent, then abort."""
-        self.transaction.begin_abort()
         deadline = self._deadline()
-        self._sender.drop_waiting(KafkaError("not sent: the transaction was aborted"))
-        await self._sender.accumulator.flush(deadline)
-        await self._wait_until_entered(deadline)
-        await self._end(is_commit=False, deadline=deadline)
+        async with self._alone(_ABORT, deadline) as ending:
+            if ending.is_done:
+                return
+            self.transaction.begin_abort()
+            self._sender.drop_waiting(KafkaError("not sent: the transaction was aborted"))
+            await self._sender.accumulator.flush(deadline)
+            await self._errands.recall(deadline)
+            await self._end(is_commit=False, deadline=deadline)
+            ending.is_done = True
 
-    async def _wait_until_entered(self, deadline: float) -> None:
-        """A request to enter partitions may be under way, or about to be repeated. Overtaken by the
-        end, it would enter them into the next transaction, which would not know of it.
+    async def close(self) -> None:
+        """End what is open: a commit that the coordinator may have been told is finished, the rest
+        is aborted.
+
+        What another task has begun is waited for.
         """
+        self._is_closed = True
+        while self._ending is not None:
+            await self._ending.over.wait()
+        if self.transaction.is_undecided:
+            await self.abort()
+        elif self.transaction.state is TransactionState.COMMITTING:
+            await self.commit()
+
+    # -- one at a time
+
+    @asynccontextmanager
+    async def _alone(self, call: str, deadline: float) -> AsyncIterator[_Ending]:
+        """Keep others from ending the transaction.
+
+        What another task has done meanwhile, at the same call, `is_done`.
+        """
+        number = self.transaction.number
+        if self._is_at_another(call):
+            # One that was cancelled right before ends in this turn of the loop.
+            await asyncio.sleep(0)
+        while (other := self._ending) is not None:
+            if other.call != call:
+                raise TransactionStateError(
+                    f"{call}: the producer is {self.transaction.state.value}: {other.call} is "
+                    "under way in another task"
+                )
+            await _wait(other.over, deadline, f"{call}: not in time: another task is at it")
+            if other.is_done:
+                yield other
+                return
+        if self.transaction.number != number:
+            raise TransactionStateError(f"{call}: another task has ended the transaction")
+        ending = self._ending = _Ending(call)
         try:
-            async with timeout_at(deadline):
-                await self._entered.wait()
-        except asyncio.TimeoutError:
-            raise KafkaTimeoutError("not aborted in time: partitions are being entered") from None
+            yield ending
+        finally:
+            self._ending = None
+            ending.over.set()
+
+    def _is_at_another(self, call: str) -> bool:
+        return self._ending is not None and self._ending.call != call
 
     async def _end(self, *, is_commit: bool, deadline: float) -> None:
         transaction = self.transaction
-        identity = self._identity
+        if transaction.has_effects and not transaction.is_ended:
+            await self._tell_end(is_commit, deadline)
+        if transaction.needs_new_epoch:
+            await self._fencing.renew(deadline)
+        transaction.end()
+
+    async def _tell_end(self, is_commit: bool, deadline: float) -> None:
+        """Tell the coordinator."""
+        transaction = self.transaction
+        before = identity = self._fencing.identity
+        transaction.is_ending = is_commit
         try:
-            if transaction.has_effects:
-                transaction.is_ending = is_commit
-                identity = await self._requests.end(
-                    identity, is_commit, transaction.is_version_2, deadline
-                )
-        except _PAST as error:
+            identity = await self._requests.end(
+                before, is_commit, transaction.is_version_2, deadline
+            )
+        except PAST as error:
             if is_commit:
-                raise await self._explain(error, deadline) from error
-            can_renew = await self._requests.can_renew(deadline)
-            if isinstance(error, ProducerFenced):
-                may_go_on = can_renew  # whether it was the time-out or another, shows below
-            else:
-                # There is nothing to abort: what was to enter something was cancelled or refused.
-                # Should it come late, it is of an old epoch.
-                may_go_on = not transaction.partitions and not transaction.groups
-            if not may_go_on:
-                transaction.fail_for_good(error)
-                raise
-            transaction.needs_new_epoch |= can_renew
+                raise await self._fencing.explain(error, deadline) from error
+            await self._abort_what_is_past(error, deadline)
         except KafkaTimeoutError:
             raise
         except KafkaError as error:
@@ -160,128 +210,37 @@ class Transactions:
             if not is_commit:
                 transaction.fail_for_good(error)
             raise
-        if transaction.needs_new_epoch and identity == self._identity:
-            identity = await self._renew(deadline)
-        if identity != self._identity:
+        # From here on a call that is made again has no end to tell.
+        transaction.is_ended = True
+        if identity != before:
+            transaction.needs_new_epoch = False
             self.manager.set_producer_id(*identity)
-        transaction.end()
 
-    async def _renew(self, deadline: float) -> ProducerIdentity:
-        """A new epoch, under which no sequence number was used (KIP-360)."""
-        try:
-            return await self._requests.init(
-                self._config.transaction_timeout, self._identity, deadline
-            )
-        except KafkaTimeoutError:
-            raise
-        except KafkaError as error:
-            self.transaction.fail_for_good(error)
-            raise
-
-    async def _explain(self, past: KafkaError, deadline: float) -> BaseException:
-        """What has become of the transaction, the coordinator saying that it is past.
-
-        Another producer with the transactional id is one cause. The other is a transaction that
-        took too long: its coordinator has aborted it under the next epoch, and gives that to its
-        former owner, but to nobody else (KIP-588, KIP-360).
-        """
+    async def _abort_what_is_past(self, error: KafkaError, deadline: float) -> None:
+        """The coordinator knows of no such transaction: see whether that is as good as an abort."""
         transaction = self.transaction
-        try:
-            if not await self._requests.can_renew(deadline):
-                raise past
-            identity = await self._requests.init(
-                self._config.transaction_timeout, self._identity, deadline
-            )
-        except KafkaTimeoutError as error:
-            return error
-        except KafkaError as error:
+        can_renew = await self._requests.can_renew(deadline)
+        if isinstance(error, ProducerFenced):
+            may_go_on = can_renew  # whether it was the time-out or another, shows with the renewal
+        else:
+            # There is nothing to abort: what was to enter something was cancelled or refused.
+            # Should it come late, it is of an old epoch.
+            may_go_on = not transaction.partitions and not transaction.groups
+        if not may_go_on:
             transaction.fail_for_good(error)
-            return renewed(error)
-        self.manager.set_producer_id(*identity)
-        limit = self._config.transaction_timeout * 1000
-        late = TransactionAbortable(
-            f"the transaction took longer than transaction_timeout_ms={limit:g}, so its "
-            "coordinator has aborted it"
-        )
-        transaction.fail(late)
-        transaction.has_effects = transaction.needs_new_epoch = False
-        return renewed(late)
+            raise error
+        transaction.needs_new_epoch |= can_renew
+
+    # -- what it holds
 
     async def send_offsets(self, given: Any, group: Any) -> None:
         """Make offsets of a group part of the transaction."""
-        offsets = as_offsets(given)
-        transaction = self.transaction
-        transaction.check("send_offsets_to_transaction")
-        deadline = self._deadline()
-        try:
-            member = as_group(group)
-            group_id = member if isinstance(member, str) else member.group_id
-            if not transaction.is_version_2 and group_id not in transaction.groups:
-                transaction.has_effects = True
-                await self._requests.add_group(self._identity, group_id, deadline)
-            transaction.has_effects = True
-            transaction.groups.add(group_id)
-            shares = self._shares(offsets, group)
-            while shares:
-                shares = await self._commit_offsets(shares, offsets, group, deadline)
-        except _PAST as error:
-            raise await self._explain(error, deadline) from error
-        except KafkaError as error:
-            transaction.fail(error)
-            raise
+        await self.contents.send_offsets(given, group)
 
-    def _shares(self, offsets: Offsets, group: Any) -> list[Share]:
-        """Who commits what, as things stand."""
-        member = as_group(group)
-        group_id = member if isinstance(member, str) else member.group_id
-        found = readers(self._loop, self._client.cluster.cluster_id, group_id)
-        return share_out(offsets, member, found)
 
-    async def _commit_offsets(
-        self, shares: list[Share], offsets: Offsets, group: Any, deadline: float
-    ) -> list[Share]:
-        """Commit; returns what there is to try again."""
-        try:
-            for member, part in shares:
-                await self._requests.commit_offsets(
-                    self._identity,
-                    member,
-                    part,
-                    deadline,
-                    is_version_2=self.transaction.is_version_2,
-                )
-        except _OLD_GENERATION:
-            # The group has gone on: with our partitions still ours, as members of the next
-            # generation we may commit.
-            renewed_shares = self._shares(offsets, group)
-            if renewed_shares == shares:
-                raise
-            return renewed_shares
-        return []
-
-    async def enter_partitions(self) -> None:
-        """For ever: tell the coordinator of partitions before records go to them (not needed in
-        transactions of version 2).
-        """
-        delivery = self._sender.delivery
-        while True:
-            await delivery.partitions_wanted.wait()
-            delivery.partitions_wanted.clear()
-            transaction = self.transaction
-            wanted = set(transaction.wanted)
-            if not wanted or not transaction.takes_records:
-                continue
-            # The coordinator may know of them from now on, whatever becomes of the request.
-            transaction.has_effects = True
-            identity = self._identity
-            self._entered.clear()
-            try:
-                await self._requests.add_partitions(identity, wanted, self._deadline())
-                transaction.wanted -= wanted
-                transaction.partitions |= wanted
-                self._sender.resume(wanted)
-            except KafkaError as error:
-                if identity == self._identity:
-                    transaction.fail(error)
-            finally:
-                self._entered.set()
+async def _wait(event: asyncio.Event, deadline: float, text: str) -> None:
+    try:
+        async with timeout_at(deadline):
+            await event.wait()
+    except asyncio.TimeoutError:
+        raise KafkaTimeoutError(text) from None

@@ -325,7 +325,7 @@ async def test_a_refused_batch_fails_the_transaction(release: str, error: Any) -
                 await producer.commit_transaction()
             with pytest.raises(IllegalOperation, match="abort_transaction"):
                 await producer.send(TOPIC, b"more", partition=0)
-            with pytest.raises(IllegalOperation, match="abort_transaction"):
+            with pytest.raises(error):
                 await producer.commit_transaction()
             await producer.abort_transaction()
             for number in range(3):
@@ -391,7 +391,7 @@ async def test_fencing(release: str) -> None:
 async def test_commit_can_be_repeated_after_a_timeout(release: str) -> None:
     async with FakeCluster(as_version=release) as cluster:
         await cluster.create_topic(TOPIC)
-        async with transactional(cluster, max_block_ms=7000) as producer:
+        async with transactional(cluster, max_block_ms=500) as producer:
             for handled in (False, True):
                 await producer.begin_transaction()
                 await producer.send(TOPIC, b"%d" % handled, partition=0)

@@ -1,0 +1,218 @@
+"""Requests that belong to one transaction, and how its end waits for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+from aiokafka._tasks import TaskOwner
+from aiokafka.errors import (
+    InvalidTxnState,
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    NodeNotReadyError,
+    ProducerClosed,
+    ProducerFenced,
+    RequestTimedOutError,
+    TransactionStateError,
+)
+from aiokafka.producer.transaction_state import Transaction
+
+__all__ = ["Errand", "Errands"]
+
+_UNANSWERED = (KafkaConnectionError, NodeNotReadyError, RequestTimedOutError)
+# The end of the transaction finds out what they mean.
+_LEFT_TO_THE_END = (ProducerFenced, InvalidTxnState)
+
+
+class _RecalledError(Exception):
+    """Nobody wants the next request."""
+
+
+class Errand:
+    """A dialogue with a coordinator: requests, pauses and look-ups, until it has what it wants.
+
+    Between two requests it can be recalled at any time. A request is always waited for.
+    """
+
+    def __init__(self, name: str, transaction: Transaction) -> None:
+        self.name = name
+        self.number = transaction.number
+        self.task: asyncio.Task[None] | None = None
+        self.error: BaseException | None = None
+        self.is_on_wire = False
+        """Whether a request was sent that has not been answered."""
+        self.is_recalled = False
+        self.must_finish = False
+        """Whether it is not to be recalled any more."""
+        self.is_doubtful = False
+        """Whether a request got no answer: it may still have its effect."""
+        self._transaction = transaction
+        self._has_begun = False
+
+    @contextmanager
+    def on_wire(self) -> Iterator[None]:
+        """Around a request: it will be waited for, and the coordinator may know of the
+        transaction from now on."""
+        if self.is_recalled:
+            raise _RecalledError
+        self._transaction.has_effects = True
+        self.is_on_wire = True
+        try:
+            yield
+        except _UNANSWERED:
+            self.is_doubtful = True
+            raise
+        else:
+            self.is_doubtful = False
+        finally:
+            self.is_on_wire = False
+            self._look_after_answer()
+
+    def _look_after_answer(self) -> None:
+        if self.is_recalled:
+            # Not now: the answer is to be read first.
+            asyncio.get_running_loop().call_soon(self.recall)
+
+    def recall(self) -> None:
+        """Have it end as soon as it waits for no answer."""
+        if not self.must_finish:
+            self.is_recalled = True
+            if not self.is_on_wire:
+                self._cancel()
+
+    def drop(self) -> None:
+        """Have it end now, whatever becomes of its request."""
+        if not self.must_finish:
+            self.is_recalled = True
+            self._cancel()
+
+    def _cancel(self) -> None:
+        # A task that is cancelled before its first step does not even run to catch it.
+        if self._has_begun and self.task is not None and not self.task.done():
+            self.task.cancel()
+
+    async def carry_out(self, work: Callable[[Errand], Awaitable[None]]) -> None:
+        """Do `work`; what it raises is kept in `error`."""
+        self._has_begun = True
+        try:
+            if not self.is_recalled:
+                await work(self)
+        except asyncio.CancelledError:
+            # This is the root of a task. If it was not recalled, the producer is being closed.
+            if not self.is_recalled:
+                raise
+        except _RecalledError:
+            pass
+        except Exception as error:
+            self.error = error
+
+
+class Errands:
+    """Carries out errands, each in a task of its own.
+
+    Why not in the caller's task: 1. a caller sends TxnOffsetCommit and is cancelled; 2. the
+    transaction is aborted: EndTxn goes to another broker and is answered at once; 3. the next
+    transaction begins under the same epoch; 4. only now the first broker acts on the request, and
+    the offsets of the aborted transaction become part of the next. So somebody has to wait for the
+    answer between 1 and 2.
+    """
+
+    def __init__(self, transaction: Transaction, owner: TaskOwner) -> None:
+        self._transaction = transaction
+        self._owner = owner
+        self._running: dict[Errand, None] = {}
+
+    async def run(
+        self, name: str, work: Callable[[Errand], Awaitable[None]], deadline: float
+    ) -> None:
+        """Carry out `work`, which ends by `deadline` (loop time) unless it waits for an answer.
+
+        Raises what `work` raises, KafkaTimeoutError at the deadline, TransactionStateError if the
+        transaction was ended meanwhile. Errands of one name are done one after the other.
+        """
+        number = self._transaction.number
+        await self._wait_for_turn(name, deadline)
+        if number != self._transaction.number or not self._transaction.takes_records:
+            raise _ended(name)
+        errand = Errand(name, self._transaction)
+        errand.task = self._owner.start(self._carry_out(errand, work), name=name)
+        self._running[errand] = None
+        try:
+            await self._result(errand, deadline)
+        finally:
+            errand.recall()
+
+    async def _carry_out(self, errand: Errand, work: Callable[[Errand], Awaitable[None]]) -> None:
+        try:
+            await errand.carry_out(work)
+        finally:
+            self._running.pop(errand, None)
+            self._judge(errand)
+
+    def _judge(self, errand: Errand) -> None:
+        """What an errand that nobody waits for any more leaves behind."""
+        transaction = self._transaction
+        if errand.number != transaction.number:
+            return
+        if errand.is_doubtful and not transaction.is_version_2:
+            transaction.needs_new_epoch = True
+        error = errand.error if errand.is_recalled else None
+        if error is not None and not isinstance(error, _LEFT_TO_THE_END):
+            transaction.fail(error)
+
+    async def _wait_for_turn(self, name: str, deadline: float) -> None:
+        while errand := next((one for one in self._running if one.name == name), None):
+            await self._wait_for(errand, deadline, f"{name}: not in time: waits for its turn")
+
+    async def _wait_for(self, errand: Errand, deadline: float | None, text: str) -> None:
+        """Return when `errand` is over. Raises KafkaTimeoutError at `deadline` (loop time)."""
+        assert errand.task is not None
+        limit = None
+        if deadline is not None:
+            limit = max(0.0, deadline - asyncio.get_running_loop().time())
+        await asyncio.wait([errand.task], timeout=limit)
+        if not errand.task.done():
+            raise KafkaTimeoutError(text)
+        self._running.pop(errand, None)
+
+    async def _result(self, errand: Errand, deadline: float) -> None:
+        text = f"{errand.name}: the broker has not answered in time"
+        try:
+            await self._wait_for(errand, deadline, text)
+        except KafkaTimeoutError:
+            if errand.is_on_wire:
+                raise
+            # It ends at the same time by itself, and says what kept it.
+            await self._wait_for(errand, None, text)
+        assert errand.task is not None
+        if errand.error is not None:
+            raise errand.error
+        if errand.task.cancelled():
+            raise ProducerClosed("the producer was stopped")
+        if errand.is_recalled:
+            raise _ended(errand.name)
+
+    async def finish(self, deadline: float) -> None:
+        """Return when all are done. Raises KafkaTimeoutError at `deadline` (loop time)."""
+        while self._running:
+            errand = next(iter(self._running))
+            await self._wait_for(errand, deadline, f"not in time: {errand.name} is under way")
+
+    async def recall(self, deadline: float) -> None:
+        """Recall all, and return when none of them can enter anything into the transaction.
+
+        Raises KafkaTimeoutError at `deadline` (loop time).
+        """
+        for errand in tuple(self._running):
+            if self._transaction.is_version_2:
+                # Its request is of an epoch that ends with the transaction (KIP-890).
+                errand.drop()
+            else:
+                errand.recall()
+        await self.finish(deadline)
+
+
+def _ended(name: str) -> TransactionStateError:
+    return TransactionStateError(f"{name}: the transaction was ended in the meantime")

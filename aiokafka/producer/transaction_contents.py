@@ -1,0 +1,192 @@
+"""Make partitions and offsets part of a transaction."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from aiokafka._group_members import readers
+from aiokafka.errors import IllegalGenerationError, KafkaError, StaleMemberEpoch
+from aiokafka.producer.errands import Errand, Errands
+from aiokafka.producer.fencing import PAST, Fencing
+from aiokafka.producer.group_offsets import Offsets, Share, as_group, as_offsets, share_out
+from aiokafka.producer.transaction_requests import TransactionRequests
+from aiokafka.producer.transaction_state import Transaction
+
+if TYPE_CHECKING:
+    from aiokafka._config import ProducerConfig
+    from aiokafka.client import AIOKafkaClient
+    from aiokafka.producer.sender import Sender
+
+__all__ = ["TransactionContents"]
+
+_OLD_GENERATION = (IllegalGenerationError, StaleMemberEpoch)
+
+
+class TransactionContents:
+    """Sends what has to be sent before records and offsets count as part of the transaction."""
+
+    def __init__(
+        self,
+        client: AIOKafkaClient,
+        config: ProducerConfig,
+        sender: Sender,
+        transaction: Transaction,
+        requests: TransactionRequests,
+        fencing: Fencing,
+    ) -> None:
+        self.errands = Errands(transaction, sender.owner)
+        self._client = client
+        self._config = config
+        self._sender = sender
+        self._transaction = transaction
+        self._requests = requests
+        self._fencing = fencing
+        self._loop = asyncio.get_running_loop()
+
+    def _deadline(self) -> float:
+        return self._loop.time() + self._config.max_block
+
+    # -- offsets
+
+    async def send_offsets(self, given: Any, group: Any) -> None:
+        """Make offsets of a group part of the transaction."""
+        offsets = as_offsets(given)
+        transaction = self._transaction
+        transaction.check("send_offsets_to_transaction")
+        number = transaction.number
+        deadline = self._deadline()
+        try:
+            shares = self._shares(offsets, group)
+            if not offsets:
+                return
+
+            async def work(errand: Errand) -> None:
+                await self._send_shares(shares, offsets, group, deadline, errand)
+
+            await self.errands.run("send_offsets_to_transaction", work, deadline)
+        except KafkaError as error:
+            if transaction.number == number:
+                transaction.fail(error)
+            raise
+
+    def _shares(self, offsets: Offsets, group: Any) -> list[Share]:
+        """Who commits what, as things stand."""
+        member = as_group(group)
+        found = readers(self._loop, self._client.cluster.cluster_id, _name_of(group))
+        return share_out(offsets, member, found)
+
+    async def _send_shares(
+        self,
+        shares: list[Share],
+        offsets: Offsets,
+        group: Any,
+        deadline: float,
+        errand: Errand,
+    ) -> None:
+        transaction = self._transaction
+        group_id = shares[0][0].group_id
+        try:
+            if not transaction.is_version_2 and group_id not in transaction.groups:
+                identity = self._fencing.identity
+                await self._requests.add_group(identity, group_id, deadline, errand)
+            transaction.groups.add(group_id)
+            while shares:
+                shares = await self._commit_offsets(shares, offsets, group, deadline, errand)
+        except PAST as error:
+            if errand.is_recalled:
+                raise
+            # It may change the epoch, so it has to come to an end.
+            errand.must_finish = True
+            raise await self._fencing.explain(error, deadline) from error
+
+    async def _commit_offsets(
+        self,
+        shares: list[Share],
+        offsets: Offsets,
+        group: Any,
+        deadline: float,
+        errand: Errand,
+    ) -> list[Share]:
+        """Commit; returns what there is to try again."""
+        try:
+            for member, part in shares:
+                await self._requests.commit_offsets(
+                    self._fencing.identity,
+                    member,
+                    part,
+                    deadline,
+                    errand,
+                    is_version_2=self._transaction.is_version_2,
+                )
+        except _OLD_GENERATION:
+            # The group has gone on: with our partitions still ours, as members of the next
+            # generation we may commit.
+            renewed_shares = self._shares(offsets, group)
+            if renewed_shares == shares:
+                raise
+            return renewed_shares
+        return []
+
+    # -- partitions
+
+    async def attend(self) -> None:
+        """For ever: ask the coordinator what batches need before they are sent."""
+        wanted = self._sender.delivery.coordinator_wanted
+        while True:
+            await wanted.wait()
+            wanted.clear()
+            transaction = self._transaction
+            number = transaction.number
+            if not transaction.takes_records:
+                continue
+            try:
+                if transaction.doubt is not None:
+                    await self.errands.run("fencing", self._clear_up, self._deadline())
+                elif transaction.wanted:
+                    await self.errands.run(
+                        "AddPartitionsToTxn", self._enter_partitions, self._deadline()
+                    )
+            except KafkaError as error:
+                if transaction.number == number:
+                    transaction.fail(error)
+
+    async def _enter_partitions(self, errand: Errand) -> None:
+        """Tell the coordinator of partitions before records go to them (not needed in transactions
+        of version 2)."""
+        transaction = self._transaction
+        wanted = set(transaction.wanted)
+        deadline = self._deadline()
+        try:
+            await self._requests.add_partitions(self._fencing.identity, wanted, deadline, errand)
+        except PAST as error:
+            if errand.is_recalled:
+                raise
+            errand.must_finish = True
+            raise await self._fencing.explain(error, deadline) from error
+        transaction.wanted -= wanted
+        transaction.partitions |= wanted
+        self._sender.resume(wanted)
+
+    async def _clear_up(self, errand: Errand) -> None:
+        """Find out what a leader meant that did not take records."""
+        transaction = self._transaction
+        doubt = transaction.doubt
+        assert doubt is not None
+        deadline = self._deadline()
+        try:
+            if not transaction.is_version_2:
+                # Asking for a new epoch would end an open transaction before Kafka 4.0, and us with
+                # it. What is entered already can be entered again without any effect.
+                known = tuple(transaction.partitions)[:1]
+                await self._requests.add_partitions(self._fencing.identity, known, deadline, errand)
+                raise doubt
+        except PAST as error:
+            doubt = error
+        errand.must_finish = True
+        raise await self._fencing.explain(doubt, deadline) from doubt
+
+
+def _name_of(group: Any) -> str:
+    member = as_group(group)
+    return member if isinstance(member, str) else member.group_id

@@ -1,0 +1,219 @@
+"""What becomes part of a transaction: partitions and offsets that are entered, refused, or late."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from aiokafka.errors import (
+    GroupAuthorizationFailedError,
+    InvalidTopicError,
+    KafkaError,
+    MessageSizeTooLargeError,
+    OperationNotAttempted,
+    OutOfOrderSequenceNumber,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
+from aiokafka.protocol.messages.produce import ProduceRequest
+from aiokafka.protocol.messages.transactions import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+    EndTxnRequest,
+    TxnOffsetCommitRequest,
+)
+from aiokafka.structs import TopicPartition
+from aiokafka.testing import Delay, Fail, FakeCluster, Hold
+from tests.producer.support import TOPIC, results, send_all
+from tests.producer.test_transactions import committed, transactional
+
+T0 = TopicPartition(TOPIC, 0)
+
+
+def stored(cluster: FakeCluster, group: str = "group", partition: int = 0) -> int | None:
+    return cluster.groups.committed(group, TOPIC, partition)
+
+
+# -- no offsets
+
+
+@pytest.mark.parametrize("release", ["2.1", "2.8", "4.3"])
+async def test_no_offsets_enter_nothing(release: str) -> None:
+    async with FakeCluster(as_version=release) as cluster:
+        await cluster.create_topic(TOPIC)
+        async with transactional(cluster) as producer:
+            async with producer.transaction():
+                await producer.send_offsets_to_transaction({}, "group")
+            with pytest.raises(ValueError, match="group"):
+                async with producer.transaction():
+                    await producer.send_offsets_to_transaction({}, "")
+        for request_type in (AddOffsetsToTxnRequest, TxnOffsetCommitRequest, EndTxnRequest):
+            assert cluster.count(request_type) == 0
+
+
+# -- AddPartitionsToTxn
+
+
+def answer(*codes: tuple[str, int]) -> AddPartitionsToTxnResponse:
+    topics = [
+        AddPartitionsToTxnTopicResult(
+            name=name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(partition_index=0, partition_error_code=code)
+            ],
+        )
+        for name, code in codes
+    ]
+    return AddPartitionsToTxnResponse(throttle_time_ms=0, results_by_topic_v3_and_below=topics)
+
+
+async def commit_two(cluster: FakeCluster, *codes: tuple[str, int]) -> None:
+    """A transaction over topics a and b, whose entering is answered with `codes` once."""
+    for name in ("a", "b"):
+        await cluster.create_topic(name)
+    async with transactional(cluster) as producer:
+        await producer.partitions_for("a")
+        await producer.partitions_for("b")
+
+        def once(request: AddPartitionsToTxnRequest, context: object) -> Any:
+            return answer(*codes) if len(request.v3_and_below_topics) == 2 else None
+
+        cluster.intercept(AddPartitionsToTxnRequest, once, times=1)
+        async with producer.transaction():
+            # Both before the event loop turns.
+            await producer.send("a", b"v", partition=0)
+            await producer.send("b", b"v", partition=0)
+
+
+NOT_ATTEMPTED = OperationNotAttempted.errno
+UNKNOWN = UnknownTopicOrPartitionError.errno
+DENIED = TopicAuthorizationFailedError.errno
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("release", ["0.11", "2.1", "2.8", "3.9"])
+async def test_a_partition_that_passes_by_itself(release: str, order: int) -> None:
+    async with FakeCluster(as_version=release) as cluster:
+        codes = [("a", NOT_ATTEMPTED), ("b", UNKNOWN)][::order]
+        await commit_two(cluster, *codes)
+        assert cluster.count(AddPartitionsToTxnRequest) >= 2
+        assert len(list(cluster.log("a").records())) == 1
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("other", [NOT_ATTEMPTED, UNKNOWN])
+async def test_the_partition_that_is_refused_is_named(other: int, order: int) -> None:
+    async with FakeCluster(as_version="2.8") as cluster:
+        with pytest.raises(TopicAuthorizationFailedError, match="b-0"):
+            await commit_two(cluster, *[("a", other), ("b", DENIED)][::order])
+
+
+async def test_nothing_attempted_and_no_reason_given() -> None:
+    async with FakeCluster(as_version="2.8") as cluster:
+        with pytest.raises(OperationNotAttempted) as caught:
+            await commit_two(cluster, ("a", NOT_ATTEMPTED), ("b", NOT_ATTEMPTED))
+        assert caught.value.requires_abort
+
+
+# -- offsets on their way when the transaction ends
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False])
+@pytest.mark.parametrize("release", ["0.11", "2.1", "2.8", "3.9", "4.3"])
+async def test_late_offsets_are_not_of_the_next_transaction(
+    release: str, is_cancelled: bool
+) -> None:
+    """The group's coordinator is slow; the caller gives up, or another task aborts meanwhile."""
+    async with FakeCluster(brokers=2, as_version=release) as cluster:
+        await cluster.create_topic(TOPIC, partitions=2)
+        cluster.move_coordinator("transaction", "worker", 0)
+        cluster.move_coordinator("group", "group", 1)
+        async with transactional(cluster) as producer:
+            await producer.begin_transaction()
+            slow = cluster.intercept(TxnOffsetCommitRequest, Delay(0.3), times=1)
+            sending = asyncio.ensure_future(
+                producer.send_offsets_to_transaction({T0: 100}, "group")
+            )
+            await slow.wait()
+            if is_cancelled:
+                sending.cancel()
+                await asyncio.wait([sending])
+            await producer.abort_transaction()
+            assert isinstance((await results([sending]))[0], BaseException)
+            async with producer.transaction():
+                await producer.send(TOPIC, b"v", partition=0)
+                await producer.send_offsets_to_transaction({TopicPartition(TOPIC, 1): 1}, "group")
+            await asyncio.sleep(0.4)  # until the slow request would have had its effect
+            async with producer.transaction():
+                await producer.send(TOPIC, b"v", partition=0)
+                await producer.send_offsets_to_transaction({TopicPartition(TOPIC, 1): 2}, "group")
+        assert stored(cluster) is None
+        assert cluster.failures == []
+
+
+@pytest.mark.parametrize("release", ["2.1", "2.8", "4.3"])
+async def test_a_commit_waits_for_offsets_that_are_being_sent(release: str) -> None:
+    event = asyncio.Event()
+    async with FakeCluster(as_version=release) as cluster:
+        await cluster.create_topic(TOPIC)
+        async with transactional(cluster) as producer:
+            await producer.begin_transaction()
+            await producer.send(TOPIC, b"v", partition=0)
+            with cluster.intercept(TxnOffsetCommitRequest, Hold(event), times=1) as held:
+                sending = asyncio.ensure_future(
+                    producer.send_offsets_to_transaction({T0: 7}, "group")
+                )
+                await held.wait()
+                committing = asyncio.ensure_future(producer.commit_transaction())
+                await asyncio.sleep(0.05)
+                assert cluster.count(EndTxnRequest) == 0
+                event.set()
+                await asyncio.gather(sending, committing)
+        assert stored(cluster) == 7
+
+
+# -- a commit after a failure
+
+
+@pytest.mark.parametrize("when", ["before", "during"])
+@pytest.mark.parametrize("release", ["0.11", "2.1", "2.8", "4.3"])
+@pytest.mark.parametrize(
+    "error", [MessageSizeTooLargeError, InvalidTopicError, OutOfOrderSequenceNumber]
+)
+async def test_a_commit_raises_what_failed(release: str, error: Any, when: str) -> None:
+    async with FakeCluster(as_version=release) as cluster:
+        await cluster.create_topic(TOPIC)
+        async with transactional(cluster) as producer:
+            await producer.begin_transaction()
+            cluster.intercept(ProduceRequest, Fail(error), times=1)
+            futures = await send_all(producer, [b"lost"])
+            if when == "before":
+                await results(futures)
+            for _ in range(2):
+                with pytest.raises(error):
+                    await producer.commit_transaction()
+            await producer.abort_transaction()
+            async with producer.transaction():
+                await producer.send(TOPIC, b"next", partition=0)
+        assert committed(cluster) == [b"next"]
+
+
+@pytest.mark.parametrize("release", ["2.1", "2.8", "4.3"])
+async def test_a_commit_raises_what_offsets_failed_with(release: str) -> None:
+    async with FakeCluster(as_version=release) as cluster:
+        await cluster.create_topic(TOPIC)
+        async with transactional(cluster) as producer:
+            await producer.begin_transaction()
+            cluster.intercept(TxnOffsetCommitRequest, Fail(GroupAuthorizationFailedError), times=1)
+            with pytest.raises(GroupAuthorizationFailedError):
+                await producer.send_offsets_to_transaction({T0: 1}, "group")
+            for _ in range(2):
+                with pytest.raises(GroupAuthorizationFailedError) as caught:
+                    await producer.commit_transaction()
+                assert isinstance(caught.value, KafkaError)
+            await producer.abort_transaction()
