@@ -51,7 +51,9 @@ class ClassicCoordinator(GroupCoordinator):
     ) -> None:
         super().__init__(client, config, subscriptions, fetcher, committer)
         self._member = ClassicMembership(client, config, committer.group_id, committer.contact)
-        self._assignors = GroupAssignors(config.partition_assignment_strategy)
+        self._assignors = GroupAssignors(
+            config.partition_assignment_strategy, config.client.client_rack
+        )
         self._is_revoked = False
         self._is_joining = False
         self._shared: dict[str, frozenset[int] | None] = {}
@@ -116,6 +118,8 @@ class ClassicCoordinator(GroupCoordinator):
         assignment = self._assignors.accept(joined.protocol, joined.generation, data)
         if self._subscriptions.subscription is subscription:
             await self._adopt(frozenset(assignment.partitions()))
+            if joined.is_kept and len(joined.members) == 1:
+                self._look_for_growth()
 
     async def _prepare(self) -> None:
         """Before a join: without membership everything is lost; eager members give up all."""
@@ -140,16 +144,25 @@ class ClassicCoordinator(GroupCoordinator):
             if was_leader and self._subscriptions.pattern is None:
                 self._client.set_topics(self._subscriptions.topics)
             return {}
-        wanted = subscriptions_of(joined.members).values()
-        topics = {topic for metadata in wanted for topic in metadata.subscription}
+        members = subscriptions_of(joined.members, joined.instances)
+        topics = {topic for metadata in members.values() for topic in metadata.subscription}
         if self._subscriptions.pattern is None:
             # Others may want topics that we do not.
             known = self._client.set_topics(topics | self._subscriptions.topics)
             await asyncio.wait([known], timeout=self._config.session_timeout / 2)
         cluster = self._client.cluster
-        shares = self._assignors.share_out(joined.protocol, cluster, joined.members)
         self._shared = {topic: cluster.partitions_for_topic(topic) for topic in topics}
-        return shares
+        if joined.is_kept:
+            # A static leader that was restarted: it goes on to watch what it once shared out.
+            return {}
+        return self._assignors.share_out(joined.protocol, cluster, members)
+
+    def _look_for_growth(self) -> None:
+        """A static leader that is alone was away: what came meanwhile is in no assignment."""
+        for topic, numbers in self._shared.items():
+            mine = {tp.partition for tp in self._handover.owned if tp.topic == topic}
+            if numbers is not None and not numbers <= mine:
+                self.request_join(f"partitions of {topic} were added while this member was away")
 
     async def _adopt(self, assigned: frozenset[TopicPartition]) -> None:
         self._commits.resume()

@@ -244,13 +244,19 @@ class OffsetCommitter:
     def _commit_failure(self, error: type[BrokerResponseError], tp: TopicPartition) -> KafkaError:
         if error in _NOT_A_MEMBER:
             failed = CommitFailedError(f"{tp}: {error.__name__}")
-            failed.__cause__ = error(tp)
+            failed.__cause__ = error(self._who_was_refused(error, tp))
             return failed
         if error is GroupAuthorizationFailedError:
             return error(self.group_id)
         if error is TopicAuthorizationFailedError:
             return error(tp.topic)
         return error(f"{tp}: offset not committed")
+
+    def _who_was_refused(self, error: type[BrokerResponseError], tp: TopicPartition) -> object:
+        if error is not FencedInstanceId:
+            return tp
+        instance_id = self._config.group_instance_id
+        return f"group {self.group_id!r}: another member joined with group_{instance_id=}"
 
     # -- fetch -------------------------------------------------------------------------------------
 

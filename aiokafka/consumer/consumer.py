@@ -99,7 +99,8 @@ class AIOKafkaConsumer(ConsumerPositions):
       "by_duration:PT1H" (the first record not older; any ISO 8601 duration), or "none" to have
       NoOffsetForPartitionError or OffsetOutOfRangeError raised.
     - `isolation_level`: "read_committed" leaves out records of aborted and open transactions.
-    - `client_rack`: rack of this client, to read from a replica near by (Kafka 2.4).
+    - `client_rack`: rack of this client, to read from a replica near by (Kafka 2.4); told to the
+      group, whose assignor may prefer partitions with such a replica.
     - `max_poll_records`: most records that `getmany()` returns.
     - `default_api_timeout_ms`: limit of calls that have none of their own.
     - `unreachable_timeout_ms`: reading raises KafkaUnreachableError when the group's coordinator,
@@ -263,7 +264,10 @@ class AIOKafkaConsumer(ConsumerPositions):
     async def _start(self) -> None:
         deadline = self._loop.time() + self._config.client.request_timeout
         # Before the first metadata request, so that it asks for them already.
-        self._client.set_topics(self._subscription.topics)
+        if self._subscription.pattern is not None:
+            self._client.watch_all_topics()
+        else:
+            self._client.set_topics(self._subscription.topics)
         await self._client.bootstrap()
         if self._subscription.subscription is None:
             # To assign partitions, a program asks partitions_for_topic() next, which cannot wait.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupAssignors"]
 
+_FIRST_VERSION_WITH_RACK = 3
+
 
 class GroupAssignors:
     """The assignors in the order of preference, one instance of each.
@@ -25,7 +28,8 @@ class GroupAssignors:
     assignor supports it: with a list of both kinds a group can move from one to the other.
     """
 
-    def __init__(self, strategies: Iterable[Any]) -> None:
+    def __init__(self, strategies: Iterable[Any], rack: str | None = None) -> None:
+        self._rack = rack
         made = [_instance(strategy) for strategy in strategies]
         self._assignors = made or [RoundRobinPartitionAssignor()]
         self.is_cooperative = all(
@@ -39,14 +43,29 @@ class GroupAssignors:
             # assignor would keep for it, and wait in vain for the join that follows a revocation.
             self.forget()
         names = sorted(topics)
-        return [(assignor.name, _encoded(assignor.metadata(names))) for assignor in self._assignors]
+        return [
+            (assignor.name, _encoded(self._with_rack(assignor.metadata(names))))
+            for assignor in self._assignors
+        ]
+
+    def _with_rack(self, metadata: Any) -> Any:
+        """Tell the leader where we are: Java's assignors give members partitions with a replica in
+        their rack (KIP-881)."""
+        if self._rack is None or not isinstance(metadata, ConsumerProtocolMemberMetadata):
+            return metadata
+        told = copy.copy(metadata)
+        told.version = max(told.version, _FIRST_VERSION_WITH_RACK)
+        told.rack = self._rack
+        return told
 
     def share_out(
-        self, protocol: str, cluster: ClusterMetadata, members: Mapping[str, bytes]
+        self,
+        protocol: str,
+        cluster: ClusterMetadata,
+        members: Mapping[str, ConsumerProtocolMemberMetadata],
     ) -> dict[str, bytes]:
         """What each member gets, as the leader tells it; whatever the assignor raises."""
-        subscriptions = subscriptions_of(members)
-        shares = self._named(protocol).assign(cluster, subscriptions)
+        shares = self._named(protocol).assign(cluster, members)
         return {member: _encoded(share) for member, share in shares.items()}
 
     def accept(
@@ -75,9 +94,17 @@ class GroupAssignors:
         raise InconsistentGroupProtocolError(f"the group chose {protocol!r}, which is not ours")
 
 
-def subscriptions_of(members: Mapping[str, bytes]) -> dict[str, ConsumerProtocolMemberMetadata]:
-    """What the members want. Raises KafkaProtocolError for malformed bytes."""
-    return {member: ConsumerProtocolMemberMetadata.decode(data) for member, data in members.items()}
+def subscriptions_of(
+    members: Mapping[str, bytes], instances: Mapping[str, str]
+) -> dict[str, ConsumerProtocolMemberMetadata]:
+    """What the members want; `instances` are the names of static ones. Raises KafkaProtocolError
+    for malformed bytes."""
+    found = {
+        member: ConsumerProtocolMemberMetadata.decode(data) for member, data in members.items()
+    }
+    for member, instance_id in instances.items():
+        found[member].group_instance_id = instance_id
+    return found
 
 
 def _instance(strategy: Any) -> Any:

@@ -12,8 +12,10 @@ from aiokafka.client import ConnectionGroup, CoordinationType
 from aiokafka.consumer.committer import Identity
 from aiokafka.errors import (
     BrokerResponseError,
+    FencedInstanceId,
     GroupAuthorizationFailedError,
     GroupCoordinatorNotAvailableError,
+    InvalidSessionTimeoutError,
     KafkaError,
     NotCoordinatorForGroupError,
     RebalanceInProgressError,
@@ -138,7 +140,8 @@ class Membership(abc.ABC):
             return
         error = for_code(error_code)
         is_authorization = error is GroupAuthorizationFailedError
-        subject = f"group {self.group_id!r}" + (f": {message}" if message else "")
+        parts = [f"group {self.group_id!r}", message, self._explain(error)]
+        subject = ": ".join(part for part in parts if part)
         failure = error(self.group_id if is_authorization else subject)
         self._contact.note(failure)
         if error is RebalanceInProgressError:
@@ -146,3 +149,11 @@ class Membership(abc.ABC):
         if error in _MOVED:
             self.forget_coordinator(error.__name__)
         raise failure
+
+    def _explain(self, error: type[BrokerResponseError]) -> str:
+        """What of the configuration the error is about."""
+        if error is FencedInstanceId:
+            return f"another member joined with group_instance_id={self._instance_id!r}"
+        if error is InvalidSessionTimeoutError:
+            return f"session_timeout_ms={round(self._config.session_timeout * 1000)} was asked for"
+        return ""

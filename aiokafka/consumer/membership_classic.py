@@ -27,11 +27,17 @@ _JOIN_SLACK = 5.0
 
 
 class Joined(NamedTuple):
-    """A generation of the group. `members`: what each wants, for its leader; else empty."""
+    """A generation of the group.
+
+    For its leader: `members`, what each wants; else empty. `instances`: names of static members.
+    `is_kept`: the assignment stands, so the leader makes no other (KIP-814).
+    """
 
     generation: int
     protocol: str
     members: dict[str, bytes]
+    instances: dict[str, str]
+    is_kept: bool = False
 
 
 class ClassicMembership(Membership):
@@ -60,9 +66,15 @@ class ClassicMembership(Membership):
             response = await self._join_once(protocols, reason)
         self._check(response.error_code)
         self.member_id = response.member_id
-        is_leader = response.leader == response.member_id and not response.skip_assignment
-        members = {m.member_id: bytes(m.metadata) for m in response.members} if is_leader else {}
-        return Joined(response.generation_id, response.protocol_name or "", members)
+        is_leader = response.leader == response.member_id
+        found = response.members if is_leader else []
+        return Joined(
+            response.generation_id,
+            response.protocol_name or "",
+            {m.member_id: bytes(m.metadata) for m in found},
+            {m.member_id: m.group_instance_id for m in found if m.group_instance_id is not None},
+            is_leader and bool(response.skip_assignment),
+        )
 
     async def _join_once(
         self, protocols: Sequence[tuple[str, bytes]], reason: str

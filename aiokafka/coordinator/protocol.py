@@ -34,6 +34,10 @@ class ConsumerProtocolMemberMetadata:
     `generation` is that of `owned_partitions`, or -1 when the member does not know it.
     """
 
+    group_instance_id: str | None = None
+    """The name of a static member, for the leader's assignor (KIP-345). The broker tells it, so it
+    is not among the bytes."""
+
     def __init__(
         self,
         version: int,

@@ -307,6 +307,26 @@ QUICK = {
 }
 
 
+@pytest.mark.parametrize("form", [*PROTOCOLS, "alone"])
+async def test_start_with_a_pattern_returns_with_its_assignment(
+    cluster: FakeCluster, form: str
+) -> None:
+    await cluster.create_topic("tea", partitions=2)
+    await cluster.create_topic("coffee")
+    consumer = (
+        AIOKafkaConsumer(bootstrap_servers=cluster.bootstrap_servers)
+        if form == "alone"
+        else member(cluster, form)
+    )
+    consumer.subscribe(pattern="^t")
+    async with consumer:
+        assert consumer.subscription() == {"t", "tea"}
+        assert len(consumer.assignment()) == 6
+        # With a member id that the broker gives: once without and once with it.
+        assert cluster.count(JoinGroupRequest) == (2 if form == "classic" else 0)
+        await consumer.seek_to_beginning()
+
+
 async def test_a_group_that_never_settles(cluster: FakeCluster) -> None:
     cluster.intercept(JoinGroupRequest, Fail(RebalanceInProgressError))
     with pytest.raises(KafkaTimeoutError, match=r"no assignment within 0.2 s: .*Rebalance"):

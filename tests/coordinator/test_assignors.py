@@ -44,6 +44,24 @@ def test_range() -> None:
     }
 
 
+@pytest.mark.parametrize("assignor", [RangePartitionAssignor, RoundRobinPartitionAssignor])
+def test_a_static_member_keeps_its_share_with_a_new_member_id(
+    assignor: type[AbstractPartitionAssignor],
+) -> None:
+    cluster = make_cluster(t=4)
+
+    def shares(*ids: str) -> list[list[TopicPartition]]:
+        members = subscribe(**{member: ["t"] for member in ids})
+        for member, instance_id in zip(ids, ("one", "two", None), strict=True):
+            members[member].group_instance_id = instance_id
+        found = assignor().assign(cluster, members)
+        return [found[member].partitions() for member in ids]
+
+    assert shares("a", "b", "c") == shares("z", "b", "c") == shares("z", "y", "c")
+    # Static members come first, as with Java's leaders.
+    assert len(shares("x", "y", "a")[0]) == 2
+
+
 def test_range_with_different_subscriptions() -> None:
     cluster = make_cluster(t=3, u=4)
     members = subscribe(a=["t"], b=["t", "u"], c=["u"])

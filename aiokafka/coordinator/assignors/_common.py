@@ -17,6 +17,17 @@ if TYPE_CHECKING:
 Members = Mapping[str, ConsumerProtocolMemberMetadata]
 
 
+def in_order(members: Members) -> list[str]:
+    """Return the members in the order of Java's client: static ones first, by the name that they
+    keep when they are restarted, unlike the member id."""
+
+    def place(member: str) -> tuple[bool, str]:
+        instance_id = members[member].group_instance_id
+        return (True, member) if instance_id is None else (False, instance_id)
+
+    return sorted(members, key=place)
+
+
 def subscribers_by_topic(members: Members) -> dict[str, list[str]]:
     """Return the members of each topic, both in sorted order."""
     found: dict[str, list[str]] = {}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from aiokafka.coordinator.assignors._common import (
     Members,
     build,
+    in_order,
     partitions_by_topic,
     subscribers_by_topic,
 )
@@ -41,8 +42,9 @@ class RangePartitionAssignor(AbstractPartitionAssignor):
     ) -> dict[str, ConsumerProtocolMemberAssignment]:
         shares: dict[str, list[TopicPartition]] = {member: [] for member in members}
         subscribers = subscribers_by_topic(members)
+        place = {member: number for number, member in enumerate(in_order(members))}
         for topic, numbers in partitions_by_topic(cluster, subscribers).items():
-            takers = subscribers[topic]
+            takers = sorted(subscribers[topic], key=place.__getitem__)
             size, extra = divmod(len(numbers), len(takers))
             start = 0
             for index, member in enumerate(takers):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from aiokafka.coordinator.assignors._common import (
     Members,
     build,
+    in_order,
     partitions_by_topic,
     subscribers_by_topic,
 )
@@ -38,7 +39,7 @@ class RoundRobinPartitionAssignor(AbstractPartitionAssignor):
     def assign(
         cls, cluster: ClusterMetadata, members: Members
     ) -> dict[str, ConsumerProtocolMemberAssignment]:
-        order = sorted(members)
+        order = in_order(members)
         shares: dict[str, list[TopicPartition]] = {member: [] for member in order}
         subscribers = subscribers_by_topic(members)
         turn = 0
