@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import asyncio
+import dataclasses
 import logging
 import random
 import time
@@ -52,10 +53,11 @@ class CachedTokenProvider(AbstractTokenProvider):
 
     However many ask, one of them fetches and the others share what comes of it. The first to ask
     when most of a token's life is over fetches the next one, while the rest go on with the one at
-    hand; so does everybody while fetching fails, until the token expires. Failures are followed by
-    pauses that grow, during which nobody is asked. Without a usable token `token` raises
-    AuthenticationFailedError when `fetch` was refused, or never worked; KafkaConnectionError, which
-    clients take as a reason to try again, when it worked before.
+    hand; so does everybody while fetching fails, until the token expires. A token that a broker has
+    refused is replaced likewise, and used until then: other brokers may take it. Failures are
+    followed by pauses that grow, during which nobody is asked. Without a usable token `token`
+    raises AuthenticationFailedError when `fetch` was refused, and KafkaConnectionError, which
+    clients take as a reason to try again, when it did not work.
 
     extensions: the SASL extensions to send with each token (KIP-342). options: those of
     `OAuthConfig`.
@@ -66,10 +68,10 @@ class CachedTokenProvider(AbstractTokenProvider):
         self._config = config = OAuthConfig.from_options(**options)
         self._extensions = dict(extensions or {})
         self._current: _Kept | None = None
-        self._ever = False
         self._flight: asyncio.Future[KafkaError | None] | None = None
         self._failure: KafkaError | None = None
         self._quiet_until = 0.0
+        self._suspect_until = 0.0
         self._failures = Backoff(config.retry_backoff, config.retry_backoff_max)
         self._refusals = Backoff(config.retry_backoff, config.retry_backoff_max)
 
@@ -106,15 +108,18 @@ class CachedTokenProvider(AbstractTokenProvider):
                 raise renewed(failure) from failure.__cause__
 
     def refused(self, token: str) -> None:
-        """Forget a token that a broker has refused, however long it was to live.
+        """Have a token that a broker has refused replaced, however long it was to live.
 
-        The next one is fetched after a pause, which grows while brokers refuse one after the other.
+        The next to ask fetches another; not more often than after pauses that grow while brokers
+        refuse one after the other. Until then it is used: it may be that broker which is wrong.
         """
         kept = self._current
-        if kept is None or kept.value != token:
+        if kept is None or kept.value != token or kept.is_suspect:
             return
-        self._current = None
-        self._pause(self._refusals, AuthenticationFailedError("the broker refused the last token"))
+        due = max(time.monotonic(), self._suspect_until)
+        self._current = dataclasses.replace(
+            kept, refresh_at=min(kept.refresh_at, due), is_suspect=True
+        )
 
     # -- parts
 
@@ -149,8 +154,8 @@ class CachedTokenProvider(AbstractTokenProvider):
             assert self._current is not None
             return self._current.value
         except KafkaError as error:
-            failure = self._judged(error)
-            self._pause(self._failures, failure)
+            failure = error
+            self._pause(failure)
             kept = self._valid()
             if kept is None:
                 raise failure from failure.__cause__
@@ -185,13 +190,14 @@ class CachedTokenProvider(AbstractTokenProvider):
         now = time.monotonic()
         share, seconds = _LEEWAY
         usable = lifetime - min(lifetime * share, seconds)
-        if self._current is not None:
+        if self._current is not None and self._current.is_suspect:
+            self._suspect_until = now + self._refusals.next()
+        elif self._current is not None:
             # It was replaced because of its age, so brokers took it.
             self._refusals.reset()
         self._current = _Kept(
             token.value, now + self._refresh_after(lifetime), now + usable, time.time() + usable
         )
-        self._ever = True
         self._failures.reset()
         self._failure = None
         self._quiet_until = 0.0
@@ -205,17 +211,9 @@ class CachedTokenProvider(AbstractTokenProvider):
         latest = lifetime - config.refresh_buffer
         return max(float(config.refresh_min_period), min(lifetime * factor, latest))
 
-    def _pause(self, backoff: Backoff, failure: KafkaError) -> None:
+    def _pause(self, failure: KafkaError) -> None:
         self._failure = failure
-        self._quiet_until = time.monotonic() + backoff.next()
-
-    def _judged(self, error: KafkaError) -> KafkaError:
-        if self._ever or not error.retriable:
-            return error
-        # A wrong address looks like this; waiting would not help.
-        judged = AuthenticationFailedError(_text(error))
-        judged.__cause__ = error
-        return judged
+        self._quiet_until = time.monotonic() + self._failures.next()
 
     def _as_kafka_error(self, error: Exception) -> KafkaError:
         if isinstance(error, KafkaError):
@@ -240,6 +238,8 @@ class _Kept:
     refresh_at: float
     ends_at: float
     ends_at_time: float
+    is_suspect: bool = False
+    """Whether a broker has refused it."""
 
 
 def _checked(token: Token) -> Token:

@@ -17,7 +17,7 @@ from typing import Any
 from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError, KafkaError
 from aiokafka.oauth._assertion import Assertion
 from aiokafka.oauth._cache import CachedTokenProvider, Token
-from aiokafka.oauth._http import Answer, Endpoint, parse_url, post
+from aiokafka.oauth._http import Answer, Endpoint, need_httpx, parse_url, post
 from aiokafka.oauth._jwt import expiry_of
 
 __all__ = ["ClientCredentialsTokenProvider", "JwtBearerTokenProvider"]
@@ -47,13 +47,11 @@ class _EndpointTokenProvider(CachedTokenProvider):
         parts = parse_url(token_endpoint_url, allow_http=allow_http)
         if ssl_context is not None and not isinstance(ssl_context, ssl.SSLContext):
             raise TypeError("ssl_context: must be an ssl.SSLContext or None")
-        path = parts.path or "/"
+        need_httpx()
         self._endpoint = Endpoint(
-            url=f"{parts.scheme}://{parts.netloc}{path}",
+            url=f"{parts.scheme}://{parts.netloc}{parts.path or '/'}",
             host=parts.hostname or "",
-            port=parts.port or (443 if parts.scheme == "https" else 80),
             query=parts.query,
-            path=path,
             context=ssl_context,
             connect_timeout=self._config.connect_timeout,
             read_timeout=self._config.read_timeout,
@@ -218,6 +216,9 @@ def _token(answer: Answer, url: str, secrets: tuple[str, ...]) -> Token:
     if not 200 <= answer.status < 300:
         raise _refusal(answer, url, secrets)
     fields = _json(answer.body)
+    if fields is None:
+        # Something on the way has answered in its place, such as a proxy that shows a page.
+        raise KafkaConnectionError(f"{url}: HTTP {answer.status}, but the answer is not JSON")
     value = fields.get("access_token") or fields.get("id_token")
     if not isinstance(value, str):
         raise AuthenticationFailedError(f"{url}: the answer has no access_token")
@@ -242,7 +243,7 @@ def _refusal(answer: Answer, url: str, secrets: tuple[str, ...]) -> KafkaError:
             f"{url}: redirects (HTTP {answer.status}) to {where or 'nowhere'}, which is not "
             "followed; use the address of the token endpoint itself"
         )
-    fields = _json(answer.body)
+    fields = _json(answer.body) or {}
     reasons = (
         fields.get("error") or fields.get("errorCode"),
         fields.get("error_description") or fields.get("errorSummary"),
@@ -254,11 +255,12 @@ def _refusal(answer: Answer, url: str, secrets: tuple[str, ...]) -> KafkaError:
     return AuthenticationFailedError(f"the identity provider refused: {text}")
 
 
-def _json(body: bytes) -> dict[str, Any]:
+def _json(body: bytes) -> dict[str, Any] | None:
+    """The fields of an object, none of anything else; None for what is no JSON."""
     try:
         fields = json.loads(body)
     except (ValueError, RecursionError):
-        return {}
+        return None
     return fields if isinstance(fields, dict) else {}
 
 

@@ -1,27 +1,30 @@
-"""One POST to a token endpoint: the standard library's client, in a thread of the executor.
+"""One POST to a token endpoint, by the package httpx.
 
-A token is fetched a few times an hour, so an asynchronous HTTP client would be a dependency to keep
-secure, and nothing gained. Cancelling closes the socket, which ends the thread.
+Redirects are not followed and answers are bounded. What proxies, time-outs, TLS and half an answer
+are about is httpx' work; which proxy is asked is decided here.
 """
 
 from __future__ import annotations
 
-import asyncio
-import base64
-import contextlib
-import http.client
 import ipaddress
-import socket
 import ssl
-import threading
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError
+from aiokafka.errors import (
+    AuthenticationFailedError,
+    AuthenticationMethodNotSupported,
+    KafkaConnectionError,
+    KafkaError,
+)
 
-__all__ = ["Answer", "Endpoint", "Post", "post"]
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ["Answer", "Endpoint", "need_httpx", "parse_url", "post"]
 
 # A token takes a few kilobytes.
 _MAX_BODY = 256 * 1024
@@ -35,8 +38,6 @@ class Endpoint:
     """Without a query, for messages."""
 
     host: str
-    port: int
-    path: str
     query: str
 
     context: ssl.SSLContext | None
@@ -46,18 +47,9 @@ class Endpoint:
     read_timeout: float
 
     @property
-    def target(self) -> str:
-        """What to ask the server for."""
-        return self.path + self._question
-
-    @property
-    def absolute(self) -> str:
-        """What to ask a proxy for."""
-        return self.url + self._question
-
-    @property
-    def _question(self) -> str:
-        return f"?{self.query}" if self.query else ""
+    def full_url(self) -> str:
+        """What to ask for."""
+        return f"{self.url}?{self.query}" if self.query else self.url
 
     @property
     def uses_tls(self) -> bool:
@@ -106,117 +98,89 @@ class Answer:
     location: str = ""
 
 
+def need_httpx() -> None:
+    """Raise AuthenticationMethodNotSupported, saying what to install, if httpx is not there."""
+    try:
+        import httpx  # noqa: F401
+    except ImportError as error:
+        raise AuthenticationMethodNotSupported(
+            'asking an identity provider needs the package httpx: pip install "aiokafka[oauth]"'
+        ) from error
+
+
 async def post(endpoint: Endpoint, headers: Mapping[str, str], body: bytes) -> Answer:
     """Send a form; return the answer, whatever its status.
 
-    Raises KafkaConnectionError when there is none, AuthenticationFailedError when the server's
-    certificate is refused. Redirects are not followed: the form holds secrets.
+    Raises KafkaConnectionError when there is none, or not all of it, AuthenticationFailedError when
+    the server's certificate is refused. Redirects are not followed: the form holds secrets.
     """
-    request = Post(endpoint, headers, body)
-    future = asyncio.get_running_loop().run_in_executor(None, request.run)
+    import httpx
+
     try:
-        return await future
-    finally:
-        if not future.done() or future.cancelled():
-            request.abort()
+        async with _client(endpoint) as client:
+            question = client.stream("POST", endpoint.full_url, headers=headers, content=body)
+            async with question as response:
+                content = await _bounded(response)
+                return Answer(response.status_code, content, response.headers.get("Location", ""))
+    except httpx.TimeoutException as error:
+        raise KafkaConnectionError(f"{endpoint.url}: no answer in time") from error
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError, ImportError) as error:
+        raise _explained(endpoint, error) from error
 
 
-class Post:
-    """One request. `run` blocks its thread; `abort`, from another one, ends that soon."""
+def _client(endpoint: Endpoint) -> httpx.AsyncClient:
+    import httpx
 
-    def __init__(self, endpoint: Endpoint, headers: Mapping[str, str], body: bytes) -> None:
-        self._endpoint = endpoint
-        self._headers = headers
-        self._body = body
-        self._lock = threading.Lock()
-        self._socket: socket.socket | None = None
-        self._is_aborted = False
+    from aiokafka import __version__
 
-    def run(self) -> Answer:
-        """See `post`."""
-        url = self._endpoint.url
-        try:
-            return self._exchange()
-        except ssl.SSLCertVerificationError as error:
-            raise AuthenticationFailedError(
-                f"{url}: the certificate was refused: {error.verify_message}; ssl_context takes "
-                "the authority to trust"
-            ) from error
-        except TimeoutError as error:
-            raise KafkaConnectionError(f"{url}: no answer in time") from error
-        except (OSError, http.client.HTTPException, UnicodeError) as error:
-            text = str(error) or "closed the connection"
-            raise KafkaConnectionError(f"{url}: {type(error).__name__}: {text[:200]}") from error
-
-    def abort(self) -> None:
-        """End it; `run` raises KafkaConnectionError."""
-        with self._lock:
-            self._is_aborted = True
-            if self._socket is not None:
-                # Not SSLSocket.shutdown, which takes away what the other thread reads from.
-                with contextlib.suppress(OSError):
-                    socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
-
-    def _exchange(self) -> Answer:
-        endpoint = self._endpoint
-        connection, target, headers = self._connection()
-        try:
-            connection.connect()
-            self._adopt(connection.sock)
-            connection.sock.settimeout(endpoint.read_timeout)
-            connection.request("POST", target, body=self._body, headers=headers)
-            # It holds the socket, also when the connection is closed.
-            with contextlib.closing(connection.getresponse()) as response:
-                content = response.read(_MAX_BODY + 1)
-                if len(content) > _MAX_BODY:
-                    raise http.client.HTTPException(f"an answer of more than {_MAX_BODY} bytes")
-                return Answer(response.status, content, response.getheader("Location") or "")
-        finally:
-            with self._lock:
-                self._socket = None
-            connection.close()
-
-    def _adopt(self, sock: socket.socket) -> None:
-        with self._lock:
-            if self._is_aborted:
-                raise http.client.HTTPException("nobody waits for the answer any more")
-            self._socket = sock
-
-    def _connection(self) -> tuple[http.client.HTTPConnection, str, dict[str, str]]:
-        """A connection, not yet open, with what to ask for: directly or through a proxy."""
-        endpoint = self._endpoint
-        headers = dict(self._headers)
-        proxy = self._proxy()
-        host, port = (endpoint.host, endpoint.port)
-        credentials: dict[str, str] = {}
-        if proxy is not None:
-            host, port = proxy.hostname or "", proxy.port or 8080
-            credentials = _proxy_credentials(proxy)
-        if not endpoint.uses_tls:
-            plain = http.client.HTTPConnection(host, port, timeout=endpoint.connect_timeout)
-            target = endpoint.target if proxy is None else endpoint.absolute
-            return plain, target, headers | credentials
-        context = endpoint.context or ssl.create_default_context()
-        connection = http.client.HTTPSConnection(
-            host, port, timeout=endpoint.connect_timeout, context=context
-        )
-        if proxy is not None:
-            connection.set_tunnel(endpoint.host, endpoint.port, headers=credentials)
-        return connection, endpoint.target, headers
-
-    def _proxy(self) -> urllib.parse.SplitResult | None:
-        """The proxy that the environment names for the endpoint (HTTPS_PROXY, NO_PROXY ...)."""
-        scheme = "https" if self._endpoint.uses_tls else "http"
-        found = urllib.request.getproxies().get(scheme)
-        if not found or urllib.request.proxy_bypass(self._endpoint.host):
-            return None
-        return urllib.parse.urlsplit(found if "://" in found else f"http://{found}")
+    context = endpoint.context or ssl.create_default_context()
+    address = _proxy(endpoint)
+    proxy = None
+    if address is not None:
+        own = context if address.startswith("https:") else None
+        proxy = httpx.Proxy(address, ssl_context=own)
+    return httpx.AsyncClient(
+        verify=context,
+        proxy=proxy,
+        # Whatever else the environment says, such as a .netrc, is not for us.
+        trust_env=False,
+        follow_redirects=False,
+        timeout=httpx.Timeout(endpoint.read_timeout, connect=endpoint.connect_timeout),
+        headers={"User-Agent": f"aiokafka/{__version__}", "Accept-Encoding": "identity"},
+    )
 
 
-def _proxy_credentials(proxy: urllib.parse.SplitResult) -> dict[str, str]:
-    if proxy.username is None:
-        return {}
-    user = urllib.parse.unquote(proxy.username)
-    password = urllib.parse.unquote(proxy.password or "")
-    encoded = base64.b64encode(f"{user}:{password}".encode()).decode()
-    return {"Proxy-Authorization": f"Basic {encoded}"}
+async def _bounded(response: httpx.Response) -> bytes:
+    content = b""
+    async for chunk in response.aiter_raw():
+        content += chunk
+        if len(content) > _MAX_BODY:
+            raise ValueError(f"an answer of more than {_MAX_BODY} bytes")
+    return content
+
+
+def _proxy(endpoint: Endpoint) -> str | None:
+    """The proxy that the environment names for the endpoint (HTTPS_PROXY, NO_PROXY ...).
+
+    None for this machine: http is taken to it because it stays on it, and a proxy is elsewhere.
+    """
+    if _is_loopback(endpoint.host):
+        return None
+    found = urllib.request.getproxies().get("https" if endpoint.uses_tls else "http")
+    if not found or urllib.request.proxy_bypass(endpoint.host):
+        return None
+    return found if "://" in found else f"http://{found}"
+
+
+def _explained(endpoint: Endpoint, error: Exception) -> KafkaError:
+    innermost: BaseException = error
+    while innermost.__cause__ is not None or innermost.__context__ is not None:
+        innermost = innermost.__cause__ or innermost.__context__ or innermost
+        if isinstance(innermost, ssl.SSLCertVerificationError):
+            return AuthenticationFailedError(
+                f"{endpoint.url}: the certificate was refused: {innermost.verify_message}; "
+                "ssl_context takes the authority to trust"
+            )
+    reason = innermost if isinstance(innermost, OSError) else error
+    text = str(reason) or "closed the connection"
+    return KafkaConnectionError(f"{endpoint.url}: {type(reason).__name__}: {text[:200]}")
