@@ -17,8 +17,9 @@ def batch_writer(app_id: str, options: Mapping[str, Any]) -> Callable[[Any, int]
             batch_writer("totals", {"kafka.bootstrap.servers": "...", "topic": "totals"})
         ).option("checkpointLocation", "...").start()
 
-    `app_id` names the query for ever: with a new checkpoint it has to be another one, or the first
-    batches are taken for repetitions. `options` are those of a batch write. Raises ValueError for
+    `app_id` names the query for ever: with a new checkpoint it has to be another one, or the query
+    fails, for its first batches would be taken for repetitions. Several topics of a batch have a
+    writer each. `options` are those of a batch write. Raises ValueError for
     an empty `app_id`, and options that it sets itself.
     """
     if not app_id:

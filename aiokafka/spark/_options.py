@@ -69,6 +69,7 @@ WRITE_OPTIONS = (
     "markerTopic",
     "txnAppId",
     "txnVersion",
+    "skipWritten",
     "addBatchHeaders",
     "clientIdleTimeout",
 )
@@ -156,6 +157,7 @@ class WriteOptions:
     marker_topic: str | None
     app_id: str | None
     version: int | None
+    skip_written: bool
     add_batch_headers: bool
     idle_timeout: float
 
@@ -373,6 +375,7 @@ def parse_write(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
         marker_topic=_name(reader, "markerTopic"),
         app_id=app_id,
         version=version,
+        skip_written=reader.flag("skipWritten", False),
         add_batch_headers=reader.flag("addBatchHeaders", False),
         idle_timeout=reader.duration("clientIdleTimeout", "5m"),
     )
@@ -420,6 +423,6 @@ def _check_write(options: WriteOptions, reader: OptionReader) -> None:
                 "option topic"
             )
         return
-    for name in ("transactionalIdPrefix", "markerTopic"):
+    for name in ("transactionalIdPrefix", "markerTopic", "skipWritten"):
         if reader.given(name):
             raise ValueError(f"{name}: needs deliveryGuarantee=exactly-once")

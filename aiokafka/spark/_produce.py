@@ -33,6 +33,8 @@ __all__ = [
     "Tally",
     "TopicRows",
     "Transaction",
+    "WrittenLaterError",
+    "check_mark",
     "make_producer",
 ]
 
@@ -210,6 +212,10 @@ class NotRepeatedError(KafkaError):
     """A batch that was written is not the same when it is repeated."""
 
 
+class WrittenLaterError(KafkaError):
+    """A later batch was written than the one that is to be: the checkpoint is not that query's."""
+
+
 def name_of_marks(options: WriteOptions, query: str) -> str:
     """What transactional ids and groups of a query are called, without the task at the end."""
     return f"{options.transactional_id_prefix}-{query}-"
@@ -268,15 +274,6 @@ class Transaction:
         if self._producer is not None:
             await self._producer.stop(timeout=_STOP_TIMEOUT)
 
-    def check(self, marker: Marker, tally: Tally) -> None:
-        """Raise NotRepeatedError unless the rows are those that were written for this batch."""
-        if marker.batch == self._identity.batch and not marker.is_same(tally):
-            raise NotRepeatedError(
-                f"query {self._identity.query}, batch {marker.batch}, task {self._identity.task}: "
-                f"{marker.rows} rows were written, but its repetition has {tally.rows} rows, or "
-                f"others. {REPEAT_ADVICE}"
-            )
-
     async def _read_marker(self) -> Marker | None:
         kafka = self._options.kafka
 
@@ -285,6 +282,16 @@ class Transaction:
                 return await read_marker(admin, self.name, self._place)
 
         return await connected(ask, kafka.patience)
+
+
+def check_mark(identity: Identity, marker: Marker, tally: Tally) -> None:
+    """Raise NotRepeatedError unless the rows are those that were written for this batch."""
+    if marker.batch == identity.batch and not marker.is_same(tally):
+        raise NotRepeatedError(
+            f"query {identity.query}, batch {marker.batch}, task {identity.task}: "
+            f"{marker.rows} rows were written, but its repetition has {tally.rows} rows, or "
+            f"others. {REPEAT_ADVICE}"
+        )
 
 
 async def read_marker(

@@ -9,8 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.spark._loop import SharedClients, loop_thread
 from aiokafka.spark._options import WriteOptions
+from aiokafka.spark._patience import connected
 from aiokafka.spark._produce import (
     Identity,
     Marker,
@@ -18,7 +20,12 @@ from aiokafka.spark._produce import (
     Tally,
     TopicRows,
     Transaction,
+    WrittenLaterError,
+    check_mark,
     make_producer,
+    name_of_marks,
+    place_of_marks,
+    read_marker,
 )
 from aiokafka.spark._repetition import Ended, Repetitions
 
@@ -58,8 +65,10 @@ def write_batches(
     task = _Task(options, identity, thread.clients)
     error: BaseException | None = None
     try:
-        thread.run(task.open())
         for batch in batches:
+            if not batch.num_rows:
+                continue
+            thread.run(task.open())
             parts = rows_to_write(batch, options.topic, task.labels)
             if task.count(parts):
                 thread.run(task.write(parts))
@@ -72,7 +81,8 @@ def write_batches(
 
 
 class _Task:
-    """The writer of a task, and the producer that it uses."""
+    """The writer of a task, and the producer that it uses: none before there is a row, so that a
+    task without rows costs nothing and leaves no transactional id behind."""
 
     def __init__(
         self, options: WriteOptions, identity: Identity | None, clients: SharedClients
@@ -84,11 +94,17 @@ class _Task:
         self._transaction: Transaction | None = None
         self._marker: Marker | None = None
         self._writer: RecordWriter | None = None
-        self._tally = Tally() if options.exactly_once else None
+        self._tally = Tally()
         self.labels: Iterator[str] | None = None
         """One for each row that is written, if rows get labels."""
+        if options.add_batch_headers and identity is not None:
+            place = f"{identity.query}/{identity.batch}/{identity.task}"
+            self.labels = (f"{place}/{number}" for number in itertools.count())
 
     async def open(self) -> None:
+        """Connect, once."""
+        if self._writer is not None:
+            return
         options, identity = self._options, self._identity
         if options.exactly_once:
             assert identity is not None
@@ -101,27 +117,29 @@ class _Task:
             producer = await self._stack.enter_async_context(
                 self._clients.use(key, lambda: make_producer(options), _stop, options.idle_timeout)
             )
-        if options.add_batch_headers and identity is not None:
-            place = f"{identity.query}/{identity.batch}/{identity.task}"
-            self.labels = (f"{place}/{number}" for number in itertools.count())
         self._writer = RecordWriter(producer)
         self._stack.callback(self._writer.drop)
 
     def _look_at_marker(self, identity: Identity) -> None:
         marker = self._marker
-        if marker is not None and marker.batch > identity.batch:
-            log.warning(
-                "query %s, task %d: batch %d was written, so batch %d is skipped; was the "
-                "checkpoint turned back? Another transactionalIdPrefix writes anew",
-                identity.query,
-                identity.task,
-                marker.batch,
-                identity.batch,
-            )
+        if marker is None or marker.batch <= identity.batch:
+            return
+        told = (
+            f"query {identity.query}, task {identity.task}: batch {marker.batch} was written before"
+        )
+        if self._options.skip_written:
+            log.warning("%s, so batch %d is skipped", told, identity.batch)
+            return
+        raise WrittenLaterError(
+            f"{told}, so the rows of batch {identity.batch} would be lost: they are taken for a "
+            "repetition. A new checkpoint needs a new name (the first argument of batch_writer, "
+            "txnAppId, or transactionalIdPrefix). Where an old checkpoint was put back, and its "
+            "batches were written, set skipWritten to true until it has come so far"
+        )
 
     def count(self, parts: Iterable[TopicRows]) -> bool:
         """Count rows; whether they are to be written. Not in the event loop."""
-        if self._tally is not None:
+        if self._options.exactly_once:
             self._tally.add(parts)
         return self._marker is None
 
@@ -130,19 +148,40 @@ class _Task:
         await self._writer.add(parts)
 
     async def finish(self) -> Report:
-        writer, transaction = self._writer, self._transaction
-        assert writer is not None
+        """Wait until everything is written, and commit."""
+        writer, transaction, identity = self._writer, self._transaction, self._identity
+        if writer is None:
+            return await self._finish_empty()
         if transaction is None:
             await writer.finish()
             return Report(writer.counts, writer.rows, False)
-        assert self._tally is not None
-        assert self._identity is not None
+        assert identity is not None
         if self._marker is not None:
-            transaction.check(self._marker, self._tally)
+            check_mark(identity, self._marker, self._tally)
             return Report({}, self._tally.rows, True, self._marker.batch)
         await writer.finish()
         await transaction.commit(self._tally)
-        return Report(writer.counts, writer.rows, False, self._identity.batch)
+        return Report(writer.counts, writer.rows, False, identity.batch)
+
+    async def _finish_empty(self) -> Report:
+        """There was no row. With exactly-once there must have been none the first time."""
+        options, identity = self._options, self._identity
+        if not options.exactly_once:
+            return Report({}, 0, False)
+        assert identity is not None
+        name = f"{name_of_marks(options, identity.query)}{identity.task}"
+        use = self._clients.use(
+            ("marks", options.kafka.key()),
+            lambda: _make_admin(options),
+            AIOKafkaAdminClient.close,
+            options.idle_timeout,
+        )
+        async with use as admin:
+            marker = await read_marker(admin, name, place_of_marks(options))
+        if marker is None:
+            return Report({}, 0, False)
+        check_mark(identity, marker, self._tally)
+        return Report({}, 0, marker.batch >= identity.batch, marker.batch)
 
     async def close(self, error: BaseException | None) -> None:
         traceback: TracebackType | None = None if error is None else error.__traceback__
@@ -151,6 +190,19 @@ class _Task:
         except Exception as raised:
             if raised is not error:
                 raise
+
+
+async def _make_admin(options: WriteOptions) -> AIOKafkaAdminClient:
+    async def start() -> AIOKafkaAdminClient:
+        admin = AIOKafkaAdminClient(**options.kafka.keywords())
+        try:
+            await admin.start()
+        except BaseException:
+            await admin.close()
+            raise
+        return admin
+
+    return await connected(start, options.kafka.patience)
 
 
 async def _stop(producer: AIOKafkaProducer) -> None:

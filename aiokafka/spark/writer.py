@@ -41,6 +41,12 @@ class Written(WriterCommitMessage):
         self.identity = identity
         self.run = run
 
+    @property
+    def is_skipped(self) -> bool:
+        """Whether its rows were not written, because those of a later batch had been."""
+        marked, identity = self.marked, self.identity
+        return marked is not None and identity is not None and marked > identity.batch
+
 
 def _task() -> TaskContext:
     context = TaskContext.get()
@@ -54,15 +60,20 @@ def _sum_up(messages: list[Any], what: str) -> None:
     rows = sum(message.rows for message in written if not message.is_repetition)
     again = sum(message.is_repetition for message in written)
     log.info("%s: %d rows written by %d tasks, %d of them before", what, rows, len(written), again)
+    skipped = sum(message.rows for message in written if message.is_skipped)
+    if skipped:
+        log.warning("%s: %d rows skipped, for a later batch was written before", what, skipped)
 
 
 def _check(options: WriteOptions, messages: list[Any]) -> None:
     """Raise NotRepeatedError if the batch was begun by more tasks, of which one has written."""
-    marks = [message.marked for message in messages if message.marked is not None]
-    if not marks:
+    identity = messages[0].identity if messages else None
+    if not options.exactly_once or identity is None:
         return
-    identity, run = messages[0].identity, messages[0].run
-    ended = Ended(identity.query, run, identity.batch, len(messages), max(marks))
+    marks = [message.marked for message in messages if message.marked is not None]
+    ended = Ended(
+        identity.query, messages[0].run, identity.batch, len(messages), max(marks, default=-1)
+    )
     check_repetition(options, ended)
 
 
@@ -78,7 +89,11 @@ class KafkaBatchWriter(DataSourceArrowWriter):
         identity = None
         if options.app_id is not None and options.version is not None:
             identity = Identity(options.app_id, options.version, task.partitionId())
-        return Written(write_batches(options, iterator, identity), identity)
+        # In foreachBatch there is a run of a query as well. Elsewhere the group of jobs is the
+        # user's, and says nothing.
+        is_of_stream = task.getLocalProperty(_BATCH_ID) is not None
+        run = task.getLocalProperty(_RUN_ID) if is_of_stream else None
+        return Written(write_batches(options, iterator, identity), identity, run)
 
     def commit(self, messages: list[Any]) -> None:
         """Every task is done. With exactly-once, look for rows that were written twice."""

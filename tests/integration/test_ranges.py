@@ -19,6 +19,7 @@ from aiokafka.spark._produce import (
     Tally,
     TopicRows,
     Transaction,
+    check_mark,
 )
 from aiokafka.spark._repetition import Ended, Repetitions
 from tests.kafka.fixtures import Kafka, MakeTopic
@@ -113,7 +114,7 @@ async def attempt(servers: str, topic: str, identity: Identity, rows: list[Topic
         tally = Tally()
         tally.add(rows)
         if marker is not None:
-            transaction.check(marker, tally)
+            check_mark(identity, marker, tally)
             return False
         writer = RecordWriter(producer)
         await writer.add(rows)

@@ -29,6 +29,7 @@ README = str(REPOSITORY / "README.rst")
 PIPELINES: dict[str, tuple[list[str], str]] = {
     "minute_counts.py": ([README], r"\d+ words in \d+ minutes, each counted once"),
     "backfill.py": (["--events", "900"], r"900 events of 3 days, each in the files once"),
+    "bad_records.py": ([], r"2850 orders and 150 rejects, each written once"),
     "update_mode.py": ([], r"20 shops sold for \d+, and that is what the totals say"),
     "sessions.py": (
         ["--users", "200", "--clicks", "9000"],

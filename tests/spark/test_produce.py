@@ -29,6 +29,7 @@ from aiokafka.spark._produce import (
     Tally,
     TopicRows,
     Transaction,
+    check_mark,
     make_producer,
 )
 from aiokafka.spark._repetition import Ended, Repetitions
@@ -188,7 +189,7 @@ async def once(
         tally = Tally()
         tally.add(rows)
         if marker is not None:
-            transaction.check(marker, tally)
+            check_mark(identity, marker, tally)
             return False
         writer = RecordWriter(producer)
         await writer.add(rows)

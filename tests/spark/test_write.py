@@ -8,14 +8,21 @@ from typing import Any
 
 import pytest
 
+from aiokafka.errors import GroupAuthorizationFailedError, UnstableOffsetCommit
 from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from aiokafka.spark._loop import loop_thread
 from aiokafka.spark._options import WriteOptions, parse_write
-from aiokafka.testing import FakeCluster
+from aiokafka.testing import Fail, FakeCluster
 
 pa: Any = pytest.importorskip("pyarrow", reason="needs pyarrow")
 
-from aiokafka.spark._produce import BATCH_HEADER, Identity, NotRepeatedError  # noqa: E402
+from aiokafka.spark._produce import (  # noqa: E402
+    BATCH_HEADER,
+    Identity,
+    NotRepeatedError,
+    WrittenLaterError,
+)
 from aiokafka.spark._repetition import Ended  # noqa: E402
 from aiokafka.spark._write import (  # noqa: E402
     Report,
@@ -76,8 +83,69 @@ async def test_rows_are_written(cluster: FakeCluster) -> None:
 
 
 async def test_no_rows(cluster: FakeCluster) -> None:
+    """No producer is made, and no transactional id and group is left on the brokers."""
     assert await write(options(cluster), batches(0, 0)) == ({}, 0, False, None)
-    assert await write(once(cluster), batches(0, 0), ONE) == ({}, 0, False, 3)
+    assert await write(once(cluster), batches(0, 0), ONE) == ({}, 0, False, None)
+    empty = pa.record_batch({"key": pa.array([], pa.binary()), "value": pa.array([], pa.string())})
+    assert await write(once(cluster), iter([empty, empty]), ONE) == ({}, 0, False, None)
+    assert cluster.count(InitProducerIdRequest) == 0
+
+
+async def test_no_rows_in_place_of_some(cluster: FakeCluster) -> None:
+    await write(once(cluster), batches(0, 10), ONE)
+    with pytest.raises(NotRepeatedError, match="10 rows were written, but its repetition has 0"):
+        await write(once(cluster), batches(0, 0), ONE)
+    following = ONE._replace(batch=4)
+    assert await write(once(cluster), batches(0, 0), following) == ({}, 0, False, 3)
+
+
+async def test_some_rows_after_none(cluster: FakeCluster) -> None:
+    await write(once(cluster), batches(0, 0), ONE)
+    assert (await write(once(cluster), batches(0, 10), ONE)).rows == 10
+    assert committed(cluster) == list(range(10))
+
+
+async def test_a_new_checkpoint_with_an_old_name(cluster: FakeCluster) -> None:
+    """Its batches have the numbers of others that were written: nothing is dropped in silence."""
+    await write(once(cluster), batches(0, 10), ONE)
+    old = ONE._replace(batch=0)
+    with pytest.raises(WrittenLaterError, match=r"batch 3 was written before, so .* batch 0"):
+        await write(once(cluster), batches(10, 20), old)
+    assert committed(cluster) == list(range(10))
+    skipping = options(cluster, deliveryGuarantee="exactly-once", skipWritten="true")
+    report = await write(skipping, batches(10, 20), old)
+    assert (report.is_repetition, report.marked) == (True, 3)
+    assert (await write(skipping, batches(20, 30), ONE._replace(batch=4))).rows == 10
+    assert committed(cluster) == [*range(10), *range(20, 30)]
+
+
+async def test_two_topics_of_one_batch(cluster: FakeCluster) -> None:
+    """Each has marks of its own, under one name or two."""
+    await cluster.create_topic("u", partitions=1)
+    for _ in range(2):
+        await write(once(cluster), batches(0, 10), ONE)
+        other = options(cluster, topic="u", deliveryGuarantee="exactly-once")
+        await write(other, batches(0, 5), ONE)
+    assert committed(cluster) == list(range(10))
+    found = [int(r.value) for r in cluster.log("u", 0).records() if r.value is not None]
+    assert found == list(range(5))
+
+
+@pytest.mark.parametrize("rows", [0, 10])
+async def test_a_mark_that_cannot_be_read_at_first(cluster: FakeCluster, rows: int) -> None:
+    """The transaction that it is of may not be settled."""
+    await write(once(cluster), batches(0, rows), ONE)
+    with cluster.intercept(OffsetFetchRequest, Fail(UnstableOffsetCommit), times=3) as script:
+        again = await write(once(cluster), batches(0, rows), ONE)
+    assert script.hits == 3
+    assert again.is_repetition == bool(rows)
+
+
+async def test_a_mark_that_cannot_be_read(cluster: FakeCluster) -> None:
+    with cluster.intercept(OffsetFetchRequest, Fail(GroupAuthorizationFailedError)):
+        with pytest.raises(GroupAuthorizationFailedError):
+            await write(once(cluster), batches(0, 10), ONE)
+    assert committed(cluster) == []
 
 
 async def test_tasks_share_a_producer(cluster: FakeCluster) -> None:
@@ -173,6 +241,10 @@ async def test_the_driver_looks_when_a_batch_ends(cluster: FakeCluster) -> None:
     with pytest.raises(NotRepeatedError):
         await asyncio.to_thread(KafkaBatchWriter(given).commit, messages)
     await asyncio.to_thread(KafkaStreamWriter(given).commit, messages * 2, 3)
+    # Fewer tasks, none of which has a row.
+    empty = [Written(Report({}, 0, False), ONE, "run")]
+    with pytest.raises(NotRepeatedError):
+        await asyncio.to_thread(KafkaStreamWriter(given).commit, empty, 3)
     plain = [Written(await write(options(cluster), batches(0, 5)))]
     await asyncio.to_thread(KafkaBatchWriter(options(cluster)).commit, plain)
 
