@@ -48,6 +48,7 @@ class MetadataLoop:
         self._waiters: list[asyncio.Future[None]] = []
         self._refreshes: list[tuple[asyncio.Future[bool], tuple[str, ...]]] = []
         self._dead: BaseException | None = None
+        self._refusal: BaseException | None = None
         self._has_unheard = False
         self.cluster.on_request_update(self.force_update)
 
@@ -164,6 +165,8 @@ class MetadataLoop:
                 while not predicate(self.cluster):
                     if self._dead is not None:
                         raise renewed(self._dead)
+                    if self._refusal is not None:
+                        raise renewed(self._refusal)
                     ask()
                     await self.changed()
                     # Not before: an old error may be over, and callers that try again at once
@@ -186,6 +189,13 @@ class MetadataLoop:
         if broker is None:
             return None
         return Endpoint(broker.host, broker.port, f"node {node_id}", self._discovery.origin)
+
+    def refuse_waiters(self, error: BaseException) -> None:
+        """Whoever waits for something gets `error` now, and so does whoever begins to; the
+        refreshes go on.
+        """
+        self._refusal = error
+        self._wake_waiters()
 
     def fail(self, error: BaseException) -> None:
         """The task is dead: nobody may wait for it any more."""

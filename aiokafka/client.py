@@ -403,6 +403,30 @@ class AIOKafkaClient:
             raise for_code(code)(f"topic {topic!r}")
         return cluster.partitions_for_topic(topic) or frozenset()
 
+    async def wait_for_partition(
+        self, partition: TopicPartition, deadline: float
+    ) -> frozenset[int]:
+        """The partitions of the topic of `partition`, after asking once more if it is not among
+        those known.
+
+        Raises as `wait_for_topic`.
+        """
+        topic, number = partition
+        known = await self.wait_for_topic(topic, deadline)
+        if number in known:
+            return known
+        before = self.cluster.epoch
+        cluster = await self._metadata.wait_for_topic(
+            topic, lambda now: now.epoch > before, deadline
+        )
+        return cluster.partitions_for_topic(topic) or frozenset()
+
+    def refuse_waiters(self, error: BaseException) -> None:
+        """End all waits for metadata with a copy of `error`, now and from now on: whoever owns the
+        client is about to close it. What is in the background goes on.
+        """
+        self._metadata.refuse_waiters(error)
+
     async def _wait_on_metadata(self, topic: str) -> frozenset[int]:
         """The name under which instrumentation knows `wait_for_topic`."""
         return await self.wait_for_topic(topic, self._loop.time() + self._config.request_timeout)

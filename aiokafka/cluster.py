@@ -34,11 +34,16 @@ _EMPTY: frozenset[TopicPartition] = frozenset()
 # a broker that has just started says so until it has loaded its own metadata.
 _PATIENCE_WITH_UNKNOWN = 3
 
+# Without topic ids no answer says that a topic was deleted and made again, which starts its epochs
+# anew. So many in a row with an older epoch do not all come from a broker that lags behind.
+_PATIENCE_WITH_OLD = 3
+
 
 class PartitionInfo(NamedTuple):
     """One partition: who leads it and who has copies.
 
-    `leader` is -1 when there is none, `epoch` -1 when unknown.
+    `leader` is -1 when there is none, `epoch` -1 when unknown. `doubts` counts the answers in a row
+    that told an older epoch, and were not believed.
     """
 
     leader: int
@@ -47,6 +52,7 @@ class PartitionInfo(NamedTuple):
     isr: tuple[int, ...]
     offline: tuple[int, ...]
     error: int
+    doubts: int = 0
 
 
 class TopicInfo(NamedTuple):
@@ -396,8 +402,9 @@ def _merge_topic(old: TopicInfo | None, topic: MetadataResponseTopic) -> TopicIn
             old.topic_id == topic.topic_id or _NO_TOPIC_ID in (old.topic_id, topic.topic_id)
         )
         known = old.partitions if old is not None and is_same else {}
+        has_id = topic.topic_id != _NO_TOPIC_ID
         partitions = {
-            p.partition_index: _merge_partition(known.get(p.partition_index), p)
+            p.partition_index: _merge_partition(known.get(p.partition_index), p, has_id)
             for p in topic.partitions
         }
         topic_id = topic.topic_id
@@ -419,12 +426,22 @@ def _is_final(error_code: int, misses: int) -> bool:
     return not for_code(error_code).retriable
 
 
-def _merge_partition(old: PartitionInfo | None, new: MetadataResponsePartition) -> PartitionInfo:
-    """A partition as the answer tells it, unless the answer is older than what we know
-    (KIP-320)."""
+def _merge_partition(
+    old: PartitionInfo | None, new: MetadataResponsePartition, has_id: bool
+) -> PartitionInfo:
+    """A partition as the answer tells it, unless the answer is older than what we know (KIP-320).
+
+    `has_id`: the topic is known to be the same, so an older epoch is old for sure.
+    """
     epoch = new.leader_epoch
     if old is not None and 0 <= epoch < old.epoch:
-        return old
+        if has_id or old.doubts + 1 < _PATIENCE_WITH_OLD:
+            return old._replace(doubts=old.doubts + 1)
+        log.info(
+            "Leader epoch %d is told of a partition that had %d: the topic was made anew",
+            epoch,
+            old.epoch,
+        )
     if old is not None and epoch < 0 <= old.epoch and new.leader_id == old.leader:
         epoch = old.epoch
     leader = -1 if new.error_code == LeaderNotAvailableError.errno else new.leader_id

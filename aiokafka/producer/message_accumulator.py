@@ -131,6 +131,27 @@ class MessageAccumulator:
         """The metadata has changed: partitions and leaders may be others."""
         self.appender.lanes.clear()
 
+    def forget_queues(
+        self, cluster: ClusterMetadata, may_forget: Callable[[PartitionQueue], bool]
+    ) -> list[PartitionQueue]:
+        """Drop what is kept of topics that are not in use, nor in `cluster`, and return the queues
+        that were dropped.
+
+        `may_forget(queue)` says whether an idle queue can be done without.
+        """
+        topics = {partition.topic for partition in self.queues}
+        absent = {topic for topic in topics if not cluster.partition_ids(topic)}
+        idle = [
+            queue
+            for partition, queue in self.queues.items()
+            if partition.topic in absent and not queue.load and may_forget(queue)
+        ]
+        for queue in idle:
+            del self.queues[queue.partition]
+        for topic in absent.difference(partition.topic for partition in self.queues):
+            self._sizing.pop(topic, None)
+        return idle
+
     # -- the way in
 
     def accept(self, is_accepting: bool) -> None:
@@ -154,6 +175,10 @@ class MessageAccumulator:
             return
         waiter = _Waiter(need, self._loop.create_future())
         self._waiters.append(waiter)
+        if self._config.linger:
+            # What lingers in the buffer is what there is no room for. Batches that are begun from
+            # now on do not linger: see `is_short`.
+            self.seal_all()
         appender.is_open = False
         try:
             async with timeout_at(deadline):
@@ -168,6 +193,11 @@ class MessageAccumulator:
             self._waiters.remove(waiter)
             # Only after the caller has appended is it known what is left for the next.
             self._loop.call_soon(self._serve_next)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether somebody waits for memory: nothing may linger in it."""
+        return bool(self._waiters)
 
     def _serve_next(self) -> None:
         """Let the first in the row go on if there is room for him; open the fast way if nobody

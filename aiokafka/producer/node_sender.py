@@ -282,6 +282,8 @@ class NodeSender:
             if self._patient and self._may_leave(now):
                 yield from tuple(self._patient)
             return
+        if self._delivery.accumulator.is_short:
+            linger = 0.0
         for queue in tuple(self._patient):
             due = queue.waiting[0].created + linger
             if due > now:

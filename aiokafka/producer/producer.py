@@ -231,6 +231,7 @@ class AIOKafkaProducer:
         self._vitals.live(ProducerState.CLOSED)
         self._accumulator.accept(False)
         self._accumulator.refuse_waiters(lambda: ProducerClosed("the producer was stopped"))
+        self.client.refuse_waiters(ProducerClosed("the producer was stopped"))
         deadline = None if timeout is None else self._loop.time() + timeout
         if self._is_started and self._owner.failure is None:
             try:
@@ -419,8 +420,9 @@ class AIOKafkaProducer:
     ) -> TopicLanes:
         """Return when the topic is known and there is memory; the caller must append at once."""
         while True:
-            await self.client.wait_for_topic(topic, deadline)
-            if partition is not None:
+            if partition is None:
+                await self.client.wait_for_topic(topic, deadline)
+            else:
                 await self._wait_for_partition(topic, partition, deadline)
             await self._accumulator.wait_for_memory(need, deadline)
             self._check_usable()
@@ -432,12 +434,10 @@ class AIOKafkaProducer:
         """Check that `partition` exists, asking the brokers once if it is not known."""
         if isinstance(partition, bool) or not isinstance(partition, int):
             raise TypeError(f"partition: must be an int or None, not {type(partition).__name__}")
-        if partition in self.client.cluster.partition_ids(topic):
-            return
         if partition >= 0:
-            await self.client.force_metadata_update()
-            await self.client.wait_for_topic(topic, deadline)
-        known = self.client.cluster.partition_ids(topic)
+            known = await self.client.wait_for_partition(TopicPartition(topic, partition), deadline)
+        else:
+            known = await self.client.wait_for_topic(topic, deadline)
         if partition not in known:
             raise WrongArgument(
                 f"partition {partition} of topic {topic!r} does not exist: "

@@ -114,6 +114,8 @@ class Sender:
             if queue.waiting:
                 self._leaderless.add(queue)
                 topic, number = queue.partition
+                # After a long outage nothing else may have used it, and the answer leaves it out.
+                self._client.touch_topic(topic)
                 self._client.request_metadata(f"no leader for {topic}-{number}")
             return
         self._leaderless.discard(queue)
@@ -138,9 +140,18 @@ class Sender:
         self.accumulator.forget_lanes()
         if self.owner.is_stopping:
             return
+        for queue in self.accumulator.forget_queues(cluster, self._may_forget):
+            self._leaderless.discard(queue)
+            if queue.node is not None:
+                queue.node.discard(queue)
         for queue in self.accumulator.queues.values():
             if queue.node is not None or queue.waiting:
                 self._route(queue, cluster)
+
+    def _may_forget(self, queue: PartitionQueue) -> bool:
+        """Whether the sequence numbers of an idle `queue` can be done without."""
+        manager = self.delivery.manager
+        return manager is None or manager.forget(queue)
 
     # -- expiry
 
@@ -157,8 +168,10 @@ class Sender:
                 if batch.deadline <= now:
                     self.delivery.expire(queue, batch)
             nearest = min((batch.deadline for batch in incomplete), default=now)
-            # Batches made meanwhile have later deadlines, so one look per time-out is enough.
-            await asyncio.sleep(nearest - now)
+            # Batches made meanwhile have later deadlines, so one look per time-out is enough; but
+            # topics are forgotten that nothing used for a while.
+            idle = self._config.client.metadata_max_idle / 2
+            await asyncio.sleep(min(nearest - now, idle))
 
     def _keep_topics(self) -> None:
         """Topics with something to send stay in use, however long it takes."""

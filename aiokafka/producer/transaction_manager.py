@@ -70,13 +70,15 @@ class TransactionManager:
         self.generation = 0
         self.wants_producer_id = True
         """No usable producer id: nothing new can be sent until `set_producer_id`."""
+        self._first_epoch = -1
+        """What partitions begin with: higher than all that those had which were forgotten."""
 
     def set_producer_id(self, producer_id: int, epoch: int) -> None:
         """Use a new producer id. Partitions change to it one by one, when nothing of theirs is
         pending.
         """
         self.producer_id = producer_id
-        self.producer_epoch = epoch
+        self.producer_epoch = self._first_epoch = epoch
         self.generation += 1
         self.wants_producer_id = False
 
@@ -109,6 +111,24 @@ class TransactionManager:
             batch.producer_epoch = sequence.epoch
             batch.base_sequence = sequence.next
             sequence.next = advance(sequence.next, batch.record_count)
+        return True
+
+    def forget(self, queue: PartitionQueue) -> bool:
+        """Whether `queue`, which holds no batch, can be dropped with its sequence numbers.
+
+        Its leader may know them still when it is made again. Under the same epoch the first batch,
+        which begins at 0, could pass for one that the leader has: so partitions begin with a higher
+        epoch from now on. With transactions the epoch is not ours to raise.
+        """
+        sequence: PartitionSequence = queue.sequence
+        if sequence.generation != self.generation:
+            return True
+        if self.transaction is not None:
+            return False
+        if sequence.epoch >= _LAST_EPOCH:
+            self.wants_producer_id = True
+        else:
+            self._first_epoch = max(self._first_epoch, sequence.epoch + 1)
         return True
 
     def on_success(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
@@ -157,7 +177,7 @@ class TransactionManager:
         if sequence.generation != self.generation:
             sequence.generation = self.generation
             sequence.producer_id = self.producer_id
-            sequence.epoch = self.producer_epoch
+            sequence.epoch = self._first_epoch
             sequence.next = sequence.expected = 0
         elif sequence.has_gap or sequence.expected != sequence.next:
             if self.transaction is not None:

@@ -164,6 +164,28 @@ def test_leader_epochs_never_go_back(cluster: ClusterMetadata) -> None:
     assert newer.leader_for_partition(TopicPartition("t", 1)) == 1
 
 
+def test_an_older_epoch_is_never_believed_of_a_topic_with_an_id(cluster: ClusterMetadata) -> None:
+    for _ in range(20):
+        cluster = cluster.updated(response(topic("t", partition(1, leader=1, epoch=4))))
+    assert cluster.leader_for_partition(TopicPartition("t", 1)) == 2
+
+
+def test_without_topic_ids_an_older_epoch_is_believed_when_it_is_repeated() -> None:
+    tp = TopicPartition("t", 0)
+
+    def told(epoch: int) -> Any:
+        return response(topic("t", partition(0, epoch, epoch), topic_id=bytes(16)))
+
+    cluster = ClusterMetadata().updated(told(5))
+    for _ in range(2):
+        cluster = cluster.updated(told(4))
+        assert cluster.leader_epoch(tp) == 5
+    cluster = cluster.updated(told(5)).updated(told(4)).updated(told(4))
+    assert cluster.leader_epoch(tp) == 5, "not in a row"
+    cluster = cluster.updated(told(4))
+    assert (cluster.leader_epoch(tp), cluster.leader_for_partition(tp)) == (4, 4)
+
+
 def test_a_topic_made_anew_starts_its_epochs_anew(cluster: ClusterMetadata) -> None:
     newer = cluster.updated(response(topic("t", partition(1, leader=1, epoch=0), topic_id=ID_B)))
     assert newer.leader_for_partition(TopicPartition("t", 1)) == 1

@@ -6,6 +6,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.producer._append import PartitionQueue
 from aiokafka.producer.batch import BatchState, ProducerBatch
 from aiokafka.producer.transaction_manager import PartitionSequence, TransactionManager, advance
+from aiokafka.producer.transaction_state import Transaction
 from aiokafka.record.batch import RecordBatchBuilder
 from aiokafka.structs import TopicPartition
 
@@ -230,3 +231,59 @@ def test_late_answers_for_an_old_epoch_change_nothing() -> None:
     deliver(manager, queue, fresh)
     new_batch(queue)
     assert identity(send(manager, queue)) == (7, 1, 1)
+
+
+# -- partitions that are forgotten
+
+
+def test_a_forgotten_partition_begins_with_a_higher_epoch() -> None:
+    """The leader may still know the batch 0 to 0 of the old one."""
+    manager = new_manager()
+    assert manager.forget(used_queue(manager))
+    queue = new_queue()
+    new_batch(queue)
+    batch = send(manager, queue)
+    assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (7, 1, 0)
+    deliver(manager, queue, batch)
+    assert manager.forget(queue)
+    later = new_queue()
+    new_batch(later)
+    assert send(manager, later).producer_epoch == 2
+
+
+def test_partitions_that_were_never_used_cost_no_epoch() -> None:
+    manager = new_manager()
+    assert manager.forget(new_queue())
+    queue = new_queue()
+    new_batch(queue)
+    assert send(manager, queue).producer_epoch == 0
+
+
+def test_a_forgotten_partition_of_an_older_producer_id_costs_no_epoch() -> None:
+    manager = new_manager()
+    old = used_queue(manager)
+    manager.set_producer_id(8, 3)
+    assert manager.forget(old)
+    queue = new_queue()
+    new_batch(queue)
+    assert send(manager, queue).producer_epoch == 3
+
+
+def test_without_epochs_left_a_forgotten_partition_costs_a_producer_id() -> None:
+    manager = new_manager(epoch=0x7FFF)
+    assert manager.forget(used_queue(manager))
+    assert manager.wants_producer_id
+    queue = new_queue()
+    batch = new_batch(queue)
+    assert not manager.identify(queue, batch)
+    manager.set_producer_id(8, 0)
+    assert send(manager, queue).producer_id == 8
+
+
+def test_with_transactions_what_was_used_is_kept() -> None:
+    manager = TransactionManager(Transaction("id", lambda: None))
+    manager.set_producer_id(7, 0)
+    assert manager.forget(new_queue())
+    queue = new_queue()
+    queue.sequence.generation = manager.generation
+    assert not manager.forget(queue)

@@ -1,0 +1,121 @@
+"""What calls and records wait for, and what ends the wait."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aiokafka import AIOKafkaProducer
+from aiokafka._compat import timeout
+from aiokafka.errors import KafkaTimeoutError, ProducerClosed, WrongArgument
+from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.protocol.messages.metadata import MetadataRequest
+from aiokafka.protocol.messages.produce import ProduceRequest
+from aiokafka.testing import FakeCluster, Hold, Silence
+from tests.producer.support import TOPIC, new_producer, numbers, results, values
+
+
+async def test_stop_ends_calls_that_wait_for_metadata(cluster: FakeCluster) -> None:
+    """At once, though it has to deliver something else first."""
+    release = asyncio.Event()
+    producer = new_producer(cluster)
+    await producer.start()
+    await producer.send_and_wait(TOPIC, b"1", partition=0)
+    with cluster.intercept(MetadataRequest, Silence()):
+        with cluster.intercept(ProduceRequest, Hold(release), times=1) as held:
+            delivery = await producer.send(TOPIC, b"2", partition=0)
+            await held.wait()
+            waiting = [
+                asyncio.create_task(producer.send("new", b"v")),
+                asyncio.create_task(producer.send(TOPIC, b"v", partition=99)),
+                asyncio.create_task(producer.partitions_for("other")),
+                asyncio.create_task(
+                    producer.send_batch(_batch(producer), "another", partition=0),
+                ),
+            ]
+            await asyncio.sleep(0.01)
+            stopping = asyncio.create_task(producer.stop())
+            async with timeout(10):
+                found = await asyncio.gather(*waiting, return_exceptions=True)
+            assert all(isinstance(one, ProducerClosed) for one in found), found
+            assert len({id(one) for one in found}) == len(found)
+            assert not stopping.done() and not delivery.done()
+            release.set()
+            await stopping
+    assert values(cluster) == [b"1", b"2"]
+
+
+def _batch(producer: AIOKafkaProducer) -> BatchBuilder:
+    batch = producer.create_batch()
+    batch.append(key=None, value=b"v", timestamp=None)
+    return batch
+
+
+async def test_an_unknown_partition_waits_no_longer_than_max_block(cluster: FakeCluster) -> None:
+    async with new_producer(cluster, max_block_ms=100) as producer:
+        await producer.send_and_wait(TOPIC, b"1", partition=0)
+        with cluster.intercept(MetadataRequest, Silence()):
+            async with timeout(10):
+                # It may exist: no broker said that it does not.
+                with pytest.raises(KafkaTimeoutError, match=TOPIC):
+                    await producer.send(TOPIC, b"v", partition=7)
+
+
+async def test_an_unknown_partition_is_refused_when_brokers_say_so(cluster: FakeCluster) -> None:
+    async with new_producer(cluster) as producer:
+        for _ in range(2):
+            with pytest.raises(WrongArgument, match="has 3 partitions, from 0 to 2"):
+                await producer.send(TOPIC, b"v", partition=7)
+
+
+async def test_records_outlast_what_metadata_is_kept_for(cluster: FakeCluster) -> None:
+    """Nothing uses the topic during an outage, but the records still have to go there."""
+    options = {"metadata_max_idle_ms": 1000, "delivery_timeout_ms": 600_000}
+    async with new_producer(cluster, reconnect_backoff_max_ms=50, **options) as producer:
+        await producer.send_and_wait(TOPIC, b"1", partition=0)
+        await cluster.stop_broker(0)
+        future = await producer.send(TOPIC, b"2", partition=0)
+        await asyncio.sleep(2.5)
+        await cluster.start_broker(0)
+        async with timeout(20):
+            await future
+    assert values(cluster) == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+async def test_nothing_lingers_in_a_full_buffer(cluster: FakeCluster, keyed: bool) -> None:
+    """What there is no room for would wait for what waits for company."""
+    options = {"linger_ms": 600_000, "max_batch_size": 50_000, "buffer_memory": 100_000}
+    payloads = [b"%d" % number + b"x" * 9_000 for number in range(60)]
+    futures = []
+    async with new_producer(cluster, **options) as producer:
+        async with timeout(30):
+            for number, payload in enumerate(payloads):
+                key = b"%d" % number if keyed else None
+                futures.append(await producer.send(TOPIC, payload, key))
+        await producer.flush()
+        found = await results(futures)
+    assert not [one for one in found if isinstance(one, BaseException)]
+    written = [value for number in range(3) for value in values(cluster, number)]
+    assert set(written) == set(payloads) and len(written) == len(payloads)
+
+
+async def test_many_that_wait_for_room_do_not_linger(cluster: FakeCluster) -> None:
+    """Each begins a batch, and the next in the row waits for that one."""
+    options = {"linger_ms": 600_000, "max_batch_size": 50_000, "buffer_memory": 12_000}
+    async with new_producer(cluster, **options) as producer:
+        async with timeout(30):
+            sending = [producer.send(TOPIC, b"x" * 9_000, partition=0) for _ in range(10)]
+            futures = await asyncio.gather(*sending)
+        # Only the last has nobody behind it who wants its room.
+        await asyncio.gather(*futures[:-1])
+    assert len(values(cluster)) == 10
+
+
+async def test_there_is_still_company_to_wait_for(cluster: FakeCluster) -> None:
+    async with new_producer(cluster, linger_ms=600_000) as producer:
+        for payload in numbers(10):
+            await producer.send(TOPIC, payload, partition=0)
+        await asyncio.sleep(0.05)
+        assert cluster.count(ProduceRequest) == 0
