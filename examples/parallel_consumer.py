@@ -19,18 +19,18 @@ async def consume(bootstrap: str, topic: str, concurrency: int, count: int) -> N
         enable_auto_commit=False,
         auto_offset_reset="earliest",
     )
-    seen: Counter[bytes] = Counter()
+    seen: Counter[str] = Counter()
 
     async def handle(record: ConsumerRecord[Any, Any]) -> None:
         await asyncio.sleep(0.01)  # What takes time: a request, a query.
-        seen[record.key] += 1
+        seen["no key" if record.key is None else record.key.decode()] += 1
         if seen.total() >= count:
             parallel.request_stop()
 
     async with ParallelConsumer(consumer, concurrency=concurrency) as parallel:
         await parallel.run(handle)
     for key, number in sorted(seen.items()):
-        print(f"{key.decode()}: {number}")
+        print(f"{key}: {number}")
 
 
 def main() -> None:
@@ -40,7 +40,10 @@ def main() -> None:
     parser.add_argument("--concurrency", type=int, default=50, help="records in work at once")
     parser.add_argument("--count", type=int, default=1000, help="stop after so many records")
     given = parser.parse_args()
-    asyncio.run(consume(given.bootstrap, given.topic, given.concurrency, given.count))
+    try:
+        asyncio.run(consume(given.bootstrap, given.topic, given.concurrency, given.count))
+    except KeyboardInterrupt:
+        pass
 
 
 if __name__ == "__main__":

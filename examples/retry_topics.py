@@ -11,7 +11,10 @@ import logging
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.parallel import ParallelConsumer, RetryInfo, RetryTopics
+
+SUFFIXES = ["", "-retry-1", "-retry-2", "-dead-letter"]
 
 
 async def handle(record: ConsumerRecord[Any, Any]) -> None:
@@ -43,11 +46,28 @@ async def watch(bootstrap: str, topic: str) -> None:
         print(f"dead after {info.attempts} attempts: {info.exception}: {info.message}")
 
 
+async def check_topics(bootstrap: str, names: list[str]) -> None:
+    async with AIOKafkaAdminClient(bootstrap_servers=bootstrap) as admin:
+        missing = sorted(set(names) - set(await admin.list_topics()))
+    if missing:
+        raise SystemExit(f"create these topics first: {', '.join(missing)}")
+
+
 async def run(bootstrap: str, topic: str, delays_ms: list[int]) -> None:
-    processing = asyncio.create_task(process(bootstrap, topic, delays_ms))
-    await watch(bootstrap, topic)
-    processing.cancel()
-    await asyncio.wait([processing])
+    """Process until there is a dead letter, or until one of the two fails."""
+    await check_topics(bootstrap, [f"{topic}{suffix}" for suffix in SUFFIXES])
+    tasks = [
+        asyncio.create_task(process(bootstrap, topic, delays_ms)),
+        asyncio.create_task(watch(bootstrap, topic)),
+    ]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()
 
 
 def main() -> None:
@@ -58,7 +78,10 @@ def main() -> None:
     given = parser.parse_args()
     # It tells of each dead letter, which `watch()` prints.
     logging.getLogger("aiokafka.parallel").setLevel(logging.CRITICAL)
-    asyncio.run(run(given.bootstrap, given.topic, given.delays_ms))
+    try:
+        asyncio.run(run(given.bootstrap, given.topic, given.delays_ms))
+    except KeyboardInterrupt:
+        pass
 
 
 if __name__ == "__main__":

@@ -50,7 +50,10 @@ def main() -> None:
     parser.add_argument("--name", default="word-counter-1", help="one for each that runs at a time")
     parser.add_argument("--count", type=int, default=10, help="records to process")
     given = parser.parse_args()
-    asyncio.run(transform(given.bootstrap, given.source, given.target, given.name, given.count))
+    try:
+        asyncio.run(transform(given.bootstrap, given.source, given.target, given.name, given.count))
+    except KeyboardInterrupt:
+        pass
 
 
 if __name__ == "__main__":

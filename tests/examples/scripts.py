@@ -11,10 +11,10 @@ REPOSITORY = Path(__file__).parent.parent.parent
 EXAMPLES = REPOSITORY / "examples"
 
 
-async def run_script(name: str, *arguments: str) -> str:
-    """Run an example to its end; return what it printed."""
+async def start_script(name: str, *arguments: str) -> asyncio.subprocess.Process:
+    """Begin to run an example."""
     path = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
-    process = await asyncio.create_subprocess_exec(
+    return await asyncio.create_subprocess_exec(
         sys.executable,
         "-W",
         "error",
@@ -24,12 +24,23 @@ async def run_script(name: str, *arguments: str) -> str:
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": path, "BOOTSTRAP": ""},
     )
+
+
+async def end_of(process: asyncio.subprocess.Process) -> tuple[str, str]:
+    """What it printed, and what it complained of, once it has ended."""
     try:
         output, errors = await asyncio.wait_for(process.communicate(), 50)
     except BaseException:
         process.kill()
         await process.wait()
         raise
-    assert process.returncode == 0, errors.decode()
-    assert not errors, errors.decode()
-    return output.decode().replace("\r\n", "\n")
+    return output.decode().replace("\r\n", "\n"), errors.decode()
+
+
+async def run_script(name: str, *arguments: str) -> str:
+    """Run an example to its end; return what it printed."""
+    process = await start_script(name, *arguments)
+    output, errors = await end_of(process)
+    assert process.returncode == 0, errors
+    assert not errors, errors
+    return output

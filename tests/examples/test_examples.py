@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import signal
+import sys
 from pathlib import Path
 
 import pytest
 
+from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.testing import FakeCluster
-from tests.examples.scripts import EXAMPLES, run_script
+from tests.examples.scripts import EXAMPLES, end_of, run_script, start_script
 
 # What each prints; the examples that are not here have a test of their own.
 OUTPUT = {
@@ -149,6 +152,46 @@ async def test_retry_topics() -> None:
         "my-topic: 21 / 7 = 3.00",
         "my-topic: 35 / 7 = 5.00",
     ]
+
+
+async def test_records_with_and_without_keys_are_counted() -> None:
+    async with FakeCluster() as cluster:
+        await cluster.create_topic("my-topic", partitions=2)
+        for number in range(1000):
+            cluster.log("my-topic", number % 2).append(b"x", key=None if number % 2 else b"key")
+        output = await run_script("parallel_consumer.py", "--bootstrap", cluster.bootstrap_servers)
+    assert re.fullmatch(r"key: \d+\nno key: \d+\n", output)
+
+
+async def test_a_missing_retry_topic_is_named() -> None:
+    async with FakeCluster(config={"auto.create.topics.enable": False}) as cluster:
+        for suffix in ("", "-retry-1", "-dead-letter"):
+            await cluster.create_topic(f"my-topic{suffix}")
+        cluster.log("my-topic").append(b"many")
+        process = await start_script(
+            "retry_topics.py",
+            *("--bootstrap", cluster.bootstrap_servers, "--delays-ms", "100", "200"),
+        )
+        _, errors = await end_of(process)
+    assert process.returncode
+    assert "my-topic-retry-2" in errors
+    assert "Traceback" not in errors
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for one process")
+@pytest.mark.parametrize(
+    "name", ["parallel_consumer.py", "retry_topics.py", "transactional_session.py"]
+)
+async def test_an_interrupt_ends_them_quietly(name: str) -> None:
+    async with FakeCluster() as cluster:
+        for suffix in ("", "-retry-1", "-retry-2", "-dead-letter"):
+            await cluster.create_topic(f"my-topic{suffix}")
+        process = await start_script(name, "--bootstrap", cluster.bootstrap_servers)
+        await cluster.wait_for(lambda: cluster.count(FetchRequest), 30)
+        process.send_signal(signal.SIGINT)
+        _, errors = await end_of(process)
+    assert not errors
+    assert process.returncode == 0
 
 
 async def test_seek_by_time() -> None:
