@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aiokafka.coordinator.assignors._either import Either
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberAssignment,
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["GroupAssignors"]
 
 _FIRST_VERSION_WITH_RACK = 3
+_METHODS = ("assign", "metadata", "on_assignment", "on_generation_assignment")
 
 
 class GroupAssignors:
@@ -65,7 +68,11 @@ class GroupAssignors:
         members: Mapping[str, ConsumerProtocolMemberMetadata],
     ) -> dict[str, bytes]:
         """What each member gets, as the leader tells it; whatever the assignor raises."""
-        shares = self._named(protocol).assign(cluster, members)
+        assignor = self._named(protocol)
+        if _is_of_kafka_python(assignor):
+            shares = assignor.assign(cluster, _listed(members))
+        else:
+            shares = assignor.assign(cluster, members)
         return {member: _encoded(share) for member, share in shares.items()}
 
     def accept(
@@ -77,7 +84,10 @@ class GroupAssignors:
         note_generation = getattr(assignor, "on_generation_assignment", None)
         if note_generation is not None:
             note_generation(generation)
-        assignor.on_assignment(assignment)
+        if _is_of_kafka_python(assignor):
+            assignor.on_assignment(assignment, generation)
+        else:
+            assignor.on_assignment(assignment)
         return assignment
 
     def forget(self) -> None:
@@ -107,13 +117,43 @@ def subscriptions_of(
     return found
 
 
+class _Member(NamedTuple):
+    """A member as the assignors of kafka-python know it."""
+
+    member_id: str
+    metadata: ConsumerProtocolMemberMetadata
+    group_instance_id: str | None
+
+
+def _listed(members: Mapping[str, ConsumerProtocolMemberMetadata]) -> list[_Member]:
+    return [_Member(name, found, found.group_instance_id) for name, found in members.items()]
+
+
+def _is_of_kafka_python(assignor: Any) -> bool:
+    """Whether it takes a list of members, and the generation: kafka-python 3."""
+    return hasattr(assignor, "supported_protocols")
+
+
 def _instance(strategy: Any) -> Any:
-    if not isinstance(strategy, type):
+    """An instance of a class, unless class methods of its own are all that it has.
+
+    A class method that overrides one notes what it notes on the class, and calls the others there.
+    """
+    if not isinstance(strategy, type) or _is_of_class_methods(strategy):
         return strategy
     try:
         return strategy()
     except TypeError:
-        return strategy  # an assignor of class methods that cannot be instantiated
+        return strategy  # an assignor that cannot be instantiated
+
+
+def _is_of_class_methods(strategy: type[Any]) -> bool:
+    methods = [inspect.getattr_static(strategy, name, None) for name in _METHODS]
+    found = [method for method in methods if method is not None]
+    of_class = (classmethod, staticmethod)
+    return any(isinstance(method, of_class) for method in found) and all(
+        isinstance(method, (*of_class, Either)) for method in found
+    )
 
 
 def _encoded(value: Any) -> bytes:

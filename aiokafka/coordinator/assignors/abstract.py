@@ -6,6 +6,7 @@ import abc
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
+from aiokafka.coordinator.assignors._either import either
 from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberAssignment,
     ConsumerProtocolMemberMetadata,
@@ -46,5 +47,7 @@ class AbstractPartitionAssignor(abc.ABC):
     def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
         """Take note of what this member got; called on every member after a rebalance."""
 
-    def on_generation_assignment(self, generation: int) -> None:  # noqa: B027
+    @either
+    def on_generation_assignment(self, generation: int) -> None:
         """Take note of the generation of the group; called before `on_assignment`."""
+        return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from aiokafka.coordinator.assignors._balance import Shares, balance
@@ -13,6 +13,7 @@ from aiokafka.coordinator.assignors._common import (
     partitions_by_topic,
     subscribers_by_topic,
 )
+from aiokafka.coordinator.assignors._either import either
 from aiokafka.coordinator.assignors._ownership import Claim, settle
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from aiokafka.coordinator.protocol import (
@@ -42,10 +43,10 @@ class CooperativeStickyAssignor(AbstractPartitionAssignor):
     version = 3
     supports_cooperative = True
 
-    def __init__(self) -> None:
-        self._assignment: list[tuple[str, list[int]]] = []
-        self._generation = -1
+    _assignment: Sequence[tuple[str, list[int]]] = ()
+    _generation = -1
 
+    @either
     def assign(
         self, cluster: ClusterMetadata, members: Members
     ) -> dict[str, ConsumerProtocolMemberAssignment]:
@@ -56,6 +57,7 @@ class CooperativeStickyAssignor(AbstractPartitionAssignor):
         shares = balance(subscribers, partitions, owned)
         return build(self.version, _without_moving(shares, claims))
 
+    @either
     def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
         return ConsumerProtocolMemberMetadata(
             self.version,
@@ -65,9 +67,11 @@ class CooperativeStickyAssignor(AbstractPartitionAssignor):
             self._generation,
         )
 
+    @either
     def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
         self._assignment = assignment.assignment
 
+    @either
     def on_generation_assignment(self, generation: int) -> None:
         """Take note of the generation in which the last assignment was made."""
         self._generation = generation

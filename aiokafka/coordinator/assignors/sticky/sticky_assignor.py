@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from aiokafka.coordinator.assignors._balance import balance
@@ -13,6 +13,7 @@ from aiokafka.coordinator.assignors._common import (
     partitions_by_topic,
     subscribers_by_topic,
 )
+from aiokafka.coordinator.assignors._either import either
 from aiokafka.coordinator.assignors._ownership import Claim, settle
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from aiokafka.coordinator.protocol import (
@@ -44,10 +45,10 @@ class StickyPartitionAssignor(AbstractPartitionAssignor):
     name = "sticky"
     version = 0
 
-    def __init__(self) -> None:
-        self._assignment: list[TopicPartition] = []
-        self._generation = -1
+    _assignment: Sequence[TopicPartition] = ()
+    _generation = -1
 
+    @either
     def assign(
         self, cluster: ClusterMetadata, members: Members
     ) -> dict[str, ConsumerProtocolMemberAssignment]:
@@ -56,6 +57,7 @@ class StickyPartitionAssignor(AbstractPartitionAssignor):
         partitions = partitions_by_topic(cluster, subscribers)
         return build(self.version, balance(subscribers, partitions, owned))
 
+    @either
     def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
         user_data = b""
         if self._assignment:
@@ -63,9 +65,11 @@ class StickyPartitionAssignor(AbstractPartitionAssignor):
             user_data = write_partitions(grouped) + _GENERATION.pack(self._generation)
         return ConsumerProtocolMemberMetadata(self.version, topics, user_data)
 
+    @either
     def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
         self._assignment = assignment.partitions()
 
+    @either
     def on_generation_assignment(self, generation: int) -> None:
         """Take note of the generation in which the last assignment was made."""
         self._generation = generation
