@@ -226,7 +226,7 @@ class ConsumerConfig(Options):
         Milliseconds(1),
         "heartbeat_interval_ms",
         3_000,
-        "Time between heartbeats (classic protocol).",
+        "Time between heartbeats, less than session_timeout_ms (classic protocol).",
     )
     max_poll_interval: float = option(
         Milliseconds(1),
@@ -250,6 +250,12 @@ class ConsumerConfig(Options):
             raise ValueError(
                 f"group_remote_assignor={self.group_remote_assignor!r}: needs "
                 "group_protocol='consumer'; see partition_assignment_strategy"
+            )
+        elif self.group_id is not None and self.heartbeat_interval >= self.session_timeout:
+            raise ValueError(
+                f"heartbeat_interval_ms={round(self.heartbeat_interval * 1000)}: must be less than "
+                f"session_timeout_ms={round(self.session_timeout * 1000)}, or the group removes "
+                "the member again and again; a third of it is usual"
             )
         if self.rebalance_timeout is None:
             timeout = self.session_timeout if is_classic else self.max_poll_interval

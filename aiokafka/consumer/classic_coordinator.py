@@ -206,6 +206,7 @@ class ClassicCoordinator(GroupCoordinator):
             try:
                 await self._member.heartbeat()
                 delays.reset()
+                self._note_success()
             except KafkaError as error:
                 if generation == self.generation and not self._is_joining:
                     self._on_heartbeat_failed(error)

@@ -216,6 +216,7 @@ class ConsumerCoordinator(GroupCoordinator):
             await self._member.heartbeat(self._interest)
             self._not_before = 0.0
             self._delays.reset()
+            self._note_success()
         except KafkaError as error:
             self._not_before = asyncio.get_running_loop().time() + self._delays.next()
             self._on_heartbeat_failed(error)

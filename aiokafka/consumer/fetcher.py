@@ -171,6 +171,14 @@ class Fetcher:
         self.next = _nothing
         self.wake_readers()
 
+    def recant(self, kinds: tuple[type[BaseException], ...]) -> None:
+        """What there was to complain of is over: readers need not hear of it any more."""
+        if not self._complaints:
+            return
+        self._complaints = [one for one in self._complaints if not isinstance(one, kinds)]
+        if not self._complaints and not self._is_held:
+            self.next = self.buffer.next
+
     def next_of(self, wanted: Wanted) -> ConsumerRecord[Any, Any] | None:
         """As the buffer's, unless records are held back. Raises what there is to complain of."""
         self._raise_complaint()

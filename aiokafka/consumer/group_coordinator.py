@@ -401,6 +401,7 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
         self._handover.release()
         self._is_settled = True
         self._trouble = None
+        self._note_success()
         self._fetcher.on_change()
         self._signal.notify()
         self.on_metadata()
@@ -412,6 +413,10 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
 
     # -- trouble -----------------------------------------------------------------------------------
 
+    def _note_success(self) -> None:
+        """The coordinator counts us as a member."""
+        self._fetcher.recant(MENDABLE)
+
     def _tolerate(self, error: KafkaError) -> bool:
         """Say what is to be said about an error that may be over with the next attempt; False for
         any other."""
@@ -419,6 +424,8 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
         if self._is_starting and isinstance(error, (*MENDABLE, KafkaTimeoutError)):
             return False
         if isinstance(error, MENDABLE):
+            # Once for each call of an application, however often it was tried meanwhile.
+            self._fetcher.recant((type(error),))
             self._fetcher.complain(renewed(error))
         elif error.retriable or isinstance(error, KafkaTimeoutError):
             log.debug("Group %s: %s", self.group_id, error)

@@ -383,6 +383,8 @@ async def test_stop_commits_what_is_finished_and_leaves(four: FakeCluster, start
             },
             "partition_assignment_strategy: .*group_remote_assignor",
         ),
+        ({"heartbeat_interval_ms": 10_000}, "must be less than session_timeout_ms=10000"),
+        ({"session_timeout_ms": 2_999}, "heartbeat_interval_ms=3000: must be less than"),
         ({"group_remote_assignor": "uniform"}, "needs group_protocol='consumer'"),
         ({"group_protocol": "consumer", "group_remote_assignor": ""}, "not empty"),
     ],
