@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["made_for"]
+from aiokafka.errors import IllegalStateError
+
+__all__ = ["made_for", "refuse_other_loop"]
 
 
 @contextmanager
@@ -42,6 +44,23 @@ def made_for(loop: Any, name: str) -> Iterator[AbstractEventLoop]:
         yield loop
     finally:
         asyncio._set_running_loop(None)
+
+
+def refuse_other_loop(loop: AbstractEventLoop, name: str) -> None:
+    """Raise IllegalStateError if another event loop runs than `loop`, which an object of class
+    `name` was made for.
+
+    Otherwise asyncio would say something about futures and tasks, or nothing and wait for ever.
+    """
+    try:
+        running = asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    if running is not loop:
+        raise IllegalStateError(
+            f"this {name} belongs to another event loop than the one that runs now; make one in "
+            "each loop (every call of asyncio.run has its own), and use it in no other thread"
+        )
 
 
 def _warn(text: str) -> None:

@@ -15,7 +15,7 @@ from aiokafka import __version__
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, warn_ignored
-from aiokafka._loops import made_for
+from aiokafka._loops import made_for, refuse_other_loop
 from aiokafka._metadata import MetadataLoop
 from aiokafka._options import require_unicode
 from aiokafka._tasks import TaskOwner
@@ -151,6 +151,7 @@ class AIOKafkaClient:
         themselves. After a failure or a cancellation everything is closed; the client may bootstrap
         again.
         """
+        self._refuse_other_loop()
         if self._is_started:
             return
         self._owner.check()
@@ -175,6 +176,7 @@ class AIOKafkaClient:
 
         May be called any number of times, also after it was cancelled.
         """
+        self._refuse_other_loop()
         self._is_closed = True
         self._metadata.fail(IllegalStateError("the client is closed"))
         await self._stop()
@@ -201,6 +203,9 @@ class AIOKafkaClient:
         deadline = self._loop.time() + _CLOSE_TIMEOUT
         await self._owner.stop(deadline)
         await self._pool.close(deadline)
+
+    def _refuse_other_loop(self) -> None:
+        refuse_other_loop(self._loop, type(self).__name__)
 
     def _open(self) -> None:
         # Nothing that a task holds may refer to the client, so that an unclosed one is noticed.
@@ -251,6 +256,7 @@ class AIOKafkaClient:
         Requests of `aiokafka.protocol.admin`, `.group` and so on have versions of their own, and
         give the response in that version, with tuples.
         """
+        self._refuse_other_loop()
         connection = self._pool.find(node_id, group)
         if connection is None:
             connection = await self.connection(node_id, group=group, timeout=timeout)
@@ -289,6 +295,7 @@ class AIOKafkaClient:
 
         Raises as `send`. `timeout` in seconds, default `request_timeout_ms`.
         """
+        self._refuse_other_loop()
         self._owner.check()
         limit = self._config.request_timeout if timeout is None else timeout
         try:

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._config import ClientConfig, warn_ignored
-from aiokafka._loops import made_for
+from aiokafka._loops import made_for, refuse_other_loop
 from aiokafka.admin import _cluster, _configs, _groups, _records, _tokens, _topics
 from aiokafka.admin._routing import Router
 from aiokafka.admin.config_resource import ConfigResource
@@ -88,7 +88,7 @@ class AIOKafkaAdminClient:
             sasl_oauth_token_provider=sasl_oauth_token_provider,
             **client_options,
         )
-        with made_for(loop, type(self).__name__):
+        with made_for(loop, type(self).__name__) as self._loop:
             self._client = AIOKafkaClient(self._config)
         self._router = Router(self._client, self._config)
         self._started = False
@@ -136,6 +136,7 @@ class AIOKafkaAdminClient:
             self._client.abort()
 
     def _deadline(self, timeout_ms: float | None = None) -> float:
+        refuse_other_loop(self._loop, type(self).__name__)
         if not self._started:
             state = "closed" if self._closed else "not started"
             raise IllegalStateError(f"the admin client is {state}")

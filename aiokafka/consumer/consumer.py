@@ -16,7 +16,7 @@ from aiokafka import __version__
 from aiokafka._compat import timeout_at
 from aiokafka._config import warn_ignored
 from aiokafka._group_members import add_reader
-from aiokafka._loops import made_for
+from aiokafka._loops import made_for, refuse_other_loop
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.client import AIOKafkaClient
 from aiokafka.consumer._arguments import (
@@ -305,6 +305,7 @@ class AIOKafkaConsumer(ConsumerPositions):
         Records in the hands of the application count as finished if the task that read them calls
         this, and not because of an exception.
         """
+        refuse_other_loop(self._loop, type(self).__name__)
         refuse_in_listener(self._fetcher, "stop()")
         deadline = self._loop.time() + stop_limit(timeout)
         self._refuse_work()
@@ -377,6 +378,7 @@ class AIOKafkaConsumer(ConsumerPositions):
         self._coordinator.check()
 
     def _check_can_read(self) -> None:
+        refuse_other_loop(self._loop, type(self).__name__)
         self._refuse_if_closed()
         if not self._is_started:
             raise IllegalStateError("the consumer is not started: await start() first")

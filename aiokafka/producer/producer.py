@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, ProducerConfig, warn_ignored
-from aiokafka._loops import made_for
+from aiokafka._loops import made_for, refuse_other_loop
 from aiokafka._options import MISSING
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
@@ -225,6 +225,7 @@ class AIOKafkaProducer:
         wait in `send` fail with ProducerClosed at once. A cancelled call can be repeated and goes
         on where it was.
         """
+        refuse_other_loop(self._loop, type(self).__name__)
         self._closed = True
         if self._is_stopped:
             return
@@ -279,6 +280,7 @@ class AIOKafkaProducer:
         return self._vitals.health()
 
     def _check_usable(self) -> None:
+        refuse_other_loop(self._loop, type(self).__name__)
         self._owner.check()
         if self._closed:
             raise ProducerClosed("the producer was stopped; make a new one")
@@ -588,6 +590,7 @@ class AIOKafkaProducer:
         record has its `delivery_timeout_ms`. Raises KafkaTimeoutError when that was not enough.
         Cancelling it changes nothing for the records.
         """
+        refuse_other_loop(self._loop, type(self).__name__)
         self._owner.check()
         await self._accumulator.flush(None if timeout is None else self._loop.time() + timeout)
 
