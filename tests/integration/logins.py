@@ -16,12 +16,25 @@ from tests.net.support import Certificates
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 USER, PASSWORD = "alice", "alice-secret"
 
+# Passwords that SASLprep would change or refuse, which Kafka does not know. Its names are ASCII.
+ODD_USERS = {
+    "decomposed": "cafe\u0301-secret",
+    "ligature": "\ufb01sh-secret",
+    "no-break": "a\u00a0b-secret",
+    "half": "\u00bd-secret",
+    "persian": "\u0633\u0631\u06cc123",
+    "tab": "tab\tsecret",
+    "full-width": "\u5bc6\u7801\uff11\uff12",
+    "with a space": "caf\u00e9-secret",
+}
+
 # For the formatting of the storage.
 SCRAM_USERS = tuple(
     argument
     for mechanism in MECHANISMS
     if mechanism.startswith("SCRAM")
-    for argument in ("--add-scram", f"{mechanism}=[name={USER},password={PASSWORD}]")
+    for name, password in {USER: PASSWORD, **ODD_USERS}.items()
+    for argument in ("--add-scram", f"{mechanism}=[name={name},password={password}]")
 )
 
 
