@@ -158,8 +158,8 @@ class TransactionRequests:
             response = await self._ask("InitProducerId", request, deadline, max_version=5)
         except InvalidTransactionTimeout as error:
             raise InvalidTransactionTimeout(
-                f"transaction_timeout_ms={timeout * 1000:g} is more than the brokers allow: their "
-                "transaction.max.timeout.ms is lower (by default 900000)"
+                f"transaction_timeout_ms={timeout * 1000:.0f} is more than the brokers allow: "
+                "their transaction.max.timeout.ms is lower (by default 900000)"
             ) from error
         return ProducerIdentity(response.producer_id, response.producer_epoch)
 

@@ -48,6 +48,17 @@ _LONGEST_PAUSE = 1.0
 # Seconds that a rebalance may wait for the end of a transaction.
 _LONGEST_HOLD = 30.0
 
+
+class _RecordsLeftError(IllegalStateError):
+    """A block ended in the midst of its records. They come again."""
+
+
+_LEFT = (
+    "the block of a transaction ended before its loop over the records did (break, return?), so "
+    "they are handed out again; if the rest is not wanted, call records.clear()"
+)
+
+
 _GROUP_HAS_MOVED_ON = (RebalanceInProgressError, StaleMemberEpoch, FencedMemberEpoch)
 
 
@@ -56,9 +67,11 @@ class TransactionalSession:
     together or not at all.
 
     Every record of the input then counts once in the output, whatever fails in between, as seen by
-    consumers that read committed. It works with a consumer that subscribes, in a group of either
-    protocol, and with assigned partitions, which then need a transactional id of their own for each
-    set of partitions::
+    consumers that read committed. Brokers before Kafka 2.5 take offsets from a member that was
+    replaced while its process was frozen, so there it is so with assigned partitions only; with a
+    subscription the first transaction logs a warning. It works with a consumer that subscribes, in
+    a group of either protocol, and with assigned partitions, which then need a transactional id of
+    their own for each set of partitions::
 
         async with TransactionalSession(consumer, producer) as session:
             async for transaction in session:
@@ -67,7 +80,8 @@ class TransactionalSession:
                         await transaction.send("out", key=record.key, value=work(record.value))
 
     Entering starts the producer and the consumer, which must not have been started; leaving stops
-    both. A loop that is left or cancelled within a transaction aborts it.
+    both. A block that is cancelled, or left while records of it were not taken yet, aborts its
+    transaction; one in which nobody iterates over the records commits them all.
 
     The consumer needs `group_id`, `enable_auto_commit=False` and
     `isolation_level="read_committed"`, the producer a `transactional_id`; KafkaConfigurationError
@@ -78,7 +92,8 @@ class TransactionalSession:
     - `linger_ms`: how long to wait for more after the first.
     - `retries`: how many times in a row records are handed out again after an error that another
       try may mend, before the error is raised. Partitions taken away do not count.
-    - `stop_timeout_ms`: how long an abort may take when the loop is cancelled or left.
+    - `stop_timeout_ms`: how long aborts may take, all in all, from when the loop is cancelled or
+      left.
     """
 
     def __init__(
@@ -106,6 +121,8 @@ class TransactionalSession:
         self._backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         self._pause = 0.0
         self._current: SessionTransaction | None = None
+        self._stop_deadline: float | None = None
+        self._failure: KafkaError | None = None
         self._is_ending = False
         self._exits = AsyncExitStack()
 
@@ -129,7 +146,7 @@ class TransactionalSession:
             try:
                 await self._settle_in_time()
             finally:
-                await self.producer.stop(self._stop_timeout)
+                await self.producer.stop(self._time_left())
 
     def request_stop(self) -> None:
         """Hand out no more records: the loop over the session ends after the transaction at hand,
@@ -155,9 +172,13 @@ class TransactionalSession:
                 "still its own: call them before"
             )
         await self._settle()
+        self._stop_deadline = None
         pause, self._pause = self._pause, 0.0
         if pause:
             await asyncio.sleep(pause)
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
         while not self._is_ending:
             transaction = SessionTransaction(self)
             self._current = transaction
@@ -176,9 +197,17 @@ class TransactionalSession:
         deadline = 0.0
         loop = asyncio.get_running_loop()
         while wait_ms >= 0 and len(transaction.records) < self._max_records:
-            batches = await self.consumer.getmany(
-                timeout_ms=wait_ms, max_records=self._max_records - len(transaction.records)
-            )
+            try:
+                batches = await self.consumer.getmany(
+                    timeout_ms=wait_ms, max_records=self._max_records - len(transaction.records)
+                )
+            except KafkaError as error:
+                if not transaction.records:
+                    raise
+                # It comes after them, when they are committed; else they are read again, and so
+                # is what it is about.
+                transaction.failure = error
+                return
             # Nothing is awaited that waits: what was read is part of the transaction at once.
             transaction.take(batches)
             for tp in batches:
@@ -204,6 +233,8 @@ class TransactionalSession:
         failure = raised
         if raised is None and not transaction.is_void:
             try:
+                if transaction.records.is_left_over:
+                    raise _RecordsLeftError(_LEFT)
                 await self._commit(transaction)
             except KafkaError as error:
                 if transaction.phase is Phase.COMMITTING and isinstance(error, KafkaTimeoutError):
@@ -211,6 +242,7 @@ class TransactionalSession:
                 failure = error
             else:
                 self._backoff.reset()
+                self._failure = transaction.failure
                 return False
         if raised is not None and not isinstance(raised, Exception):
             await self._settle_in_time()  # cancelled
@@ -277,6 +309,7 @@ class TransactionalSession:
             try:
                 await self.producer.commit_transaction()
                 transaction.enter(Phase.COMMITTED)
+                self._failure = transaction.failure
             except KafkaTimeoutError:
                 raise
             except KafkaError as error:
@@ -285,9 +318,16 @@ class TransactionalSession:
         else:
             await self._abort(transaction)
 
+    def _time_left(self) -> float:
+        """Seconds that what has to be ended may take, from when it was first asked."""
+        now = asyncio.get_running_loop().time()
+        if self._stop_deadline is None:
+            self._stop_deadline = now + self._stop_timeout
+        return max(0.0, self._stop_deadline - now)
+
     async def _settle_in_time(self) -> None:
         try:
-            async with timeout(self._stop_timeout):
+            async with timeout(self._time_left()):
                 await self._settle()
         except (KafkaError, asyncio.TimeoutError) as error:
             log.warning("A transaction was left open: %r", error)
@@ -324,7 +364,7 @@ def _reason_of(error: BaseException | None) -> BaseException | None:
 
 def _may_pass(error: BaseException) -> bool:
     """Whether the same records may do better another time."""
-    if isinstance(error, _GROUP_HAS_MOVED_ON):
+    if isinstance(error, (*_GROUP_HAS_MOVED_ON, _RecordsLeftError)):
         return True
     if not isinstance(error, KafkaError) or error.is_fatal:
         return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Iterator
 from enum import Enum
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,46 @@ if TYPE_CHECKING:
 __all__ = ["ENDING", "OVER", "Phase", "SessionTransaction"]
 
 Records = list[ConsumerRecord[Any, Any]]
+
+
+class SessionRecords(Records):
+    """The records of a transaction: a list that knows how far it was gone through.
+
+    A block that is left by `break`, `return` or `continue` ends like any other, as far as Python
+    tells. What shows is that a loop over the records stopped before the last of them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._iterators = 0
+        self._furthest = 0
+
+    @property
+    def is_left_over(self) -> bool:
+        """Whether the records were iterated over, but never to the last."""
+        return self._iterators > 0 and self._furthest < len(self)
+
+    def __iter__(self) -> Iterator[ConsumerRecord[Any, Any]]:
+        self._iterators += 1
+        at = 0
+        while at < len(self):
+            yield list.__getitem__(self, at)
+            # Only now is the application through with it.
+            at += 1
+            self._furthest = max(self._furthest, at)
+
+    def __reversed__(self) -> Iterator[ConsumerRecord[Any, Any]]:
+        # Backwards, the first is the last.
+        yield from list(self)[::-1]
+
+    def __getitem__(self, index: Any) -> Any:
+        found = super().__getitem__(index)
+        if isinstance(index, slice):
+            end = index.indices(len(self))[1]
+        else:
+            end = index + 1 if index >= 0 else len(self) + index + 1
+        self._furthest = max(self._furthest, end)
+        return found
 
 
 class Phase(Enum):
@@ -53,15 +93,20 @@ class SessionTransaction:
     The end of the block commits what was sent in it and the positions after `records` together. If
     the block raises, all of it is aborted, the consumer goes back to the first of `records`, and
     the exception goes on its way. The same happens, but without an exception, when partitions of
-    `records` are taken away meanwhile, and after errors that another try may mend: the session
-    hands the records out again if they are still this consumer's.
+    `records` are taken away meanwhile, after errors that another try may mend, and when a loop over
+    `records` was left before the last of them, such as by `break` or `return`: the session hands
+    the records out again if they are still this consumer's. `records.clear()` says that the rest is
+    not wanted: everything counts then.
     """
 
     def __init__(self, session: TransactionalSession) -> None:
         self._session = session
         self._phase = _P.TAKEN
-        self.records: Records = []
-        """What to process: of each partition in order, one partition after the other."""
+        self.records = SessionRecords()
+        """What to process: of each partition in order, one partition after the other. A list that
+        notices when a loop over it ends before the last record."""
+        self.failure: KafkaError | None = None
+        """What the consumer raised behind `records`."""
         self.first: dict[TopicPartition, int] = {}
         """By partition the offset to go back to, as long as the partition has not been given up."""
         self.next: dict[TopicPartition, int] = {}
@@ -137,7 +182,7 @@ class SessionTransaction:
         for tp, records in batches.items():
             self.first.setdefault(tp, records[0].offset)
             self.next[tp] = records[-1].offset + 1
-            self.records += records
+            self.records.extend(records)
 
     def give_up(self, partitions: Iterable[TopicPartition]) -> None:
         """Partitions are another's: nothing of theirs may be committed or read again."""
