@@ -8,7 +8,7 @@ import logging
 import random
 import socket
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from aiokafka import __version__
@@ -326,9 +326,11 @@ class AIOKafkaClient:
         to."""
         return self._pool.versions(node_id)
 
-    def get_random_node(self) -> int | None:
-        """The id of some broker, None if none is known. Brokers in back-off are avoided."""
-        nodes = self.cluster.node_ids
+    def get_random_node(self, avoid: Collection[int] = ()) -> int | None:
+        """The id of some broker, None if none is known. Brokers in back-off, and those to `avoid`,
+        are only chosen if there is no other."""
+        nodes = [node for node in self.cluster.node_ids if node not in avoid]
+        nodes = nodes or list(self.cluster.node_ids)
         usable = [node for node in nodes if not self._pool.retry_delay(node)]
         return random.choice(usable or nodes) if nodes else None
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from aiokafka.admin._routing import Call, Router
+from aiokafka.errors import UnknownTopicOrPartitionError
 from aiokafka.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -21,12 +22,23 @@ async def fetch_metadata(
 
     def build(version: int) -> MetadataRequest:
         wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        if version < 4 and wanted:
+            wanted = None  # Such a broker may create topics that it is asked about by name.
         if version == 0 and wanted is None:
             wanted = []  # In version 0 an empty list asks for all topics.
-        # Before version 4 a broker may create topics that it is asked about.
         return MetadataRequest(topics=wanted, allow_auto_topic_creation=version < 4)
 
-    return await router.to_any(Call(MetadataRequest, build), deadline)
+    response = await router.to_any(Call(MetadataRequest, build), deadline)
+    if topics:
+        found = {topic.name: topic for topic in response.topics}
+        response.topics = [found.get(name) or _unknown(name) for name in topics]
+    return response
+
+
+def _unknown(name: str) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=UnknownTopicOrPartitionError.errno, name=name, is_internal=False, partitions=[]
+    )
 
 
 async def list_topics(router: Router, deadline: float) -> list[str]:

@@ -42,9 +42,15 @@ async def list_groups(
 
     found: dict[tuple[str, str], None] = {}
     for node_id in broker_ids:
-        call = Call(wire.ListGroupsRequest, build, lambda answer: [answer.error_code])
-        response = await router.to_node(node_id, call, deadline)
-        raise_for(response.error_code, None, f"node {node_id}")
+
+        async def ask(node_id: int = node_id) -> wire.ListGroupsResponse:
+            call = Call(wire.ListGroupsRequest, build)
+            response = await router.send(node_id, call, deadline)
+            # A broker that has just started loads its groups first.
+            raise_for(response.error_code, None, f"node {node_id}")
+            return response
+
+        response = await router.retry(ask, deadline)
         for group in response.groups:
             found[group.group_id, group.protocol_type] = None
     return list(found)

@@ -30,9 +30,10 @@ async def by_leader(
     waiting = dict(partitions)
 
     async def attempt() -> None:
-        groups = _group(waiting, await _leaders(router, waiting, deadline))
-        sends = (router.send(node, call(part), deadline) for node, part in groups.items())
         failures: list[BaseException] = []
+        leaders = await _leaders(router, waiting, deadline, failures)
+        groups = _group(waiting, leaders, failures)
+        sends = (router.send(node, call(part), deadline) for node, part in groups.items())
         for answer in await asyncio.gather(*sends, return_exceptions=True):
             if isinstance(answer, BaseException):
                 failures.append(answer)
@@ -57,14 +58,19 @@ def _worst(failures: list[BaseException]) -> BaseException:
 
 
 async def _leaders(
-    router: Router, partitions: Mapping[TopicPartition, T], deadline: float
+    router: Router,
+    partitions: Mapping[TopicPartition, T],
+    deadline: float,
+    failures: list[BaseException],
 ) -> dict[TopicPartition, int]:
+    """The leaders that are known; why others are not is added to `failures`."""
     topics = sorted({tp.topic for tp in partitions})
     metadata = await fetch_metadata(router, topics, deadline)
     leaders = {}
     for topic in metadata.topics:
         if topic.error_code:
-            raise for_code(topic.error_code)(str(topic.name))
+            failures.append(for_code(topic.error_code)(str(topic.name)))
+            continue
         for partition in topic.partitions:
             tp = TopicPartition(str(topic.name), partition.partition_index)
             leaders[tp] = partition.leader_id
@@ -72,12 +78,16 @@ async def _leaders(
 
 
 def _group(
-    partitions: Mapping[TopicPartition, T], leaders: Mapping[TopicPartition, int]
+    partitions: Mapping[TopicPartition, T],
+    leaders: Mapping[TopicPartition, int],
+    failures: list[BaseException],
 ) -> dict[int, dict[TopicPartition, T]]:
+    """What to ask each leader; partitions without one are added to `failures`."""
     found: dict[int, dict[TopicPartition, T]] = {}
     for tp, value in partitions.items():
         leader = leaders.get(tp, -1)
         if leader < 0:
-            raise LeaderNotAvailableError(f"{tp.topic}-{tp.partition}")
-        found.setdefault(leader, {})[tp] = value
+            failures.append(LeaderNotAvailableError(f"{tp.topic}-{tp.partition}"))
+        else:
+            found.setdefault(leader, {})[tp] = value
     return found

@@ -28,6 +28,11 @@ T = TypeVar("T")
 
 _COORDINATOR_ERRORS = frozenset((14, 15, 16))  # loading, not available, not this one
 
+# One broker that does not answer may take so much of the time that is left, while there is another
+# one to ask. The controller may have more to do.
+_PART_OF_ANY = 1 / 3
+_PART_OF_CONTROLLER = 1 / 2
+
 
 @dataclass(frozen=True)
 class Call(Generic[R]):
@@ -65,8 +70,14 @@ class Router:
         return asyncio.get_running_loop().time() + seconds
 
     async def to_any(self, call: Call[R], deadline: float) -> R:
-        """Ask any broker."""
-        return await self.retry(lambda: self.send(self._any_node(), call, deadline), deadline)
+        """Ask any broker; one that does not answer in time is left out of the next draws."""
+        silent: set[int] = set()
+
+        async def attempt() -> R:
+            node_id = self._any_node(silent)
+            return await self._send_or_note(node_id, call, deadline, _PART_OF_ANY, silent)
+
+        return await self.retry(attempt, deadline)
 
     async def to_node(self, node_id: int, call: Call[R], deadline: float) -> R:
         """Ask a certain broker."""
@@ -75,10 +86,17 @@ class Router:
     async def to_controller(self, call: Call[R], deadline: float) -> R:
         """Ask the controller; where the cluster hides it (KRaft) any broker passes the call on."""
 
+        silent: set[int] = set()
+
         async def attempt() -> R:
             controller = self._client.cluster.controller
-            node_id = self._any_node() if controller is None else controller.nodeId
-            response = await self.send(node_id, call, deadline)
+            node_id = self._any_node(silent) if controller is None else controller.nodeId
+            if node_id in silent:
+                # It may be gone, and another broker be the controller now.
+                node_id = self._any_node(silent)
+            response = await self._send_or_note(
+                node_id, call, deadline, _PART_OF_CONTROLLER, silent
+            )
             if NotControllerError.errno in call.codes(response):
                 self._client.request_metadata(f"node {node_id} is not the controller")
                 raise NotControllerError(f"node {node_id}")
@@ -106,11 +124,27 @@ class Router:
 
         return await self.retry(attempt, deadline)
 
-    def _any_node(self) -> int:
-        node_id = self._client.get_random_node()
+    def _any_node(self, silent: set[int]) -> int:
+        node_id = self._client.get_random_node(silent)
         if node_id is None:
             raise NoBrokersAvailable("no broker is known")
         return node_id
+
+    async def _send_or_note(
+        self, node_id: int, call: Call[R], deadline: float, part: float, silent: set[int]
+    ) -> R:
+        """Send once, in a part of the time if there is another broker to ask; note failures."""
+        now = asyncio.get_running_loop().time()
+        until = deadline
+        if set(self._client.cluster.node_ids) - silent - {node_id}:
+            until = now + (deadline - now) * part
+        try:
+            return await self.send(node_id, call, until)
+        except KafkaError as error:
+            if error.retriable:
+                silent.add(node_id)
+                self._client.request_metadata(f"node {node_id}: {error}")
+            raise
 
     async def send(self, node_id: int, call: Call[R], deadline: float) -> R:
         """Send once, in the version that the broker speaks."""

@@ -2,43 +2,114 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Protocol, TypeVar
 
 from aiokafka.admin._routing import Call, Router, raise_for, remaining_ms
 from aiokafka.admin.new_partitions import NewPartitions
 from aiokafka.admin.new_topic import NewTopic
-from aiokafka.admin.results import DeletedTopics, TopicError, TopicResults
+from aiokafka.admin.results import (
+    CreatedTopic,
+    CreatedTopics,
+    DeletedTopics,
+    TopicError,
+    TopicResults,
+)
+from aiokafka.errors import ThrottlingQuotaExceeded
 from aiokafka.protocol.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
+    CreatableTopicResult,
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
     CreateTopicsRequest,
+    DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicState,
 )
 from aiokafka.protocol.schema import ZERO_UUID
 
+_OVER_QUOTA = ThrottlingQuotaExceeded.errno
+_FIRST_PAUSE = 0.05  # seconds, where a broker names none
+
+
+class _Answer(Protocol):
+    """What became of one topic."""
+
+    @property
+    def name(self) -> str | None: ...
+
+    @property
+    def error_code(self) -> int: ...
+
+
+A = TypeVar("A", bound=_Answer)
+Names = Collection[str | None] | None
+
+
+async def _within_quota(
+    ask: Callable[[Names], Awaitable[tuple[int, list[A]]]], deadline: float
+) -> tuple[int, list[A]]:
+    """Ask about all topics, then again about those that the quota for changes (KIP-599) left out,
+    after the pause that the broker wants; until the deadline.
+
+    `ask` takes names (None: of all topics) and returns the throttle time with the answers.
+    """
+    loop = asyncio.get_running_loop()
+    throttle_time_ms, answers = await ask(None)
+    found = {answer.name: answer for answer in answers}
+    pause = _FIRST_PAUSE
+    while late := [name for name, each in found.items() if each.error_code == _OVER_QUOTA]:
+        pause = max(pause * 2, throttle_time_ms / 1000)
+        if loop.time() + pause >= deadline:
+            break
+        await asyncio.sleep(pause)
+        throttle_time_ms, answers = await ask(late)
+        found.update((answer.name, answer) for answer in answers)
+    return throttle_time_ms, list(found.values())
+
 
 async def create_topics(
     router: Router, topics: Iterable[NewTopic], validate_only: bool, deadline: float
-) -> TopicResults:
+) -> CreatedTopics:
     """Create topics, or with `validate_only` only check whether they could be."""
     wanted = [_creatable(topic) for topic in topics]
 
-    def build(version: int) -> CreateTopicsRequest:
-        return CreateTopicsRequest(
-            topics=wanted, timeout_ms=remaining_ms(deadline), validate_only=validate_only
-        )
+    async def ask(names: Names) -> tuple[int, list[CreatableTopicResult]]:
+        def build(version: int) -> CreateTopicsRequest:
+            return CreateTopicsRequest(
+                topics=[topic for topic in wanted if names is None or topic.name in names],
+                timeout_ms=remaining_ms(deadline),
+                validate_only=validate_only,
+            )
 
-    call = Call(CreateTopicsRequest, build, lambda answer: [t.error_code for t in answer.topics])
-    response = await router.to_controller(call, deadline)
-    return TopicResults(
-        response.throttle_time_ms,
-        [TopicError(t.name, t.error_code, t.error_message or None) for t in response.topics],
+        call = Call(CreateTopicsRequest, build, lambda found: [t.error_code for t in found.topics])
+        response = await router.to_controller(call, deadline)
+        return response.throttle_time_ms, response.topics
+
+    throttle_time_ms, found = await _within_quota(ask, deadline)
+    results = CreatedTopics(
+        throttle_time_ms, [TopicError(t.name, t.error_code, t.error_message or None) for t in found]
     )
+    results.details = {t.name: _details(t) for t in found if _is_told(t)}
+    return results
+
+
+def _is_told(topic: CreatableTopicResult) -> bool:
+    return not topic.error_code and (
+        topic.num_partitions > 0 or bool(topic.topic_config_error_code)
+    )
+
+
+def _details(topic: CreatableTopicResult) -> CreatedTopic:
+    configs = None
+    if topic.configs is not None and not topic.topic_config_error_code:
+        configs = {entry.name: entry.value for entry in topic.configs}
+    return CreatedTopic(topic.num_partitions, topic.replication_factor, configs)
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:
@@ -59,20 +130,28 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
 
 async def delete_topics(router: Router, topics: Iterable[str], deadline: float) -> DeletedTopics:
     """Delete topics by name."""
-    names = list(topics)
+    wanted = list(topics)
 
-    def build(version: int) -> DeleteTopicsRequest:
-        timeout_ms = remaining_ms(deadline)
-        if version < 6:
-            return DeleteTopicsRequest(topic_names=names, timeout_ms=timeout_ms)
-        states = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in names]
-        return DeleteTopicsRequest(topics=states, timeout_ms=timeout_ms)
+    async def ask(names: Names) -> tuple[int, list[DeletableTopicResult]]:
+        chosen = [name for name in wanted if names is None or name in names]
 
-    call = Call(DeleteTopicsRequest, build, lambda answer: [t.error_code for t in answer.responses])
-    response = await router.to_controller(call, deadline)
+        def build(version: int) -> DeleteTopicsRequest:
+            timeout_ms = remaining_ms(deadline)
+            if version < 6:
+                return DeleteTopicsRequest(topic_names=chosen, timeout_ms=timeout_ms)
+            states = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in chosen]
+            return DeleteTopicsRequest(topics=states, timeout_ms=timeout_ms)
+
+        call = Call(
+            DeleteTopicsRequest, build, lambda found: [t.error_code for t in found.responses]
+        )
+        response = await router.to_controller(call, deadline)
+        return response.throttle_time_ms, response.responses
+
+    throttle_time_ms, found = await _within_quota(ask, deadline)
     return DeletedTopics(
-        response.throttle_time_ms,
-        [TopicError(str(t.name), t.error_code, t.error_message) for t in response.responses],
+        throttle_time_ms,
+        [TopicError(str(t.name), t.error_code, t.error_message) for t in found],
     )
 
 
@@ -85,20 +164,25 @@ async def create_partitions(
     """Give topics more partitions; the first error of a topic is raised."""
     wanted = [_grown(name, new) for name, new in topics.items()]
 
-    def build(version: int) -> CreatePartitionsRequest:
-        return CreatePartitionsRequest(
-            topics=wanted, timeout_ms=remaining_ms(deadline), validate_only=validate_only
-        )
+    async def ask(names: Names) -> tuple[int, list[CreatePartitionsTopicResult]]:
+        def build(version: int) -> CreatePartitionsRequest:
+            return CreatePartitionsRequest(
+                topics=[topic for topic in wanted if names is None or topic.name in names],
+                timeout_ms=remaining_ms(deadline),
+                validate_only=validate_only,
+            )
 
-    call = Call(
-        CreatePartitionsRequest, build, lambda answer: [t.error_code for t in answer.results]
-    )
-    response = await router.to_controller(call, deadline)
-    for topic in response.results:
+        call = Call(
+            CreatePartitionsRequest, build, lambda found: [t.error_code for t in found.results]
+        )
+        response = await router.to_controller(call, deadline)
+        return response.throttle_time_ms, response.results
+
+    throttle_time_ms, found = await _within_quota(ask, deadline)
+    for topic in found:
         raise_for(topic.error_code, topic.error_message, topic.name)
     return TopicResults(
-        response.throttle_time_ms,
-        [TopicError(t.name, t.error_code, t.error_message) for t in response.results],
+        throttle_time_ms, [TopicError(t.name, t.error_code, t.error_message) for t in found]
     )
 
 

@@ -18,6 +18,7 @@ from aiokafka.admin.new_topic import NewTopic
 from aiokafka.admin.records_to_delete import RecordsToDelete
 from aiokafka.admin.results import (
     AlterConfigsResult,
+    CreatedTopics,
     DescribeConfigsResult,
     DescribeGroupsResult,
     TopicResults,
@@ -149,12 +150,13 @@ class AIOKafkaAdminClient:
         new_topics: Iterable[NewTopic],
         timeout_ms: int | None = None,
         validate_only: bool = False,
-    ) -> TopicResults:
+    ) -> CreatedTopics:
         """Create topics, or only check whether they could be created.
 
         Errors of single topics are not raised: see `topic_errors`, a list of
-        (topic, error code, message). The controller answers when it has decided; a broker may
-        learn of the topic a moment later.
+        (topic, error code, message). `details` tells of each topic how many partitions and replicas
+        it has, and its settings. The controller answers when it has decided; a broker may learn of
+        the topic a moment later. Changes beyond the quota of the user are sent again in time.
         """
         deadline = self._deadline(timeout_ms)
         return await _topics.create_topics(self._router, new_topics, validate_only, deadline)

@@ -31,7 +31,7 @@ class NewTopic:
         if (num_partitions == -1 or replication_factor == -1) == (replica_assignments is None):
             raise IllegalArgumentError(
                 f"NewTopic({name!r}): give num_partitions and replication_factor, or both as -1 "
-                "together with replica_assignments"
+                "together with replica_assignments; None takes the broker's default"
             )
         self.name = name
         self.num_partitions = -1 if num_partitions is None else num_partitions

@@ -15,6 +15,8 @@ __all__ = [
     "AlteredConfigs",
     "ConfigEntry",
     "ConfigSynonym",
+    "CreatedTopic",
+    "CreatedTopics",
     "DeletedTopics",
     "DescribeConfigsResult",
     "DescribeGroupsResult",
@@ -69,6 +71,24 @@ class TopicResults(NamedTuple):
             "throttle_time_ms": self.throttle_time_ms,
             "topic_errors": _as_object(self.topic_errors),
         }
+
+
+class CreatedTopic(NamedTuple):
+    """What a broker made of a NewTopic (KIP-525)."""
+
+    num_partitions: int
+    """-1 if the user may not see it."""
+    replication_factor: int
+    """-1 if the user may not see it."""
+    configs: dict[str, str | None] | None
+    """All settings of the topic; None if the user may not see them."""
+
+
+class CreatedTopics(TopicResults):
+    """What became of new topics."""
+
+    #: By name what was created, or would be; brokers before Kafka 2.4 do not tell.
+    details: dict[str, CreatedTopic]
 
 
 class DeletedTopics(TopicResults):
