@@ -20,6 +20,9 @@ log = logging.getLogger("aiokafka")
 
 T = TypeVar("T")
 
+# Seconds from the cancellation of a task to the end of the loop, if it was for that end.
+_GRACE = 0.1
+
 
 class TaskOwner:
     """Starts tasks, notices the first that fails, ends them all.
@@ -108,15 +111,25 @@ class TaskOwner:
 
     def _on_done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
-        error = self._error_of(task)
-        if error is None or self.failure is not None:
-            return
-        self.failure = error
-        if task.cancelled():
-            # Most likely the loop is being shut down around an object that nobody stopped.
+        if not task.cancelled():
+            error = task.exception()
+            if error is not None and self.failure is None:
+                log.error("%s failed: %s", task.get_name(), error, exc_info=error)
+                self._fail(error)
+        elif not self._stopping:
+            # At the end of `asyncio.run()` all tasks are cancelled, and the loop closed soon. Then
+            # this is an object that its application forgot to stop, which says so by itself.
+            task.get_loop().call_later(_GRACE, self._on_lost, task.get_name())
+
+    def _on_lost(self, name: str) -> None:
+        """Somebody has cancelled a task of ours, and the loop goes on."""
+        if not self._stopping:
+            error = KafkaError(f"background task {name!r} was cancelled from outside")
             log.warning("%s", error)
-        else:
-            log.error("%s failed: %s", task.get_name(), error, exc_info=error)
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        self.failure = error
         if self._stopping:
             return
         self._stopping = True
@@ -124,10 +137,3 @@ class TaskOwner:
             sibling.cancel()
         if self._on_failure is not None:
             self._on_failure(error)
-
-    def _error_of(self, task: asyncio.Task[Any]) -> BaseException | None:
-        if not task.cancelled():
-            return task.exception()
-        if self._stopping:
-            return None
-        return KafkaError(f"background task {task.get_name()!r} was cancelled from outside")

@@ -217,7 +217,7 @@ class AIOKafkaConsumer(ConsumerPositions):
         return f"<AIOKafkaConsumer client_id={self._config.client.client_id!r}>"
 
     def __del__(self) -> None:
-        if self._closed is not False or not hasattr(self, "_loop"):
+        if self._closed is not False or not self._is_started:
             return
         warnings.warn(
             f"Unclosed AIOKafkaConsumer {self!r}", ResourceWarning, source=self, stacklevel=2

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import time
+import warnings
 from typing import Any
 
 import pytest
@@ -302,15 +304,36 @@ async def test_sessions_are_given_back(cluster: FakeCluster, start: Start) -> No
     assert last.session_epoch == -1
 
 
-async def test_a_forgotten_consumer_is_reported(cluster: FakeCluster) -> None:
-    await cluster.create_topic("t")
+def test_a_forgotten_consumer_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic("t")
+            servers = cluster.bootstrap_servers
+            consumer = AIOKafkaConsumer("t", bootstrap_servers=servers, group_id="g")
+            await consumer.start()
+
+    caplog.set_level(logging.INFO)
+    with pytest.warns(ResourceWarning, match="Unclosed AIOKafkaConsumer"):
+        asyncio.run(main())
+        gc.collect()
+    messages = [record.getMessage() for record in caplog.records]
+    assert len([text for text in messages if "Unclosed AIOKafkaConsumer" in text]) == 1
+    # Nothing of what follows from the end of its loop.
+    assert not [text for text in messages if "cancelled" in text or "failed" in text]
+
+
+async def test_a_consumer_that_was_not_started_is_not_missed(cluster: FakeCluster) -> None:
     reported: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
-    consumer = AIOKafkaConsumer("t", bootstrap_servers=cluster.bootstrap_servers)
-    with pytest.warns(ResourceWarning, match="Unclosed AIOKafkaConsumer"):
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        consumer = AIOKafkaConsumer("t", bootstrap_servers=cluster.bootstrap_servers)
+        with pytest.raises(TypeError):
+            consumer.subscribe("u")
         del consumer
         gc.collect()
-    assert [context["message"] for context in reported] == ["Unclosed AIOKafkaConsumer"]
+    assert reported == []
+    assert not [one for one in warned if "AIOKafkaConsumer" in str(one.message)]
 
 
 async def test_offsets_by_time_need_a_broker_that_has_them(start: Start) -> None:
