@@ -432,6 +432,12 @@ def _at_least(config: Any, larger: str, smaller: str) -> None:
 class ProducerConfig(Options):
     """What a producer needs besides `ClientConfig`."""
 
+    @property
+    def subject(self) -> str:
+        """What lines in the log call the producer: its client id, and its transactional id."""
+        name = f" with transactional_id {self.transactional_id}" if self.transactional_id else ""
+        return f"Producer {self.client.client_id}{name}"
+
     client: ClientConfig = field(default_factory=ClientConfig)
     acks: int = option(
         Choice((0, 1, -1, "all")),

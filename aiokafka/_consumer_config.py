@@ -94,6 +94,12 @@ class _Assignors:
 class ConsumerConfig(Options):
     """What a consumer needs besides `ClientConfig`."""
 
+    @property
+    def subject(self) -> str:
+        """What lines in the log call the consumer: its client id, and its group if it has one."""
+        group = f" of group {self.group_id}" if self.group_id else ""
+        return f"Consumer {self.client.client_id}{group}"
+
     client: ClientConfig = field(default_factory=ClientConfig)
     group_id: str | None = option(
         Text(optional=True),

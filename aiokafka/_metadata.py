@@ -7,8 +7,10 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from aiokafka._absence import AbsenceLog
 from aiokafka._compat import timeout_at
 from aiokafka._discovery import FATAL, Discovery
+from aiokafka._log import SubjectLog
 from aiokafka._refresh import RefreshSchedule, TopicsInUse
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
@@ -34,8 +36,11 @@ class MetadataLoop:
     error at their own deadline.
     """
 
-    def __init__(self, config: ClientConfig) -> None:
+    def __init__(self, config: ClientConfig, subject: str) -> None:
+        """`subject`: what lines in the log call the client."""
         self.cluster = ClusterMetadata()
+        self._log = SubjectLog(log, subject)
+        self._absences = AbsenceLog(self._log)
         self.topics = TopicsInUse(config.metadata_max_idle)
         self.error: KafkaError | None = None
         """Why the last refresh failed; None after a good one."""
@@ -216,7 +221,7 @@ class MetadataLoop:
         Raises nothing.
         """
         wanted, is_full = self._schedule.take()
-        log.debug(
+        self._log.debug(
             "refreshing metadata of %s", "all topics" if wanted is None else f"{len(wanted)} topics"
         )
         try:
@@ -225,7 +230,7 @@ class MetadataLoop:
         except KafkaError as error:
             self._on_failure(error)
         except Exception as error:
-            log.exception("unexpected error while refreshing metadata")
+            self._log.exception("unexpected error while refreshing metadata")
             self._on_failure(KafkaConnectionError(f"unexpected {error!r} in a metadata answer"))
         self._end_refresh()
 
@@ -245,7 +250,7 @@ class MetadataLoop:
         level = logging.WARNING if self.error is None else logging.DEBUG
         if self.error is None:
             self.failing_since = self._loop.time()
-        log.log(level, "Metadata refresh failed: %s", error)
+        self._log.log(level, "Metadata refresh failed: %s", error)
         self.error = error
         self._schedule.note_failure()
 
@@ -271,14 +276,17 @@ class MetadataLoop:
 
     def _accept(self, response: MetadataResponse, is_full: bool) -> None:
         if self.error is not None:
-            log.info("Metadata refresh works again")
+            self._log.info("Metadata refresh works again")
         self.error = None
         self._schedule.note_success(is_full)
         before = self.cluster
         after = before.updated(response, is_full=is_full, keep=self._schedule.single_topics)
         if before.cluster_id and after.cluster_id != before.cluster_id:
-            log.warning("The cluster id changed from %s to %s", before.cluster_id, after.cluster_id)
+            self._log.warning(
+                "The cluster id changed from %s to %s", before.cluster_id, after.cluster_id
+            )
         self.cluster = after
+        self._absences.look(after, self.topics.names())
         self._tell()
         if lacking := after.topics_without_leaders(self.topics.names()):
             self._schedule.request_again(lacking)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from aiokafka._log import SubjectLog
 from aiokafka.errors import (
     BrokerResponseError,
     CommitFailedError,
@@ -67,7 +68,7 @@ class Contact:
     def __init__(
         self,
         name: str,
-        log: logging.Logger,
+        log: logging.Logger | SubjectLog,
         on_change: Callable[[], None] | None = None,
         address: Callable[[], str] | None = None,
     ) -> None:

@@ -113,9 +113,12 @@ class AIOKafkaClient:
         sasl_kerberos_service_name: str = "kafka",
         sasl_kerberos_domain_name: str | None = None,
         sasl_oauth_token_provider: AbstractTokenProvider | None = None,
+        subject: str | None = None,
         **client_options: Any,
     ) -> None:
         """From a ready `config`, or from keywords; `ClientConfig.describe()` lists them all.
+
+        `subject` is what lines in the log call the client; by default its client id.
 
         Raises ValueError or TypeError naming a wrong keyword, RuntimeError without an event loop:
         without a running one `loop` is the one that it will be used in, which is deprecated.
@@ -123,12 +126,14 @@ class AIOKafkaClient:
         options = {
             name: value
             for name, value in locals().items()
-            if name not in ("self", "config", "loop", "api_version", "client_options")
+            if name not in ("self", "config", "loop", "api_version", "subject", "client_options")
         }
         warn_ignored(api_version=api_version)
         self._config = config or ClientConfig.from_options(**options, **client_options)
         with made_for(loop, type(self).__name__) as self._loop:
-            self._metadata = MetadataLoop(self._config)
+            self._metadata = MetadataLoop(
+                self._config, subject or f"Client {self._config.client_id}"
+            )
             self._open()
         self._coordinators: dict[tuple[int, str], int] = {}
         self._is_started = False

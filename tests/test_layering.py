@@ -36,7 +36,9 @@ LAYERS = {
     "oauth": 2,
     # 3, cluster
     "_discovery": 3,
+    "_absence": 3,
     "_group_members": 3,
+    "_log": 3,
     "_loops": 3,
     "_metadata": 3,
     "_refresh": 3,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING
 
 from aiokafka._backoff import Backoff
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from aiokafka.consumer.subscription_state import SubscriptionState
 
 __all__ = ["ClassicCoordinator"]
-
-log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
 _LOST = (UnknownMemberIdError, IllegalGenerationError)
 
@@ -115,6 +112,13 @@ class ClassicCoordinator(GroupCoordinator):
                 self._reason = reason
             raise
         self._is_joining = False
+        self._log.info(
+            "Member %s of generation %d, %s, assignor %s",
+            self._member.member_id,
+            joined.generation,
+            f"leader of {len(joined.members)}" if joined.members else "no leader",
+            joined.protocol,
+        )
         assignment = self._assignors.accept(joined.protocol, joined.generation, data)
         if self._subscriptions.subscription is subscription:
             await self._adopt(frozenset(assignment.partitions()))
@@ -180,7 +184,7 @@ class ClassicCoordinator(GroupCoordinator):
         if isinstance(error, _LOST):
             self._lose_membership(error)
         elif isinstance(error, RebalanceInProgressError):
-            log.debug("Group %s: not joined: %s", self.group_id, error)
+            self._log.debug("Not joined: %s", error)
         elif not self._tolerate(error):
             raise error
 

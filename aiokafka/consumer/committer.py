@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout_at
+from aiokafka._log import SubjectLog
 from aiokafka._vitals import Contact
 from aiokafka.client import ConnectionGroup, CoordinationType
 from aiokafka.consumer._names import some_names
@@ -107,9 +108,10 @@ class OffsetCommitter:
         if config.group_id is None:
             raise ValueError("group_id: committing needs a group")
         self.group_id = config.group_id
+        self._log = SubjectLog(log, config.subject)
         self.contact = Contact(
             f"The coordinator of group {self.group_id}",
-            log,
+            self._log,
             address=partial(client.address_of_coordinator, CoordinationType.GROUP, self.group_id),
         )
         self.identify: Callable[[], Identity] = Identity
@@ -183,7 +185,7 @@ class OffsetCommitter:
             ) from reason
 
     def _on_failure(self, error: KafkaError) -> None:
-        log.debug("Group %s: %s", self.group_id, error)
+        self._log.debug("%s", error)
         self.contact.note(error)
         if isinstance(error, _MOVED) or not isinstance(error, BrokerResponseError):
             self._client.forget_coordinator(CoordinationType.GROUP, self.group_id, str(error))

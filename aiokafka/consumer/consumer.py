@@ -16,6 +16,7 @@ from aiokafka import __version__
 from aiokafka._compat import timeout_at
 from aiokafka._config import warn_ignored
 from aiokafka._group_members import add_reader
+from aiokafka._log import SubjectLog
 from aiokafka._loops import made_for, refuse_other_loop
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.client import AIOKafkaClient
@@ -182,7 +183,7 @@ class AIOKafkaConsumer(ConsumerPositions):
 
     def _assemble(self) -> None:
         config = self._config
-        self._client = client = AIOKafkaClient(config.client)
+        self._client = client = AIOKafkaClient(config.client, subject=config.subject)
         self._subscription = SubscriptionState()
         self._fetcher = Fetcher(client, config, self._subscription)
         self._tasks = self._fetcher.tasks
@@ -574,7 +575,7 @@ class AIOKafkaConsumer(ConsumerPositions):
             except ConsumerStoppedError:
                 raise StopAsyncIteration from None
             except RecordTooLargeError as error:
-                log.error("%s", error)
+                SubjectLog(log, self._config.subject).error("%s", error)
 
     # -- how it is doing ---------------------------------------------------------------------------
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING
 
 from aiokafka._backoff import Backoff
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
     from aiokafka.consumer.subscription_state import SubscriptionState
 
 __all__ = ["ConsumerCoordinator"]
-
-log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
 _LOST = (UnknownMemberIdError, FencedMemberEpoch)
 _CATCH_UP_TIMEOUT = 3.0
@@ -230,7 +227,7 @@ class ConsumerCoordinator(GroupCoordinator):
             async with timeout(min(limit, _CATCH_UP_TIMEOUT)):
                 await self._member.heartbeat(self._interest)
         except (KafkaError, asyncio.TimeoutError) as error:
-            log.info("Group %s: no answer to the last heartbeat: %s", self.group_id, error)
+            self._log.info("No response to the last heartbeat: %s", error)
 
     def _on_heartbeat_failed(self, error: KafkaError) -> None:
         is_joining = self._member.state is MemberState.JOINING
@@ -242,7 +239,7 @@ class ConsumerCoordinator(GroupCoordinator):
     def _lose_membership(self, error: BaseException) -> None:
         if not self._member.is_member:
             return
-        log.info("Group %s: the group removed us: %s", self.group_id, type(error).__name__)
+        self._log.info("The coordinator removed this member: %s", type(error).__name__)
         self._member.fence()
         self._is_settled = False
         self._commits.lose()

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
+from aiokafka._log import SubjectLog
 from aiokafka._tasks import TaskOwner
 from aiokafka._vitals import Contact
 from aiokafka.consumer._names import some_names
@@ -69,6 +70,7 @@ class Fetcher:
     ) -> None:
         self.client = client
         self.config = config
+        self.log = SubjectLog(log, config.subject)
         self.buffer = FetchBuffer()
         self.answers = FetchAnswers(self)
         self.topic_ids: dict[str, bytes] = {}
@@ -299,7 +301,7 @@ class Fetcher:
         lasting = [tp for tp, a in self._leaderless.items() if a.misses == _MISSES_TO_MENTION]
         if lasting:
             names = some_names(lasting)
-            log.warning("No leader, or no such partition: %s cannot be read", names)
+            self.log.warning("No leader, or no such partition: %s cannot be read", names)
 
     def _node(self, node_id: int) -> NodeFetcher:
         node = self._nodes.get(node_id)
@@ -373,7 +375,7 @@ class Fetcher:
             cursor.retry_at = now + self.config.client.retry_backoff_max
             self.report(state, failure)
         else:
-            log.info("%s: offset %s is out of range, resetting", state.tp, state.cursor.offset)
+            self.log.info("%s: offset %s is out of range, resetting", state.tp, state.cursor.offset)
             state.reset(self._reset_spec)
 
     def make_room(self, node: NodeFetcher) -> bool:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from aiokafka._backoff import Backoff
+from aiokafka._log import SubjectLog
 from aiokafka.consumer._names import some_names
 from aiokafka.consumer._signal import Signal
 from aiokafka.consumer.committer import CommittedOffset, Identity, OffsetCommitter
@@ -82,6 +83,7 @@ class GroupCommits:
         on_refused: Callable[[Identity, CommitFailedError], None],
     ) -> None:
         self._config = config
+        self._log = SubjectLog(log, config.subject)
         self._committer = committer
         self._subscriptions = subscriptions
         self._fetcher = fetcher
@@ -240,7 +242,7 @@ class GroupCommits:
         """Log what keeps commits from being made, once until one is."""
         level = logging.DEBUG if self._is_failing else logging.WARNING
         self._is_failing = True
-        log.log(level, "Group %s: auto-commit failed: %s", self._committer.group_id, error)
+        self._log.log(level, "auto-commit failed: %s", error)
 
     async def commit_abandoned(
         self, assignment: Assignment, identity: Identity, timeout: float

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from aiokafka._compat import timeout_at
+from aiokafka._log import SubjectLog
 from aiokafka._tasks import TaskOwner
 from aiokafka.consumer._signal import Signal
 from aiokafka.consumer.committer import CommittedOffset, Identity, OffsetCommitter
@@ -91,6 +92,7 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
         self._commits = GroupCommits(
             config, committer, subscriptions, fetcher, self._identity, self._on_commit_refused
         )
+        self._log = SubjectLog(log, config.subject)
         self._tasks = TaskOwner(f"{config.client.client_id}-group", self._fail)
         self._handover = Handover(config, subscriptions, fetcher, self._commits, self._tasks)
         self._signal = Signal()
@@ -250,7 +252,7 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
                 await self._handover.abandon(self._membership.identity)
             self._has_unsubscribed = False
         except asyncio.TimeoutError:
-            log.warning("Group %s: stopped before its listener had returned", self.group_id)
+            self._log.warning("Stopped before its listener had returned")
 
     async def close(self, deadline: float) -> None:
         """End what `stop()` left, if it was cancelled."""
@@ -280,7 +282,7 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
     def request_join(self, reason: str) -> None:
         """Join (again) soon."""
         if self._reason is None:
-            log.info("Group %s: joining: %s", self.group_id, reason)
+            self._log.info("Joining: %s", reason)
             self._reason = reason
             self._fetcher.on_change()
         self._signal.notify()
@@ -322,7 +324,7 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
                 return
             except Exception as error:
                 trace = None if isinstance(error, KafkaError) else error
-                log.error("Group %s: the membership ends: %s", self.group_id, error, exc_info=trace)
+                self._log.error("The membership ends: %s", error, exc_info=trace)
                 self._end = None
                 self._forget()
                 self._membership.fail()
@@ -392,7 +394,7 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
             async with timeout_at(limit if deadline is None else min(limit, deadline)):
                 await self._membership.leave(reason)
         except (KafkaError, asyncio.TimeoutError) as error:
-            log.info("Group %s: not told that we leave: %s", self.group_id, error)
+            self._log.info("LeaveGroup failed: %s", error)
         finally:
             self._membership.forget_member()
 
@@ -428,7 +430,7 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
             self._fetcher.recant((type(error),))
             self._fetcher.complain(renewed(error))
         elif error.retriable or isinstance(error, KafkaTimeoutError):
-            log.debug("Group %s: %s", self.group_id, error)
+            self._log.debug("%s", error)
         else:
             return False
         return True

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from aiokafka._log import SubjectLog
 from aiokafka.consumer.listener_call import ListenerMethod, call_listener
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
@@ -48,6 +49,7 @@ class Handover:
     ) -> None:
         self._tasks = tasks
         self._config = config
+        self._log = SubjectLog(log, config.subject)
         self._subscriptions = subscriptions
         self._fetcher = fetcher
         self._commits = commits
@@ -68,7 +70,7 @@ class Handover:
         """Let the application finish what it has of these partitions, commit that if so
         configured, call the listener."""
         self._fetcher.hold()
-        log.info("Revoking %s", _names(revoked))
+        self._log.info("Revoking %s", _names(revoked))
         await self._wait_for_application(revoked)
         if self._config.enable_auto_commit:
             await self._commits.commit_finished(self._commit_limit)
@@ -89,7 +91,7 @@ class Handover:
         self._assign(frozenset(), keep=False)
         if not lost:
             return
-        log.warning("Lost %s", _names(lost))
+        self._log.warning("Lost %s", _names(lost))
         await self._tell_lost(lost)
 
     async def abandon(self, identity: Identity) -> None:
@@ -146,7 +148,7 @@ class Handover:
     # subscribed with another one since.
 
     async def _tell_assigned(self, added: Partitions) -> None:
-        log.info("Assigned %s", _names(added))
+        self._log.info("Assigned %s", _names(added))
         self._listener = self._subscriptions.listener
         if self._listener is not None:
             self._told |= added
@@ -184,7 +186,7 @@ class Handover:
         deadline = asyncio.get_running_loop().time() + limit
         while self._commits.in_work(revoked):
             if not await self._fetcher.polls.wait(deadline):
-                log.warning(
+                self._log.warning(
                     "Records handed out are neither committed nor followed by another call after "
                     "%g s: their partitions are given up, others may read them again",
                     limit,
@@ -199,12 +201,12 @@ class Handover:
             if self._tasks.is_ending_us():
                 raise
             name = getattr(method, "__qualname__", repr(method))
-            log.exception("Rebalance listener failed: %s awaited what was cancelled", name)
+            self._log.exception("Rebalance listener failed: %s awaited what was cancelled", name)
             failure = KafkaError(f"{name} of the rebalance listener awaited what was cancelled")
             failure.__cause__ = error
             self._fetcher.complain(failure)
         except Exception as error:
-            log.exception("Rebalance listener failed")
+            self._log.exception("Rebalance listener failed")
             self._fetcher.complain(error)
 
 

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from aiokafka._log import SubjectLog
 from aiokafka.client import ConnectionGroup, CoordinationType
 from aiokafka.consumer.committer import Identity
 from aiokafka.errors import (
@@ -58,6 +59,7 @@ class Membership(abc.ABC):
         self._counted_at = 0.0
         self._client = client
         self._config = config
+        self._log = SubjectLog(log, config.subject)
         self._contact = contact
         self._told: int | None = None
         self._instance_id = config.group_instance_id
@@ -123,7 +125,7 @@ class Membership(abc.ABC):
             CoordinationType.GROUP, self.group_id, deadline, self._contact.fail
         )
         if node_id != self._told:
-            log.info("Group %s: the coordinator is node %d", self.group_id, node_id)
+            self._log.info("The coordinator is node %d", node_id)
             self._told = node_id
         return node_id
 

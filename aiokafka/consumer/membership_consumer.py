@@ -264,6 +264,13 @@ class ConsumerMembership(Membership):
             self.target = _slots(response.assignment.topic_partitions)
         self._said = said
         self.member_id = response.member_id or self.member_id  # before KIP-1082 the broker's
+        if response.member_epoch != self.generation:
+            self._log.info(
+                "Member %s at epoch %d, assignor %s of the coordinator",
+                self.member_id,
+                response.member_epoch,
+                self._config.group_remote_assignor or "by default",
+            )
         self._epoch = self.generation = response.member_epoch
         interval = response.heartbeat_interval_ms / 1000
         self.interval = max(interval, _SHORTEST_INTERVAL) if interval > 0 else _DEFAULT_INTERVAL

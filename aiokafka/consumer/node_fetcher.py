@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["NodeFetcher"]
 
-log = logging.getLogger("aiokafka.consumer.fetcher")
 
 # A response is kept to a part of the broker's share, so that the memory of one is free again while
 # others are still being read.
@@ -52,7 +50,7 @@ class NodeFetcher:
         self.pinned = 0
         self.contact = Contact(
             f"Broker {node_id}",
-            log,
+            fetcher.log,
             fetcher.on_change,
             partial(fetcher.client.address_of_node, node_id),
         )
@@ -113,7 +111,7 @@ class NodeFetcher:
         try:
             await self._fetcher.client.send_nowait(self.node_id, request, timeout=_CLOSE_TIMEOUT)
         except (KafkaError, OSError) as error:
-            log.debug("Broker %s: session not closed: %s", self.node_id, error)
+            self._fetcher.log.debug("Broker %s: session not closed: %s", self.node_id, error)
 
     # -- when --------------------------------------------------------------------------------------
 
@@ -213,7 +211,9 @@ class NodeFetcher:
         """The broker forgot the session, or met an error of its own; the next request is a full
         one."""
         error = for_code(error_code)
-        log.debug("Broker %s ended the fetch session: %s", self.node_id, error.__name__)
+        self._fetcher.log.debug(
+            "Broker %s ended the fetch session: %s", self.node_id, error.__name__
+        )
         if self._backoff.failures:
             self._not_before = asyncio.get_running_loop().time() + self._backoff.peek()
         self._backoff.failures += 1

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._backoff import Backoff
+from aiokafka._log import SubjectLog
 from aiokafka.consumer._names import some_names
 from aiokafka.consumer._signal import Signal
 from aiokafka.consumer.offset_lookup import EpochEnd, EpochQuery, FoundOffset, OffsetLookup
@@ -62,6 +63,7 @@ class OffsetResolver:
         self.lookup = OffsetLookup(client, config)
         self._client = client
         self._config = config
+        self._log = SubjectLog(log, config.subject)
         self._subscriptions = subscriptions
         self._fetcher = fetcher
         self._tasks = tasks
@@ -181,7 +183,7 @@ class OffsetResolver:
                 self._on_refused(state, answer)
             elif answer.offset >= 0:
                 state.seek(answer.offset, answer.leader_epoch)
-                log.debug("%s: position reset to %d", state.tp, answer.offset)
+                self._log.debug("%s: position reset to %d", state.tp, answer.offset)
                 was_reset.append(state.tp)
             elif specs[state.tp] == LATEST:
                 self._on_refused(state, UnknownError)
@@ -189,7 +191,7 @@ class OffsetResolver:
                 # Nothing as young as asked for: what comes next is (KIP-1106).
                 state.reset(LATEST)
         if was_reset:
-            log.info("Positions set by the reset policy: %s", some_names(was_reset))
+            self._log.info("Positions set by the reset policy: %s", some_names(was_reset))
 
     async def _ask_epochs(self, node_id: int, states: list[PartitionState]) -> None:
         epochs = {
@@ -234,7 +236,7 @@ class OffsetResolver:
             # Only data buffered ahead is gone.
             state.seek(position, end.leader_epoch)
             return
-        log.warning("%s: log truncated below position %d (KIP-320)", state.tp, position)
+        self._log.warning("%s: log truncated below position %d (KIP-320)", state.tp, position)
         if self._policy is None:
             self._report_truncation(state, end.end_offset if is_known else None)
         elif is_known:
@@ -251,7 +253,7 @@ class OffsetResolver:
     def _on_refused(self, state: PartitionState, error: type[BrokerResponseError]) -> None:
         """An error answer for one partition."""
         self._postpone(state)
-        log.debug("%s: offset lookup answered %s", state.tp, error.__name__)
+        self._log.debug("%s: offset lookup answered %s", state.tp, error.__name__)
         if error.retriable or error is UnknownError:
             self._client.request_metadata(f"{state.tp}: offset lookup answered {error.__name__}")
             return
@@ -262,7 +264,7 @@ class OffsetResolver:
 
     def _on_failure(self, states: list[PartitionState], error: KafkaError) -> None:
         """No answer at all."""
-        log.debug("Offset lookup failed: %s", error)
+        self._log.debug("Offset lookup failed: %s", error)
         for state in states:
             self._postpone(state)
             if not error.retriable:

@@ -51,9 +51,7 @@ class Vitals:
         self._coordinator = coordinator
         self._loop = asyncio.get_running_loop()
         self._life: ConsumerState | None = ConsumerState.NEW
-        group = f" of group {config.group_id}" if config.group_id else ""
-        subject = f"Consumer {config.client.client_id}{group}"
-        self._states = StateLog(subject, ConsumerState.NEW, _ALARMING)
+        self._states = StateLog(config.subject, ConsumerState.NEW, _ALARMING)
         self._failure: tuple[float, BaseException | None] = (0.0, None)
         self.told_at = 0.0
         """When `check` last raised (loop time)."""

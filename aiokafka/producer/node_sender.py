@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aiokafka._log import SubjectLog
 from aiokafka._vitals import Contact
 from aiokafka.errors import (
     AuthenticationFailedError,
@@ -87,7 +88,7 @@ class NodeSender:
         self.node_id = node_id
         self.contact = Contact(
             f"Broker {node_id}",
-            log,
+            SubjectLog(log, delivery.config.subject),
             on_change,
             partial(delivery.client.address_of_node, node_id),
         )

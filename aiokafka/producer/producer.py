@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, ProducerConfig, warn_ignored
+from aiokafka._log import SubjectLog
 from aiokafka._loops import made_for, refuse_other_loop
 from aiokafka._options import MISSING
 from aiokafka.client import AIOKafkaClient
@@ -137,7 +138,8 @@ class AIOKafkaProducer:
         self._closed = False
 
     def _assemble(self, config: ProducerConfig) -> None:
-        self.client = AIOKafkaClient(config.client)
+        self._log = SubjectLog(log, config.subject)
+        self.client = AIOKafkaClient(config.client, subject=config.subject)
         self._sender = Sender(self.client, config, hashes_keys=self._hashes_keys)
         self._owner = self._sender.owner
         self._accumulator = self._sender.accumulator
@@ -211,7 +213,7 @@ class AIOKafkaProducer:
         except (UnsupportedVersionError, ClusterAuthorizationFailedError) as error:
             if self._demands_idempotence:
                 raise
-            log.warning(
+            self._log.warning(
                 "Idempotence is not available, so retries may write a record twice (set "
                 "enable_idempotence=False to agree): %s",
                 error,
@@ -241,7 +243,7 @@ class AIOKafkaProducer:
                         await self._transactions.close()
                 await self._accumulator.flush(deadline)
             except (KafkaError, asyncio.TimeoutError) as error:
-                log.warning("%s stops before all was done: %r", self, error)
+                self._log.warning("stops before all was done: %r", error)
         await self._close(deadline)
 
     async def _close(self, deadline: float | None) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 from aiokafka._backoff import Backoff
+from aiokafka._log import SubjectLog
 from aiokafka._tasks import TaskOwner
 from aiokafka.errors import KafkaError
 from aiokafka.net.failures import renewed
@@ -46,6 +47,7 @@ class Sender:
     ) -> None:
         self._client = client
         self._config = config
+        self._log = SubjectLog(log, config.subject)
         # The producer must not be among what tasks refer to, or it would never be garbage.
         self.owner = TaskOwner(config.client.client_id, self._on_task_failed)
         self._loop = asyncio.get_running_loop()
@@ -223,7 +225,7 @@ class Sender:
                 deadline = self._loop.time() + self._config.client.request_timeout
                 identity = await init_producer_id(self._client, deadline)
             except KafkaError as error:
-                log.warning("No new producer id: %s", error)
+                self._log.warning("No new producer id: %s", error)
                 wanted.set()
                 await asyncio.sleep(backoff.next())
                 continue

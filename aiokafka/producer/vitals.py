@@ -33,7 +33,7 @@ class ProducerVitals:
         self._sender = sender
         self._loop = asyncio.get_running_loop()
         self._life: ProducerState | None = ProducerState.NEW
-        subject = f"Producer {client.config.client_id}"
+        subject = sender.delivery.config.subject
         self._states = StateLog(subject, ProducerState.NEW, _ALARMING)
         self._failure: tuple[float, BaseException | None] = (0.0, None)
         sender.on_change = self.look
