@@ -75,6 +75,7 @@ SPARK_MAY_IMPORT = {
     "admin",
     "errors",
     "helpers",
+    "oauth",
     "partitioner",
     "producer",
     "ranges",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
+import functools
 import logging
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from aiokafka.spark._security_options import SECURITY_SETTINGS, Security, parse_security
 
 __all__ = ["ClientSettings", "parse_settings"]
 
@@ -73,37 +76,28 @@ _PRODUCE: dict[str, tuple[str, Convert]] = {
     "max.in.flight.requests.per.connection": ("max_in_flight_requests_per_connection", _number),
     "transaction.timeout.ms": ("transaction_timeout_ms", _number),
 }
-# Files, which an executor turns into an ssl.SSLContext of its own.
-_TLS = {
-    "ssl.cafile": "cafile",
-    "ssl.ca.location": "cafile",
-    "ssl.truststore.location": "cafile",
-    "ssl.certfile": "certfile",
-    "ssl.certificate.location": "certfile",
-    "ssl.keystore.location": "certfile",
-    "ssl.keyfile": "keyfile",
-    "ssl.key.location": "keyfile",
-    "ssl.key.password": "password",
-    "ssl.crlfile": "crlfile",
-}
-_STORES = ("ssl.truststore", "ssl.keystore")
-_VERIFY = "ssl.endpoint.identification.algorithm"
-_TOKENS = "sasl.oauth.token.provider"
+# Levels count for the codec that is chosen, as in Java (KIP-390).
+_LEVEL = re.compile(r"compression\.(gzip|lz4|zstd)\.level")
+_PARTITIONERS = ("DefaultPartitioner", "UniformStickyPartitioner")
 
 # What tunes Java's client and has no counterpart here: a job that sets it still runs.
 _WITHOUT_EFFECT = frozenset(
     {
         "allow.auto.create.topics",
+        "auto.commit.interval.ms",
         "auto.include.jmx.reporter",
         "client.dns.lookup",
         "default.api.timeout.ms",
         "enable.metrics.push",
         "exclude.internal.topics",
+        "group.protocol",
+        "group.remote.assignor",
         "group.instance.id",
         "heartbeat.interval.ms",
         "max.poll.interval.ms",
         "max.poll.records",
         "metadata.max.idle.ms",
+        "metadata.recovery.rebootstrap.trigger.ms",
         "metadata.recovery.strategy",
         "metric.reporters",
         "metrics.num.samples",
@@ -114,9 +108,34 @@ _WITHOUT_EFFECT = frozenset(
         "partitioner.availability.timeout.ms",
         "receive.buffer.bytes",
         "retries",
+        "sasl.kerberos.kinit.cmd",
+        "sasl.kerberos.min.time.before.relogin",
+        "sasl.login.class",
+        "sasl.login.connect.timeout.ms",
+        "sasl.login.read.timeout.ms",
+        "security.providers",
         "send.buffer.bytes",
         "session.timeout.ms",
+        "share.acknowledgement.mode",
+        "ssl.cipher.suites",
+        "ssl.keymanager.algorithm",
+        "ssl.keystore.password",
+        "ssl.protocol",
+        "ssl.provider",
+        "ssl.secure.random.implementation",
+        "ssl.trustmanager.algorithm",
+        "ssl.truststore.password",
     }
+)
+_PREFIXES_WITHOUT_EFFECT = (
+    "sasl.kerberos.ticket.renew.",
+    "sasl.login.refresh.",
+    "sasl.login.retry.",
+    "sasl.oauthbearer.clock.",
+    "sasl.oauthbearer.expected.",
+    "sasl.oauthbearer.jwks.",
+    "sasl.oauthbearer.scope.claim.",
+    "sasl.oauthbearer.sub.claim.",
 )
 _REFUSED = {
     "auto.offset.reset": "use startingOffsets; Spark keeps the offsets, and resets none of them",
@@ -131,9 +150,12 @@ _REFUSED = {
     "interceptor.classes": "interceptors are not supported, they may break what a query promises",
     "transactional.id": "it is made from the query; see deliveryGuarantee and "
     "transactionalIdPrefix",
-    "sasl.jaas.config": "use kafka.sasl.username and kafka.sasl.password",
+    "transaction.two.phase.commit.enable": "transactions are committed by the tasks; see "
+    "deliveryGuarantee",
+    "config.providers": "settings are taken as they are; put the values into the options",
+    "ssl.engine.factory.class": "a class of Java cannot be run here; see kafka.ssl.cafile",
 }
-_SECRETS = frozenset({"sasl_plain_password", "password"})
+_SECRETS = frozenset({"sasl_plain_password"})
 
 
 class ClientSettings:
@@ -144,16 +166,11 @@ class ClientSettings:
     """
 
     def __init__(
-        self,
-        client: dict[str, Any],
-        role: dict[str, Any],
-        tls: dict[str, str],
-        extra: dict[str, Any],
+        self, client: dict[str, Any], role: dict[str, Any], security: Security | None = None
     ) -> None:
-        self.client = client
+        self._security = security or Security()
+        self.client = {**client, **self._security.client}
         self.role = role
-        self._tls = tls
-        self._extra = extra
 
     def __repr__(self) -> str:
         shown = {
@@ -165,8 +182,7 @@ class ClientSettings:
 
     def key(self) -> str:
         """The same text for equal settings: what clients are shared by within a process."""
-        parts = (self.client, self.role, self._tls, self._extra)
-        return repr([sorted(part.items()) for part in parts])
+        return repr([sorted(self.client.items()), sorted(self.role.items()), self._security.key()])
 
     @property
     def patience(self) -> float:
@@ -181,20 +197,10 @@ class ClientSettings:
         """
         keywords = {"client_id": _CLIENT_ID, **self.client}
         if keywords.get("security_protocol", "PLAINTEXT").endswith("SSL"):
-            from aiokafka.helpers import create_ssl_context
-
-            files: Any = self._tls
-            context = create_ssl_context(**files)
-            context.check_hostname = self._extra.get("check_hostname", True)
-            keywords["ssl_context"] = context
-        if "token_provider" in self._extra:
-            keywords["sasl_oauth_token_provider"] = _load(self._extra["token_provider"])()
+            keywords["ssl_context"] = self._security.tls_context()
+        if (provider := self._security.make_token_provider()) is not None:
+            keywords["sasl_oauth_token_provider"] = provider
         return keywords
-
-
-def _load(path: str) -> Callable[[], Any]:
-    module, _, name = path.partition(":")
-    return getattr(importlib.import_module(module), name)  # type: ignore[no-any-return]
 
 
 def parse_settings(options: Mapping[str, str], *, writing: bool) -> ClientSettings:
@@ -204,9 +210,8 @@ def parse_settings(options: Mapping[str, str], *, writing: bool) -> ClientSettin
     """
     client: dict[str, Any] = {}
     role: dict[str, Any] = {}
-    tls: dict[str, str] = {}
-    extra: dict[str, Any] = {}
-    of_role, of_other = (_PRODUCE, _FETCH) if writing else (_FETCH, _PRODUCE)
+    of_role = _PRODUCE if writing else _FETCH
+    idle = []
     for name, text in options.items():
         if name in _REFUSED:
             raise ValueError(f"kafka.{name}: not supported: {_REFUSED[name]}")
@@ -216,22 +221,62 @@ def parse_settings(options: Mapping[str, str], *, writing: bool) -> ClientSettin
         elif name in of_role:
             keyword, convert = of_role[name]
             role[keyword] = _converted(name, text, convert)
-        elif name == "client.rack" or name in _WITHOUT_EFFECT or name in of_other:
-            log.warning("kafka.%s has no effect here", name)
-        elif not _take_security(name, text, tls, extra):
+        elif _has_no_effect(name, text, writing):
+            idle.append(name)
+        elif name not in SECURITY_SETTINGS and _LEVEL.fullmatch(name) is None:
             raise ValueError(f"kafka.{name}: unknown setting; known: {known_settings(writing)}")
-    _check_stores(options)
+    if idle:
+        _warn_once(tuple(idle))
+    if writing:
+        _read_level(options, role)
     if not client.get("bootstrap_servers"):
         raise ValueError(
             "kafka.bootstrap.servers: must be given, as host:port, several separated by commas"
         )
-    return ClientSettings(client, role, tls, extra)
+    return ClientSettings(client, role, parse_security(options))
+
+
+def _has_no_effect(name: str, text: str, writing: bool) -> bool:
+    if name == "partitioner.class" and text.rpartition(".")[2] not in _PARTITIONERS:
+        raise ValueError(
+            f"kafka.{name}: a class of Java cannot be run here; a column partition says where "
+            "rows go"
+        )
+    if name == "partitioner.ignore.keys" and _converted(name, text, _flag):
+        raise ValueError(
+            f"kafka.{name}: rows with keys go where Java sends them; a column partition says "
+            "otherwise"
+        )
+    return (
+        name in ("client.rack", "partitioner.class", "partitioner.ignore.keys")
+        or name in _WITHOUT_EFFECT
+        or name.startswith(_PREFIXES_WITHOUT_EFFECT)
+        or name in (_FETCH if writing else _PRODUCE)
+        or (not writing and _LEVEL.fullmatch(name) is not None)
+    )
+
+
+@functools.lru_cache(maxsize=100)
+def _warn_once(names: tuple[str, ...]) -> None:
+    """Options are parsed many times for a query, so this is told once in a process."""
+    log.warning("%s: no effect here", ", ".join(f"kafka.{name}" for name in names))
+
+
+def _read_level(options: Mapping[str, str], role: dict[str, Any]) -> None:
+    for name, text in options.items():
+        found = _LEVEL.fullmatch(name)
+        if found is None:
+            continue
+        level = _converted(name, text, _number)
+        if found[1] == role.get("compression_type"):
+            role["compression_level"] = level
 
 
 def known_settings(writing: bool) -> str:
     """Every supported setting, for a message and for the guide."""
-    names = {*_COMMON, *(_PRODUCE if writing else _FETCH), *_TLS, _VERIFY, _TOKENS}
-    return ", ".join(sorted(names))
+    levels = [f"compression.{codec}.level" for codec in ("gzip", "lz4", "zstd")] if writing else []
+    names = {*_COMMON, *(_PRODUCE if writing else _FETCH), *SECURITY_SETTINGS, *levels}
+    return ", ".join(sorted(names - _WITHOUT_EFFECT))
 
 
 def _converted(name: str, text: str, convert: Convert) -> Any:
@@ -240,27 +285,3 @@ def _converted(name: str, text: str, convert: Convert) -> Any:
     except (ValueError, KeyError):
         wanted = "true or false" if convert is _flag else "a number"
         raise ValueError(f"kafka.{name}={text!r}: must be {wanted}") from None
-
-
-def _take_security(name: str, text: str, tls: dict[str, str], extra: dict[str, Any]) -> bool:
-    if name in _TLS:
-        tls[_TLS[name]] = text
-    elif name == _VERIFY:
-        extra["check_hostname"] = text.strip().lower() not in ("", "none")
-    elif name == _TOKENS:
-        if not all(text.partition(":")):
-            raise ValueError(f"kafka.{name}={text!r}: must be package.module:function")
-        extra["token_provider"] = text
-    else:
-        return name in {f"{store}.type" for store in _STORES}
-    return True
-
-
-def _check_stores(options: Mapping[str, str]) -> None:
-    """Java's key stores can only be read by Java; their PEM form is for everybody."""
-    for store in _STORES:
-        if f"{store}.location" in options and options.get(f"{store}.type", "").upper() != "PEM":
-            raise ValueError(
-                f"kafka.{store}.location: only PEM files can be read; convert the store, and set "
-                f"kafka.{store}.type to PEM"
-            )

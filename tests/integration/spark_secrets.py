@@ -40,6 +40,8 @@ class Session:
             "kafka.sasl.username": SHOWN,
             "kafka.sasl.password": SECRET,
             "kafka.ssl.key.password": SECRET,
+            "kafka.sasl.jaas.config": f'x.PlainLoginModule required username="{SHOWN}" '
+            f'password="{SECRET}";',
         }
         (directory / "events").mkdir()
         self.spark = (

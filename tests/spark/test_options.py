@@ -86,11 +86,53 @@ def test_settings_of_the_client() -> None:
     assert options.group_id == "g"
 
 
+TUNING = {
+    "kafka.default.api.timeout.ms": "60000",
+    "kafka.max.poll.records": "10000",
+    "kafka.auto.commit.interval.ms": "5000",
+    "kafka.group.protocol": "classic",
+    "kafka.security.providers": "x",
+    "kafka.ssl.protocol": "TLSv1.3",
+    "kafka.ssl.cipher.suites": "TLS_AES_256_GCM_SHA384",
+    "kafka.ssl.truststore.password": "changeit",
+    "kafka.ssl.keystore.password": "changeit",
+    "kafka.sasl.login.refresh.window.factor": "0.8",
+    "kafka.sasl.kerberos.ticket.renew.jitter": "0.05",
+    "kafka.metadata.recovery.rebootstrap.trigger.ms": "300000",
+    "kafka.compression.zstd.level": "3",
+    "kafka.partitioner.ignore.keys": "false",
+    "kafka.partitioner.class": "org.apache.kafka.clients.producer.internals.DefaultPartitioner",
+}
+
+
 def test_a_job_that_tunes_the_client_of_java_still_runs(caplog: pytest.LogCaptureFixture) -> None:
-    given = {"kafka.default.api.timeout.ms": "60000", "kafka.max.poll.records": "10000"}
-    batch(**given)
-    told = [record.getMessage() for record in caplog.records]
-    assert told == [f"{name} has no effect here" for name in given]
+    """It is told once in a process, though Spark asks many times."""
+    for _ in range(3):
+        batch(**TUNING)
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert told == f"{', '.join(TUNING)}: no effect here"
+
+
+def test_levels_of_compression() -> None:
+    levels = {"kafka.compression.zstd.level": "7", "kafka.compression.gzip.level": "2"}
+    options = write(**levels, **{"kafka.compression.type": "zstd"})
+    assert options.kafka.role == {"compression_type": "zstd", "compression_level": 7}
+    assert write(**levels).kafka.role == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("partitioner.class", "org.apache.kafka.clients.producer.RoundRobinPartitioner", "column"),
+        ("partitioner.ignore.keys", "true", "rows with keys go where Java sends them"),
+        ("compression.zstd.level", "best", "must be a number"),
+        ("config.providers", "file", "settings are taken as they are"),
+        ("ssl.engine.factory.class", "x.Y", "cannot be run here"),
+    ],
+)
+def test_settings_that_cannot_be_served(name: str, value: str, message: str) -> None:
+    with pytest.raises(ValueError, match=f"kafka.{name}.*{message}"):
+        write(**{f"kafka.{name}": value})
 
 
 def test_secrets_are_not_shown_and_do_travel() -> None:
@@ -141,7 +183,7 @@ READ_ERRORS = [
     ({"kafka.value.serializer": "x"}, "kafka.value.serializer: not supported"),
     ({"kafka.enable.auto.commit": "x"}, "kafka.enable.auto.commit: not supported"),
     ({"kafka.interceptor.classes": "x"}, "kafka.interceptor.classes: not supported"),
-    ({"kafka.sasl.jaas.config": "x"}, "use kafka.sasl.username"),
+    ({"kafka.sasl.jaas.config": "x"}, "kafka.sasl.jaas.config: must be as in Java"),
     ({"kafka.ssl.truststore.location": "a.jks"}, "only PEM"),
     ({"kafka.sasl.oauth.token.provider": "x"}, "package.module:function"),
 ]
