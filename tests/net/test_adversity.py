@@ -9,8 +9,8 @@ import pytest
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaConnectionError, KafkaError
 from aiokafka.protocol.messages import MetadataRequest
-from aiokafka.testing import FakeCluster
-from tests.net.support import connected
+from aiokafka.testing import FakeCluster, FaultProxy
+from tests.net.support import connected, read_frame, serve, split
 
 
 def metadata_request() -> MetadataRequest:
@@ -51,22 +51,49 @@ async def test_a_cut_after_every_byte_of_a_request_gives_an_error() -> None:
                 proxy.restore()
 
 
-async def test_a_cut_anywhere_in_the_bootstrap_gives_an_error_or_success() -> None:
-    async with FakeCluster(proxied=True) as cluster:
-        proxy = cluster.proxies[0]
-        outcomes = set()
-        for length in range(0, 1400, 50):
-            proxy.cut_after(length, "responses")
-            client = AIOKafkaClient(bootstrap_servers=cluster.bootstrap_servers)
-            try:
-                await client.bootstrap()
-                outcomes.add("success")
-            except KafkaError:
-                outcomes.add("failure")
-            finally:
+async def answered_bytes(cluster: FakeCluster) -> int:
+    """How many bytes of answers a bootstrap takes."""
+    received = 0
+
+    async def count(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal received
+        answers, requests = await asyncio.open_connection(*split(cluster.bootstrap_servers))
+        try:
+            while True:
+                frame = await read_frame(reader)
+                requests.write(len(frame).to_bytes(4, "big") + frame)
+                answer = await read_frame(answers)
+                received += 4 + len(answer)
+                writer.write(len(answer).to_bytes(4, "big") + answer)
+        finally:
+            requests.close()
+
+    async with serve(count) as address:
+        async with AIOKafkaClient(bootstrap_servers=address):
+            pass
+    return received
+
+
+async def test_a_cut_anywhere_in_the_bootstrap_gives_an_error_and_leaves_nothing() -> None:
+    """Of a bootstrap each byte counts: one too few is an error, and all of them are a success."""
+    async with FakeCluster() as cluster:
+        whole = await answered_bytes(cluster)
+        assert whole > 200
+        proxy = FaultProxy(cluster.bootstrap_servers)
+        async with proxy:
+            for length in [*range(0, whole, 29), whole - 1, whole, whole + 1]:
+                proxy.cut_after(length, "responses")
+                client = AIOKafkaClient(bootstrap_servers=proxy.address)
+                if length >= whole:
+                    await client.bootstrap()
+                    assert client.cluster.brokers()
+                else:
+                    with pytest.raises(KafkaConnectionError, match="Unable to bootstrap"):
+                        await client.bootstrap()
                 await client.close()
                 proxy.restore()
-        assert outcomes == {"success", "failure"}
+                await cluster.wait_for(lambda: cluster.connections == 0)
+                await cluster.wait_for(lambda: proxy.connections == 0)
 
 
 async def test_requests_go_on_after_a_cut() -> None:

@@ -20,7 +20,7 @@ from aiokafka.protocol.messages import (
 from aiokafka.protocol.messages.metadata import MetadataRequestTopic
 from aiokafka.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from aiokafka.record.batch import RecordBatchBuilder
-from aiokafka.testing import Cut, Delay, FakeCluster, Hold, Silence
+from aiokafka.testing import Cut, FakeCluster, Hold, Silence
 from tests.net.support import connected, now
 
 
@@ -105,10 +105,15 @@ async def test_a_short_deadline_behind_a_long_one_is_kept() -> None:
 
 async def test_a_deadline_that_was_met_does_not_fire_later() -> None:
     async with FakeCluster() as cluster, connected(cluster.bootstrap_servers) as connection:
-        cluster.intercept(MetadataRequest, Delay(0.2), times=1)
-        quick = connection.send_nowait(other_request(), timeout=0.1)
+        release = asyncio.Event()
+        cluster.intercept(MetadataRequest, Hold(release), times=1)
+        quick = connection.send_nowait(other_request(), timeout=1)
         slow = connection.send_nowait(metadata_request(), timeout=30)
-        await asyncio.gather(quick, slow)
+        await quick
+        await asyncio.sleep(1.1)
+        assert not slow.done()
+        release.set()
+        await slow
         assert connection.is_open
 
 
@@ -167,13 +172,15 @@ async def test_versions_are_those_of_the_broker() -> None:
 
 async def test_a_throttled_connection_is_not_ready_until_it_is_over() -> None:
     async with FakeCluster() as cluster, connected(cluster.bootstrap_servers) as connection:
-        cluster.throttle(150)
+        cluster.throttle(1000)
+        sent = now()
         await connection.request(metadata_request())
         assert not connection.is_ready
-        until = now() + 0.1
         cluster.throttle(0)
-        await connection.request(metadata_request(), timeout=0.05)
-        assert now() > until
+        # The time-out begins when the throttling is over.
+        await connection.request(metadata_request(), timeout=0.9)
+        # The broker's second began after the request had been sent.
+        assert now() - sent >= 1
         assert connection.is_ready
 
 

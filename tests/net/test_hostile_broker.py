@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 from collections.abc import Callable
 
@@ -29,7 +28,7 @@ def metadata_request() -> MetadataRequest:
         b"\x7f\xff\xff\xff",  # two gigabytes
         b"\x00\x00\x00\x04\xff\xff\xff\xff",  # an answer to another request
         b"\x00\x00\x00\x06\x00\x00\x00\x02\x00\xff",  # the right one, cut short
-        os.urandom(4096),
+        random.Random(7).randbytes(4096),
     ],
     ids=["empty", "short", "negative", "huge", "foreign", "truncated", "random"],
 )

@@ -29,6 +29,8 @@ from tests.testing.test_security import Token
 # there are more of them sessions are longer.
 LIFETIME_MS = 500
 LONGER_MS = 1400
+# Brokers here serve a session so many times longer than they say: a machine that stalls ends none.
+LENIENCE = 20
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 
 
@@ -62,16 +64,23 @@ def options(mechanism: str = "PLAIN", secrets: Secrets | None = None) -> dict[st
 
 @contextlib.asynccontextmanager
 async def cluster_and_pool(
-    security: Security, **client: Any
+    security: Security, shortened: int | None = None, **client: Any
 ) -> AsyncIterator[tuple[FakeCluster, ConnectionPool]]:
+    """`shortened`: how many logins are told a session that is shorter than it is (None: all)."""
     async with FakeCluster(security=security) as cluster:
+        cluster.intercept(SaslAuthenticateRequest, Edit(shorten), times=shortened)
         async with pooled(cluster.bootstrap_servers, **client) as pool:
             yield cluster, pool
         assert cluster.failures == []
 
 
 def security(lifetime_ms: int = LIFETIME_MS) -> Security:
-    return Security({"alice": "first", "bob": "second"}, session_lifetime_ms=lifetime_ms)
+    users = {"alice": "first", "bob": "second"}
+    return Security(users, session_lifetime_ms=LENIENCE * lifetime_ms)
+
+
+def shorten(response: Any) -> None:
+    response.session_lifetime_ms //= LENIENCE
 
 
 async def ask(connection: BrokerConnection) -> None:
@@ -125,8 +134,11 @@ async def test_requests_in_flight_are_answered_first_and_later_ones_wait() -> No
 
 
 async def test_an_answer_that_comes_after_the_end_of_the_session_does_no_harm() -> None:
-    rules = security(1100)
-    async with cluster_and_pool(rules, **options()) as (cluster, pool):
+    rules = Security({"alice": "first"}, session_lifetime_ms=1100)
+    async with (
+        FakeCluster(security=rules) as cluster,
+        pooled(cluster.bootstrap_servers, **options()) as pool,
+    ):
         connection = await pool.get(0)
         answer = asyncio.Event()
         with cluster.intercept(MetadataRequest, Hold(answer), times=1):
@@ -140,6 +152,7 @@ async def test_an_answer_that_comes_after_the_end_of_the_session_does_no_harm() 
 async def test_a_producer_does_not_notice() -> None:
     rules = security(LONGER_MS)
     async with FakeCluster(security=rules) as cluster:
+        cluster.intercept(SaslAuthenticateRequest, Edit(shorten))
         await cluster.create_topic("t")
         sent = 0
         async with AIOKafkaProducer(
@@ -169,7 +182,7 @@ async def test_a_changed_password_is_used_for_the_next_authentication() -> None:
 
 async def test_a_refusal_closes_the_connection_and_is_told_to_those_who_wait() -> None:
     secrets, rules = Secrets(), security()
-    async with cluster_and_pool(rules, **options("PLAIN", secrets)) as (cluster, pool):
+    async with cluster_and_pool(rules, 1, **options("PLAIN", secrets)) as (cluster, pool):
         connection = await pool.get(0)
         rules.users["alice"] = "changed"
         answer = asyncio.Event()
@@ -266,7 +279,7 @@ def refuse_to_renew(response: Any) -> None:
 )
 async def test_trouble_while_renewing(api: Any, trouble: Any, expected: type[KafkaError]) -> None:
     rules = security()
-    async with cluster_and_pool(rules, **options()) as (cluster, pool):
+    async with cluster_and_pool(rules, 1, **options()) as (cluster, pool):
         connection = await pool.get(0)
         cluster.intercept(api, trouble, times=1)
         await connection.closed
