@@ -248,8 +248,10 @@ async def _exchange_raw_tokens(
     connection."""
     token: bytes | None = mechanism.start()
     for _ in range(_MAX_SASL_STEPS):
-        if token is None:
+        if token is None and mechanism.done:
             return
+        if token is None:
+            break
         try:
             challenge = await connection.send_raw(token, timeout)
         except KafkaConnectionError as error:

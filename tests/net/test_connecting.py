@@ -8,13 +8,23 @@ from typing import Any
 
 import pytest
 
-from aiokafka.errors import KafkaConnectionError
+from aiokafka.errors import ClusterAuthorizationFailedError, KafkaConnectionError
 from aiokafka.net.address import resolve
 from aiokafka.net.connector import Connector
 from aiokafka.net.pool import Purpose
 from aiokafka.protocol.messages import ApiVersionsRequest, ListOffsetsRequest, MetadataRequest
+from aiokafka.protocol.messages.api_versions import ApiVersionsResponse
 from aiokafka.testing import Cut, Delay, FakeCluster, FaultProxy, Hold, Silence
-from tests.net.support import config, connected, now, pooled, read_frame, serve, split
+from tests.net.support import (
+    config,
+    connected,
+    now,
+    pooled,
+    read_frame,
+    scripted_broker,
+    serve,
+    split,
+)
 
 
 def metadata_request() -> MetadataRequest:
@@ -121,6 +131,33 @@ async def test_a_slow_broker_is_not_taken_for_an_old_one() -> None:
         async with connected(cluster.bootstrap_servers) as connection:
             assert connection.versions is not None
             assert connection.versions.api_versions[3] == (0, 13)
+
+
+async def test_a_broker_that_refuses_to_tell_its_versions() -> None:
+    def refuse(request: Any) -> ApiVersionsResponse:
+        return ApiVersionsResponse(error_code=31, api_keys=[])
+
+    async with scripted_broker({ApiVersionsRequest: refuse}) as address:
+        with pytest.raises(ClusterAuthorizationFailedError, match="refused ApiVersions"):
+            await Connector(config(), *split(address), "").open(now() + 5)
+
+
+async def test_a_broker_that_contradicts_itself_about_versions() -> None:
+    asked = 0
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        while True:
+            frame = await read_frame(reader)
+            asked += 1
+            # In version 0: UNSUPPORTED_VERSION, and the newest that it knows is 4 after all.
+            body = frame[4:8] + b"\x00\x23" + b"\x00\x00\x00\x01" + b"\x00\x12\x00\x00\x00\x04"
+            writer.write(len(body).to_bytes(4, "big") + body)
+
+    async with serve(refuse) as address:
+        with pytest.raises(KafkaConnectionError, match="contradicts itself about ApiVersions"):
+            await Connector(config(), *split(address), "").open(now() + 5)
+    assert 2 <= asked <= 5
 
 
 # -- likely causes

@@ -258,3 +258,19 @@ async def test_a_large_payload_passes_in_pieces() -> None:
             answer = await connection.request(request, version=version)
             assert answer.responses[0].partition_responses[0].error_code == 0
         assert [record.value for record in cluster.log("topic").records()] == [value]
+
+
+async def test_what_goes_wrong_while_reading_ends_every_wait(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with FakeCluster() as cluster, connected(cluster.bootstrap_servers) as connection:
+        cluster.intercept(MetadataRequest, Silence())
+        waits = [connection.send_nowait(metadata_request()) for _ in range(3)]
+        # More bytes than there was room for: no transport does that.
+        connection.buffer_updated(10**9)
+        results = await asyncio.gather(*waits, return_exceptions=True)
+        assert all(isinstance(error, KafkaConnectionError) for error in results)
+        assert all("unexpected ValueError" in str(error) for error in results)
+        assert not connection.is_open
+    assert "unexpected error while reading" in caplog.text
+    connection.buffer_updated(1)

@@ -13,6 +13,7 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
     AuthenticationFailedError,
     AuthenticationMethodNotSupported,
+    ClusterAuthorizationFailedError,
     KafkaConnectionError,
 )
 from aiokafka.net.connector import Connector
@@ -92,6 +93,16 @@ async def test_a_mechanism_that_is_not_offered() -> None:
     )
     async with scripted_broker(answers) as address:
         with pytest.raises(AuthenticationMethodNotSupported, match="GSSAPI, SCRAM-SHA-256"):
+            await connector(address).open(now() + 5)
+
+
+async def test_a_handshake_that_is_refused_otherwise() -> None:
+    answers = plain_answers()
+    answers[SaslHandshakeRequest] = lambda request: SaslHandshakeResponse(
+        error_code=31, mechanisms=[]
+    )
+    async with scripted_broker(answers) as address:
+        with pytest.raises(ClusterAuthorizationFailedError, match="refused SaslHandshake"):
             await connector(address).open(now() + 5)
 
 

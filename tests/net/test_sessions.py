@@ -264,6 +264,18 @@ async def test_a_provider_that_stays_away_ends_the_connection_with_its_session()
         await ask(await pool.get(0))
 
 
+async def test_a_connection_that_closes_meanwhile_needs_no_credentials() -> None:
+    provider, rules = Unreliable(), security()
+    client = {**options("OAUTHBEARER"), "sasl_oauth_token_provider": provider}
+    async with cluster_and_pool(rules, retry_backoff_ms=150, **client) as (cluster, pool):
+        connection = await pool.get(0)
+        provider.failures = 1_000
+        await cluster.wait_for(lambda: provider.asked == 2)
+        connection.close()
+        await asyncio.sleep(0.5)
+        assert provider.asked == 2
+
+
 def refuse_to_renew(response: Any) -> None:
     response.error_code, response.mechanisms = 34, []
 

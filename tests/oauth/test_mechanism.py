@@ -65,6 +65,20 @@ async def test_a_refusal_is_acknowledged_and_told_to_the_provider(provider: obje
         assert provider.heard == ["one.two.three"]
 
 
+class Broken(Tokens):
+    def refused(self, token: str) -> None:
+        raise RuntimeError("a bug of the application")
+
+
+async def test_a_provider_that_fails_to_hear_of_a_refusal_does_not_hide_it() -> None:
+    mechanism = create_mechanism(bearer(Broken()), "host")
+    await mechanism.prepare()
+    mechanism.start()
+    assert mechanism.step(b'{"status":"invalid_token"}') == b"\x01"
+    with pytest.raises(AuthenticationFailedError, match="invalid_token"):
+        mechanism.step(b"")
+
+
 def scram(**options: object) -> SecurityConfig:
     return SecurityConfig.from_options(
         security_protocol="SASL_PLAINTEXT",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import re
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from aiokafka.abc import AbstractTokenProvider
 
 __all__ = ["OAuthBearer"]
+
+log = logging.getLogger("aiokafka.conn")
 
 _SEPARATOR = "\x01"
 
@@ -75,8 +78,13 @@ class OAuthBearer:
     def _tell_provider(self) -> None:
         # One that does not derive from AbstractTokenProvider may not have it.
         tell = getattr(self._provider, "refused", None)
-        if tell is not None:
+        if tell is None:
+            return
+        try:
             tell(self._token)
+        except Exception:
+            # What the broker says counts for more than what went wrong when it was passed on.
+            log.exception("refused() of %s failed", type(self._provider).__name__)
 
 
 def _client_message(token: object, extensions: dict[str, str]) -> bytes:
