@@ -193,6 +193,10 @@ class AIOKafkaClient:
         self._owner.cancel()
         self._pool.abort()
 
+    def disown(self) -> None:
+        """The object that stands on it was forgotten, which is told already: say nothing more."""
+        self._is_closed = True
+
     async def __aenter__(self) -> AIOKafkaClient:
         await self.bootstrap()
         return self

@@ -71,8 +71,11 @@ class ProducerState(_Word):
     FAILED = "failed"
     """It cannot go on, such as when another producer took its `transactional_id`."""
 
+    CLOSING = "closing"
+    """`stop` was called, and has not returned: it delivers the rest."""
+
     CLOSED = "closed"
-    """`stop` was called."""
+    """`stop` has returned, or `start` has failed."""
 
 
 @dataclass(frozen=True)

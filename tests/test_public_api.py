@@ -129,7 +129,7 @@ METHODS: dict[type[Any], dict[str, tuple[str, str]]] = {
         "send": ("async", "topic value= key= partition= timestamp_ms= headers="),
         "send_and_wait": ("async", "topic value= key= partition= timestamp_ms= headers="),
         "create_batch": ("def", ""),
-        "send_batch": ("async", "batch topic * partition"),
+        "send_batch": ("async", "batch topic * partition="),
         "partitions_for": ("async", "topic"),
         "begin_transaction": ("async", ""),
         "commit_transaction": ("async", ""),

@@ -20,6 +20,8 @@ from aiokafka.producer._sizing import BatchSizing
 from aiokafka.producer.batch import BatchState, ProducerBatch
 from aiokafka.producer.batch_builder import BatchBuilder
 from aiokafka.producer.transaction_manager import PartitionSequence
+from aiokafka.record._memory import varint_size
+from aiokafka.record.batch import HEADER_SIZE
 from aiokafka.structs import RecordMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -45,9 +47,28 @@ class Record(NamedTuple):
 
     @property
     def bound(self) -> int:
-        """At least as many bytes as it has in a batch of its own."""
+        """At least as many bytes as it has in a batch of its own; quickly found."""
         size = 100 + headers_bound(self.headers)
         return size + len(self.value or b"") + len(self.key or b"")
+
+    @property
+    def size(self) -> int:
+        """What counts against `max_request_size`: its fields, and the most that a batch with one
+        record has besides.
+        """
+        size = _MOST_AROUND + _field_size(self.key) + _field_size(self.value)
+        size += varint_size(len(self.headers))
+        for name, value in self.headers:
+            size += _field_size(name.encode()) + _field_size(value)
+        return size
+
+
+_MOST_AROUND = HEADER_SIZE + 21
+"""Lengths, times and offsets have up to 21 bytes in a record, in aiokafka's count as well."""
+
+
+def _field_size(field: bytes | None) -> int:
+    return 1 if field is None else varint_size(len(field)) + len(field)
 
 
 class _Waiter(NamedTuple):

@@ -21,6 +21,7 @@ from aiokafka.errors import (
     IllegalOperation,
     IllegalStateError,
     KafkaError,
+    KafkaTimeoutError,
     MessageSizeTooLargeError,
     ProducerClosed,
     TransactionStateError,
@@ -48,6 +49,9 @@ __all__ = ["AIOKafkaProducer", "TransactionContext"]
 
 _missing: Any = MISSING
 """Default of arguments whose absence means something else than any value."""
+
+_LONG_STOP = 3.0
+"""Seconds after which `stop()` tells what it waits for."""
 
 _DEFAULT_PARTITIONER = DefaultPartitioner()
 
@@ -156,10 +160,20 @@ class AIOKafkaProducer:
         # Fails here, not with the first record, if the codec's package is missing.
         self._accumulator.sizing("").new_builder()
 
+    def __repr__(self) -> str:
+        if self._closed is None:
+            return f"<{type(self).__name__} in the making>"
+        names = [f"client_id={self._config.client.client_id}"]
+        if self.transactional_id is not None:
+            names.append(f"transactional_id={self.transactional_id}")
+        return f"<{type(self).__name__} {' '.join(names)}>"
+
     def __del__(self) -> None:
         if self._closed is False and self._is_started:
+            self.client.disown()
             warnings.warn(f"Unclosed {self!r}", ResourceWarning, source=self, stacklevel=1)
-            context = {"producer": self, "message": f"Unclosed {type(self).__name__}"}
+            hint = "call stop(), or make it with `async with`"
+            context = {"producer": self, "message": f"Unclosed {type(self).__name__}: {hint}"}
             if not self._loop.is_closed():
                 self._loop.call_exception_handler(context)
 
@@ -225,13 +239,14 @@ class AIOKafkaProducer:
         `timeout` in seconds bounds the sending; without it every record has its
         `delivery_timeout_ms`. What is not delivered by then fails with ProducerClosed. Calls that
         wait in `send` fail with ProducerClosed at once. A cancelled call can be repeated and goes
-        on where it was.
+        on where it was. The end of `async with` calls it without a `timeout`; called before, with
+        one, it leaves nothing to do there.
         """
         refuse_other_loop(self._loop, type(self).__name__)
         self._closed = True
         if self._is_stopped:
             return
-        self._vitals.live(ProducerState.CLOSED)
+        self._vitals.live(ProducerState.CLOSING)
         self._accumulator.accept(False)
         self._accumulator.refuse_waiters(lambda: ProducerClosed("the producer was stopped"))
         self.client.refuse_waiters(ProducerClosed("the producer was stopped"))
@@ -241,10 +256,20 @@ class AIOKafkaProducer:
                 if self._transactions is not None:
                     async with timeout_at(deadline):
                         await self._transactions.close()
-                await self._accumulator.flush(deadline)
+                await self._deliver_rest(deadline)
             except (KafkaError, asyncio.TimeoutError) as error:
                 self._log.warning("stops before all was done: %r", error)
         await self._close(deadline)
+
+    async def _deliver_rest(self, deadline: float | None) -> None:
+        """Wait for what is not delivered; say so if that takes long."""
+        soon = self._loop.time() + _LONG_STOP
+        if deadline is None or soon < deadline:
+            try:
+                return await self._accumulator.flush(soon)
+            except KafkaTimeoutError:
+                log.warning("%s is closing: %s", self, self._vitals.backlog(deadline))
+        await self._accumulator.flush(deadline)
 
     async def _close(self, deadline: float | None) -> None:
         self._sender.fail_all(ProducerClosed("the producer was stopped before this was delivered"))
@@ -252,6 +277,7 @@ class AIOKafkaProducer:
         self._sender.close()
         await self.client.close()
         self._is_stopped = True
+        self._vitals.live(ProducerState.CLOSED)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -275,6 +301,7 @@ class AIOKafkaProducer:
         self._owner.cancel()
         self._sender.close()
         self.client.abort()
+        self._vitals.live(ProducerState.CLOSED)
 
     def health(self) -> ProducerHealth:
         """How the producer is doing at this moment. Costs little, asks nobody, raises nothing, and
@@ -412,9 +439,9 @@ class AIOKafkaProducer:
             as_timestamp(timestamp_ms),
             headers,
         )
-        if record.bound > self._config.max_request_size:
+        if record.size > self._config.max_request_size:
             raise MessageSizeTooLargeError(
-                f"topic {topic!r}: a record of {record.bound} bytes does not fit into "
+                f"topic {topic!r}: a record of {record.size} bytes does not fit into "
                 f"max_request_size={self._config.max_request_size}"
             )
         return record
@@ -495,9 +522,13 @@ class AIOKafkaProducer:
         return BatchBuilder(builder, self._key_serializer, self._value_serializer)
 
     async def send_batch(
-        self, batch: BatchBuilder, topic: str, *, partition: int
+        self, batch: BatchBuilder, topic: str, *, partition: int | None = None
     ) -> Future[RecordMetadata]:
-        """Queue `batch` for sending; the future's result has the offset of its first record.
+        """Queue `batch` for sending; the future's result has its partition, and the offset of its
+        first record.
+
+        Without `partition` one is chosen as for a record without a key: by the partitioner, or by
+        turns. `partition` can be given by name only.
 
         A batch that was not closed takes the records of later `send` calls for the partition until
         it is full. Waits and is cancelled as `send`: cancelled while it waits, the batch is not
@@ -508,14 +539,19 @@ class AIOKafkaProducer:
         check_topic(topic)
         if not isinstance(batch, BatchBuilder):
             raise TypeError(f"batch: must come from create_batch(), not {type(batch).__name__}")
-        if partition is None:
-            raise WrongArgument("partition: a batch needs one")
         self._check_batch(batch, topic)
         deadline = self._loop.time() + self._config.max_block
-        await self._wait_for_room(topic, partition, batch.size(), deadline)
+        lanes = await self._wait_for_room(topic, partition, batch.size(), deadline)
         self._check_may_send("send_batch", number)
         self._check_batch(batch, topic)
+        if partition is None:
+            partition = self._partition_of_batch(topic, lanes)
         return self._accumulator.submit(TopicPartition(topic, partition), batch)
+
+    def _partition_of_batch(self, topic: str, lanes: TopicLanes) -> int:
+        if self._hashes_keys:
+            return int(lanes.turn().partition.partition)
+        return self._ask_partitioner(topic, None, self.client.cluster.partition_ids(topic))
 
     def _check_batch(self, batch: BatchBuilder, topic: str) -> None:
         if batch.is_sent:

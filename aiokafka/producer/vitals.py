@@ -11,7 +11,10 @@ from aiokafka.health import ProducerHealth, ProducerState
 from aiokafka.producer.transaction_state import TransactionState
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from aiokafka.client import AIOKafkaClient
+    from aiokafka.producer.batch import ProducerBatch
     from aiokafka.producer.sender import Sender
 
 __all__ = ["ProducerVitals"]
@@ -59,7 +62,7 @@ class ProducerVitals:
             failures.append(self._client.metadata_failure)
         contacts = [node.contact for node in self._sender.nodes]
         error_at, error = newest(failures, contacts)
-        pending = self._sender.accumulator.appender.incomplete
+        pending = self._pending
         oldest = min((batch.created for batch in pending), default=now)
         delivered_at = self._sender.delivery.delivered_at
         busy = [node.contact for node in self._sender.nodes if node.is_busy]
@@ -78,6 +81,8 @@ class ProducerVitals:
         )
 
     def _judge(self, now: float) -> Verdict:
+        if self._life is ProducerState.CLOSING:
+            return Verdict(self._life, self.backlog(None) if self._pending else "")
         if self._life is not None:
             return Verdict(self._life)
         end = self._end()
@@ -87,6 +92,25 @@ class ProducerVitals:
         if trouble is not None:
             return Verdict(ProducerState.UNREACHABLE, str(trouble), trouble.since)
         return Verdict(ProducerState.RUNNING)
+
+    @property
+    def _pending(self) -> Collection[ProducerBatch]:
+        return self._sender.accumulator.appender.incomplete
+
+    def backlog(self, deadline: float | None) -> str:
+        """What a producer that is closing waits for, why, and until when at most.
+
+        `deadline` (loop time) is that of `stop()`, None without.
+        """
+        now = self._loop.time()
+        last = max((batch.deadline for batch in self._pending), default=now)
+        left = (last if deadline is None else min(last, deadline)) - now
+        trouble = self._trouble(now)
+        why = f" ({trouble})" if trouble is not None else ""
+        return (
+            f"{len(self._pending)} batches are to be delivered{why}, for which it waits up to "
+            f"{max(0.0, left):.1f} s; stop(timeout=...) limits that"
+        )
 
     def _end(self) -> BaseException | None:
         """What the producer cannot recover from."""

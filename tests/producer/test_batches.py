@@ -6,9 +6,11 @@ import asyncio
 
 import pytest
 
+from aiokafka import AIOKafkaProducer
 from aiokafka.errors import IllegalStateError, KafkaTimeoutError, MessageSizeTooLargeError
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.protocol.messages.produce import ProduceRequest
+from aiokafka.structs import RecordMetadata
 from aiokafka.testing import Cut, FakeCluster, Hold
 from tests.producer.support import TOPIC, new_producer, numbers, values
 
@@ -168,3 +170,49 @@ async def test_a_batch_waits_for_memory_and_can_be_sent_later(cluster: FakeClust
             await future
             await (await producer.send_batch(batch, TOPIC, partition=0))
     assert values(cluster) == [b"x" * 6000, b"y" * 6000]
+
+
+# -- without a partition
+
+
+async def send_batch_somewhere(producer: AIOKafkaProducer, count: int = 3) -> RecordMetadata:
+    batch = producer.create_batch()
+    fill(batch, count)
+    batch.close()
+    return await (await producer.send_batch(batch, TOPIC))
+
+
+async def test_a_batch_without_a_partition_gets_one(cluster: FakeCluster) -> None:
+    async with new_producer(cluster) as producer:
+        found = [await send_batch_somewhere(producer) for _ in range(40)]
+        batch = producer.create_batch()
+        fill(batch)
+        last = await (await producer.send_batch(batch, TOPIC, partition=None))
+    used = {metadata.partition for metadata in found}
+    assert used == {0, 1, 2}, "by turns, as records without a key"
+    for partition in used:
+        expected = numbers(3) * sum(metadata.partition == partition for metadata in found)
+        expected += numbers(10) if last.partition == partition else []
+        assert values(cluster, partition) == expected
+
+
+async def test_the_partitioner_is_asked_for_a_batch(cluster: FakeCluster) -> None:
+    asked = []
+
+    def partitioner(key: bytes | None, every: list[int], available: list[int]) -> int:
+        asked.append((key, every, available))
+        return 2
+
+    async with new_producer(cluster, partitioner=partitioner) as producer:
+        assert (await send_batch_somewhere(producer)).partition == 2
+    assert asked == [(None, [0, 1, 2], [0, 1, 2])]
+    assert values(cluster, 2) == numbers(3)
+
+
+async def test_the_partition_of_a_batch_is_given_by_name(cluster: FakeCluster) -> None:
+    async with new_producer(cluster) as producer:
+        batch = producer.create_batch()
+        fill(batch)
+        with pytest.raises(TypeError, match="positional"):
+            await producer.send_batch(batch, TOPIC, 1)  # type: ignore[misc]
+        assert not batch.is_sent

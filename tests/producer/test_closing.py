@@ -1,0 +1,111 @@
+"""A producer that is stopped without a broker, and one that is forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+
+import pytest
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaTimeoutError, ProducerClosed
+from aiokafka.testing import FakeCluster
+from tests.producer.support import TOPIC, new_producer
+
+
+async def test_a_producer_that_cannot_deliver_is_closing(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="aiokafka")
+    producer = new_producer(cluster, delivery_timeout_ms=5000, client_id="me")
+    async with producer:
+        await producer.send_and_wait(TOPIC, b"1", partition=0)
+        await cluster.stop_broker(0)
+        future = await producer.send(TOPIC, b"2", partition=0)
+        stopping = asyncio.create_task(producer.stop())
+        await asyncio.sleep(0)
+        health = producer.health()
+        assert health.state == "closing"
+        assert "1 batches are to be delivered" in health.reason
+        await stopping
+        assert isinstance(future.exception(), KafkaTimeoutError)
+        assert producer.health().state == "closed"
+    assert "running -> closing: 1 batches are to be delivered" in caplog.text
+    assert "closing -> closed" in caplog.text
+    warned = [r.getMessage() for r in caplog.records if "is closing" in r.getMessage()]
+    assert len(warned) == 1
+    assert "<AIOKafkaProducer client_id=me>" in warned[0]
+    assert "Broker 0" in warned[0] and "stop(timeout=...)" in warned[0]
+
+
+async def test_stop_in_the_block_bounds_its_end(cluster: FakeCluster) -> None:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    async with new_producer(cluster) as producer:
+        await producer.send_and_wait(TOPIC, b"1", partition=0)
+        await cluster.stop_broker(0)
+        future = await producer.send(TOPIC, b"2", partition=0)
+        await producer.stop(0.1)
+    assert isinstance(future.exception(), ProducerClosed)
+    assert loop.time() - began < 30
+
+
+async def test_representations(cluster: FakeCluster) -> None:
+    assert repr(new_producer(cluster, client_id="me")) == "<AIOKafkaProducer client_id=me>"
+    transactional = new_producer(cluster, client_id="me", transactional_id="tx")
+    assert repr(transactional) == "<AIOKafkaProducer client_id=me transactional_id=tx>"
+    assert "AIOKafkaProducer" in repr(AIOKafkaProducer.__new__(AIOKafkaProducer))
+
+
+def test_a_forgotten_producer_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="aiokafka")
+    told: list[str] = []
+
+    async def forget(cluster: FakeCluster) -> None:
+        producer = new_producer(cluster)
+        await producer.start()
+        await producer.send_and_wait(TOPIC, b"v", partition=0)
+        del producer
+        gc.collect()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: told.append(context["message"]))
+        async with FakeCluster() as cluster:
+            await cluster.create_topic(TOPIC)
+            caplog.clear()
+            await forget(cluster)
+
+    with pytest.warns(ResourceWarning, match="Unclosed <AIOKafkaProducer") as seen:
+        # Its tasks end with the loop.
+        asyncio.run(main())
+        gc.collect()
+    assert [str(one.message) for one in seen if "aiokafka" in str(one.message).lower()] == [
+        str(seen[0].message)
+    ]
+    assert len(told) == 1 and told[0].startswith("Unclosed AIOKafkaProducer: call stop()")
+    lines = [record.getMessage() for record in caplog.records]
+    assert not [line for line in lines if "from outside" in line or "failed" in line], lines
+
+
+async def test_records_of_a_forgotten_producer_are_delivered(cluster: FakeCluster) -> None:
+    async def send() -> asyncio.Future[object]:
+        producer = new_producer(cluster, linger_ms=50)
+        await producer.start()
+        future: asyncio.Future[object] = await producer.send(TOPIC, b"v", partition=1)
+        return future
+
+    told = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: told.append(context["message"]))
+    with pytest.warns(ResourceWarning, match="Unclosed"):
+        future = await send()
+        gc.collect()
+        await future
+    # Nothing else can end what it left.
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        if task.get_name().startswith("aiokafka-producer"):
+            task.cancel()
+    loop.set_exception_handler(None)
+    await asyncio.sleep(0.01)
