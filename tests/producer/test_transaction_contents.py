@@ -11,6 +11,7 @@ from aiokafka.errors import (
     GroupAuthorizationFailedError,
     InvalidTopicError,
     KafkaError,
+    KafkaTimeoutError,
     MessageSizeTooLargeError,
     OperationNotAttempted,
     OutOfOrderSequenceNumber,
@@ -217,3 +218,74 @@ async def test_a_commit_raises_what_offsets_failed_with(release: str) -> None:
                     await producer.commit_transaction()
                 assert isinstance(caught.value, KafkaError)
             await producer.abort_transaction()
+
+
+@pytest.mark.parametrize("release", ["2.1", "2.8", "4.3"])
+async def test_a_batch_in_flight_that_expires(release: str) -> None:
+    """Its answer comes after the transaction was aborted, or not at all."""
+    event = asyncio.Event()
+    options = {"delivery_timeout_ms": 400, "request_timeout_ms": 350, "max_block_ms": 5000}
+    async with FakeCluster(as_version=release) as cluster:
+        await cluster.create_topic(TOPIC)
+        async with transactional(cluster, **options) as producer:
+            await producer.begin_transaction()
+            await producer.send_and_wait(TOPIC, b"before", partition=0)
+            with cluster.intercept(ProduceRequest, Hold(event)):
+                (failure,) = await results(await send_all(producer, [b"late"]))
+                assert isinstance(failure, KafkaTimeoutError)
+                with pytest.raises(KafkaTimeoutError, match="not delivered"):
+                    await producer.commit_transaction()
+                event.set()
+                await producer.abort_transaction()
+            for number in range(3):
+                async with producer.transaction():
+                    await producer.send(TOPIC, b"%d" % number, partition=0)
+        assert committed(cluster) == [b"0", b"1", b"2"]
+
+
+@pytest.mark.parametrize("release", ["0.11", "2.1", "2.8", "3.9"])
+@pytest.mark.parametrize("then", ["commit", "abort"])
+async def test_partitions_that_may_not_be_entered(release: str, then: str) -> None:
+    async with FakeCluster(as_version=release) as cluster:
+        await cluster.create_topic(TOPIC, partitions=2)
+        async with transactional(cluster) as producer:
+            await producer.begin_transaction()
+            await producer.send_and_wait(TOPIC, b"no", partition=1)
+            cluster.intercept(
+                AddPartitionsToTxnRequest, Fail(TopicAuthorizationFailedError), times=1
+            )
+            (failure,) = await results(await send_all(producer, [b"no"]))
+            assert isinstance(failure, TopicAuthorizationFailedError)
+            if then == "commit":
+                with pytest.raises(TopicAuthorizationFailedError, match=f"{TOPIC}-0"):
+                    await producer.commit_transaction()
+            await producer.abort_transaction()
+            async with producer.transaction():
+                await producer.send(TOPIC, b"next", partition=0)
+        assert committed(cluster) == [b"next"]
+        assert committed(cluster, 1) == []
+
+
+@pytest.mark.parametrize("release", ["0.11", "2.8", "3.9"])
+async def test_an_abort_while_partitions_are_being_entered(release: str) -> None:
+    """The request is slow: overtaken by the end, it would enter the partition into the next."""
+    event = asyncio.Event()
+    async with FakeCluster(as_version=release) as cluster:
+        await cluster.create_topic(TOPIC, partitions=2)
+        async with transactional(cluster) as producer:
+            await producer.begin_transaction()
+            await producer.send_and_wait(TOPIC, b"no", partition=0)
+            with cluster.intercept(AddPartitionsToTxnRequest, Hold(event), times=1) as held:
+                future = await producer.send(TOPIC, b"no", partition=1)
+                await held.wait()
+                aborting = asyncio.ensure_future(producer.abort_transaction())
+                await asyncio.sleep(0.05)
+                assert cluster.count(EndTxnRequest) == 0
+                event.set()
+                await aborting
+            assert isinstance((await results([future]))[0], KafkaError)
+            async with producer.transaction():
+                await producer.send(TOPIC, b"next", partition=0)
+        assert committed(cluster) == [b"next"]
+        log = cluster.log(TOPIC, 1)
+        assert log.last_stable_offset == log.end_offset

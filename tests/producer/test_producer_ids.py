@@ -1,0 +1,73 @@
+"""A producer without transactions gets another producer id when the brokers refuse the old one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aiokafka._compat import timeout
+from aiokafka.errors import (
+    CoordinatorLoadInProgressError,
+    InvalidProducerEpoch,
+    InvalidProducerIdMapping,
+)
+from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from aiokafka.protocol.messages.produce import ProduceRequest
+from aiokafka.testing import Cut, Edit, Fail, FakeCluster
+from tests.producer.support import TOPIC, new_producer, numbers, results, send_all, values
+
+NO_ID = [
+    pytest.param((), id="at once"),
+    pytest.param((Cut(), Cut(handled=True)), id="cut"),
+    pytest.param((Fail(CoordinatorLoadInProgressError),) * 2, id="loading"),
+    pytest.param((Fail(InvalidProducerIdMapping),) * 2, id="refused at first"),
+]
+
+
+def ids(cluster: FakeCluster) -> list[tuple[int, int]]:
+    """Producer id and epoch of each batch in the log."""
+    return [(batch.producer_id, batch.producer_epoch) for batch in cluster.log(TOPIC).batches]
+
+
+@pytest.mark.parametrize("answers", NO_ID)
+@pytest.mark.parametrize("release", ["0.11", "2.1", "2.8", "4.3"])
+async def test_a_leader_that_refuses_the_epoch(release: str, answers: Any) -> None:
+    async with FakeCluster(as_version=release) as cluster:
+        await cluster.create_topic(TOPIC)
+        async with new_producer(cluster, max_batch_size=100) as producer, timeout(20):
+            await results(await send_all(producer, [b"0"]))
+            cluster.intercept(ProduceRequest, Fail(InvalidProducerEpoch), times=1)
+            rest = list(answers)
+            cluster.intercept(
+                InitProducerIdRequest,
+                lambda request, context: rest.pop(0) if rest else None,
+            )
+            futures = await send_all(producer, numbers(30)[1:])
+            offsets = [(await future).offset for future in futures]
+            assert not rest
+        assert offsets == list(range(1, 30))
+        assert values(cluster) == numbers(30)
+        first, *others = dict.fromkeys(ids(cluster))
+        assert others and first not in others
+        assert cluster.failures == []
+
+
+async def test_the_last_epoch() -> None:
+    """No epoch is left for a partition whose sequence is broken: it takes a new producer id."""
+    async with FakeCluster() as cluster:
+        await cluster.create_topic(TOPIC)
+
+        def at_the_end(response: Any) -> None:
+            response.producer_epoch = 0x7FFF
+
+        cluster.intercept(InitProducerIdRequest, Edit(at_the_end), times=1)
+        async with new_producer(cluster) as producer, timeout(20):
+            await results(await send_all(producer, [b"0"]))
+            cluster.intercept(ProduceRequest, Fail(45), times=1)
+            await results(await send_all(producer, [b"1"]))
+            await results(await send_all(producer, [b"2"]))
+        assert values(cluster) == numbers(3)
+        (first, last), *others = dict.fromkeys(ids(cluster))
+        assert last == 0x7FFF
+        assert others and all(producer_id != first for producer_id, _ in others)
