@@ -106,6 +106,14 @@ class _Shared(Generic[T]):
         self.timer: asyncio.TimerHandle | None = None
 
 
+class _Making:
+    """One makes a client, the others for the same key wait for it."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.users = 0
+
+
 class SharedClients:
     """Clients by what they were made with; one that nobody uses is closed after a while.
 
@@ -116,7 +124,7 @@ class SharedClients:
         self._loop = asyncio.get_running_loop()
         self._tasks = TaskOwner("aiokafka-spark")
         self._shared: dict[object, _Shared[Any]] = {}
-        self._making: dict[object, asyncio.Lock] = {}
+        self._making: dict[object, _Making] = {}
 
     def __len__(self) -> int:
         return len(self._shared)
@@ -151,15 +159,22 @@ class SharedClients:
         make: Callable[[], Awaitable[T]],
         close: Callable[[T], Awaitable[None]],
     ) -> _Shared[T]:
-        async with self._making.setdefault(key, asyncio.Lock()):
-            shared = self._shared.get(key)
-            if shared is None:
-                shared = self._shared[key] = _Shared(await make(), close)
-            shared.users += 1
-            if shared.timer is not None:
-                shared.timer.cancel()
-                shared.timer = None
-            return shared
+        making = self._making.setdefault(key, _Making())
+        making.users += 1
+        try:
+            async with making.lock:
+                shared = self._shared.get(key)
+                if shared is None:
+                    shared = self._shared[key] = _Shared(await make(), close)
+                shared.users += 1
+                if shared.timer is not None:
+                    shared.timer.cancel()
+                    shared.timer = None
+                return shared
+        finally:
+            making.users -= 1
+            if not making.users:
+                del self._making[key]
 
     async def _put_back(self, key: object, shared: _Shared[Any], idle_timeout: float) -> None:
         if shared.users:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import logging
 import re
 from collections.abc import Mapping
 from typing import Any
 
 __all__ = ["OptionReader", "parse_duration"]
+
+log = logging.getLogger("aiokafka.spark")
 
 # Spark's own units; without one the number is of milliseconds.
 _UNITS = {
@@ -118,15 +122,21 @@ class OptionReader:
         return {name[len(prefix) :]: text for name, text in found.items()}
 
     def refuse_rest(self, known: tuple[str, ...], what: str) -> None:
-        """Raise ValueError naming the options that nobody asked for."""
+        """Raise ValueError naming the options that there are not. Those in `known` were for another
+        kind of query: jobs have one set of options for all of theirs, so a warning will do."""
         rest = sorted(self._options.keys() - self._read)
-        if not rest:
-            return
         proper = {name.lower(): name for name in known}
-        for name in rest:
-            if name in proper:
-                raise ValueError(f"{proper[name]}: has no meaning for {what}")
-        raise ValueError(f"unknown option for {what}: {', '.join(rest)}")
+        unknown = [name for name in rest if name not in proper]
+        if unknown:
+            raise ValueError(f"unknown option for {what}: {', '.join(unknown)}")
+        if rest:
+            _warn_once(tuple(proper[name] for name in rest), what)
+
+
+@functools.lru_cache(maxsize=100)
+def _warn_once(names: tuple[str, ...], what: str) -> None:
+    """Options are parsed many times for a query, so this is told once in a process."""
+    log.warning("%s: no meaning for %s", ", ".join(names), what)
 
 
 def _json_object(name: str, text: str, example: str) -> dict[str, Any]:

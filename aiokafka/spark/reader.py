@@ -26,6 +26,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from aiokafka.ranges import PartitionRange
+from aiokafka.spark._errors import brief, shortened
 from aiokafka.spark._fetch import read_batches
 from aiokafka.spark._options import ReadOptions
 from aiokafka.spark._plan import StreamPlan, batch_tasks
@@ -41,6 +42,13 @@ class Ranges(InputPartition):
         super().__init__(value)
 
 
+def _read(options: ReadOptions, names: list[str], partition: InputPartition) -> Iterator[Any]:
+    try:
+        yield from read_batches(options, names, partition.value)
+    except Exception as error:
+        raise shortened(error) from None
+
+
 class KafkaBatchReader(DataSourceReader):
     """Reads from one set of offsets to another."""
 
@@ -49,6 +57,7 @@ class KafkaBatchReader(DataSourceReader):
         self._names = names
         self._pushed: Pushed | None = None
 
+    @brief
     def partitions(self) -> Sequence[Ranges]:
         """The tasks; on the driver."""
         # Without any, Spark would make one of its own.
@@ -56,7 +65,7 @@ class KafkaBatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The records of a task, as Arrow batches; on an executor."""
-        return read_batches(self._options, self._names, partition.value)
+        return _read(self._options, self._names, partition)
 
 
 class KafkaPushdownReader(KafkaBatchReader):
@@ -96,6 +105,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._names = names
         self._plan = StreamPlan(options)
 
+    @brief
     def initialOffset(self) -> dict[str, Any]:
         """Where the query begins."""
         return self._plan.initial()
@@ -108,10 +118,12 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(self._options.min_offsets)
         return ReadAllAvailable()
 
+    @brief
     def prepareForTriggerAvailableNow(self) -> None:
         """Read up to what there is now, and no further."""
         self._plan.pin()
 
+    @brief
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Where the next batch ends; `start` itself when there is none yet."""
         if isinstance(limit, ReadAllAvailable):
@@ -123,10 +135,11 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The ends of the partitions, for the progress of the query."""
         return self._plan.latest()
 
+    @brief
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Ranges]:
         """The tasks of a batch; none when it is empty."""
         return [Ranges(task) for task in self._plan.tasks(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The records of a task, as Arrow batches; on an executor."""
-        return read_batches(self._options, self._names, partition.value)
+        return _read(self._options, self._names, partition)

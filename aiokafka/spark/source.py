@@ -23,6 +23,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from aiokafka.spark._errors import brief
 from aiokafka.spark._options import WriteOptions, parse_read, parse_write
 
 __all__ = ["KafkaSource"]
@@ -73,6 +74,7 @@ class KafkaSource(DataSource):
             ]
         )
 
+    @brief
     def reader(self, schema: StructType) -> Any:
         """For `spark.read`."""
         from aiokafka.spark.reader import KafkaBatchReader, KafkaPushdownReader
@@ -81,6 +83,7 @@ class KafkaSource(DataSource):
         make = KafkaPushdownReader if options.pushdown else KafkaBatchReader
         return make(options, _columns_to_read(schema))
 
+    @brief
     def streamReader(self, schema: StructType) -> Any:
         """For `spark.readStream`."""
         from aiokafka.spark.reader import KafkaStreamReader
@@ -88,6 +91,7 @@ class KafkaSource(DataSource):
         options = parse_read(self.options, streaming=True)
         return KafkaStreamReader(options, _columns_to_read(schema))
 
+    @brief
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         """For `df.write`."""
         from aiokafka.spark.writer import KafkaBatchWriter
@@ -98,6 +102,7 @@ class KafkaSource(DataSource):
             )
         return KafkaBatchWriter(self._write_options(schema, streaming=False))
 
+    @brief
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
         """For `df.writeStream`; with output mode complete every result is appended."""
         from aiokafka.spark.writer import KafkaStreamWriter

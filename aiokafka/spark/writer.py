@@ -13,6 +13,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from aiokafka.spark._errors import brief
 from aiokafka.spark._options import WriteOptions
 from aiokafka.spark._produce import Identity
 from aiokafka.spark._repetition import Ended
@@ -83,6 +84,7 @@ class KafkaBatchWriter(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
 
+    @brief
     def write(self, iterator: Iterator[Any]) -> Written:
         """Write the rows of a task, and wait until they are; on an executor."""
         options, task = self._options, _task()
@@ -95,6 +97,7 @@ class KafkaBatchWriter(DataSourceArrowWriter):
         run = task.getLocalProperty(_RUN_ID) if is_of_stream else None
         return Written(write_batches(options, iterator, identity), identity, run)
 
+    @brief
     def commit(self, messages: list[Any]) -> None:
         """Every task is done. With exactly-once, look for rows that were written twice."""
         _check(self._options, messages)
@@ -111,6 +114,7 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
 
+    @brief
     def write(self, iterator: Iterator[Any]) -> Written:
         """Write the rows of a task, and wait until they are; on an executor."""
         task = _task()
@@ -125,6 +129,7 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
         run = task.getLocalProperty(_RUN_ID)
         return Written(write_batches(self._options, iterator, identity), identity, run)
 
+    @brief
     def commit(self, messages: list[Any], batchId: int) -> None:
         """Every task is done. With exactly-once, look for rows that were written twice."""
         _check(self._options, messages)

@@ -1,0 +1,34 @@
+"""Errors as short as Spark can show them: it prints every frame and every cause."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+__all__ = ["brief", "shortened"]
+
+log = logging.getLogger("aiokafka.spark")
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def shortened(error: Exception) -> Exception:
+    """`error` without where it came from, which the log has at DEBUG; to be raised `from None`."""
+    log.debug("an error on its way to Spark", exc_info=error)
+    return error.with_traceback(None)
+
+
+def brief(function: Callable[P, T]) -> Callable[P, T]:
+    """What Spark calls: errors say what is wrong, and not in which of our lines."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            raise shortened(error) from None
+
+    return call
