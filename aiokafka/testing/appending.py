@@ -6,11 +6,19 @@ import time
 from dataclasses import dataclass
 
 from aiokafka.testing import codes, records
-from aiokafka.testing.batches import Batch, BatchRefusedError, Buffer, check_from_client, parse
+from aiokafka.testing.batches import (
+    Batch,
+    BatchRefusedError,
+    Buffer,
+    check_from_client,
+    parse,
+    with_producer,
+)
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import Partition, Topic
 
 _ZSTD = 4
+_CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 _FIRST_BATCH_V2 = 3  # Produce versions: below come message sets of magic 0 and 1
 _FIRST_ZSTD = 7
 _AFTER_MAX = "message.timestamp.after.max.ms"
@@ -56,7 +64,7 @@ def append(
             return Appended(known.base_offset, -1)
         partition.log.producers.check(first, unknown_producer=_unknown_producer(context, first))
     base_offset = partition.log.end_offset
-    for batch in batches:
+    for batch in (_recompressed(topic, batch) for batch in batches):
         partition.log.add(batch, append_time=append_time)
     return Appended(base_offset, -1 if append_time is None else append_time)
 
@@ -96,6 +104,16 @@ def _check(context: RequestContext, topic: Topic, batch: Batch) -> None:
     _check_timestamp(context.state.profile.release, topic, batch)
     if "compact" in topic.setting("cleanup.policy"):
         _check_keys(topic, batch)
+
+
+def _recompressed(topic: Topic, batch: Batch) -> Batch:
+    """As the topic's ``compression.type`` wants it."""
+    codec = _CODECS.get(topic.setting("compression.type"))
+    if codec is None or codec == batch.codec:
+        return batch
+    found = records.decode(batch.data, topic.name, 0, batch.base_offset)
+    items = [(r.timestamp, r.key, r.value, r.headers) for r in found]
+    return with_producer(parse(records.build(items, codec=codec))[0], batch, batch.base_sequence)
 
 
 def _check_timestamp(release: tuple[int, ...], topic: Topic, batch: Batch) -> None:

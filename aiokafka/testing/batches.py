@@ -15,6 +15,7 @@ _MAGIC_OFFSET = 16
 _CRC_OFFSET = 17
 _ATTRIBUTES_OFFSET = 21
 _MAX_TIMESTAMP_OFFSET = 35
+_PRODUCER_OFFSET = 43
 
 # base offset, length, leader epoch, magic, crc, attributes, last offset delta, first timestamp,
 # max timestamp, producer id, producer epoch, base sequence, record count
@@ -201,6 +202,17 @@ def place(batch: Batch, base_offset: int, leader_epoch: int, append_time: int | 
         batch.base_sequence,
         batch.record_count,
     )
+
+
+def with_producer(batch: Batch, like: Batch, sequence: int) -> Batch:
+    """A copy of `batch` by the producer of `like`, in its transaction if it is one."""
+    data = bytearray(batch.data)
+    attributes = batch.attributes | (like.attributes & (TRANSACTIONAL | LOG_APPEND_TIME))
+    struct.pack_into(">h", data, _ATTRIBUTES_OFFSET, attributes)
+    fields = (like.producer_id, like.producer_epoch, sequence)
+    struct.pack_into(">qhi", data, _PRODUCER_OFFSET, *fields)
+    struct.pack_into(">I", data, _CRC_OFFSET, crc32c(data[_ATTRIBUTES_OFFSET:]))
+    return parse(data)[0]
 
 
 def control_batch(producer_id: int, producer_epoch: int, *, commit: bool, timestamp: int) -> Batch:

@@ -214,8 +214,11 @@ class FakeCluster:
 
         Raises:
             TopicRefusedError: Kafka would refuse it; `errno` holds the code.
+            RuntimeError: no broker runs.
         """
-        settings = {key: str(value) for key, value in (config or {}).items()}
+        if not self._state.live_nodes():
+            raise RuntimeError("no broker runs: use `async with`, or await start() first")
+        settings = _texts(config or {})
         self._state.create_topic(
             name, partitions, replication_factor, config=settings, assignment=assignment
         )
@@ -240,10 +243,12 @@ class FakeCluster:
 
         Raises:
             KeyError: no such partition or broker.
+            ValueError: the broker is stopped.
         """
         partition = self.partition(*tp)
-        if broker_id not in self._state.nodes:
-            raise KeyError(f"no broker {broker_id}")
+        self._check_broker(broker_id)
+        if not self._state.nodes[broker_id].alive:
+            raise ValueError(f"broker {broker_id} is stopped: it cannot lead")
         if broker_id not in partition.replicas:
             partition.replicas.append(broker_id)
         self._state.set_leader(partition, broker_id)
@@ -300,10 +305,18 @@ class FakeCluster:
         Args:
             kind: ``"group"`` or ``"transaction"``.
             key: The group id or transactional id.
-            broker_id: The new coordinator.
+            broker_id: The new coordinator. While it is stopped another one takes its place.
+
+        Raises:
+            KeyError: no such kind or broker.
         """
+        self._check_broker(broker_id)
         kinds = {"group": 0, "transaction": 1}
         self._state.placed_coordinators[kinds[kind], key] = broker_id
+
+    def _check_broker(self, broker_id: int) -> None:
+        if broker_id not in self._state.nodes:
+            raise KeyError(f"no broker {broker_id}")
 
     def throttle(self, milliseconds: int, broker_id: int | None = None) -> None:
         """Put `milliseconds` into ``throttle_time_ms`` of every answer, and read nothing from the
@@ -339,6 +352,9 @@ class FakeCluster:
                 :class:`RawBytes`, :class:`Edit`.
             times: End after this many requests; None (the default) means until removed.
             broker: Only requests to this broker id.
+
+        Raises:
+            TypeError: `handler` is an action's class, not an action: ``Cut`` for ``Cut()``.
 
         Returns:
             The interception, which is also a context manager that removes it.
@@ -385,6 +401,10 @@ def _checked(config: Mapping[str, object]) -> dict[str, str]:
     if unknown:
         known = ", ".join(sorted(BROKER_DEFAULTS))
         raise ValueError(f"unknown broker settings {sorted(unknown)}; known are {known}")
+    return _texts(config)
+
+
+def _texts(config: Mapping[str, object]) -> dict[str, str]:
     return {
         key: str(value).lower() if isinstance(value, bool) else str(value)
         for key, value in config.items()

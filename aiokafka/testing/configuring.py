@@ -29,6 +29,8 @@ def read_settings(state: ClusterState, kind: int, name: str) -> tuple[dict[str, 
     if kind == BROKER:
         _check_broker(state, name)
         changed = {k for k, v in state.config.items() if v != BROKER_DEFAULTS[k]}
+        if not name:  # of the whole cluster: only what was set
+            return {key: state.config[key] for key in sorted(changed)}, changed
         return dict(state.config), changed
     raise TopicRefusedError(codes.INVALID_REQUEST, f"Unsupported resource type {kind}")
 
@@ -54,12 +56,13 @@ def change_settings(
         if unknown:
             raise TopicRefusedError(codes.INVALID_CONFIG, f"Unknown broker settings {unknown}")
         if not validate_only:
-            state.config = {**BROKER_DEFAULTS, **settings}
+            # Topics look at it.
+            state.config.update({**BROKER_DEFAULTS, **settings})
         return
     topic = state.topics[name]
     settings = dict(topic.config)
     change(settings)
-    problem = invalid_topic_setting(settings)
+    problem = invalid_topic_setting(settings, state.profile.release)
     if problem is not None:
         raise TopicRefusedError(codes.INVALID_CONFIG, problem)
     if not validate_only:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from aiokafka.testing import codes
 from aiokafka.testing.classic_group import ClassicGroup, GroupRefusedError, GroupState
 from aiokafka.testing.consumer_group import ConsumerGroup
-from aiokafka.testing.offsets import GroupOffsets
+from aiokafka.testing.offsets import CommittedOffset, GroupOffsets, Key
 from aiokafka.testing.state import ClusterState
 
 _GROUP = 0
@@ -76,6 +76,11 @@ class Groups:
     def offsets_of(self, group_id: str) -> GroupOffsets:
         """The committed positions of a group, made if there are none."""
         return self.offsets.setdefault(group_id, GroupOffsets())
+
+    def committed_of(self, group_id: str) -> Mapping[Key, CommittedOffset]:
+        """The committed positions of a group that may not exist."""
+        offsets = self.offsets.get(group_id)
+        return {} if offsets is None else offsets.committed
 
     def committed(self, group_id: str, topic: str, partition: int = 0) -> int | None:
         """The committed offset of a partition; None if there is none."""

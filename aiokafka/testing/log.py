@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from aiokafka.testing import records
-from aiokafka.testing.batches import Batch, Buffer, control_batch, parse, place
+from aiokafka.testing.batches import Batch, Buffer, control_batch, parse, place, with_producer
 from aiokafka.testing.producer_state import ProducerState
 
 if TYPE_CHECKING:
@@ -183,18 +183,37 @@ class PartitionLog:
 
     def compact(self) -> int:
         """Keep only the newest record of each key, at its old offset, as the log cleaner does.
-        Records without a key are dropped.
+        Records without a key, and those of aborted transactions, are dropped. What is not stable,
+        because a transaction is open, is left as it is, and so are markers.
 
         Returns:
             How many records were removed.
         """
-        live = self.records()
-        newest = {record.key: record.offset for record in live}  # later ones win
-        kept = [r for r in live if r.key is not None and newest[r.key] == r.offset]
-        self._batches = [self._single(record) for record in kept]
+        stable = self.last_stable_offset
+        cleaned = [batch for batch in self._batches if batch.base_offset < stable]
+        contents = [(batch, [] if batch.is_control else self._live(batch)) for batch in cleaned]
+        newest = {r.key: r.offset for _, live in contents for r in live}  # later ones win
+        kept: list[Batch] = []
+        removed = 0
+        for batch, live in contents:
+            left = [r for r in live if r.key is not None and newest[r.key] == r.offset]
+            removed += 0 if batch.is_control else batch.record_count - len(left)
+            if batch.is_control or len(left) == batch.record_count:
+                kept.append(batch)
+            else:
+                kept += [self._single(record, batch) for record in left]
+        self._batches = kept + self._batches[len(cleaned) :]
         self._bases = [batch.base_offset for batch in self._batches]
         self.wake()
-        return len(live) - len(kept)
+        return removed
+
+    def _live(self, batch: Batch) -> list[ConsumerRecord[bytes | None, bytes | None]]:
+        """The records of a batch, none if its transaction was aborted."""
+        if batch.is_transactional and self.producers.is_aborted(
+            batch.producer_id, batch.base_offset
+        ):
+            return []
+        return records.decode(batch.data, self.topic, self.partition, self._start)
 
     def corrupt(self, offset: int) -> None:
         """Flip the last byte of the batch that holds `offset`, so that its checksum fails."""
@@ -204,11 +223,14 @@ class PartitionLog:
         batch.data = data
         self.wake()
 
-    def _single(self, record: ConsumerRecord[bytes | None, bytes | None]) -> Batch:
+    def _single(self, record: ConsumerRecord[bytes | None, bytes | None], batch: Batch) -> Batch:
+        """A batch of one record of `batch`, by the same producer."""
         item = (record.timestamp, record.key, record.value, record.headers)
-        return place(
-            parse(records.build([item]))[0], record.offset, self.epoch_of(record.offset), None
-        )
+        sequence = batch.base_sequence
+        if sequence >= 0:
+            sequence = (sequence + record.offset - batch.base_offset) & 0x7FFFFFFF
+        alone = with_producer(parse(records.build([item], codec=batch.codec))[0], batch, sequence)
+        return place(alone, record.offset, self.epoch_of(record.offset), None)
 
     # -- for the brokers -----------------------------------------------------------------------
 

@@ -122,6 +122,14 @@ class ProducerState:
             if aborted.last_offset >= start and aborted.first_offset < end
         ]
 
+    def is_aborted(self, producer_id: int, offset: int) -> bool:
+        """Whether what a producer wrote at `offset` is part of a transaction that was aborted."""
+        return any(
+            aborted.producer_id == producer_id
+            and aborted.first_offset <= offset <= aborted.last_offset
+            for aborted in self.aborted
+        )
+
     def forget_before(self, offset: int) -> None:
         """Drop what retention has removed. Producer ids are kept, as a broker does until they
         expire (transactional.id.expiration.ms)."""

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._compat import timeout
@@ -168,6 +168,8 @@ class Script:
         broker: int | None,
     ) -> Interception:
         """See :meth:`FakeCluster.intercept`."""
+        if isinstance(handler, type) and is_dataclass(handler):
+            raise TypeError(f"handler: give {handler.__name__}(...), not the class")
         interception = Interception(self, key_of(api), handler, times, broker)
         self._interceptions.append(interception)
         return interception

@@ -60,6 +60,12 @@ class Services:
             BatchRefusedError: it may not.
         """
         if not batch.is_transactional:
+            if batch.producer_id in partition.log.producers.open:
+                raise BatchRefusedError(
+                    codes.INVALID_TXN_STATE,
+                    "a plain batch of a producer with an open transaction",
+                    in_log=True,
+                )
             return
         if transactional_id is None:
             raise BatchRefusedError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 
@@ -50,6 +51,8 @@ TOPIC_DEFAULTS: dict[str, str] = {
     "min.compaction.lag.ms": "0",
     "min.insync.replicas": "1",
     "preallocate": "false",
+    "remote.log.copy.disable": "false",
+    "remote.log.delete.on.disable": "false",
     "remote.storage.enable": "false",
     "retention.bytes": "-1",
     "retention.ms": "604800000",
@@ -61,25 +64,68 @@ TOPIC_DEFAULTS: dict[str, str] = {
 }
 """Of a topic. The fake obeys those about messages, timestamps and replicas; others it keeps."""
 
+INHERITED: dict[str, str] = {
+    "max.message.bytes": "message.max.bytes",
+    "min.insync.replicas": "min.insync.replicas",
+}
+"""Settings of a topic that the broker's, by these names, stand in for."""
+
+_LEAST: dict[str, float] = {
+    "compression.lz4.level": 1,
+    "delete.retention.ms": 0,
+    "file.delete.delay.ms": 0,
+    "flush.messages": 1,
+    "flush.ms": 0,
+    "index.interval.bytes": 0,
+    "local.retention.bytes": -2,
+    "local.retention.ms": -2,
+    "max.compaction.lag.ms": 1,
+    "max.message.bytes": 0,
+    "message.timestamp.after.max.ms": 0,
+    "message.timestamp.before.max.ms": 0,
+    "min.cleanable.dirty.ratio": 0,
+    "min.compaction.lag.ms": 0,
+    "min.insync.replicas": 1,
+    "retention.ms": -1,
+    "segment.index.bytes": 4,
+    "segment.jitter.ms": 0,
+    "segment.ms": 1,
+}
+_MOST: dict[str, float] = {"min.cleanable.dirty.ratio": 1, "compression.lz4.level": 17}
+_FIRST_WITHOUT_POLICY = (4, 0)  # releases that take an empty cleanup.policy
+
 _CHOICES: dict[str, tuple[str, ...]] = {
     "cleanup.policy": ("delete", "compact", "compact,delete", "delete,compact"),
     "compression.type": ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
     "message.timestamp.type": ("CreateTime", "LogAppendTime"),
     "preallocate": ("true", "false"),
+    "remote.log.copy.disable": ("true", "false"),
+    "remote.log.delete.on.disable": ("true", "false"),
     "remote.storage.enable": ("true", "false"),
     "unclean.leader.election.enable": ("true", "false"),
 }
 _FREE_TEXT = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 
 
-def invalid_topic_setting(config: Mapping[str, str | None]) -> str | None:
+def invalid_topic_setting(
+    config: Mapping[str, str | None], release: tuple[int, ...] = (99,)
+) -> str | None:
     """What is wrong with the first setting that no topic can have; None if all are fine."""
     for name, value in config.items():
         if name not in TOPIC_DEFAULTS:
             return f"Unknown topic config name: {name}"
         if value is None or name in _FREE_TEXT:
             continue
+        if name == "cleanup.policy" and not value and release >= _FIRST_WITHOUT_POLICY:
+            continue
         choices = _CHOICES.get(name)
-        if value not in choices if choices else not re.fullmatch(r"-?\d+(\.\d+)?", value):
+        is_valid = value in choices if choices else _is_number_for(name, value)
+        if not is_valid:
             return f"Invalid value {value} for configuration {name}"
     return None
+
+
+def _is_number_for(name: str, value: str) -> bool:
+    if not re.fullmatch(r"-?\d+(\.\d+)?", value):
+        return False
+    return _LEAST.get(name, -math.inf) <= float(value) <= _MOST.get(name, math.inf)

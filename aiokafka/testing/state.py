@@ -12,10 +12,20 @@ from dataclasses import dataclass, field
 
 from aiokafka.testing import codes
 from aiokafka.testing.log import PartitionLog
-from aiokafka.testing.settings import BROKER_DEFAULTS, TOPIC_DEFAULTS, invalid_topic_setting
+from aiokafka.testing.settings import (
+    BROKER_DEFAULTS,
+    INHERITED,
+    TOPIC_DEFAULTS,
+    invalid_topic_setting,
+)
 from aiokafka.testing.versions import BrokerProfile
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def _collide(name: str, other: str) -> bool:
+    """Names of metrics know no difference between a dot and an underscore."""
+    return name.replace(".", "_") == other.replace(".", "_")
 
 
 @dataclass
@@ -51,10 +61,15 @@ class Topic:
     partitions: list[Partition] = field(default_factory=list)
     config: dict[str, str] = field(default_factory=dict)
     is_internal: bool = False
+    broker_config: Mapping[str, str] = field(default_factory=dict)
+    """Settings of the brokers, some of which count for topics that have none of their own."""
 
     def setting(self, name: str) -> str:
         """The value of a topic setting."""
-        return self.config.get(name, TOPIC_DEFAULTS.get(name, ""))
+        default = TOPIC_DEFAULTS.get(name, "")
+        if name in INHERITED:
+            default = self.broker_config.get(INHERITED[name], default)
+        return self.config.get(name, default)
 
 
 class TopicRefusedError(Exception):
@@ -162,6 +177,7 @@ class ClusterState:
         """
         self.check_new_topic(name, partitions, replication_factor, config or {}, assignment)
         topic = Topic(name, uuid.uuid4().bytes, config=dict(config or {}), is_internal=is_internal)
+        topic.broker_config = self.config
         self.topics[name] = topic
         self.topics_by_id[topic.topic_id] = topic
         if assignment:
@@ -187,7 +203,12 @@ class ClusterState:
             raise TopicRefusedError(codes.INVALID_TOPIC, f"Topic name is illegal: {name!r}")
         if name in self.topics:
             raise TopicRefusedError(codes.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-        problem = invalid_topic_setting(config)
+        twin = next((other for other in self.topics if _collide(name, other)), None)
+        if twin is not None:
+            raise TopicRefusedError(
+                codes.INVALID_TOPIC, f"Topic '{name}' collides with existing topic: {twin}"
+            )
+        problem = invalid_topic_setting(config, self.profile.release)
         if problem is not None:
             raise TopicRefusedError(codes.INVALID_CONFIG, problem)
         if assignment:

@@ -8,12 +8,12 @@ import pytest
 
 from aiokafka.testing import FakeCluster
 
-from . import group_scenarios, transaction_scenarios
+from . import group_scenarios, setting_scenarios, transaction_scenarios
 from .group_scenarios import beat, commit, join, new_group, sync
 from .scenarios import SCENARIOS, Side
 from .transaction_scenarios import CONCURRENT, EndTxnRequest, new_session
 
-assert group_scenarios and transaction_scenarios  # they add to SCENARIOS
+assert group_scenarios and setting_scenarios and transaction_scenarios  # they add to SCENARIOS
 LIKE_THE_TEST_BROKER = {"group.min.session.timeout.ms": 500}
 
 

@@ -38,7 +38,7 @@ def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchR
     if errno:
         return refuse(context, request, errno)
     wanted = (
-        _by_topic(groups_.offsets_of(request.group_id).committed)
+        _by_topic(groups_.committed_of(request.group_id))
         if request.topics is None
         else {topic.name: topic.partition_indexes for topic in request.topics}
     )
@@ -117,7 +117,7 @@ def _group(
     by_id = context.api_version >= _FIRST_TOPIC_IDS
     answer = OffsetFetchResponseGroup(group_id=asked.group_id, topics=[])
     if asked.topics is None:
-        for name, indexes in _by_topic(groups.offsets_of(asked.group_id).committed).items():
+        for name, indexes in _by_topic(groups.committed_of(asked.group_id)).items():
             topic = context.state.topics.get(name)
             topic_id = topic.topic_id if by_id and topic is not None else ZERO_UUID
             answer.topics.append(_topic(context, request, asked, name, topic_id, indexes))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 from aiokafka.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupResponse,
@@ -23,6 +25,10 @@ async def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGrou
     errno = _check(context, request)
     if errno:
         return _refused(context, request.member_id, errno)
+    if _needs_id(context, request):
+        return _refused(
+            context, f"{context.client_id or ''}-{uuid.uuid4()}", codes.MEMBER_ID_REQUIRED
+        )
     try:
         group = context.services.groups.classic_for_join(request.group_id)
         joined = await group.join(_application(context, request))
@@ -45,6 +51,14 @@ def _check(context: RequestContext, request: JoinGroupRequest) -> int:
     if not shortest <= request.session_timeout_ms <= longest:
         return codes.INVALID_SESSION_TIMEOUT
     return context.services.groups.check_coordinator(context.node_id, request.group_id)
+
+
+def _needs_id(context: RequestContext, request: JoinGroupRequest) -> bool:
+    """Whether a group of the other protocol asks for a member id, before it says no."""
+    group = context.services.groups.consumer.get(request.group_id)
+    if group is None or not group.members or context.api_version < _FIRST_NEEDING_ID:
+        return False
+    return not request.member_id and request.group_instance_id is None
 
 
 def _application(context: RequestContext, request: JoinGroupRequest) -> Application:

@@ -12,6 +12,8 @@ REQUEST = HeartbeatRequest
 
 def handle(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
     """The member lives; it learns of a rebalance."""
+    if not request.group_id:
+        return refuse(context, request, codes.INVALID_GROUP_ID)
     groups = context.services.groups
     errno = groups.check_coordinator(context.node_id, request.group_id)
     group = groups.classic.get(request.group_id)

@@ -59,6 +59,9 @@ def _delete(
     errno = check_leader(context, partition)
     if errno or partition is None:
         return _refused(asked, errno)
+    policy = context.state.topics[topic].setting("cleanup.policy")
+    if "compact" in policy and "delete" not in policy:
+        return _refused(asked, codes.POLICY_VIOLATION)
     log = partition.log
     offset = log.high_watermark if asked.offset == _TO_THE_END else asked.offset
     if not 0 <= offset <= log.high_watermark:

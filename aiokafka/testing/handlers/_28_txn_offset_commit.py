@@ -24,6 +24,8 @@ _FIRST_VERIFYING = (3, 6)  # releases
 
 def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
     """Keep the positions apart until the transaction ends."""
+    if not request.group_id:
+        return refuse(context, request, codes.INVALID_GROUP_ID)
     errno = _check_member(context, request) or _check_transaction(context, request)
     if errno:
         return refuse(context, request, errno)

@@ -12,6 +12,7 @@ from aiokafka.protocol.messages.configs import (
 )
 from aiokafka.testing.configuring import BROKER, TOPIC, read_settings
 from aiokafka.testing.script import RequestContext
+from aiokafka.testing.settings import BROKER_DEFAULTS, INHERITED
 from aiokafka.testing.state import TopicRefusedError
 
 REQUEST = DescribeConfigsRequest
@@ -63,11 +64,25 @@ def _describe(
         resource_type=kind,
         resource_name=name,
         configs=[
-            _entry(context, request, key, value, changed_source if key in changed else _DEFAULT)
+            _entry(
+                context,
+                request,
+                key,
+                value,
+                changed_source if key in changed else _source(context, kind, key),
+            )
             for key, value in settings.items()
             if key in wanted
         ],
     )
+
+
+def _source(context: RequestContext, kind: int, name: str) -> int:
+    """Where a setting comes from that its resource does not have."""
+    inherited = INHERITED.get(name) if kind == TOPIC else None
+    if inherited and context.state.config[inherited] != BROKER_DEFAULTS[inherited]:
+        return _STATIC_BROKER
+    return _DEFAULT
 
 
 def _entry(

@@ -8,6 +8,7 @@ from aiokafka.protocol.messages.configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
+from aiokafka.testing import codes
 from aiokafka.testing.configuring import change_settings
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import TopicRefusedError
@@ -47,7 +48,12 @@ def _alter(
 ) -> AlterConfigsResourceResponse:
     def replace(settings: dict[str, str]) -> None:
         settings.clear()
-        settings.update({c.name: c.value for c in resource.configs if c.value is not None})
+        for config in resource.configs:
+            if config.value is None:
+                raise TopicRefusedError(
+                    codes.INVALID_REQUEST, f"Null value not supported for {config.name}"
+                )
+            settings[config.name] = config.value
 
     try:
         change_settings(

@@ -18,6 +18,7 @@ from aiokafka.testing.consumer_group import JOINING, Heartbeat, Slots
 from aiokafka.testing.script import RequestContext
 
 REQUEST = ConsumerGroupHeartbeatRequest
+_LEAVING_STATIC = -2  # the lowest epoch
 
 
 def handle(
@@ -64,8 +65,13 @@ def _check(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> i
         return codes.INVALID_REQUEST
     if not request.member_id and (context.api_version >= 1 or request.member_epoch != JOINING):
         return codes.INVALID_REQUEST
-    if request.member_epoch == JOINING and request.topic_partitions:
-        return codes.INVALID_REQUEST  # who joins owns nothing
+    if request.member_epoch < _LEAVING_STATIC:
+        return codes.INVALID_REQUEST
+    if request.member_epoch == JOINING:
+        # A member that joins owns nothing, and says so.
+        owns_nothing = request.topic_partitions is not None and not request.topic_partitions
+        if not owns_nothing or request.rebalance_timeout_ms < 0:
+            return codes.INVALID_REQUEST
     return context.services.groups.check_coordinator(context.node_id, request.group_id)
 
 

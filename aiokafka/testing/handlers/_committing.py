@@ -18,7 +18,7 @@ def check_committer(
 ) -> int:
     """The error code for a commit to this broker by such a member; 0 if it may.
 
-    Whoever names no generation (-1) may commit while the group has no members.
+    A client that names no generation (-1) may commit while the group has no members.
     """
     groups = context.services.groups
     errno = groups.check_coordinator(context.node_id, group_id)
@@ -30,9 +30,10 @@ def check_committer(
     if group is None or group.state is GroupState.EMPTY:
         if generation < 0:
             return codes.NONE
+        if groups.exists(group_id):
+            return codes.UNKNOWN_MEMBER_ID
         knows_groups = context.api_key == _OFFSET_COMMIT and context.api_version >= 9
-        unknown = knows_groups and not groups.exists(group_id)
-        return codes.GROUP_ID_NOT_FOUND if unknown else codes.ILLEGAL_GENERATION
+        return codes.GROUP_ID_NOT_FOUND if knows_groups else codes.ILLEGAL_GENERATION
     try:
         group.check_member(member_id, instance_id, generation)
     except GroupRefusedError as exc:

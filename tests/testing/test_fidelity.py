@@ -1,0 +1,121 @@
+"""What the fake does to logs and settings as a broker does, and misuse that it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, ConfigResource, ConfigResourceType
+from aiokafka.errors import MessageSizeTooLargeError
+from aiokafka.testing import Cut, FakeCluster
+from aiokafka.testing.actions import Silence
+
+from .support import RawClient, batch, produce
+
+
+async def read(cluster: FakeCluster, topic: str, isolation: str) -> list[tuple[int, Any]]:
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=cluster.bootstrap_servers,
+        auto_offset_reset="earliest",
+        isolation_level=isolation,
+    )
+    tp = TopicPartition(topic, 0)
+    consumer.assign([tp])
+    found: list[tuple[int, Any]] = []
+    async with consumer:
+        end = (await consumer.end_offsets([tp]))[tp]
+        while await consumer.position(tp) < end:
+            for records in (await consumer.getmany(timeout_ms=100)).values():
+                found += [(record.offset, record.value) for record in records]
+    return found
+
+
+async def test_compaction_knows_transactions() -> None:
+    async with FakeCluster() as cluster:
+        await cluster.create_topic("c", config={"cleanup.policy": "compact"})
+        async with AIOKafkaProducer(
+            bootstrap_servers=cluster.bootstrap_servers, transactional_id="x"
+        ) as producer:
+            async with producer.transaction():
+                await producer.send_and_wait("c", b"old", b"k")
+                await producer.send_and_wait("c", b"good", b"k")
+            await producer.begin_transaction()
+            await producer.send_and_wait("c", b"ABORTED", b"k")
+            await producer.abort_transaction()
+            await producer.begin_transaction()
+            await producer.send_and_wait("c", b"open", b"k")
+            # What is open is left alone; of the rest only the newest that is committed stays.
+            assert cluster.log("c").compact() == 2
+            assert await read(cluster, "c", "read_committed") == [(1, b"good")]
+            assert cluster.log("c").last_stable_offset == 5
+            await producer.commit_transaction()
+            assert cluster.log("c").compact() == 1
+            # The producer is still known.
+            async with producer.transaction():
+                await producer.send_and_wait("c", b"newest", b"other")
+        for isolation in ("read_committed", "read_uncommitted"):
+            values = [value for _, value in await read(cluster, "c", isolation)]
+            assert values == [b"open", b"newest"]
+
+
+async def test_compaction_keeps_the_producer_of_what_stays() -> None:
+    async with FakeCluster() as cluster:
+        await cluster.create_topic("c", config={"cleanup.policy": "compact"})
+        async with RawClient(cluster.address(0)) as client:
+            for sequence, key in enumerate((b"a", b"b", b"a")):
+                records = batch(b"x", b"y", key=key, pid=7, epoch=0, sequence=2 * sequence)
+                assert (await produce(client, "c", records)).error_code == 0
+        log = cluster.log("c")
+        assert log.compact() == 4
+        kept = [
+            (b.base_offset, b.producer_id, b.producer_epoch, b.base_sequence) for b in log.batches
+        ]
+        assert kept == [(3, 7, 0, 3), (5, 7, 0, 5)]
+
+
+async def test_settings_of_the_broker_count_for_topics() -> None:
+    config = {"message.max.bytes": 1000, "min.insync.replicas": 2}
+    async with FakeCluster(brokers=2, config=config) as cluster:
+        await cluster.create_topic("t", replication_factor=2)
+        await cluster.create_topic("own", config={"max.message.bytes": 5000})
+        servers = cluster.bootstrap_servers
+        async with AIOKafkaProducer(bootstrap_servers=servers, request_timeout_ms=2000) as producer:
+            with pytest.raises(MessageSizeTooLargeError):
+                await producer.send_and_wait("t", bytes(2000))
+            await producer.send_and_wait("own", bytes(2000))
+        async with RawClient(cluster.address(cluster.partition("t").leader)) as client:
+            await cluster.stop_broker(1 - cluster.partition("t").leader)
+            assert (await produce(client, "t", batch(b"x"), acks=-1)).error_code == 19
+        async with AIOKafkaAdminClient(bootstrap_servers=servers) as admin:
+            (answer,) = await admin.describe_configs(
+                [ConfigResource(ConfigResourceType.TOPIC, "t")]
+            )
+        sources = {
+            entry.config_name: (entry.config_value, entry.config_source)
+            for entry in answer.resources[0].config_entries
+        }
+    assert sources["max.message.bytes"] == ("1000", 4)
+    assert sources["min.insync.replicas"] == ("2", 4)
+    assert sources["retention.ms"][1] == 5
+
+
+async def test_misuse_is_refused() -> None:
+    cluster = FakeCluster(brokers=2)
+    with pytest.raises(RuntimeError, match=r"start\(\)"):
+        await cluster.create_topic("t")
+    async with cluster:
+        await cluster.create_topic("t", config={"preallocate": True, "retention.ms": 5})
+        assert cluster.state.topics["t"].config == {"preallocate": "true", "retention.ms": "5"}
+        with pytest.raises(KeyError):
+            cluster.move_coordinator("group", "g", 7)
+        with pytest.raises(KeyError):
+            cluster.move_leader(("t", 0), 7)
+        for action in (Cut, Silence):
+            with pytest.raises(TypeError, match=rf"{action.__name__}\(\.\.\.\)"):
+                cluster.intercept(None, action)
+        follower = 1 - cluster.partition("t").leader
+        await cluster.stop_broker(follower)
+        with pytest.raises(ValueError, match="is stopped"):
+            cluster.move_leader(("t", 0), follower)
