@@ -28,6 +28,7 @@ from aiokafka._options import (
     Text,
     TextSource,
     option,
+    refuse_unknown,
     unsendable,
 )
 
@@ -136,6 +137,7 @@ class SecurityConfig(Options):
         "security_protocol",
         "PLAINTEXT",
         "Protocol of the listener: with or without TLS, with or without SASL.",
+        opening="`security_protocol` should be SSL or PLAINTEXT",
     )
     ssl_context: TlsSource | None = option(
         HavingOrFunction(
@@ -150,7 +152,11 @@ class SecurityConfig(Options):
         repr=False,
     )
     sasl_mechanism: str = option(
-        Choice(SASL_MECHANISMS), "sasl_mechanism", "PLAIN", "How SASL authenticates."
+        Choice(SASL_MECHANISMS),
+        "sasl_mechanism",
+        "PLAIN",
+        "How SASL authenticates.",
+        opening="only `PLAIN`, `GSSAPI`, `SCRAM-SHA-256`, `SCRAM-SHA-512` and `OAUTHBEARER`",
     )
     sasl_plain_username: Credential | None = option(
         TextSource(),
@@ -219,6 +225,7 @@ class SecurityConfig(Options):
     def _check_tls(self) -> None:
         if self.ssl_context is None:
             raise ValueError(
+                "`ssl_context` is mandatory if security_protocol=='SSL': "
                 f"security_protocol={self.protocol!r} needs ssl_context; "
                 "aiokafka.helpers.create_ssl_context() makes one"
             )
@@ -445,6 +452,7 @@ class ProducerConfig(Options):
         MISSING,
         """Which brokers have written a record before it counts as sent: 0 none, 1 the leader,
         "all" (or -1) every replica in sync. By default "all".""",
+        opening="Invalid ACKS parameter",
     )
     enable_idempotence: bool = option(
         Flag(),
@@ -478,7 +486,11 @@ class ProducerConfig(Options):
         "Chooses a partition: partitioner(key bytes, all partitions, available partitions).",
     )
     compression_type: str | None = option(
-        Choice(COMPRESSION_TYPES), "compression_type", None, "How batches are compressed."
+        Choice(COMPRESSION_TYPES),
+        "compression_type",
+        None,
+        "How batches are compressed.",
+        opening="Invalid compression type!",
     )
     compression_level: int | None = option(
         Number(-(2**17), 22, optional=True),
@@ -523,6 +535,16 @@ class ProducerConfig(Options):
         5,
         "Requests that may wait for an answer per broker; at most 5 with idempotence.",
     )
+
+    @classmethod
+    def of(cls, owner: str, options: dict[str, Any], client_options: dict[str, Any]) -> Self:
+        """Make it from the arguments of the constructor of `owner`: those that it names, and the
+        others, of which the client has to have each."""
+        refuse_unknown(owner, client_options, cls, ClientConfig, SecurityConfig)
+        own = cls.keywords()
+        rest = {name: value for name, value in options.items() if name not in own}
+        client = ClientConfig.from_options(**rest, **client_options)
+        return cls.from_options(client=client, **{name: options[name] for name in own})
 
     def __post_init__(self) -> None:
         self._settle_acks()

@@ -180,7 +180,11 @@ class ConsumerConfig(Options):
         partitions, have not answered for this long; None: it waits for them without limit.""",
     )
     max_poll_records: int | None = option(
-        _PollLimit(), "max_poll_records", None, "Most records that getmany returns; None: no limit."
+        _PollLimit(),
+        "max_poll_records",
+        None,
+        "Most records that getmany returns; None: no limit.",
+        opening="`max_poll_records` should be positive Integer",
     )
     consumer_timeout: float = option(
         Milliseconds(0),

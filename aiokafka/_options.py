@@ -8,6 +8,7 @@ a checked, frozen object; `describe` gives the table to documents and tools.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
@@ -203,15 +204,20 @@ def _kind_of(value: Any) -> str:
     return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
 
 
-def option(kind: Kind, keyword: str, default: Any, help: str, *, repr: bool = True) -> Any:
+def option(
+    kind: Kind, keyword: str, default: Any, help: str, *, repr: bool = True, opening: str = ""
+) -> Any:
     """Declare an option as the default of a dataclass field.
 
-    `default` is in public units. It is converted once, when the class is made.
+    `default` is in public units. It is converted once, when the class is made. `opening` is what
+    aiokafka says of a wrong value, where programs may match that: errors begin with it.
     """
     described = Option(keyword, kind.accepts, default, " ".join(help.split()))
     internal = default if default is MISSING else kind.convert(default)
     return dataclasses.field(
-        default=internal, repr=repr, metadata={"option": described, "kind": kind}
+        default=internal,
+        repr=repr,
+        metadata={"option": described, "kind": kind, "opening": opening},
     )
 
 
@@ -232,12 +238,13 @@ class Options:
             if described.keyword in options:
                 given = options.pop(described.keyword)
                 if given is not MISSING:
-                    values[name] = check(kind, described.keyword, given)
+                    opening = cls.__dataclass_fields__[name].metadata["opening"]
+                    values[name] = check(kind, described.keyword, given, opening)
         for field in dataclasses.fields(cls):
             if field.name in options and not field.metadata:
                 values[field.name] = options.pop(field.name)
         if options:
-            raise TypeError(f"unknown option {', '.join(sorted(options))}")
+            raise unknown_option(cls.__name__, sorted(options)[0], cls.keywords())
         return cls(**values)
 
     @classmethod
@@ -251,20 +258,66 @@ class Options:
         return frozenset(described.keyword for described in cls.describe())
 
 
+# What options of other clients are called here, without their dots.
+_OTHER_NAMES = {
+    "batch_size": "max_batch_size",
+    "retries": "delivery_timeout_ms",
+    "message_max_bytes": "max_request_size",
+    "fetch_wait_max_ms": "fetch_max_wait_ms",
+    "queue_buffering_max_ms": "linger_ms",
+    "metadata_broker_list": "bootstrap_servers",
+    "compression_codec": "compression_type",
+    "sasl_mechanisms": "sasl_mechanism",
+    "sasl_username": "sasl_plain_username",
+    "sasl_password": "sasl_plain_password",
+    "sasl_jaas_config": "sasl_plain_username and sasl_plain_password",
+    "sasl_kerberos_name": "sasl_kerberos_service_name",
+    "default_offset_commit_callback": "commit() of the consumer",
+    "interceptor_classes": "a subclass",
+}
+
+
+def refuse_unknown(owner: str, given: Iterable[str], *configs: type[Options]) -> None:
+    """Raise TypeError for an option that none of the configurations has, naming the nearest."""
+    known = frozenset().union(*(config.keywords() for config in configs))
+    for name in given:
+        if name not in known:
+            raise unknown_option(owner, name, known)
+
+
+def unknown_option(owner: str, name: str, known: Iterable[str]) -> TypeError:
+    """The error for an option that `owner` does not have, in Python's words and with a hint."""
+    plain = name.replace(".", "_").replace("-", "_").lower()
+    names = sorted(known)
+    if plain in names:
+        nearest = plain
+    elif plain in _OTHER_NAMES:
+        nearest = _OTHER_NAMES[plain]
+    elif plain.startswith("ssl_") and "ssl_context" in names:
+        nearest = "ssl_context, which aiokafka.helpers.create_ssl_context() makes"
+    else:
+        nearest = next(iter(difflib.get_close_matches(plain, names, 1)), "")
+    hint = f"; did you mean {nearest}?" if nearest else ""
+    return TypeError(
+        f"{owner}.__init__() got an unexpected keyword argument {name!r}: unknown option{hint}"
+    )
+
+
 def _declared(cls: type[Options]) -> Iterator[tuple[str, Option, Kind]]:
     for field in cls.__dataclass_fields__.values():
         if "option" in field.metadata:
             yield field.name, field.metadata["option"], field.metadata["kind"]
 
 
-def check(kind: Kind, keyword: str, value: Any) -> Any:
+def check(kind: Kind, keyword: str, value: Any, opening: str = "") -> Any:
     """Return the converted value, or raise an error that names the keyword."""
     try:
         return kind.convert(value)
     except (TypeError, ValueError) as error:
         reason = f" ({error})" if str(error) else ""
         shown = "" if getattr(kind, "secret", False) else f"={value!r}"
-        raise type(error)(f"{keyword}{shown}: must be {kind.accepts}{reason}") from None
+        start = f"{opening}: " if opening else ""
+        raise type(error)(f"{start}{keyword}{shown}: must be {kind.accepts}{reason}") from None
 
 
 def require_unicode(text: str) -> None:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from aiokafka import __version__
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout_at
-from aiokafka._config import ClientConfig, warn_ignored
+from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
 from aiokafka._loops import made_for, refuse_other_loop
 from aiokafka._metadata import MetadataLoop
-from aiokafka._options import require_unicode
+from aiokafka._options import refuse_unknown, require_unicode
 from aiokafka._tasks import TaskOwner
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import (
@@ -129,6 +129,7 @@ class AIOKafkaClient:
             if name not in ("self", "config", "loop", "api_version", "subject", "client_options")
         }
         warn_ignored(api_version=api_version)
+        refuse_unknown(type(self).__name__, client_options, ClientConfig, SecurityConfig)
         self._config = config or ClientConfig.from_options(**options, **client_options)
         with made_for(loop, type(self).__name__) as self._loop:
             self._metadata = MetadataLoop(

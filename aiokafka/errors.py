@@ -64,6 +64,7 @@ class BrokerResponseError(KafkaError):
         invalid_metadata: bool | None = None,
         is_fatal: bool | None = None,
         requires_abort: bool | None = None,
+        message: str | None = None,
     ) -> None:
         super().__init_subclass__()
         if retriable is not None:
@@ -79,7 +80,7 @@ class BrokerResponseError(KafkaError):
             if errno in kafka_errors:
                 raise TypeError(f"error code {errno} is already {kafka_errors[errno].__name__}")
             cls.errno = errno
-            cls.message = _capitals(cls.__name__)
+            cls.message = message or _capitals(cls.__name__)
             kafka_errors[errno] = cls
 
     def __str__(self) -> str:
@@ -375,7 +376,7 @@ class UnknownError(BrokerResponseError, errno=-1):
         return _restore_unknown, (self.errno, self.args)
 
 
-class NoError(BrokerResponseError, errno=0):
+class NoError(BrokerResponseError, errno=0, message="NO_ERROR"):
     """Success: the code that means no error."""
 
 
@@ -383,7 +384,9 @@ class OffsetOutOfRangeError(BrokerResponseError, errno=1):
     """The offset lies outside the range of offsets that the broker keeps for the partition."""
 
 
-class CorruptRecordException(BrokerResponseError, errno=2, retriable=True):
+class CorruptRecordException(
+    BrokerResponseError, errno=2, retriable=True, message="CORRUPT_MESSAGE"
+):
     """A record failed its CRC check, has an invalid size, or a null key in a compacted topic."""
 
     topic_partition: TopicPartition | None = None
@@ -399,7 +402,7 @@ class UnknownTopicOrPartitionError(
     """The broker does not host this topic or partition: it may be new, deleted, or misspelt."""
 
 
-class InvalidFetchRequestError(BrokerResponseError, errno=4):
+class InvalidFetchRequestError(BrokerResponseError, errno=4, message="INVALID_FETCH_SIZE"):
     """The broker does not accept the sizes of the fetch; see `fetch_max_bytes` and
     `max_partition_fetch_bytes`.
     """
@@ -451,17 +454,23 @@ class StaleLeaderEpochCodeError(
     """The broker lost its connection before the answer came (NETWORK_EXCEPTION)."""
 
 
-class GroupLoadInProgressError(BrokerResponseError, errno=14, retriable=True):
+class GroupLoadInProgressError(
+    BrokerResponseError, errno=14, retriable=True, message="COORDINATOR_LOAD_IN_PROGRESS"
+):
     """The coordinator is still loading the state of this group or transaction."""
 
 
-class GroupCoordinatorNotAvailableError(BrokerResponseError, errno=15, retriable=True):
+class GroupCoordinatorNotAvailableError(
+    BrokerResponseError, errno=15, retriable=True, message="COORDINATOR_NOT_AVAILABLE"
+):
     """There is no coordinator at the moment: its internal topic is being created or
     has no leader.
     """
 
 
-class NotCoordinatorForGroupError(BrokerResponseError, errno=16, retriable=True):
+class NotCoordinatorForGroupError(
+    BrokerResponseError, errno=16, retriable=True, message="NOT_COORDINATOR"
+):
     """The broker asked is not the coordinator of this group or transactional id."""
 
 
@@ -581,7 +590,9 @@ class InvalidReplicationAssignmentError(BrokerResponseError, errno=39):
     """The assignment of replicas to brokers is not valid."""
 
 
-class InvalidConfigurationError(BrokerResponseError, errno=40, is_fatal=True):
+class InvalidConfigurationError(
+    BrokerResponseError, errno=40, is_fatal=True, message="INVALID_CONFIG"
+):
     """A configuration entry is not known or its value is not accepted."""
 
 
@@ -655,7 +666,13 @@ class OperationNotAttempted(BrokerResponseError, errno=55, requires_abort=True):
     """The operation was not tried, because another one of the same request failed before it."""
 
 
-class KafkaStorageError(BrokerResponseError, errno=56, retriable=True, invalid_metadata=True):
+class KafkaStorageError(
+    BrokerResponseError,
+    errno=56,
+    retriable=True,
+    invalid_metadata=True,
+    message="KAFKA_STORAGE_ERROR",
+):
     """The broker cannot access the disk that holds the partition."""
 
 

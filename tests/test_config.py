@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import ssl
 import warnings
 from typing import Any
@@ -126,7 +127,8 @@ def test_wrong_value_is_refused_by_name(
 ) -> None:
     with pytest.raises(error) as caught:
         config.from_options(**{keyword: value})
-    assert str(caught.value).startswith(keyword)
+    # At the start, or behind the words that programs match.
+    assert re.search(rf"(^|: ){keyword}\b", str(caught.value))
     assert text in str(caught.value)
 
 
@@ -143,7 +145,7 @@ def test_password_is_never_shown() -> None:
 
 
 def test_unknown_option_is_refused() -> None:
-    with pytest.raises(TypeError, match="unknown option bootstrap_server"):
+    with pytest.raises(TypeError, match="'bootstrap_server': unknown option"):
         ClientConfig.from_options(bootstrap_server="localhost")
 
 

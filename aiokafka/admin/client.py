@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from aiokafka._config import ClientConfig, warn_ignored
+from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
 from aiokafka._loops import made_for, refuse_other_loop
+from aiokafka._options import refuse_unknown
 from aiokafka.admin import _cluster, _configs, _groups, _records, _tokens, _topics
 from aiokafka.admin._routing import Router
 from aiokafka.admin.config_resource import ConfigResource
@@ -72,6 +73,7 @@ class AIOKafkaAdminClient:
         **client_options: Any,
     ) -> None:
         warn_ignored(api_version=api_version)
+        refuse_unknown(type(self).__name__, client_options, ClientConfig, SecurityConfig)
         self._config = ClientConfig.from_options(
             bootstrap_servers=bootstrap_servers,
             client_id=client_id,

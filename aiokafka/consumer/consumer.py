@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka import __version__
 from aiokafka._compat import timeout_at
-from aiokafka._config import warn_ignored
+from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
+from aiokafka._consumer_config import ConsumerConfig
 from aiokafka._group_members import add_reader
 from aiokafka._log import SubjectLog
 from aiokafka._loops import made_for, refuse_other_loop
+from aiokafka._options import refuse_unknown
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.client import AIOKafkaClient
 from aiokafka.consumer._arguments import (
@@ -172,8 +174,10 @@ class AIOKafkaConsumer(ConsumerPositions):
         given = locals()
         options = {name: given[name] for name in given if name not in _NOT_OPTIONS}
         warn_ignored(api_version=api_version)
+        name = type(self).__name__
+        refuse_unknown(name, client_options, ConsumerConfig, ClientConfig, SecurityConfig)
         self._config = configure({**options, **client_options})
-        with made_for(loop, type(self).__name__) as self._loop:
+        with made_for(loop, name) as self._loop:
             self._assemble()
         if topics:
             self._subscription.subscribe_topics(topic_names(topics))

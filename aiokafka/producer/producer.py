@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._compat import timeout_at
-from aiokafka._config import ClientConfig, ProducerConfig, warn_ignored
+from aiokafka._config import ProducerConfig, warn_ignored
 from aiokafka._log import SubjectLog
 from aiokafka._loops import made_for, refuse_other_loop
 from aiokafka._options import MISSING
@@ -125,18 +125,15 @@ class AIOKafkaProducer:
         warn_ignored(api_version=api_version, send_backoff_ms=send_backoff_ms)
         if client_id is None:
             options["client_id"] = f"aiokafka-producer-{next(_numbers)}"
-        producer_options = {name: options.pop(name) for name in ProducerConfig.keywords()}
-        client_config = ClientConfig.from_options(**options, **client_options)
-        self._config = config = ProducerConfig.from_options(
-            client=client_config, **producer_options
-        )
+        name = type(self).__name__
+        self._config = config = ProducerConfig.of(name, options, client_options)
         self._demands_idempotence = enable_idempotence is True
         self._key_serializer = key_serializer
         self._value_serializer = value_serializer
         self._serializes = key_serializer is not None or value_serializer is not None
         self._partitioner = config.partitioner or _DEFAULT_PARTITIONER
         self._hashes_keys = type(self._partitioner) is DefaultPartitioner
-        with made_for(loop, type(self).__name__) as self._loop:
+        with made_for(loop, name) as self._loop:
             self._assemble(config)
         self._is_stopped = False
         self._closed = False

@@ -55,7 +55,7 @@ _XERIAL_HEADER = (
 )
 _SMALL_PIECE = 256
 _LARGE_PIECE = 64 * 1024
-_XERIAL_BLOCK = 32 * 1024
+XERIAL_BLOCK = 32 * 1024
 _ZSTD_MAX_WINDOW = 1 << 27
 _LZ4_MAX_RATIO = 255
 
@@ -146,11 +146,18 @@ def _gzip(data: Buffer, level: int | None) -> bytes:
 
 def _snappy(data: Buffer, level: int | None) -> bytes:
     # In snappy-java's framing, as the Java client writes and every client reads.
+    return compress_snappy(data, XERIAL_BLOCK)
+
+
+def compress_snappy(data: Buffer, block_size: int | None) -> bytes:
+    """Compress in blocks of `block_size` bytes, framed as by snappy-java; None: one bare block."""
     snappy_block = _module(SNAPPY).compress
+    if block_size is None:
+        return bytes(snappy_block(bytes(data)))
     view = memoryview(data)
     parts = [_XERIAL_HEADER]
-    for start in range(0, len(view), _XERIAL_BLOCK):
-        block = snappy_block(bytes(view[start : start + _XERIAL_BLOCK]))
+    for start in range(0, len(view), block_size):
+        block = snappy_block(bytes(view[start : start + block_size]))
         parts += (len(block).to_bytes(4, "big"), block)
     return b"".join(parts)
 
