@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import uuid
 from collections import defaultdict
 
@@ -108,3 +110,75 @@ async def crash_twice(cluster: KafkaCluster, stream: Stream) -> None:
         cluster.kill(node)
         await stream.reached(stream.total * (4 * turn + 3) // 10)
         await asyncio.to_thread(cluster.restart, node)
+
+
+STALL = 3.0
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("codec", ["gzip", None])
+async def test_batches_that_are_sent_again_are_written_once(
+    kafka3: KafkaCluster, scale: Scale, codec: str | None
+) -> None:
+    """Followers stall for longer than requests may take, so leaders have what is sent again.
+
+    Compressed, a batch is far smaller than max_request_size, and before that far larger.
+    """
+    topic, total = f"stall-{uuid.uuid4().hex[:8]}", scale(60_000, 600_000)
+    await create_topic(kafka3.bootstrap_servers, topic, 1, 3, {"min.insync.replicas": "2"})
+    producer = AIOKafkaProducer(
+        bootstrap_servers=kafka3.bootstrap_servers,
+        compression_type=codec,
+        max_batch_size=131_072,
+        request_timeout_ms=1000,
+    )
+    offsets: list[int] = []
+    async with producer:
+        stalls = asyncio.create_task(stall_brokers(kafka3, offsets, total, scale(2, 12)))
+        try:
+            waiting: list[asyncio.Future[RecordMetadata]] = []
+            for number in range(total):
+                value = b"%09d" % number + b"x" * 491
+                waiting.append(await producer.send(topic, value, partition=0))
+                if len(waiting) == 15_000:
+                    offsets.extend([(await future).offset for future in waiting])
+                    waiting.clear()
+            offsets.extend([(await future).offset for future in waiting])
+            await stalls
+        finally:
+            stalls.cancel()
+            await asyncio.gather(stalls, return_exceptions=True)
+    found = await read_numbers(kafka3, topic)
+    assert [number for _, number in found] == list(range(total))
+    # Of a batch that the leader had already it may not know the offset any more.
+    assert all(told in (-1, there) for told, (there, _) in zip(offsets, found, strict=True))
+
+
+async def stall_brokers(cluster: KafkaCluster, done: list[int], total: int, stalls: int) -> None:
+    """Freeze one broker after the other while records flow."""
+    for turn in range(stalls):
+        while len(done) < total * turn // (stalls + 1):
+            await asyncio.sleep(0.01)
+        pid = cluster.pid(list(cluster.nodes)[turn % len(cluster.nodes)])
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            await asyncio.sleep(STALL)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+
+async def read_numbers(cluster: KafkaCluster, topic: str) -> list[tuple[int, int]]:
+    """The (offset, number) of all that is in the only partition of `topic`."""
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest"
+    )
+    tp = TopicPartition(topic, 0)
+    consumer.assign([tp])
+    found: list[tuple[int, int]] = []
+    async with consumer:
+        end = (await consumer.end_offsets([tp]))[tp]
+        while await consumer.position(tp) < end:
+            for records in (await consumer.getmany(timeout_ms=1000)).values():
+                found.extend((one.offset, int((one.value or b"")[:9])) for one in records)
+    return found

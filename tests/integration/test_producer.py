@@ -46,6 +46,25 @@ def numbers(count: int) -> list[bytes]:
     return [b"%d" % number for number in range(count)]
 
 
+async def test_batches_without_a_partition_are_spread(kafka: Kafka, make_topic: MakeTopic) -> None:
+    topic = await make_topic(partitions=3)
+    async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
+        sent = []
+        for number in range(30):
+            batch = producer.create_batch()
+            for value in (b"%d" % number, b"more"):
+                batch.append(key=None, value=value, timestamp=None, headers=iter([("h", b"1")]))
+            sent.append(await producer.send_batch(batch, topic))
+        told = await asyncio.gather(*sent)
+    assert {metadata.partition for metadata in told} == {0, 1, 2}
+    found = await read(kafka.bootstrap_servers, topic, 60, partitions=3)
+    places = {(record.partition, record.offset): record for record in found}
+    assert len(found) == len(places) == 60
+    for number, metadata in enumerate(told):
+        record = places[metadata.partition, metadata.offset]
+        assert (record.value, record.headers) == (b"%d" % number, (("h", b"1"),))
+
+
 async def test_records_arrive_as_they_were_sent(kafka: Kafka, topic: str) -> None:
     headers = [("one", b"1"), ("none", None)]
     async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
