@@ -78,11 +78,11 @@ async def test_a_member_that_is_removed_loses_everything_and_joins_again(
     log = Log()
     consumer = await listening(four, start, log)
     await read(consumer, 1)
-    member_id = consumer._coordinator.member_id
+    member_id = consumer.group_metadata().member_id
     getattr(four.groups, way)("g", member_id)
     await until(four, lambda: len(log.calls) == 3)
     assert log.calls == [("assigned", ALL), ("lost", ALL), ("assigned", ALL)]
-    assert consumer._coordinator.member_id == member_id  # KIP-1082
+    assert consumer.group_metadata().member_id == member_id  # KIP-1082
     assert await read(consumer, 2) == [(0, 0), (0, 1)]
     await consumer.commit()
     assert four.groups.committed("g", "t", 0) == 2
@@ -101,7 +101,7 @@ async def test_a_member_that_is_removed_in_its_listener(four: FakeCluster, start
     consumer = await start(four, **OPTIONS)
     consumer.subscribe(["t"], listener=log)
     await entered.wait()
-    four.groups.expire("g", consumer._coordinator.member_id)
+    four.groups.expire("g", consumer.group_metadata().member_id)
     await until(four, lambda: consumer._coordinator.generation < 0)
     released.set()
     await until(four, lambda: len(log.calls) == 3)
@@ -113,7 +113,7 @@ async def test_a_commit_finds_out_that_the_member_was_removed(
 ) -> None:
     consumer = await start(four, "t", enable_auto_commit=False, **OPTIONS)
     four.intercept(ConsumerGroupHeartbeatRequest, Hold(released := asyncio.Event()))
-    four.groups.expire("g", consumer._coordinator.member_id)
+    four.groups.expire("g", consumer.group_metadata().member_id)
     with pytest.raises(CommitFailedError):
         await consumer.commit({T0: 1})
     assert consumer._coordinator.generation == -1
@@ -336,7 +336,7 @@ async def test_the_last_commit_knows_the_epoch(four: FakeCluster, start: Start) 
         fill(four, partition, 1)
     first = await start(four, "t", **OPTIONS, retry_backoff_ms=5000)
     await read(first, 4)
-    member_id = first._coordinator.member_id
+    member_id = first.group_metadata().member_id
 
     def lose(request: ConsumerGroupHeartbeatRequest, context: Any) -> Any:
         # It acknowledges that it has given up two partitions.
@@ -348,13 +348,13 @@ async def test_the_last_commit_knows_the_epoch(four: FakeCluster, start: Start) 
 
     lost = asyncio.Event()
     four.intercept(ConsumerGroupHeartbeatRequest, lose)
-    epoch = first._coordinator.generation
+    epoch = first.group_metadata().generation_id
     second = await start(four, "t", **OPTIONS)
     assert await first.getmany() == {}  # what it has is finished
     await lost.wait()
     await until(four, lambda: four.groups.consumer["g"].members[member_id].epoch > epoch)
     owned = first.assignment()
-    assert first._coordinator.generation == epoch
+    assert first.group_metadata().generation_id == epoch
     assert len(owned) == 2
     kept = min(owned).partition
     fill(four, kept, 1)

@@ -167,7 +167,7 @@ async def test_plain_and_async_forms(
     consumer = await subscribed(start, cluster, listener, protocol)
     await until(lambda: consumer.assignment() == FOUR)
     await until(lambda: listener.calls[-1:] == ["assigned"])
-    cluster.groups.expire("g", consumer._coordinator.member_id)
+    cluster.groups.expire("g", consumer.group_metadata().member_id)
     # By default what is lost is revoked.
     before = len(listener.calls)
     await until(lambda: listener.calls[before:][:1] == ["revoked"])
@@ -269,7 +269,7 @@ async def test_what_was_lost_cannot_be_committed(
     consumer = await subscribed(start, cluster, listener, protocol)
     await read(consumer, 5)
     listener.acts["lost"] = act
-    cluster.groups.expire("g", consumer._coordinator.member_id)
+    cluster.groups.expire("g", consumer.group_metadata().member_id)
     # It starts again where the group is.
     assert await read(consumer, 1) == [(0, 0)]
     assert listener.names()[-2:] == ["lost", "assigned"]
@@ -309,7 +309,7 @@ async def test_what_would_wait_for_itself_is_refused(
     await consumer.getmany()
     listener.acts[moment] = act
     if moment == "lost":
-        cluster.groups.expire("g", consumer._coordinator.member_id)
+        cluster.groups.expire("g", consumer.group_metadata().member_id)
     else:
         other = await start(cluster, "t", group_id="g", **PROTOCOLS[protocol])
         if moment == "assigned" and protocol != "eager":
@@ -375,7 +375,7 @@ async def test_what_a_listener_raises_reaches_the_application(
     await consumer.getmany()
     listener.acts[moment] = act
     if moment == "lost":
-        cluster.groups.expire("g", consumer._coordinator.member_id)
+        cluster.groups.expire("g", consumer.group_metadata().member_id)
     else:
         other = await start(cluster, "t", group_id="g", **PROTOCOLS[protocol])
         if moment == "assigned" and protocol != "eager":
