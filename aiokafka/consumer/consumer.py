@@ -483,9 +483,10 @@ class AIOKafkaConsumer(ConsumerPositions):
         self, partitions: tuple[TopicPartition, ...]
     ) -> ConsumerRecord[Any, Any]:
         wanted = as_wanted(partitions)
+        await self._maybe_yield()
+        # No await from here to the wait: whatever ends the consumer then wakes this reader.
         self._check_can_read()
         self._check_has_subscription()
-        await self._maybe_yield()
         self._begin_call()
         told_at = self._vitals.told_at
         while True:
@@ -512,9 +513,9 @@ class AIOKafkaConsumer(ConsumerPositions):
         limit = self._record_limit(max_records)
         if timeout_ms < 0:
             raise ValueError(f"timeout_ms={timeout_ms!r}: must not be negative")
+        await self._maybe_yield()
         self._check_can_read()
         self._check_has_subscription()
-        await self._maybe_yield()
         self._begin_call()
         records = self._fetcher.take(wanted, limit)
         told_at = self._vitals.told_at

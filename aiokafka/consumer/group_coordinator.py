@@ -27,6 +27,7 @@ from aiokafka.errors import (
     KafkaError,
     KafkaTimeoutError,
     TopicAuthorizationFailedError,
+    UnknownError,
 )
 from aiokafka.net.failures import renewed
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
@@ -56,11 +57,13 @@ _LEAVE_TIMEOUT = 3.0
 _PART_TO_CATCH_UP = 0.3
 _PART_TO_LEAVE = 0.2
 
-# What an administrator may mend while the consumer waits.
+# What an administrator may mend while the consumer waits, and what the broker cannot explain: the
+# application is told, and the group asked again.
 MENDABLE = (
     AuthenticationFailedError,
     GroupAuthorizationFailedError,
     TopicAuthorizationFailedError,
+    UnknownError,
 )
 
 
