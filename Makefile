@@ -34,7 +34,7 @@ JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 SPARK_TESTS := tests/integration/test_spark_kills.py \
 	$(filter-out %_kills.py,$(sort $(wildcard tests/integration/test_spark*.py))) tests/spark
 
-.PHONY: help demo test test-unit test-all test-long test-spark spark-demo java fuzz lint format docs bench bench-spark broker dist clean
+.PHONY: help demo test test-unit test-all test-long test-spark test-dependents spark-demo java fuzz lint format docs bench bench-spark broker dist clean
 .DELETE_ON_ERROR:
 
 help:
@@ -44,6 +44,7 @@ help:
 	@echo "make test-long  the long forms: a million records a codec, every broker version, kills"
 	@echo "make spark-demo count words per minute with Spark (Java 17, PySpark of 450 MB)"
 	@echo "make test-spark the Spark source and sink in PySpark (likewise)"
+	@echo "make test-dependents  FastStream, Faust, taskiq and tracers, as released, on this library"
 	@echo "make fuzz       read damaged record sets (MUTATIONS=10000000)"
 	@echo "make lint docs  ruff and mypy; the manual, warnings are errors"
 	@echo "make bench      compare with the other clients (ROWS=... ROUNDS=...)"
@@ -137,6 +138,10 @@ fuzz: $(LIBRARY) $(VENV)/.tests
 test-spark: java $(LIBRARY) $(VENV)/.tests $(VENV)/.spark
 	AIOKAFKA_SPARK=required PYSPARK_SUBMIT_ARGS='$(SPARK_SUBMIT_ARGS)' \
 		$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder $(SPARK_TESTS) $(PYTEST_ARGS)
+
+test-dependents: $(LIBRARY) $(VENV)/.tests
+	$(BIN)/python -m tests.dependents.environments
+	AIOKAFKA_DEPENDENTS=1 $(PYTEST) tests/dependents $(PYTEST_ARGS)
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

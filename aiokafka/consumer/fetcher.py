@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._log import SubjectLog
@@ -200,6 +200,28 @@ class Fetcher:
         if not self._complaints and not self._is_held:
             self.next = self.buffer.next
         raise error
+
+    # -- names that Faust knows --------------------------------------------------------------------
+
+    @property
+    def _closed(self) -> bool:
+        return not self._is_running
+
+    async def fetched_records(
+        self,
+        partitions: Iterable[TopicPartition],
+        timeout: float = 0,
+        max_records: int | None = None,
+    ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
+        """What `getmany()` of the consumer gives, with `timeout` in seconds."""
+        wanted = frozenset(partitions) or None
+        limit = -1 if max_records is None else max_records
+        deadline = asyncio.get_running_loop().time() + timeout
+        self.buffer.begin_call()
+        records = self.take(wanted, limit)
+        while not records and self._is_running and await self.wait(wanted, deadline):
+            records = self.take(wanted, limit)
+        return records or self.take(wanted, limit)
 
     # -- placement ---------------------------------------------------------------------------------
 

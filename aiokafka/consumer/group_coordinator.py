@@ -257,7 +257,7 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
         except asyncio.TimeoutError:
             self._log.warning("Stopped before its listener had returned")
 
-    async def close(self, deadline: float) -> None:
+    async def close(self, deadline: float | None = None) -> None:
         """End what `stop()` left, if it was cancelled."""
         await self._tasks.stop(deadline)
 

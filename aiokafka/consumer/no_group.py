@@ -61,6 +61,12 @@ class NoGroupCoordinator:
         self._fetcher = fetcher
         self._denied: dict[str, PartitionState] = {}
 
+    @property
+    def _metadata_snapshot(self) -> dict[str, int]:
+        """How many partitions each topic in use has, as Faust asks."""
+        partitions = self._client.cluster.partitions_for_topic
+        return {topic: len(partitions(topic) or ()) for topic in self._subscriptions.topics}
+
     async def start(self, tasks: TaskOwner) -> None:
         """Follow the metadata in the background."""
         tasks.start(self.follow_metadata(), name="metadata")
@@ -112,7 +118,7 @@ class NoGroupCoordinator:
     async def stop(self, deadline: float) -> None:
         """Nothing to leave."""
 
-    async def close(self, deadline: float) -> None:
+    async def close(self, deadline: float | None = None) -> None:
         """Nothing to end."""
 
     def abandon(self) -> None:

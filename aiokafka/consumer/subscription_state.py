@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from aiokafka.abc import ConsumerRebalanceListener
@@ -119,6 +120,10 @@ class SubscriptionState:
     @property
     def assignment(self) -> Assignment:
         return self._assignment
+
+    def fetch_context(self) -> AbstractContextManager[None]:
+        """The block in which Faust asks the fetcher; calls are counted there."""
+        return nullcontext()
 
     @property
     def topics(self) -> frozenset[str]:

@@ -6,7 +6,7 @@ import asyncio
 import functools
 import inspect
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 import pytest
@@ -229,6 +229,37 @@ async def test_attributes_of_a_consumer() -> None:
             assert state.highwater == 1
             assert state.position == 1
         assert consumer._closed is True
+
+
+async def test_faust_reads_through_the_fetcher() -> None:
+    class TP(NamedTuple):
+        topic: str
+        partition: int
+
+    async with FakeCluster() as cluster:
+        await cluster.create_topic("t", partitions=2)
+        consumer = AIOKafkaConsumer(
+            "t",
+            group_id="g",
+            bootstrap_servers=cluster.bootstrap_servers,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        )
+        async with consumer:
+            fetcher = consumer._fetcher
+            assert not fetcher._closed
+            assert consumer._coordinator._metadata_snapshot == {"t": 2}
+            assert consumer._coordinator.generation >= 0
+            for value in (b"1", b"2", b"3"):
+                cluster.log("t").append(value)
+            with fetcher._subscriptions.fetch_context():
+                first = await fetcher.fetched_records([TP("t", 0)], timeout=20, max_records=2)
+                rest = await fetcher.fetched_records([TP("t", 0)], timeout=20)
+                none = await fetcher.fetched_records([TP("t", 1)], timeout=0.01)
+            assert [r.value for r in first[TopicPartition("t", 0)]] == [b"1", b"2"]
+            assert [r.value for r in rest[TopicPartition("t", 0)]] == [b"3"]
+            assert none == {}
+        assert fetcher._closed
 
 
 async def test_a_tracer_asks_for_the_cluster_id() -> None:
