@@ -132,12 +132,17 @@ class Errands:
         Raises what `work` raises, KafkaTimeoutError at the deadline, TransactionStateError if the
         transaction was ended meanwhile. Errands of one name are done one after the other.
         """
-        number = self._transaction.number
-        await self._wait_for_turn(name, deadline)
-        if number != self._transaction.number or not self._transaction.takes_records:
-            raise _ended(name)
+        # From here on it is under way: a commit waits for those that wait for their turn as well.
+        before = [one for one in self._running if one.name == name]
+
+        async def in_turn(errand: Errand) -> None:
+            for other in before:
+                await self._wait_for(other, deadline, f"{name}: not in time: waits for its turn")
+            self._transaction.raise_failure()
+            await work(errand)
+
         errand = Errand(name, self._transaction)
-        errand.task = self._owner.start(self._carry_out(errand, work), name=name)
+        errand.task = self._owner.start(self._carry_out(errand, in_turn), name=name)
         self._running[errand] = None
         try:
             await self._result(errand, deadline)
@@ -161,10 +166,6 @@ class Errands:
         error = errand.error if errand.is_recalled else None
         if error is not None and not isinstance(error, _LEFT_TO_THE_END):
             transaction.fail(error)
-
-    async def _wait_for_turn(self, name: str, deadline: float) -> None:
-        while errand := next((one for one in self._running if one.name == name), None):
-            await self._wait_for(errand, deadline, f"{name}: not in time: waits for its turn")
 
     async def _wait_for(self, errand: Errand, deadline: float | None, text: str) -> None:
         """Return when `errand` is over. Raises KafkaTimeoutError at `deadline` (loop time)."""

@@ -131,6 +131,7 @@ class Transactions:
             self._sender.drop_waiting(KafkaError("not sent: the transaction was aborted"))
             await self._sender.accumulator.flush(deadline)
             await self._errands.recall(deadline)
+            self.transaction.raise_failure()
             await self._end(is_commit=False, deadline=deadline)
             ending.is_done = True
 

@@ -289,3 +289,27 @@ async def test_an_abort_while_partitions_are_being_entered(release: str) -> None
         assert committed(cluster) == [b"next"]
         log = cluster.log(TOPIC, 1)
         assert log.last_stable_offset == log.end_offset
+
+
+@pytest.mark.parametrize("release", ["2.1", "2.8", "4.3"])
+async def test_a_commit_waits_for_offsets_that_wait_for_their_turn(release: str) -> None:
+    event = asyncio.Event()
+    async with FakeCluster(as_version=release) as cluster:
+        await cluster.create_topic(TOPIC)
+        async with transactional(cluster) as producer:
+            await producer.begin_transaction()
+            with cluster.intercept(TxnOffsetCommitRequest, Hold(event), times=1) as held:
+                sending = [
+                    asyncio.ensure_future(producer.send_offsets_to_transaction({T0: at}, "group"))
+                    for at in range(5)
+                ]
+                await held.wait()
+                committing = asyncio.ensure_future(producer.commit_transaction())
+                await asyncio.sleep(0.05)
+                event.set()
+                await asyncio.gather(*sending, committing)
+            assert stored(cluster) == 4
+            async with producer.transaction():
+                await producer.send(TOPIC, b"v", partition=0)
+        assert stored(cluster) == 4
+        assert cluster.failures == []
