@@ -324,7 +324,7 @@ class RangeReader:
             self._on_failed_fetch(node_id, states, error)
         else:
             self._busy.discard(node_id)
-            self._settle(node_id, states, response, limit)
+            self._settle(node_id, states, response, size)
         self._wake.set()
 
     def _on_failed_fetch(self, node_id: int, states: list[RangeState], error: KafkaError) -> None:
@@ -337,9 +337,9 @@ class RangeReader:
         self._client.request_metadata(f"fetch from broker {node_id} failed")
 
     def _settle(
-        self, node_id: int, states: list[RangeState], answer: FetchResponse, limit: int
+        self, node_id: int, states: list[RangeState], answer: FetchResponse, size: int
     ) -> None:
-        now = self._loop.time()
+        now, limit = self._loop.time(), min(size, self._limits.max_partition_bytes)
         asked: dict[tuple[str | bytes | None, int], RangeState] = {}
         for state in states:
             asked[state.range.topic_id, state.tp.partition] = state
@@ -350,15 +350,17 @@ class RangeReader:
                 found = asked.get((topic.topic or topic.topic_id, data.partition_index))
                 if found is not None and found.phase is Phase.FETCHING:
                     self._settle_one(found, data, frame, limit)
+        is_filled = frame.nbytes > size // 2  # by others
         for state in states:
             if state.phase is not Phase.FETCHING:
                 continue
-            if frame.unread:  # Others filled the answer.
+            is_short = not (is_filled or answer.error_code) and state.left_in_log > 0
+            if (is_short and state.size.too_small(limit)) or frame.unread:
                 state.transition(Phase.IDLE)
-            else:
-                code = answer.error_code
-                end = f"nothing before {state.high_watermark}, the end of the log"
-                state.postpone(now, for_code(code).__name__ if code else end)
+                continue
+            code = answer.error_code
+            end = f"nothing before {state.high_watermark}, the end of the log"
+            state.postpone(now, for_code(code).__name__ if code else end)
         self._pinned[node_id] += frame.nbytes
 
     def _settle_one(
@@ -370,8 +372,6 @@ class RangeReader:
             return
         state.high_watermark = data.high_watermark
         if not data.records:
-            if state.position < state.high_watermark and state.size.too_small(limit):
-                state.transition(Phase.IDLE)
             return
         try:
             found = scan_record_set(memoryview(data.records), state.position, state.range.until)

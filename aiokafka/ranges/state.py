@@ -121,6 +121,11 @@ class RangeState:
         """How many offsets are still to be read."""
         return self.range.until - self.position
 
+    @property
+    def left_in_log(self) -> int:
+        """How many offsets the log has from the position on, as of the last answer."""
+        return self.high_watermark - self.position
+
     def transition(self, phase: Phase) -> None:
         """Wait for something else."""
         assert phase in _NEXT[self.phase], f"{self}: {self.phase} to {phase}"
