@@ -12,14 +12,15 @@ each test. A marker passes arguments to it::
         await kafka_cluster.stop_broker(0)
         ...
 
-It works with pytest-asyncio in both of its modes, and with the plugin of anyio where that is the
-only one. The cluster runs in the loop of the test.
+It works with pytest-asyncio in both of its modes and with any `loop_scope`, and with the plugin of
+anyio where that is the only one. The cluster runs in the loop of the test.
 """
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,6 +28,7 @@ import pytest
 if TYPE_CHECKING:
     from aiokafka.testing.cluster import FakeCluster
 
+_LOOP_SCOPES = ("function", "class", "module", "package", "session")
 _MARKER = "kafka_cluster(brokers=1, **options): arguments of the FakeCluster in the fixture"
 
 
@@ -35,22 +37,55 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", _MARKER)
 
 
-def _async_fixture() -> Any:
-    """pytest-asyncio wants its own decorator, except in its auto mode; others take pytest's."""
-    try:
-        return importlib.import_module("pytest_asyncio").fixture
-    except ImportError:
-        return pytest.fixture
+def _cluster_fixture() -> Any:
+    """The fixture before it is one: a new function each time, as pytest-asyncio notes the scope of
+    its loop on it."""
+
+    async def kafka_cluster(request: pytest.FixtureRequest) -> AsyncIterator[FakeCluster]:
+        """A started fake Kafka cluster; ``@pytest.mark.kafka_cluster(...)`` gives its arguments."""
+        from aiokafka.testing.cluster import FakeCluster  # not at start-up: most runs do without
+
+        marker = request.node.get_closest_marker("kafka_cluster")
+        options = marker.kwargs if marker is not None else {}
+        async with FakeCluster(*(marker.args if marker is not None else ()), **options) as cluster:
+            yield cluster
+
+    return kafka_cluster
 
 
-async def _kafka_cluster(request: pytest.FixtureRequest) -> AsyncIterator[FakeCluster]:
+def _scope_of_loop(request: pytest.FixtureRequest) -> str:
+    """How long the loop lives that pytest-asyncio runs the test in."""
+    marker = request.node.get_closest_marker("asyncio")
+    named = marker.kwargs.get("loop_scope") or marker.kwargs.get("scope") if marker else None
+    if named is None:
+        with suppress(ValueError):  # a release without the setting
+            named = request.config.getini("asyncio_default_test_loop_scope")
+    return str(named or "function")
+
+
+def _any_kafka_cluster(request: pytest.FixtureRequest) -> FakeCluster:
     """A started fake Kafka cluster; ``@pytest.mark.kafka_cluster(...)`` gives its arguments."""
-    from aiokafka.testing.cluster import FakeCluster  # not at start-up: most runs do not use it
-
-    marker = request.node.get_closest_marker("kafka_cluster")
-    options = marker.kwargs if marker is not None else {}
-    async with FakeCluster(*(marker.args if marker is not None else ()), **options) as cluster:
-        yield cluster
+    # An async fixture runs in the loop of a scope that it names once and for all. In any other loop
+    # than the test's the brokers would stand still while the test runs.
+    cluster: FakeCluster = request.getfixturevalue(f"_kafka_cluster_in_{_scope_of_loop(request)}")
+    return cluster
 
 
-kafka_cluster = _async_fixture()(_kafka_cluster, name="kafka_cluster")
+def _define() -> dict[str, Any]:
+    """The fixtures, by name: pytest-asyncio wants its own decorator; others take pytest's."""
+    try:
+        fixture: Any = importlib.import_module("pytest_asyncio").fixture
+        inner = {
+            f"_kafka_cluster_in_{scope}": fixture(
+                _cluster_fixture(), name=f"_kafka_cluster_in_{scope}", loop_scope=scope
+            )
+            for scope in _LOOP_SCOPES
+        }
+    except ImportError:
+        return {"kafka_cluster": pytest.fixture(_cluster_fixture(), name="kafka_cluster")}
+    except TypeError:  # a release that knows one loop for each test only
+        return {"kafka_cluster": fixture(_cluster_fixture(), name="kafka_cluster")}
+    return {**inner, "kafka_cluster": pytest.fixture(_any_kafka_cluster, name="kafka_cluster")}
+
+
+globals().update(_define())

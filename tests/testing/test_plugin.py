@@ -54,6 +54,50 @@ def test_the_fixture_works_with_pytest_asyncio(
     result.assert_outcomes(passed=2)
 
 
+WIDER = """
+    import asyncio
+    import pytest
+
+    {mark}
+    class TestBoth:
+        async def test_first(self, kafka_cluster):
+            await self.connect(kafka_cluster)
+
+        async def test_second(self, kafka_cluster):
+            await self.connect(kafka_cluster)
+
+        async def connect(self, kafka_cluster):
+            host, _, port = kafka_cluster.address(0).rpartition(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            # ApiVersions, version 0
+            writer.write(bytes.fromhex("0000000a 0012 0000 00000001 ffff"))
+            size = await asyncio.wait_for(reader.readexactly(4), 5)
+            assert int.from_bytes(size, "big") > 10
+            writer.close()
+            await writer.wait_closed()
+"""
+
+
+@pytest.mark.parametrize(
+    ("mark", "options"),
+    [
+        ('@pytest.mark.asyncio(loop_scope="class")', []),
+        ('@pytest.mark.asyncio(loop_scope="module")', []),
+        ('@pytest.mark.asyncio(loop_scope="session")', []),
+        ("@pytest.mark.asyncio", ["-o", "asyncio_default_test_loop_scope=session"]),
+        ("@pytest.mark.asyncio", ["-o", "asyncio_default_fixture_loop_scope=session"]),
+    ],
+)
+def test_the_brokers_run_in_the_loop_of_the_test(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, mark: str, options: list[str]
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    pytester.makepyfile(WIDER.format(mark=mark))
+    by_hand = ["-p", "no:aiokafka", "-p", "aiokafka.testing.pytest_plugin"]
+    result = pytester.runpytest_subprocess(*by_hand, "--asyncio-mode=strict", *options)
+    result.assert_outcomes(passed=2)
+
+
 def test_the_plugin_costs_nothing_while_it_is_not_used() -> None:
     """pytest imports it at every start."""
     command = [
