@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,3 +39,40 @@ def test_all_modules_have_the_same_form() -> None:
         name for name in COMPILABLE if str(importlib.import_module(name).__file__).endswith(".py")
     ]
     assert plain in ([], COMPILABLE)
+
+
+SECOND_INTERPRETER = """
+import sys
+try:
+    import _interpreters as interpreters
+    run = interpreters.exec
+except ImportError:
+    import _xxsubinterpreters as interpreters
+    run = interpreters.run_string
+
+import aiokafka.record.batch
+
+failed = run(interpreters.create(), f'''
+import os, sys
+os.environ["AIOKAFKA_NO_EXTENSIONS"] = "1"
+sys.path[:0] = {sys.path!r}
+from aiokafka.record import batch
+assert batch.__file__.endswith(".py")
+''')
+sys.exit(str(failed) if failed else 0)
+"""
+
+
+def test_a_second_interpreter_runs_the_sources() -> None:
+    """As docs/install.rst says: extensions can be loaded by one interpreter of a process."""
+    if not any(map(importlib.util.find_spec, ("_interpreters", "_xxsubinterpreters"))):
+        pytest.skip("this Python has no second interpreters")
+    done = subprocess.run(
+        [sys.executable, "-c", SECOND_INTERPRETER],
+        cwd=ROOT.parent,
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

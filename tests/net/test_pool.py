@@ -19,7 +19,8 @@ from aiokafka.net.connection import BrokerConnection
 from aiokafka.net.pool import ConnectionPool, Endpoint, Purpose
 from aiokafka.protocol.messages import ApiVersionsRequest, MetadataRequest
 from aiokafka.protocol.messages.metadata import MetadataRequestTopic
-from aiokafka.testing import FakeCluster, Hold, Silence
+from aiokafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from aiokafka.testing import FakeCluster, Hold, Security, Silence
 from tests.net.support import Certificates, config, now, pooled, split
 
 
@@ -238,8 +239,6 @@ async def test_a_task_that_cannot_start_leaves_nothing_behind() -> None:
             raise IllegalStateError("stopped")
         return owner.start(coro, name=name)
 
-    from aiokafka.testing import Security
-
     users = Security(users={"alice": "secret"}, mechanisms=["PLAIN"], session_lifetime_ms=60_000)
     async with FakeCluster(security=users) as cluster:
         endpoint = Endpoint(*split(cluster.bootstrap_servers), "node 0")
@@ -292,17 +291,62 @@ async def test_a_connect_that_ends_after_the_pool_is_closed_is_cut() -> None:
             assert pool.connections() == []
 
 
-async def test_cancelling_a_connect_at_any_moment_leaves_nothing_open() -> None:
-    async with FakeCluster() as cluster:
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+async def test_cancelling_a_connect_at_any_moment_leaves_nothing_open(
+    certificates: Certificates, protocol: str
+) -> None:
+    """Within TCP, TLS, ApiVersions, SASL, the proof of the password in its thread, Metadata."""
+    options: dict[str, Any] = {"security_protocol": protocol}
+    server = users = None
+    if protocol.endswith("SSL"):
+        server = certificates.server_context("127.0.0.1")
+        options["ssl_context"] = create_ssl_context(cafile=certificates.cafile)
+    if protocol.startswith("SASL"):
+        users = Security(users={"alice": "secret"})
+        options |= {
+            "sasl_mechanism": "SCRAM-SHA-256",
+            "sasl_plain_username": "alice",
+            "sasl_plain_password": "secret",
+        }
+    async with FakeCluster(ssl_context=server, security=users) as cluster:
         cluster.intercept(MetadataRequest, Silence())
-        for steps in range(0, 40, 2):
-            client = AIOKafkaClient(bootstrap_servers=cluster.bootstrap_servers)
+        for turns in [*range(30), *range(30, 120, 6)]:
+            client = AIOKafkaClient(bootstrap_servers=cluster.bootstrap_servers, **options)
             starting = asyncio.ensure_future(client.bootstrap())
-            for _ in range(steps):
+            for _ in range(turns):
                 await asyncio.sleep(0)
             starting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await starting
             await client.close()
             await cluster.wait_for(lambda: cluster.connections == 0)
-            assert open_connections() == 0
+        assert open_connections() == 0
+
+
+@pytest.mark.parametrize("api", [SaslHandshakeRequest, SaslAuthenticateRequest])
+async def test_closing_while_a_session_is_renewed_leaves_nothing(api: Any) -> None:
+    users = Security(users={"alice": "secret"}, session_lifetime_ms=500)
+    options = {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "SCRAM-SHA-256",
+        "sasl_plain_username": "alice",
+        "sasl_plain_password": "secret",
+    }
+    async with FakeCluster(security=users) as cluster:
+        async with pooled(cluster.bootstrap_servers, **options) as pool:
+            connection = await pool.get(0)
+            release = asyncio.Event()
+            with cluster.intercept(api, Hold(release), times=1) as renewal:
+                await renewal.wait()
+                waits = [
+                    asyncio.ensure_future(connection.request(metadata_request())) for _ in range(3)
+                ]
+                await asyncio.sleep(0)
+                await pool.close(now() + 5)
+                for wait in waits:
+                    with pytest.raises(KafkaConnectionError):
+                        await wait
+            assert connection.closed.done()
+            release.set()
+        await cluster.wait_for(lambda: cluster.connections == 0)
+    assert open_connections() == 0
