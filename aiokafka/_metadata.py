@@ -226,7 +226,7 @@ class MetadataLoop:
         )
         try:
             response = await self._discovery.ask_anybody(pool, self.cluster.node_ids, wanted)
-            self._accept(response, is_full)
+            self._accept(response, is_full, has_all=wanted is None)
         except KafkaError as error:
             self._on_failure(error)
         except Exception as error:
@@ -269,12 +269,12 @@ class MetadataLoop:
         """
         wanted = None if self.topics.want_all else self.topics.names()
         response = await self._discovery.ask_bootstrap_servers(pool, wanted, deadline)
-        self._accept(response, is_full=True)
+        self._accept(response, is_full=True, has_all=wanted is None)
         self._end_refresh()
 
     # -- the snapshot
 
-    def _accept(self, response: MetadataResponse, is_full: bool) -> None:
+    def _accept(self, response: MetadataResponse, is_full: bool, has_all: bool) -> None:
         if self.error is not None:
             self._log.info("Metadata refresh works again")
         self.error = None
@@ -285,11 +285,13 @@ class MetadataLoop:
             self._log.warning(
                 "The cluster id changed from %s to %s", before.cluster_id, after.cluster_id
             )
+        after.has_all_topics = has_all
         self.cluster = after
         self._absences.look(after, self.topics.names())
         self._tell()
         if lacking := after.topics_without_leaders(self.topics.names()):
             self._schedule.request_again(lacking)
+        self._schedule.note_missing(after.missing_topics(self.topics.pinned))
 
     def _tell(self) -> None:
         """Tell the current snapshot to those who wait for news."""

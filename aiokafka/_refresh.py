@@ -17,6 +17,10 @@ __all__ = ["RefreshSchedule", "TopicsInUse"]
 
 log = logging.getLogger("aiokafka.cluster")
 
+# A topic that a consumer reads and that there is not is asked for this often in the end, in
+# seconds.
+_LONGEST_WAIT_FOR_TOPIC = 5.0
+
 
 class TopicsInUse:
     """Topics set by a consumer, and topics a producer touched lately (KIP-526)."""
@@ -33,6 +37,11 @@ class TopicsInUse:
     def names(self) -> frozenset[str]:
         """Every topic in use."""
         return self._pinned.union(self._touched)
+
+    @property
+    def pinned(self) -> frozenset[str]:
+        """The topics that stay until they are replaced."""
+        return self._pinned
 
     def pin(self, topics: Iterable[str]) -> None:
         """Replace the topics that stay until they are replaced."""
@@ -65,6 +74,9 @@ class RefreshSchedule:
         self._in_use = topics
         self._reason = ""
         self._single: set[str] = set()
+        self._missing: Set[str] = frozenset()
+        self._missing_at = 0.0
+        self._missing_backoff = Backoff(config.retry_backoff, _LONGEST_WAIT_FOR_TOPIC)
         self._has_new = False
         self._has_failed = False
         self._last_full = self._loop.time()
@@ -96,6 +108,17 @@ class RefreshSchedule:
             self._has_new = True
         self._wake.set()
 
+    def note_missing(self, topics: Set[str]) -> None:
+        """The topics in use that there are not: each is asked for again, ever less often."""
+        now = self._loop.time()
+        if topics == self._missing and now < self._missing_at:
+            return
+        if topics - self._missing:
+            self._missing_backoff.reset()
+        self._missing = topics
+        self._missing_at = now + self._missing_backoff.next()
+        self._wake.set()
+
     async def wait(self) -> None:
         """Return when a refresh is due."""
         while True:
@@ -114,12 +137,17 @@ class RefreshSchedule:
             return 0.0
         if self._reason or self._single:
             return self._not_before
-        return max(self._last_full + self._max_age, self._not_before)
+        due = self._last_full + self._max_age
+        if self._missing:
+            due = min(due, self._missing_at)
+        return max(due, self._not_before)
 
     def take(self) -> tuple[Set[str] | None, bool]:
         """The topics to ask for now (None = all of the cluster), and whether the refresh is
         full."""
         now = self._loop.time()
+        if self._missing and now >= self._missing_at:
+            self._single.update(self._missing)
         is_full = bool(self._reason) or not self._single or now > self._last_full + self._max_age
         single, self._single = self._single, set()
         self._reason, self._has_new = "", False

@@ -95,6 +95,8 @@ class ClusterMetadata:
         self.epoch = 0
         self.cluster_id: str | None = None
         self.need_all_topic_metadata = False
+        self.has_all_topics = False
+        """Whether the last answer listed every topic of the cluster."""
         self._brokers: dict[int, BrokerMetadata] = {}
         self._controller_id = -1
         self._topics: dict[str, TopicInfo] = {}
@@ -190,6 +192,11 @@ class ClusterMetadata:
         """The name of the topic with this id, None if unknown."""
         return self._names_by_id.get(topic_id)
 
+    def topic_info(self, topic: str) -> TopicInfo | None:
+        """All that is known of `topic`, None if nothing is; another object after each answer about
+        it."""
+        return self._topics.get(topic)
+
     def topic_error(self, topic: str) -> int:
         """The error code of the last answer about `topic`; 0 if there was none, or no answer
         yet."""
@@ -211,6 +218,17 @@ class ClusterMetadata:
             if topic.error or len(self._available_tuples[name]) < len(topic.partitions):
                 found.add(name)
         return found
+
+    def missing_topics(self, topics: Iterable[str]) -> frozenset[str]:
+        """Those of `topics` that are not there, as the last answer said, but may be soon."""
+        found = set()
+        for name in topics:
+            topic = self._topics.get(name)
+            if topic is None or topic.partitions or not topic.error:
+                continue
+            if for_code(topic.error).retriable:
+                found.add(name)
+        return frozenset(found)
 
     # -- successors
 

@@ -70,6 +70,10 @@ _YIELD_AFTER = 0.02
 
 # What ending tasks and closing connections may take, in seconds, after the commit and leaving.
 _CLOSE_TIMEOUT = 1.0
+
+# How long start() waits for leaders to tell where their logs end.
+_LOOK_TIMEOUT = 5.0
+
 _NOT_OPTIONS = ("self", "topics", "loop", "api_version", "client_options")
 
 
@@ -235,11 +239,12 @@ class AIOKafkaConsumer(ConsumerPositions):
     # -- life --------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Connect, learn about the subscribed topics, join the group and wait for the first
-        assignment, and begin to fetch.
+        """Connect, learn about the subscribed or assigned topics, join the group and wait for the
+        first assignment, and begin to fetch. With `auto_offset_reset="latest"` nothing is missed
+        that is written after it has returned.
 
-        Raises KafkaConnectionError when no broker answers, UnknownTopicOrPartitionError when a
-        subscribed topic does not come into being within `request_timeout_ms`,
+        Raises KafkaConnectionError when no broker answers, UnknownTopicOrPartitionError when such a
+        topic does not come into being within `request_timeout_ms`,
         TopicAuthorizationFailedError when all of them are denied, AuthenticationFailedError;
         KafkaTimeoutError when the group has no coordinator for so long, or gives this member no
         assignment within `max_poll_interval_ms` (which other members may take for a rebalance) or
@@ -278,12 +283,13 @@ class AIOKafkaConsumer(ConsumerPositions):
             # To assign partitions, a program asks partitions_for_topic() next, which cannot wait.
             self._all_topics = await self._client.fetch_all_metadata()
         self._coordinator.on_subscribed()
-        if self._subscription.pattern is None and not self._subscription.is_manual:
+        if self._subscription.pattern is None:
             await self._await_topics(deadline)
         self._fetcher.start()
         self._coordinator.on_metadata()
         self._tasks.start(self._resolver.run(), name="offsets")
         await self._coordinator.start(self._tasks)
+        await self._await_positions(deadline)
 
     async def _await_topics(self, deadline: float) -> None:
         """Know the subscribed topics, or that all of them are denied; a few denied ones are
@@ -298,6 +304,16 @@ class AIOKafkaConsumer(ConsumerPositions):
                 denied = error
         if denied is not None and not is_any_known:
             raise denied
+
+    async def _await_positions(self, deadline: float) -> None:
+        """By "latest": look where the logs end before the application goes on to write, as far as
+        their leaders answer soon."""
+        if self._config.auto_offset_reset in ("earliest", "none"):
+            return
+        deadline = min(deadline, self._loop.time() + _LOOK_TIMEOUT)
+        while self._resolver.is_looking and not self._closed:
+            if not await self._fetcher.positions.wait(deadline):
+                return
 
     async def stop(self, timeout: float | None = None) -> None:
         """Commit what is finished (with auto-commit), end all background work and close the

@@ -15,8 +15,9 @@ from aiokafka.consumer._signal import Signal
 from aiokafka.consumer.fetch_answers import FetchAnswers
 from aiokafka.consumer.fetch_buffer import FetchBuffer, Wanted
 from aiokafka.consumer.listener_call import refuse_in_listener
+from aiokafka.consumer.newcomers import Newcomers
 from aiokafka.consumer.node_fetcher import NodeFetcher
-from aiokafka.consumer.offset_reset import OffsetSpec
+from aiokafka.consumer.offset_reset import EARLIEST, LATEST, OffsetSpec
 from aiokafka.consumer.partition_state import PartitionState, Phase
 from aiokafka.errors import KafkaError
 from aiokafka.structs import ConsumerRecord, TopicPartition
@@ -74,6 +75,8 @@ class Fetcher:
         self.buffer = FetchBuffer()
         self.answers = FetchAnswers(self)
         self.topic_ids: dict[str, bytes] = {}
+        # By topic: a broker that is behind tells an old id once more.
+        self._former_ids: dict[str, set[bytes]] = {}
         self.resolver: OffsetResolver | None = None
         self.positions = Signal()
         self.polls = Signal()
@@ -89,6 +92,11 @@ class Fetcher:
         self._arrivals = Signal()
         self._reset_spec = OffsetSpec.from_policy(config.auto_offset_reset, config.reset_duration)
         self._subscriptions = subscriptions
+        self.newcomers: Newcomers | None = None
+        """Partitions to be read from their beginning, by the policy "latest" as well."""
+        if self._reset_spec == LATEST:
+            self.newcomers = Newcomers(subscriptions, config.client.metadata_max_age)
+            client.cluster.add_listener(self.newcomers.look)
         # Knows the fetcher and not the consumer, which can then be missed by its owner and say so.
         self.tasks = TaskOwner(config.client.client_id, self._on_task_failed)
         self._nodes: dict[int, NodeFetcher] = {}
@@ -232,6 +240,8 @@ class Fetcher:
 
     def route(self) -> None:
         """Place every assigned partition anew: the assignment or the metadata changed."""
+        if self.newcomers is not None:
+            self.newcomers.look(self.client.cluster)
         if not self._is_running:
             return
         now = asyncio.get_running_loop().time()
@@ -349,6 +359,21 @@ class Fetcher:
         topics = {tp.topic for tp in self._subscriptions.assignment.tps}
         found = ((topic, cluster.topic_id(topic)) for topic in topics)
         self.topic_ids = {topic: topic_id for topic, topic_id in found if topic_id is not None}
+        self._former_ids = {t: ids for t, ids in self._former_ids.items() if t in topics}
+        for topic, topic_id in self.topic_ids.items():
+            known = self._former_ids.setdefault(topic, {topic_id})
+            if topic_id not in known:
+                known.add(topic_id)
+                self._on_made_anew(topic)
+
+    def _on_made_anew(self, topic: str) -> None:
+        """The topic was deleted and there is another one of its name. Positions in the old one mean
+        nothing in it; all that it holds is still to be read."""
+        log.warning("Topic %s was deleted and made anew: its positions are reset", topic)
+        spec = None if self._reset_spec is None else EARLIEST
+        for state in list(self._subscriptions.assignment.states()):
+            if state.tp.topic == topic and not state.is_unset:
+                state.reset(spec)
 
     # -- who answers -------------------------------------------------------------------------------
 

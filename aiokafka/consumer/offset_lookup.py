@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from aiokafka._consumer_config import ConsumerConfig
     from aiokafka.client import AIOKafkaClient
 
-__all__ = ["EpochEnd", "FoundOffset", "OffsetLookup", "by_topic"]
+__all__ = ["EpochEnd", "FoundOffset", "OffsetLookup", "Offsets", "by_topic"]
 
 # Version 2 brought the epoch that fences an old leader; before it, the answer may come from one
 # (KIP-320).

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +12,14 @@ from aiokafka._backoff import Backoff
 from aiokafka._log import SubjectLog
 from aiokafka.consumer._names import some_names
 from aiokafka.consumer._signal import Signal
-from aiokafka.consumer.offset_lookup import EpochEnd, EpochQuery, FoundOffset, OffsetLookup
-from aiokafka.consumer.offset_reset import LATEST, OffsetSpec
+from aiokafka.consumer.offset_lookup import (
+    EpochEnd,
+    EpochQuery,
+    FoundOffset,
+    OffsetLookup,
+    Offsets,
+)
+from aiokafka.consumer.offset_reset import EARLIEST, LATEST, OffsetSpec
 from aiokafka.consumer.partition_state import PartitionState, Phase
 from aiokafka.errors import (
     BrokerResponseError,
@@ -68,7 +74,9 @@ class OffsetResolver:
         self._fetcher = fetcher
         self._tasks = tasks
         self._committer = committer
-        self._policy = OffsetSpec.from_policy(config.auto_offset_reset, config.reset_duration)
+        policy = OffsetSpec.from_policy(config.auto_offset_reset, config.reset_duration)
+        # An object of its own: `seek_to_end()` means the end, by whatever policy.
+        self._policy = None if policy is None else OffsetSpec(*policy)
         self._signal = Signal()
         self._is_woken = False
         self._asked: set[PartitionState] = set()
@@ -86,11 +94,21 @@ class OffsetResolver:
             if not self._is_woken:
                 await self._signal.wait(self._next_retry())
 
+    @property
+    def is_looking(self) -> bool:
+        """Whether a partition with a leader has no position yet, and no attempt to find it has
+        failed."""
+        return any(
+            state.needs_offset and not state.cursor.failures and state.cursor.node_id is not None
+            for state in self._subscriptions.assignment.states()
+        )
+
     # -- who is to be asked what -------------------------------------------------------------------
 
     def _dispatch(self, now: float) -> None:
         """Start one request for each broker and kind of question."""
         due = [state for state in self._waiting() if state.cursor.retry_at <= now]
+        self._keep_newcomers(due)
         unset = [state for state in due if state.phase is Phase.UNSET]
         if unset and self._committer is not None:
             self._start(partial(self._ask_committed, unset), unset, "committed-offsets")
@@ -99,6 +117,12 @@ class OffsetResolver:
                 self._apply_policy(state)
         self._ask_leaders(due, Phase.RESETTING, self._ask_offsets, "ListOffsets")
         self._ask_leaders(due, Phase.VALIDATING, self._ask_epochs, "OffsetForLeaderEpoch")
+
+    def _keep_newcomers(self, waiting: Iterable[PartitionState]) -> None:
+        newcomers = self._fetcher.newcomers
+        if newcomers is not None:
+            for state in waiting:
+                newcomers.keep(state.tp)
 
     def _waiting(self) -> list[PartitionState]:
         states = self._subscriptions.assignment.states()
@@ -148,6 +172,7 @@ class OffsetResolver:
             self._on_failure(states, error)
         finally:
             self._asked.difference_update(states)
+            self._fetcher.positions.notify()
             self.wake()
 
     # -- the questions -----------------------------------------------------------------------------
@@ -172,11 +197,15 @@ class OffsetResolver:
 
     async def _ask_offsets(self, node_id: int, states: list[PartitionState]) -> None:
         epochs = {state: state.epoch for state in states if state.phase is Phase.RESETTING}
-        specs = {state.tp: _spec_of(state) for state in epochs}
+        specs = {state.tp: self._spec_of(state) for state in epochs}
+        ends = await self._ask_ends(node_id, specs)
         found = await self.lookup.ask(node_id, {tp: s.timestamp_now() for tp, s in specs.items()})
         was_reset: list[TopicPartition] = []
         for state, epoch in epochs.items():
             answer = found.get(state.tp, UnknownError)
+            if isinstance(answer, FoundOffset) and answer.offset < 0:
+                # Nothing as young as asked for: what comes next is (KIP-1106).
+                answer = ends.get(state.tp, answer)
             if state.epoch != epoch or state.phase is not Phase.RESETTING:
                 continue
             if not isinstance(answer, FoundOffset):
@@ -185,13 +214,26 @@ class OffsetResolver:
                 state.seek(answer.offset, answer.leader_epoch)
                 self._log.debug("%s: position reset to %d", state.tp, answer.offset)
                 was_reset.append(state.tp)
-            elif specs[state.tp] == LATEST:
-                self._on_refused(state, UnknownError)
             else:
-                # Nothing as young as asked for: what comes next is (KIP-1106).
-                state.reset(LATEST)
+                self._on_refused(state, UnknownError)
         if was_reset:
             self._log.info("Positions set by the reset policy: %s", some_names(was_reset))
+
+    def _spec_of(self, state: PartitionState) -> OffsetSpec:
+        """What to ask for. Not before now: that a partition is new is known when it is there."""
+        spec = state.reset_to
+        assert isinstance(spec, OffsetSpec)
+        newcomers = self._fetcher.newcomers
+        if spec is self._policy and newcomers is not None and newcomers.is_new(state.tp):
+            log.info("%s is new: it is read from its beginning", state.tp)
+            return EARLIEST
+        return spec
+
+    async def _ask_ends(self, node_id: int, specs: Mapping[TopicPartition, OffsetSpec]) -> Offsets:
+        """The ends of those logs in which a time is to be found. They are asked for first: what is
+        written between the two questions must not be missed by both."""
+        timed = {tp: LATEST.timestamp for tp, spec in specs.items() if spec.age is not None}
+        return await self.lookup.ask(node_id, timed) if timed else {}
 
     async def _ask_epochs(self, node_id: int, states: list[PartitionState]) -> None:
         epochs = {
@@ -277,11 +319,6 @@ class OffsetResolver:
         backoff.failures = state.cursor.failures
         state.cursor.failures += 1
         state.cursor.retry_at = asyncio.get_running_loop().time() + backoff.next()
-
-
-def _spec_of(state: PartitionState) -> OffsetSpec:
-    assert isinstance(state.reset_to, OffsetSpec)
-    return state.reset_to
 
 
 def _copy(error: KafkaError) -> KafkaError:

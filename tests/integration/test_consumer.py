@@ -12,7 +12,12 @@ import pytest
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka._compat import timeout
-from aiokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka.errors import (
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+    TopicAlreadyExistsError,
+)
 from tests.kafka.fixtures import Kafka, MakeTopic
 
 Start = Callable[..., Awaitable[AIOKafkaConsumer]]
@@ -170,3 +175,64 @@ async def test_a_topic_made_while_reading(kafka: Kafka, start: Start) -> None:
     await write(kafka, f"{prefix}-a", 0, range(3))
     assert await waiting == [(0, n) for n in range(3)]
     assert consumer.subscription() == {f"{prefix}-a"}
+
+
+@pytest.mark.parametrize("way", ["subscribed", "group", "consumer protocol", "assigned"])
+async def test_the_record_that_makes_the_topic_is_read(
+    kafka: Kafka, start: Start, way: str
+) -> None:
+    """By "latest" as well: start() had returned when it was sent."""
+    name = f"made-{time.time_ns()}"
+    options: dict[str, Any] = {"auto_offset_reset": "latest"}
+    if way in ("group", "consumer protocol"):
+        protocol = "classic" if way == "group" else "consumer"
+        options.update(group_id=f"g-{name}", group_protocol=protocol)
+    if way == "assigned":
+        # With it the broker makes the topic.
+        consumer = await start(assign=[TopicPartition(name, 0)], **options)
+    else:
+        consumer = await start(name, **options)
+    partition = min(consumer.assignment()).partition
+    await write(kafka, name, partition, range(3))
+    assert await read(consumer, 3) == [(partition, n) for n in range(3)]
+
+
+async def test_latest_and_partitions_that_are_added(
+    kafka: Kafka, make_topic: MakeTopic, start: Start
+) -> None:
+    name = await make_topic(partitions=1)
+    await write(kafka, name, 0, range(3))
+    options: dict[str, Any] = {"auto_offset_reset": "latest", "metadata_max_age_ms": 500}
+    consumers = [
+        await start(name, **options),
+        await start(name, group_id=f"g-{name}", **options),
+        await start(name, group_id=f"h-{name}", group_protocol="consumer", **options),
+    ]
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)
+    async with admin:
+        await admin.create_partitions({name: NewPartitions(2)})
+    await write(kafka, name, 1, range(3, 6))
+    for consumer in consumers:
+        assert await read(consumer, 3) == [(1, 3), (1, 4), (1, 5)]
+    await write(kafka, name, 0, range(6, 7))
+    for consumer in consumers:
+        assert await read(consumer, 1) == [(0, 6)]
+
+
+async def test_latest_and_a_topic_made_anew(
+    kafka: Kafka, make_topic: MakeTopic, start: Start
+) -> None:
+    name = await make_topic()
+    await write(kafka, name, 0, range(5))
+    consumer = await start(name, auto_offset_reset="latest", metadata_max_age_ms=500)
+    async with AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers) as admin:
+        await admin.delete_topics([name])
+        async with timeout(30):
+            while True:
+                try:
+                    await admin.create_topics([NewTopic(name, 1, 1)])
+                    break
+                except TopicAlreadyExistsError:
+                    await asyncio.sleep(0.1)
+    await write(kafka, name, 0, range(10, 18))
+    assert await read(consumer, 8) == [(0, n) for n in range(10, 18)]
