@@ -21,7 +21,6 @@ from aiokafka.structs import BrokerMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka._config import ClientConfig
-    from aiokafka.net.connection import BrokerConnection
 
 __all__ = ["MetadataLoop"]
 
@@ -254,9 +253,11 @@ class MetadataLoop:
         self.error = error
         self._schedule.note_failure()
 
-    async def fetch_all(self, connection: BrokerConnection) -> ClusterMetadata:
-        """A snapshot of all topics, which does not become the current one."""
-        return ClusterMetadata().updated(await self._discovery.ask(connection, None))
+    async def fetch_all(self, pool: ConnectionPool) -> ClusterMetadata:
+        """A snapshot of all topics, which does not become the current one, of the first broker that
+        gives it."""
+        response = await self._discovery.ask_anybody(pool, self.cluster.node_ids, None)
+        return ClusterMetadata().updated(response)
 
     # -- bootstrap
 

@@ -496,13 +496,13 @@ class AIOKafkaClient:
     async def fetch_all_metadata(self) -> ClusterMetadata:
         """A snapshot of every topic of the cluster, beside the client's own.
 
-        Asks one broker. Raises as `send`, and KafkaConnectionError when no broker is known.
+        Asks one broker after the other until one answers. Raises what the last one, or the
+        bootstrap servers, failed with, and KafkaConnectionError when no broker is known.
         """
-        node_id = self.get_random_node()
-        if node_id is None:
+        self._owner.check()
+        if not self.cluster.node_ids:
             raise KafkaConnectionError("no broker is known: bootstrap() first")
-        connection = await self.connection(node_id)
-        return await self._metadata.fetch_all(connection)
+        return await self._metadata.fetch_all(self._pool)
 
     def update_leader(
         self,

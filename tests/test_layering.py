@@ -20,6 +20,7 @@ LAYERS = {
     "_gc": 0,
     "_names": 0,
     "_options": 0,
+    "_partitions": 0,
     "_pure": 0,
     "abc": 0,
     "errors": 0,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
 from aiokafka._loops import made_for, refuse_other_loop
 from aiokafka._options import refuse_unknown
+from aiokafka._partitions import as_partition
 from aiokafka.admin import _cluster, _configs, _groups, _records, _tokens, _topics
 from aiokafka.admin._routing import Router
 from aiokafka.admin.config_resource import ConfigResource
@@ -208,8 +209,8 @@ class AIOKafkaAdminClient:
 
         Raises the first error of a partition, such as OffsetOutOfRangeError.
         """
-        deadline = self._deadline(timeout_ms)
-        return await _records.delete_records(self._router, records_to_delete, deadline)
+        wanted = {as_partition(tp): before for tp, before in records_to_delete.items()}
+        return await _records.delete_records(self._router, wanted, self._deadline(timeout_ms))
 
     # -- cluster and configurations
 
@@ -279,7 +280,8 @@ class AIOKafkaAdminClient:
         UnstableOffsetCommit, which passes, while a transaction that commits offsets of the group is
         not over yet, instead of returning the offsets before it (KIP-447, Kafka 2.5).
         """
-        query = _groups.OffsetQuery(group_id, partitions, require_stable)
+        tps = None if partitions is None else [as_partition(tp) for tp in partitions]
+        query = _groups.OffsetQuery(group_id, tps, require_stable)
         return await _groups.list_offsets(
             self._router, query, group_coordinator_id, self._deadline()
         )

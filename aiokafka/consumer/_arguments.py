@@ -7,7 +7,7 @@ from typing import Any
 
 from aiokafka._config import ClientConfig
 from aiokafka._consumer_config import ConsumerConfig
-from aiokafka._options import require_unicode
+from aiokafka._partitions import as_partition, check_topic_name
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import IllegalOperation
 from aiokafka.structs import OffsetAndMetadata, SubscriptionPattern, TopicPartition
@@ -24,44 +24,50 @@ def topic_names(topics: Any) -> frozenset[str]:
     for name in topics:
         if not isinstance(name, str):
             raise TypeError(f"topics: expected names, not {name!r}")
-        if not name:
-            raise ValueError("topics: a topic name must not be empty")
-        _check_encodable(name)
+        check_topic_name(name)
     return frozenset(topics)
-
-
-def _check_encodable(topic: str) -> None:
-    try:
-        require_unicode(topic)
-    except ValueError as error:
-        raise ValueError(f"topics: {topic!r} is no topic name: {error}") from None
 
 
 def as_partitions(partitions: Iterable[Any]) -> list[TopicPartition]:
     """A list of partitions, checked."""
-    tps = list(partitions)
+    if isinstance(partitions, (str, tuple)) and _is_one(partitions):
+        raise TypeError(f"partitions: expected several, in a list or set, not {partitions!r}")
+    return [as_partition(tp) for tp in partitions]
+
+
+def _is_one(value: Any) -> bool:
+    """Whether one partition, or a topic, was given where several partitions are expected."""
+    return isinstance(value, str) or (len(value) == 2 and isinstance(value[0], str))
+
+
+def to_assign(partitions: Iterable[Any]) -> list[TopicPartition]:
+    """What a caller gives to `assign`, checked: partitions that Kafka may have."""
+    tps = as_partitions(partitions)
     for tp in tps:
-        if not isinstance(tp, TopicPartition):
-            raise TypeError(f"expected TopicPartitions, not {tp!r}")
-        if isinstance(tp.topic, str):
-            _check_encodable(tp.topic)
+        check_topic_name(tp.topic)
+        if tp.partition < 0:
+            raise ValueError(f"partitions: {tp.partition} of topic {tp.topic!r} is not possible")
     return tps
 
 
-def as_wanted(partitions: tuple[TopicPartition, ...]) -> frozenset[TopicPartition] | None:
+def as_wanted(partitions: tuple[Any, ...]) -> frozenset[TopicPartition] | None:
     """The partitions that a call asks for, None for all."""
-    assert all(isinstance(tp, TopicPartition) for tp in partitions), "expected TopicPartitions"
-    return frozenset(partitions) or None
+    try:
+        return frozenset([as_partition(tp) for tp in partitions]) or None
+    except TypeError as error:
+        # What aiokafka raises here.
+        raise WrongPartition(*error.args) from None
 
 
 def offsets_to_commit(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
     """What a caller gives to `commit`, in one form. Raises ValueError or TypeError."""
     if not isinstance(offsets, Mapping) or not offsets:
-        raise ValueError(f"offsets={offsets!r}: must be a dict with at least one partition")
+        # Not the value: it may be a record, with secrets in it.
+        given = "an empty one" if isinstance(offsets, Mapping) else type(offsets).__name__
+        raise ValueError(f"offsets: must be a dict with at least one partition, not {given}")
     entries: dict[TopicPartition, OffsetAndMetadata] = {}
     for tp, value in offsets.items():
-        if not isinstance(tp, TopicPartition):
-            raise TypeError(f"offsets: the keys must be TopicPartitions, not {tp!r}")
+        tp = _as_key(tp)
         offset, metadata = (value, "") if isinstance(value, int) else _offset_and_metadata(value)
         if not isinstance(metadata, str):
             raise TypeError(f"offsets: the metadata of {tp} must be a str, not {metadata!r}")
@@ -70,6 +76,22 @@ def offsets_to_commit(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
         epoch = value.leader_epoch if isinstance(value, OffsetAndMetadata) else -1
         entries[tp] = OffsetAndMetadata(offset, metadata, epoch)
     return entries
+
+
+def _as_key(tp: Any) -> TopicPartition:
+    try:
+        return as_partition(tp)
+    except TypeError as error:
+        # aiokafka raises ValueError.
+        raise WrongKey(*error.args) from None
+
+
+class WrongKey(TypeError, ValueError):
+    """A key of a dict is no partition: TypeError by meaning, ValueError as aiokafka has it."""
+
+
+class WrongPartition(TypeError, AssertionError):
+    """An argument is no partition: TypeError by meaning, AssertionError as aiokafka has it."""
 
 
 def is_offset(value: Any) -> bool:

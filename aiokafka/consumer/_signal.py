@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Iterable
 
-__all__ = ["Signal"]
+from aiokafka.structs import TopicPartition
+
+__all__ = ["Arrivals", "Signal"]
+
+# Whoever waits for more partitions than this hears of all.
+_MOST_KEYS = 8
 
 
 class Signal:
@@ -30,9 +36,7 @@ class Signal:
 
     async def wait(self, deadline: float | None = None) -> bool:
         """True once notified, False at `deadline` (loop time; None = wait without limit)."""
-        loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[bool] = loop.create_future()
-        timer = None if deadline is None else loop.call_at(deadline, _finish, waiter, False)
+        waiter, timer = _make_waiter(deadline)
         self._waiters.add(waiter)
         try:
             return await waiter
@@ -45,3 +49,74 @@ class Signal:
 def _finish(waiter: asyncio.Future[bool], notified: bool) -> None:
     if not waiter.done():
         waiter.set_result(notified)
+
+
+class Arrivals(Signal):
+    """A signal whose waiters may be interested in some partitions only.
+
+    With a reader for each of many partitions, what comes for one must not wake all.
+    """
+
+    __slots__ = ("_by_partition", "_wanted")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._by_partition: dict[TopicPartition, set[asyncio.Future[bool]]] = {}
+        self._wanted: dict[asyncio.Future[bool], Collection[TopicPartition]] = {}
+
+    @property
+    def has_waiters(self) -> bool:
+        return bool(self._waiters or self._wanted)
+
+    def notify(self) -> None:
+        """Wake all waiters."""
+        super().notify()
+        for waiter in self._wanted:
+            _finish(waiter, True)
+
+    def notify_of(self, partitions: Iterable[TopicPartition]) -> None:
+        """Wake those who wait for one of these, or for any."""
+        super().notify()
+        if self._by_partition:
+            for tp in partitions:
+                for waiter in self._by_partition.get(tp, ()):
+                    _finish(waiter, True)
+
+    def unserved(self) -> Collection[TopicPartition] | None:
+        """What one of those waits for who were not woken; None if all were, or nobody waits for
+        certain partitions."""
+        for waiter, wanted in self._wanted.items():
+            if not waiter.done():
+                return wanted
+        return None
+
+    async def wait_for(
+        self, wanted: Collection[TopicPartition] | None, deadline: float | None
+    ) -> bool:
+        """As `wait`, for news of these partitions (None = of any)."""
+        if wanted is None or len(wanted) > _MOST_KEYS:
+            return await self.wait(deadline)
+        waiter, timer = _make_waiter(deadline)
+        self._wanted[waiter] = wanted
+        for tp in wanted:
+            self._by_partition.setdefault(tp, set()).add(waiter)
+        try:
+            return await waiter
+        finally:
+            del self._wanted[waiter]
+            for tp in wanted:
+                waiters = self._by_partition[tp]
+                waiters.discard(waiter)
+                if not waiters:
+                    del self._by_partition[tp]
+            if timer is not None:
+                timer.cancel()
+
+
+def _make_waiter(
+    deadline: float | None,
+) -> tuple[asyncio.Future[bool], asyncio.TimerHandle | None]:
+    loop = asyncio.get_running_loop()
+    waiter: asyncio.Future[bool] = loop.create_future()
+    timer = None if deadline is None else loop.call_at(deadline, _finish, waiter, False)
+    return waiter, timer

@@ -165,6 +165,7 @@ class OffsetCommitter:
         client = self._config.client
         delays = Backoff(client.retry_backoff, client.retry_backoff_max)
         reason: KafkaError | None = None
+        began = asyncio.get_running_loop().time()
         try:
             async with timeout_at(deadline):
                 while True:
@@ -180,8 +181,11 @@ class OffsetCommitter:
                         reason = error
                     await asyncio.sleep(delays.next())
         except asyncio.TimeoutError:
+            # The search for the coordinator tells its failures to the contact only.
+            if self.contact.error is not None and self.contact.error_at >= began:
+                reason = self.contact.error
             raise KafkaTimeoutError(
-                f"group {self.group_id!r}: {what} in time: {reason}"
+                f"group {self.group_id!r}: {what} in time: {reason or 'no answer'}"
             ) from reason
 
     def _on_failure(self, error: KafkaError) -> None:

@@ -24,12 +24,12 @@ from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.client import AIOKafkaClient
 from aiokafka.consumer._arguments import (
     DEFAULT_STRATEGY,
-    as_partitions,
     as_wanted,
     configure,
     is_offset,
     server_regex,
     stop_limit,
+    to_assign,
     topic_names,
 )
 from aiokafka.consumer.classic_coordinator import ClassicCoordinator
@@ -46,6 +46,7 @@ from aiokafka.consumer.vitals import Vitals
 from aiokafka.errors import (
     ConsumerStoppedError,
     IllegalStateError,
+    KafkaError,
     RecordTooLargeError,
     TopicAuthorizationFailedError,
 )
@@ -281,7 +282,7 @@ class AIOKafkaConsumer(ConsumerPositions):
         await self._client.bootstrap()
         if self._subscription.subscription is None:
             # To assign partitions, a program asks partitions_for_topic() next, which cannot wait.
-            self._all_topics = await self._client.fetch_all_metadata()
+            await self._look_at_cluster()
         self._coordinator.on_subscribed()
         if self._subscription.pattern is None:
             await self._await_topics(deadline)
@@ -290,6 +291,15 @@ class AIOKafkaConsumer(ConsumerPositions):
         self._tasks.start(self._resolver.run(), name="offsets")
         await self._coordinator.start(self._tasks)
         await self._await_positions(deadline)
+
+    async def _look_at_cluster(self) -> None:
+        """It is for the application's questions only, which may remain open for now."""
+        try:
+            self._all_topics = await self._client.fetch_all_metadata()
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+            log.warning("The topics of the cluster are not known yet: %s", error)
 
     async def _await_topics(self, deadline: float) -> None:
         """Know the subscribed topics, or that all of them are denied; a few denied ones are
@@ -410,10 +420,11 @@ class AIOKafkaConsumer(ConsumerPositions):
         """Read exactly these partitions from now on.
 
         A partition that was assigned before keeps its position and pause. Raises IllegalStateError
-        after `subscribe()`, TypeError for anything but TopicPartitions.
+        after `subscribe()`, TypeError for anything but TopicPartitions (a tuple of topic and number
+        is one), ValueError for a name that no topic can have.
         """
         refuse_in_listener(self._fetcher, "assign()")
-        self._subscription.assign(as_partitions(partitions))
+        self._subscription.assign(to_assign(partitions))
         self._subscription_changed()
 
     def subscribe(
@@ -430,8 +441,9 @@ class AIOKafkaConsumer(ConsumerPositions):
         within a group; without `group_id` nothing moves.
 
         Raises TypeError unless exactly one of `topics` and `pattern` is given, and for topics that
-        are not a list, tuple or set of names; ValueError for a bad pattern; IllegalStateError after
-        `assign()`; IllegalOperation for a SubscriptionPattern without group_protocol="consumer".
+        are not a list, tuple or set of names; ValueError for a bad pattern, and for a name that no
+        topic can have; IllegalStateError after `assign()`; IllegalOperation for a
+        SubscriptionPattern without group_protocol="consumer".
         """
         refuse_in_listener(self._fetcher, "subscribe()")
         if bool(topics) == (pattern is not None):
@@ -520,7 +532,8 @@ class AIOKafkaConsumer(ConsumerPositions):
         `timeout_ms`.
 
         At most `max_records` over all partitions (default: `max_poll_records`), which take turns
-        from call to call. `{}` when there is nothing in time. A cancelled call has taken nothing.
+        from call to call. `{}` when there is nothing in time, or `stop()` is called meanwhile. A
+        cancelled call has taken nothing.
 
         Raises ValueError for a wrong `max_records` or `timeout_ms`, otherwise as `getone()`. Good
         records are returned first; the error of what follows them is raised by the next call.
@@ -543,6 +556,8 @@ class AIOKafkaConsumer(ConsumerPositions):
             until = deadline if look_at is None else min(deadline, look_at)
             in_time = await self._fetcher.wait(wanted, until)
             self._yielded_at = self._loop.time()
+            if self._closed:
+                break
             self._check_can_read()
             records = self._fetcher.take(wanted, limit)
             if not in_time and until == deadline:
@@ -619,7 +634,9 @@ class AIOKafkaConsumer(ConsumerPositions):
         return None if partitions is None else set(partitions)
 
     async def topics(self) -> set[str]:
-        """All topics this user may see, asked of a broker. Raises errors of the connection."""
+        """All topics this user may see, asked of one broker after the other until one answers.
+
+        Raises the last one's error of the connection when none does."""
         self._check_can_read()
         self._all_topics = cluster = await self._client.fetch_all_metadata()
         return cluster.topics(self._config.exclude_internal_topics)

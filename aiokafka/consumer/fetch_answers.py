@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from aiokafka._backoff import Backoff
 from aiokafka.consumer.fetch_buffer import Frame, scan_record_set
 from aiokafka.consumer.partition_state import PartitionState
 from aiokafka.errors import (
@@ -55,6 +54,7 @@ class FetchAnswers:
         self._buffer = fetcher.buffer
         self._node: NodeFetcher | None = None
         self._frame: Frame | None = None
+        self._arrived: set[TopicPartition] = set()
         self._leaders: dict[TopicPartition, tuple[int, int]] = {}
         self._endpoints: dict[int, BrokerMetadata] = {}
         self._timestamp = 0
@@ -82,19 +82,30 @@ class FetchAnswers:
             state.log_start = data.log_start_offset
         state.timestamp = self._timestamp
         state.cursor.failures = 0
-        if data.preferred_read_replica >= 0:
-            self._fetcher.use_replica(state, data.preferred_read_replica)
-        elif data.records:
+        if data.records:
             self._on_records(state, data, data.records)
+        if data.preferred_read_replica >= 0:
+            self._on_advice(state, data.preferred_read_replica)
 
     def end(self) -> None:
         """Wake the readers, pass on what was learnt about leaders."""
-        if self._frame is not None:
-            self._fetcher.arrived()
+        if self._arrived:
+            arrived, self._arrived = self._arrived, set()
+            self._fetcher.arrived(arrived)
         if self._leaders:
             leaders, self._leaders = self._leaders, {}
             self._fetcher.client.update_leaders(leaders, self._endpoints.values())
         self._node = self._frame = None
+
+    def _on_advice(self, state: PartitionState, replica: int) -> None:
+        """The leader names a replica to read from. Only a leader may, and not itself."""
+        assert self._node is not None
+        if replica == self._node.node_id or state.cursor.preferred is not None:
+            log.debug("%s: broker %d names %d to read from", state.tp, self._node.node_id, replica)
+            self._postpone(state)
+            self._fetcher.leave_replica(state)
+        else:
+            self._fetcher.use_replica(state, replica)
 
     # -- data --------------------------------------------------------------------------------------
 
@@ -110,11 +121,12 @@ class FetchAnswers:
             return
         reader = self._reader(state, data, records)
         self._buffer.add(state, reader, self._frame_of(records))
+        self._arrived.add(state.tp)
         # An unreadable record set: it is there to raise its error; nothing after it can be asked
         # for.
         cursor.offset = end if end >= 0 else cursor.offset
         if end < 0:
-            cursor.retry_at = self._now + self._delay(state)
+            self._postpone(state)
         cursor.offset_epoch = epoch
 
     def _reader(self, state: PartitionState, data: PartitionData, records: Any) -> RecordReader:
@@ -189,14 +201,8 @@ class FetchAnswers:
         self._fetcher.report(state, failure)
 
     def _postpone(self, state: PartitionState) -> None:
-        state.cursor.retry_at = self._now + self._delay(state)
-
-    def _delay(self, state: PartitionState) -> float:
         client = self._config.client
-        backoff = Backoff(client.retry_backoff, client.retry_backoff_max)
-        backoff.failures = state.cursor.failures
-        state.cursor.failures += 1
-        return backoff.next()
+        state.cursor.back_off(self._now, client.retry_backoff, client.retry_backoff_max)
 
 
 def _denied(state: PartitionState) -> _Failure:

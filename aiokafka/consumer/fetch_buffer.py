@@ -171,10 +171,13 @@ class FetchBuffer:
     # -- asking ------------------------------------------------------------------------------------
 
     def pop_failure(self, state: PartitionState) -> BaseException | None:
-        """What was to be raised of this partition, which then counts as raised."""
+        """What was to be raised of this partition, which then counts as raised; for others with
+        the same failure as well."""
         if state not in self._failures:
             return None
         _, failure = self._failures.pop(state)
+        for other in [other for other, (_, its) in self._failures.items() if its is failure]:
+            del self._failures[other]
         return failure()
 
     def note_hunger(self, wanted: Wanted) -> None:

@@ -11,7 +11,7 @@ from aiokafka._log import SubjectLog
 from aiokafka._tasks import TaskOwner
 from aiokafka._vitals import Contact
 from aiokafka.consumer._names import some_names
-from aiokafka.consumer._signal import Signal
+from aiokafka.consumer._signal import Arrivals, Signal
 from aiokafka.consumer.fetch_answers import FetchAnswers
 from aiokafka.consumer.fetch_buffer import FetchBuffer, Wanted
 from aiokafka.consumer.listener_call import refuse_in_listener
@@ -89,7 +89,7 @@ class Fetcher:
         self.next: Callable[[], ConsumerRecord[Any, Any] | None] = self.buffer.next
         self._is_held = False
         self._complaints: list[BaseException] = []
-        self._arrivals = Signal()
+        self._arrivals = Arrivals()
         self._reset_spec = OffsetSpec.from_policy(config.auto_offset_reset, config.reset_duration)
         self._subscriptions = subscriptions
         self.newcomers: Newcomers | None = None
@@ -140,7 +140,7 @@ class Fetcher:
         refuse_in_listener(self, "getone() and getmany()")
         self.polls.notify()
         self.note_hunger(wanted)
-        return await self._arrivals.wait(deadline)
+        return await self._arrivals.wait_for(wanted, deadline)
 
     def note_hunger(self, wanted: Wanted) -> None:
         """A reader found nothing."""
@@ -274,10 +274,14 @@ class Fetcher:
         if node_id is not None and node_id in self._nodes:
             self._nodes[node_id].touch(state)
         if self._arrivals.has_waiters:
-            self._arrivals.notify()
+            self._arrivals.notify_of((state.tp,))
 
     def use_replica(self, state: PartitionState, node_id: int) -> None:
         """The leader names a closer replica to read from (KIP-392)."""
+        if self.client.cluster.broker_metadata(node_id) is None:
+            self.client.request_metadata(f"{state.tp}: replica {node_id} is not known")
+            self.leave_replica(state)
+            return
         loop = asyncio.get_running_loop()
         state.cursor.preferred = node_id
         state.cursor.preferred_until = loop.time() + self.config.client.metadata_max_age
@@ -332,8 +336,9 @@ class Fetcher:
         """Say which partitions have no leader, once, if this is not over soon."""
         lasting = [tp for tp, a in self._leaderless.items() if a.misses == _MISSES_TO_MENTION]
         if lasting:
-            names = some_names(lasting)
-            self.log.warning("No leader, or no such partition: %s cannot be read", names)
+            self.log.warning(
+                "No leader, or no such partition: %s cannot be read", self.names(lasting)
+            )
 
     def _node(self, node_id: int) -> NodeFetcher:
         node = self._nodes.get(node_id)
@@ -369,7 +374,7 @@ class Fetcher:
     def _on_made_anew(self, topic: str) -> None:
         """The topic was deleted and there is another one of its name. Positions in the old one mean
         nothing in it; all that it holds is still to be read."""
-        log.warning("Topic %s was deleted and made anew: its positions are reset", topic)
+        self.log.warning("Topic %s was deleted and made anew: its positions are reset", topic)
         spec = None if self._reset_spec is None else EARLIEST
         for state in list(self._subscriptions.assignment.states()):
             if state.tp.topic == topic and not state.is_unset:
@@ -381,6 +386,17 @@ class Fetcher:
     def leaderless(self) -> Collection[TopicPartition]:
         """Partitions of ours without a leader, as a broker said."""
         return [tp for tp, absence in self._leaderless.items() if absence.is_told]
+
+    def names(self, partitions: Collection[TopicPartition]) -> str:
+        """Names of some partitions, with a word on those that their topics do not have."""
+        counts = []
+        for topic in sorted({tp.topic for tp in partitions}):
+            known = self.client.cluster.partitions_for_topic(topic)
+            if known is not None and any(
+                tp.topic == topic and tp.partition not in known for tp in partitions
+            ):
+                counts.append(f"{topic} has {len(known)} partition{'s' * (len(known) != 1)}")
+        return some_names(partitions) + (f" ({', '.join(counts)})" if counts else "")
 
     def contacts(self) -> list[Contact]:
         """Of the brokers with partitions of ours."""
@@ -401,17 +417,28 @@ class Fetcher:
 
     # -- called by NodeFetchers, their answers, and the resolver ----------------------------------
 
-    def arrived(self) -> None:
-        """Records were buffered."""
-        self._arrivals.notify()
+    def arrived(self, partitions: Iterable[TopicPartition]) -> None:
+        """Records of these were buffered."""
+        self._arrivals.notify_of(partitions)
+        wanted = self._arrivals.unserved()
+        if wanted is not None:
+            # Somebody goes without, and sleeps on.
+            self.note_hunger(wanted)
 
     def report(self, state: PartitionState, failure: Callable[[], KafkaError]) -> None:
         """Have the next reader of this partition see what `failure` makes."""
         if state.phase is not Phase.RETIRED:
             self.last_error = (asyncio.get_running_loop().time(), failure())
             self.buffer.add_failure(state, failure)
-            self._arrivals.notify()
+            self._arrivals.notify_of((state.tp,))
             self.positions.notify()
+
+    def report_all(
+        self, states: Iterable[PartitionState], failure: Callable[[], KafkaError]
+    ) -> None:
+        """As `report`, for one failure of many partitions: it is raised once."""
+        for state in states:
+            self.report(state, failure)
 
     def on_lost_position(self, state: PartitionState, failure: Callable[[], KafkaError]) -> None:
         """The position is not in the log: find another by the reset policy, or report it if there

@@ -12,7 +12,7 @@ from aiokafka.consumer._signal import Signal
 from aiokafka.consumer.fetch_plan import FetchPlan
 from aiokafka.consumer.fetch_session import FetchSession
 from aiokafka.consumer.partition_state import PartitionState
-from aiokafka.errors import KafkaError, for_code
+from aiokafka.errors import KafkaError, UnknownError, for_code
 from aiokafka.net.failures import renewed
 from aiokafka.net.pool import Purpose
 from aiokafka.structs import TopicPartition
@@ -183,8 +183,8 @@ class NodeFetcher:
         for state in self.plan.states():
             if state.cursor.preferred == self.node_id:
                 self._fetcher.leave_replica(state)
-            if not error.retriable:
-                self._fetcher.report(state, lambda: _copy(error))
+        if not error.retriable:
+            self._fetcher.report_all(self.plan.states(), lambda: _copy(error))
         self._fetcher.client.request_metadata(f"fetch from broker {self.node_id} failed")
 
     def _settle(self, response: FetchResponse) -> None:
@@ -202,7 +202,9 @@ class NodeFetcher:
                 continue
             for data in topic.partitions:
                 state = self.plan.state_for(TopicPartition(name, data.partition_index))
-                if state is not None:
+                # Read elsewhere by now, it has nothing to do with this broker's troubles.
+                is_here = state is not None and state.cursor.node_id == self.node_id
+                if state is not None and (is_here or not data.error_code):
                     answers.settle(state, data)
                     self.plan.touch(state)
         answers.end()
@@ -219,9 +221,9 @@ class NodeFetcher:
         self._backoff.failures += 1
         if error.invalid_metadata or not error.retriable:
             self._fetcher.client.request_metadata(f"fetch answered {error.__name__}")
-        if not error.retriable:
-            for state in self.plan.states():
-                self._fetcher.report(state, error)
+        if not error.retriable and error is not UnknownError:
+            text = f"fetch from broker {self.node_id}"
+            self._fetcher.report_all(self.plan.states(), lambda: error(text))
 
 
 def _copy(error: KafkaError) -> KafkaError:

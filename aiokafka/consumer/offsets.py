@@ -8,7 +8,6 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from aiokafka._backoff import Backoff
 from aiokafka._log import SubjectLog
 from aiokafka.consumer._names import some_names
 from aiokafka.consumer._signal import Signal
@@ -24,6 +23,7 @@ from aiokafka.consumer.partition_state import PartitionState, Phase
 from aiokafka.errors import (
     BrokerResponseError,
     KafkaError,
+    KafkaTimeoutError,
     LogTruncationError,
     NoOffsetForPartitionError,
     TopicAuthorizationFailedError,
@@ -225,7 +225,7 @@ class OffsetResolver:
         assert isinstance(spec, OffsetSpec)
         newcomers = self._fetcher.newcomers
         if spec is self._policy and newcomers is not None and newcomers.is_new(state.tp):
-            log.info("%s is new: it is read from its beginning", state.tp)
+            self._log.info("%s is new: it is read from its beginning", state.tp)
             return EARLIEST
         return spec
 
@@ -309,16 +309,15 @@ class OffsetResolver:
         self._log.debug("Offset lookup failed: %s", error)
         for state in states:
             self._postpone(state)
-            if not error.retriable:
-                self._fetcher.report(state, lambda: _copy(error))
+        # A group's coordinator that is away for so long comes back, too: readers wait for it.
+        if not error.retriable and not isinstance(error, KafkaTimeoutError):
+            self._fetcher.report_all(states, lambda: _copy(error))
         self._client.request_metadata(f"offset lookup failed: {error}")
 
     def _postpone(self, state: PartitionState) -> None:
         client = self._config.client
-        backoff = Backoff(client.retry_backoff, client.retry_backoff_max)
-        backoff.failures = state.cursor.failures
-        state.cursor.failures += 1
-        state.cursor.retry_at = asyncio.get_running_loop().time() + backoff.next()
+        now = asyncio.get_running_loop().time()
+        state.cursor.back_off(now, client.retry_backoff, client.retry_backoff_max)
 
 
 def _copy(error: KafkaError) -> KafkaError:

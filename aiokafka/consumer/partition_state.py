@@ -4,8 +4,10 @@ I/O."""
 from __future__ import annotations
 
 import enum
+import math
 from typing import Protocol
 
+from aiokafka._backoff import Backoff
 from aiokafka.errors import IllegalStateError
 from aiokafka.structs import TopicPartition
 
@@ -76,6 +78,18 @@ class FetchCursor:
         self.offset_epoch = offset_epoch
         self.retry_at = 0.0
         self.failures = 0
+
+    def back_off(self, now: float, shortest: float, longest: float) -> None:
+        """Ask no more for a while, after another failure.
+
+        Times are rounded up, so that the many partitions of one broker are asked for together.
+        """
+        backoff = Backoff(shortest, longest)
+        backoff.failures = self.failures
+        self.failures += 1
+        self.retry_at = now + backoff.next()
+        if shortest > 0:
+            self.retry_at = math.ceil(self.retry_at / shortest) * shortest
 
     def forget_replica(self) -> None:
         """Go back to the leader."""

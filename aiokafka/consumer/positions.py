@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, overload
 
+from aiokafka._partitions import as_partition
 from aiokafka.consumer._arguments import as_partitions, is_offset, offsets_to_commit
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.consumer.no_group import NoGroupCoordinator, no_group
@@ -100,8 +101,8 @@ class ConsumerPositions:
         return await self._seek_to(LATEST, partitions)
 
     async def _seek_to(self, spec: OffsetSpec, partitions: tuple[TopicPartition, ...]) -> bool:
-        self._check_can_read()
         states = self._states_of(partitions)
+        self._check_can_read()
         deadline = self._loop.time() + self._config.client.request_timeout
         for state in states:
             state.reset(spec)
@@ -128,8 +129,8 @@ class ConsumerPositions:
         IllegalStateError if a partition is not assigned, KafkaTimeoutError after
         `default_api_timeout_ms`.
         """
-        committer = self._need_group("seek_to_committed")
         states = self._states_of(partitions)
+        committer = self._need_group("seek_to_committed")
         deadline = self._loop.time() + self._config.default_api_timeout
         found = await committer.fetch([state.tp for state in states], deadline)
         offsets: dict[TopicPartition, int | None] = {}
@@ -143,7 +144,7 @@ class ConsumerPositions:
         return offsets
 
     def _states_of(self, partitions: tuple[TopicPartition, ...]) -> list[PartitionState]:
-        tps = as_partitions(partitions) or list(self.assignment())
+        tps = [as_partition(tp) for tp in partitions] or list(self.assignment())
         assert tps, "no partitions are assigned"
         return [self._subscription.assigned_state(tp) for tp in tps]
 
@@ -154,13 +155,13 @@ class ConsumerPositions:
 
         Raises TypeError for anything but TopicPartitions, IllegalStateError if one is not assigned.
         """
-        for tp in as_partitions(partitions):
-            self._subscription.assigned_state(tp).pause()
+        for tp in partitions:
+            self._subscription.assigned_state(as_partition(tp)).pause()
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Hand out records of these partitions again. Raises as `pause()`."""
-        for tp in as_partitions(partitions):
-            self._subscription.assigned_state(tp).resume()
+        for tp in partitions:
+            self._subscription.assigned_state(as_partition(tp)).resume()
 
     def paused(self) -> set[TopicPartition]:
         """The partitions that are paused."""
@@ -275,7 +276,7 @@ class ConsumerPositions:
         """
         committer = self._need_group("committed")
         deadline = self._loop.time() + self._config.default_api_timeout
-        found = await committer.fetch([partition], deadline)
+        found = await committer.fetch([as_partition(partition)], deadline)
         return found[partition].offset if partition in found else None
 
     def group_metadata(self) -> ConsumerGroupMetadata:
@@ -330,7 +331,7 @@ class ConsumerPositions:
         after `default_api_timeout_ms`, naming what is missing and why.
         """
         self._check_can_read()
-        as_partitions(timestamps)
+        timestamps = {as_partition(tp): timestamp for tp, timestamp in timestamps.items()}
         for tp, timestamp in timestamps.items():
             if not isinstance(timestamp, int):
                 raise TypeError(f"timestamp of {tp}: must be an integer, not {timestamp!r}")

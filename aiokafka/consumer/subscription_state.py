@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
+from aiokafka._partitions import as_partition
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.consumer.partition_state import PartitionState, StateWatcher
 from aiokafka.errors import IllegalStateError
@@ -211,7 +212,7 @@ class SubscriptionState:
 
     def assigned_state(self, tp: TopicPartition) -> PartitionState:
         """The state of an assigned partition; IllegalStateError if it is not assigned."""
-        state = self._assignment.get(tp)
+        state = self._assignment.get(as_partition(tp))
         if state is None:
             raise IllegalStateError(f"partition {tp} is not assigned to this consumer")
         return state

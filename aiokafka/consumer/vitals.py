@@ -7,7 +7,6 @@ import logging
 from typing import TYPE_CHECKING
 
 from aiokafka._vitals import StateLog, Trouble, Verdict, newest, together
-from aiokafka.consumer._names import some_names
 from aiokafka.consumer.no_group import GroupPhase
 from aiokafka.errors import KafkaUnreachableError
 from aiokafka.health import ConsumerHealth, ConsumerState
@@ -187,7 +186,7 @@ class Vitals:
         return together(troubles)._replace(since=max(known)) if troubles else None
 
     def _leaderless(self, since: float) -> Trouble:
-        name = f"The leader of {some_names(self._fetcher.leaderless)}"
+        name = f"The leader of {self._fetcher.names(self._fetcher.leaderless)}"
         failure = self._client.metadata_failure
         if failure is not None and failure[0] >= since:
             return Trouble(since, (name,), failure[1], f"{name} is not known: {failure[1]}")
@@ -211,7 +210,7 @@ class Vitals:
             if contact.silent_since(now) is not None:
                 yield contact.name
         if self._fetcher.leaderless:
-            yield f"The leader of {some_names(self._fetcher.leaderless)}"
+            yield f"The leader of {self._fetcher.names(self._fetcher.leaderless)}"
 
     def _last_error(self) -> tuple[float, BaseException | None]:
         """When (loop time) and what."""

@@ -1,0 +1,41 @@
+"""Partitions and topics as callers name them. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from aiokafka.structs import TopicPartition
+
+__all__ = ["as_partition", "check_topic_name"]
+
+_LONGEST_NAME = 249
+_LONGEST_EVER = 255  # before Kafka 0.10.1
+_ALLOWED = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
+
+
+def as_partition(value: Any) -> TopicPartition:
+    """`value` as a TopicPartition, which any tuple of a topic and a number can stand for, such as
+    another library's named tuple. Raises TypeError for anything else."""
+    if type(value) is TopicPartition:
+        return value
+    if isinstance(value, tuple) and len(value) == 2:
+        topic, number = value
+        if isinstance(topic, str) and isinstance(number, int) and not isinstance(number, bool):
+            return TopicPartition(topic, number)
+    raise TypeError(
+        f"Key should be TopicPartition instance, or a tuple of topic and partition, not {value!r}"
+    )
+
+
+def check_topic_name(name: str) -> None:
+    """Raise ValueError for a name that no Kafka can have a topic of."""
+    if len(name) <= _LONGEST_EVER and _ALLOWED.fullmatch(name) and name not in (".", ".."):
+        return
+    if not name:
+        raise ValueError("topics: a topic name must not be empty")
+    shown = name if len(name) <= _LONGEST_EVER else f"{name[:40]}... ({len(name)} characters)"
+    raise ValueError(
+        f"topics: {shown!r} is no topic name: it may have letters, digits, . _ -, "
+        f"at most {_LONGEST_NAME}, and not be . or .."
+    )

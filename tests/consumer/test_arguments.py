@@ -1,0 +1,213 @@
+"""What callers pass: any named tuple for a partition, names of topics, and what is refused at
+once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, NamedTuple
+
+import pytest
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+from aiokafka.errors import ConsumerStoppedError, IllegalStateError
+from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
+from aiokafka.structs import OffsetAndMetadata
+from aiokafka.testing import FakeCluster, Hold
+from tests.consumer.conftest import T0, T1, Start, fill, read
+
+
+class TP(NamedTuple):
+    """Another library's."""
+
+    name: str
+    number: int
+
+
+OTHER = TP("t", 0)
+
+
+async def test_any_pair_stands_for_a_partition(cluster: FakeCluster, start: Start) -> None:
+    await cluster.create_topic("t", partitions=2)
+    fill(cluster, 0, 3)
+    consumer = await start(
+        cluster, assign=[OTHER, ("t", 1)], group_id="g", enable_auto_commit=False
+    )
+    asked: Any = OTHER
+    pair: Any = ("t", 0)
+    assert (await consumer.getone(asked)).offset == 0
+    found = await consumer.getmany(asked, timeout_ms=5000)
+    assert [record.offset for record in found[asked]] == [1, 2]
+    assert await consumer.position(asked) == 3
+    consumer.seek(asked, 1)
+    assert await consumer.seek_to_end(asked)
+    assert await consumer.seek_to_beginning(pair)
+    consumer.pause(asked)
+    assert consumer.paused() == {OTHER}
+    consumer.resume(pair)
+    assert (consumer.highwater(asked), consumer.last_stable_offset(asked)) == (3, -1)
+    assert consumer.last_poll_timestamp(asked) is not None
+    assert consumer.lag(asked) == 3
+    await consumer.commit({asked: 2, ("t", 1): (0, "")})  # type: ignore[dict-item]
+    assert await consumer.committed(asked) == 2
+    assert (await consumer.committed_offsets([asked]))[asked] == OffsetAndMetadata(2, "")
+    assert await consumer.seek_to_committed(asked) == {OTHER: 2}
+    ends = await consumer.end_offsets([asked])
+    assert ends == {OTHER: 3}
+    assert all(type(tp) is TopicPartition for tp in [*ends, *found, *consumer.assignment()])
+    assert await consumer.beginning_offsets({asked}) == {T0: 0}
+    times = await consumer.offsets_for_times({asked: 0})
+    assert times[asked] is not None
+    assert type(next(iter(times))) is TopicPartition
+
+
+async def test_any_pair_elsewhere(cluster: FakeCluster) -> None:
+    await cluster.create_topic("t")
+    fill(cluster, 0, 3)
+    asked: Any = OTHER
+    producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers, transactional_id="x")
+    async with producer, producer.transaction():
+        await producer.send_offsets_to_transaction({asked: 2}, "g")
+    async with AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        assert await admin.list_consumer_group_offsets("g", partitions=[asked]) == {T0: (2, "")}
+        assert await admin.delete_records({asked: RecordsToDelete(1)}) == {T0: 1}
+        wrong: Any = ["t-0"]
+        with pytest.raises(TypeError, match="Key should be TopicPartition instance"):
+            await admin.list_consumer_group_offsets("g", partitions=wrong)
+
+
+@pytest.mark.parametrize("wrong", ["t", ("t",), ("t", "0"), ("t", True), (b"t", 0), None, 5])
+async def test_what_is_no_partition(cluster: FakeCluster, start: Start, wrong: Any) -> None:
+    await cluster.create_topic("t")
+    consumer = await start(cluster, assign=[T0], group_id="g")
+    words = "Key should be TopicPartition instance"
+    calls: list[Any] = [
+        lambda: consumer.assign([wrong]),
+        lambda: consumer.seek(wrong, 0),
+        lambda: consumer.pause(wrong),
+        lambda: consumer.resume(wrong),
+    ]
+    for call in calls:
+        with pytest.raises(TypeError, match=words):
+            call()
+    waits: list[Any] = [
+        lambda: consumer.getone(wrong),
+        lambda: consumer.getmany(wrong),
+        lambda: consumer.position(wrong),
+        lambda: consumer.committed(wrong),
+        lambda: consumer.seek_to_end(wrong),
+        lambda: consumer.seek_to_committed(wrong),
+        lambda: consumer.end_offsets([wrong]),
+        lambda: consumer.offsets_for_times({wrong: 0}),
+        lambda: consumer.commit({wrong: 0}),
+    ]
+    for wait in waits:
+        with pytest.raises(TypeError, match=words):
+            await wait()
+    # As aiokafka has them.
+    with pytest.raises(ValueError, match=words):
+        await consumer.commit({wrong: 0})
+    with pytest.raises(AssertionError, match=words):
+        await consumer.getone(wrong)
+
+
+async def test_one_partition_where_several_are_expected(cluster: FakeCluster, start: Start) -> None:
+    await cluster.create_topic("t")
+    consumer = await start(cluster)
+    one: Any = T0
+    with pytest.raises(TypeError, match="expected several"):
+        consumer.assign(one)
+    with pytest.raises(TypeError, match="expected several"):
+        await consumer.end_offsets(one)
+
+
+@pytest.mark.parametrize(
+    "name", ["bad topic/name", "x\ud800", "caf\u00e9", "a" * 256, ".", "..", "a\n", "\uff41"]
+)
+async def test_names_that_no_topic_can_have(cluster: FakeCluster, start: Start, name: str) -> None:
+    consumer = await start(cluster)
+    words = r"letters, digits, \. _ -, at most 249"
+    with pytest.raises(ValueError, match=words):
+        consumer.subscribe([name])
+    with pytest.raises(ValueError, match=words):
+        consumer.assign([TopicPartition(name, 0)])
+    with pytest.raises(ValueError, match=words):
+        AIOKafkaConsumer(name, bootstrap_servers=cluster.bootstrap_servers)
+    with pytest.raises(ValueError) as caught:
+        consumer.subscribe([name])
+    assert len(str(caught.value)) < 500
+
+
+async def test_names_that_a_topic_can_have(cluster: FakeCluster, start: Start) -> None:
+    consumer = await start(cluster)
+    consumer.subscribe(["a", "A.b_c-9", "x" * 249, "__consumer_offsets", "..."])
+    consumer.unsubscribe()
+    consumer.assign([TopicPartition("t", 0)])
+    with pytest.raises(ValueError, match="-1 of topic 't' is not possible"):
+        consumer.assign([TopicPartition("t", -1)])
+
+
+async def test_committing_a_record_does_not_print_it(cluster: FakeCluster, start: Start) -> None:
+    await cluster.create_topic("t")
+    cluster.log("t").append(b"secret", b"key")
+    consumer = await start(cluster, assign=[T0], group_id="g")
+    record: Any = await consumer.getone()
+    with pytest.raises(ValueError, match="not ConsumerRecord") as caught:
+        await consumer.commit(record)
+    assert "secret" not in str(caught.value)
+    with pytest.raises(ValueError, match="at least one partition, not an empty one"):
+        await consumer.commit({})
+
+
+@pytest.mark.parametrize("name", ["seek_to_beginning", "seek_to_end", "seek_to_committed"])
+async def test_a_partition_that_is_not_assigned_is_refused_first(
+    cluster: FakeCluster, start: Start, name: str
+) -> None:
+    await cluster.create_topic("t", partitions=2)
+    consumer = await start(cluster, assign=[T0])
+    with pytest.raises(IllegalStateError, match="not assigned"):
+        await getattr(consumer, name)(T1)
+    await consumer.stop()
+    with pytest.raises(IllegalStateError, match="not assigned"):
+        await getattr(consumer, name)(T1)
+    unstarted = AIOKafkaConsumer(bootstrap_servers=cluster.bootstrap_servers)
+    with pytest.raises(IllegalStateError, match="not assigned"):
+        await getattr(unstarted, name)(T1)
+    await unstarted.stop()
+
+
+async def test_getmany_that_waits_when_stop_is_called(cluster: FakeCluster, start: Start) -> None:
+    await cluster.create_topic("t")
+    consumer = await start(cluster, "t")
+    many = asyncio.create_task(consumer.getmany(timeout_ms=60_000))
+    one = asyncio.create_task(consumer.getone())
+    await asyncio.sleep(0.01)
+    await consumer.stop()
+    assert await many == {}
+    for call in (lambda: one, consumer.getone, consumer.getmany):
+        with pytest.raises(ConsumerStoppedError, match="the consumer was stopped"):
+            await call()
+
+
+async def test_a_seek_that_waits_when_stop_is_called(cluster: FakeCluster, start: Start) -> None:
+    await cluster.create_topic("t")
+    consumer = await start(cluster, "t")
+    script = cluster.intercept(ListOffsetsRequest, Hold(asyncio.Event()))
+    seeking = asyncio.create_task(consumer.seek_to_end())
+    await cluster.wait_for(lambda: script.hits)
+    await consumer.stop()
+    with pytest.raises(ConsumerStoppedError):
+        await seeking
+
+
+async def test_a_partition_that_its_topic_does_not_have(
+    cluster: FakeCluster, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    await cluster.create_topic("t", partitions=3)
+    fill(cluster, 0, 1)
+    consumer = await start(cluster, assign=[T0, TopicPartition("t", 77)], retry_backoff_max_ms=10)
+    assert await read(consumer, 1) == [(0, 0)]
+    await cluster.wait_for(lambda: "t-77 (t has 3 partitions) cannot be read" in caplog.text)
+    consumer.pause(T0)
+    await cluster.wait_for(lambda: consumer.health().state == "unreachable")
+    assert "t-77 (t has 3 partitions)" in consumer.health().reason
