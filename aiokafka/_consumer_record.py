@@ -74,10 +74,6 @@ class Record:
         self.serialized_value_size = serialized_value_size
         self.headers = headers
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        # A reader hands records out untracked; with this they may become part of a cycle.
-        gc.set_tracked(self, name, value)
-
     def _astuple(self) -> tuple[Any, ...]:
         return (
             self.topic,
@@ -118,7 +114,69 @@ class Record:
         return type(self), self._astuple(), extra or None
 
 
-gc.leave_tracked(Record)
+class RecordFields(dict[str, Any]):
+    """The `__dict__` of a compiled record: fields and further attributes. A change of it is one of
+    the record."""
+
+    __slots__ = ("_record",)
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+        super().__init__(zip(_TYPES, record._astuple(), strict=True))
+        super().update(gc.own_dict(record))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        setattr(self._record, name, value)
+        super().__setitem__(name, value)
+
+    def __delitem__(self, name: str) -> None:
+        super().__delitem__(name)
+        delattr(self._record, name)
+
+    def update(self, *others: Any, **values: Any) -> None:
+        for name, value in dict(*others, **values).items():
+            self[name] = value
+
+    def __ior__(self, other: Any) -> Any:  # type: ignore[misc]
+        self.update(other)
+        return self
+
+    def setdefault(self, name: str, default: Any = None) -> Any:
+        if name not in self:
+            self[name] = default
+        return self[name]
+
+    def pop(self, name: str, *default: Any) -> Any:
+        if name not in self and default:
+            return default[0]
+        value = self[name]
+        del self[name]
+        return value
+
+    def popitem(self) -> tuple[str, Any]:
+        if not self:
+            raise KeyError("popitem(): dictionary is empty")
+        name = next(reversed(self))
+        return name, self.pop(name)
+
+    def clear(self) -> None:
+        for name in list(self):
+            del self[name]
+
+
+def _set_attribute(record: Record, name: str, value: Any) -> None:
+    # A reader hands records out untracked; with this they may become part of a cycle.
+    gc.set_tracked(record, name, value)
+
+
+class _Model:
+    __setattr__ = _set_attribute
+
+
+gc.replace_attributes(Record, _set_attribute, property(RecordFields), _Model)
 names.present_as(Record, "aiokafka.structs", "ConsumerRecord")
 
 if TYPE_CHECKING:

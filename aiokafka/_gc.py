@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["leave_tracked", "set_tracked", "untrack"]
+__all__ = ["own_dict", "replace_attributes", "set_tracked", "untrack"]
 
 
 def untrack(instance: Any) -> None:
@@ -22,7 +22,17 @@ def set_tracked(instance: Any, name: str, value: Any) -> None:
     object.__setattr__(instance, name, value)
 
 
-def leave_tracked(cls: type) -> None:
-    """Remove the `__setattr__` that calls `set_tracked()`: uncompiled instances are never
-    untracked."""
-    del cls.__setattr__
+def own_dict(instance: Any) -> dict[str, Any]:
+    """What an instance has stored besides its C members, whatever its `__dict__` shows."""
+    return instance.__dict__  # type: ignore[no-any-return]
+
+
+def replace_attributes(cls: type, set_attribute: Any, dictionary: Any, model: type) -> None:
+    """Have an extension type set attributes with `set_attribute`, and show `dictionary`, a
+    property, as the `__dict__` of its instances.
+
+    As in a class that is written in Python, such as `model`, so that `object.__setattr__` can be
+    called for an instance: of what an extension type brings itself it is refused. Uncompiled
+    instances are never untracked and have their fields in their `__dict__`, so here it does
+    nothing.
+    """

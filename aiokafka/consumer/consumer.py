@@ -299,7 +299,8 @@ class AIOKafkaConsumer(ConsumerPositions):
         except KafkaError as error:
             if not error.retriable:
                 raise
-            log.warning("The topics of the cluster are not known yet: %s", error)
+            told = SubjectLog(log, self._config.subject)
+            told.warning("The topics of the cluster are not known yet: %s", error)
 
     async def _await_topics(self, deadline: float) -> None:
         """Know the subscribed topics, or that all of them are denied; a few denied ones are
@@ -323,7 +324,8 @@ class AIOKafkaConsumer(ConsumerPositions):
         deadline = min(deadline, self._loop.time() + _LOOK_TIMEOUT)
         while self._resolver.is_looking and not self._closed:
             if not await self._fetcher.positions.wait(deadline):
-                return
+                break
+        self._refuse_if_closed()
 
     async def stop(self, timeout: float | None = None) -> None:
         """Commit what is finished (with auto-commit), end all background work and close the

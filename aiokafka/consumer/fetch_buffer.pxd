@@ -6,6 +6,7 @@ from aiokafka.consumer.partition_state cimport PartitionState
 from aiokafka.record.reader cimport RecordReader
 
 cdef Py_ssize_t _ALL
+cdef int64_t _MOST_UNPACKED
 cdef int64_t _MAX_OFFSET
 cdef Py_ssize_t _SMALLEST_BATCH
 cdef Py_ssize_t _LOG_OVERHEAD
@@ -46,6 +47,8 @@ cdef class FetchBuffer:
     cdef readonly int64_t call
     cdef readonly bint is_hungry
     cdef readonly object hungry_for
+    cdef int64_t _room
+    cdef list _begun
     cdef FetchedPartition _current
     cdef object _queues
     cdef object _failures
@@ -60,8 +63,9 @@ cdef class FetchBuffer:
     cpdef object next(self)
     @cython.locals(state=PartitionState, skipped=Py_ssize_t)
     cpdef object next_of(self, object wanted)
-    @cython.locals(state=PartitionState, records=list)
     cpdef dict take(self, object wanted, Py_ssize_t limit)
+    @cython.locals(state=PartitionState, records=list)
+    cdef dict _take(self, object wanted, Py_ssize_t limit)
     @cython.locals(chunk=FetchedPartition, before=int64_t)
     cdef object _next_from(self, PartitionState state, bint is_free)
     @cython.locals(chunk=FetchedPartition, before=int64_t, found=list)

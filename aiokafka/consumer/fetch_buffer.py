@@ -21,6 +21,11 @@ Failure = Callable[[], BaseException]
 Wanted = Collection[TopicPartition] | None
 
 _ALL = 2**31 - 1
+
+# What one call decompresses before it returns what it has: the event loop stands still meanwhile.
+# One batch more may come to it, and that is bounded by `max_decompressed_bytes`.
+_MOST_UNPACKED = 64 * 1024 * 1024
+
 _MAX_OFFSET = 2**63 - 1
 
 _SMALLEST_BATCH = 17  # bytes up to and with the magic, in every format
@@ -45,6 +50,8 @@ def scan_record_set(view: memoryview) -> tuple[int, int]:
         if base_offset < 0 or length <= 0 or length > size - at - _LOG_OVERHEAD:
             break
         if data[at + 16] < 2:
+            if base_offset == _MAX_OFFSET:
+                break
             end = base_offset + 1
             epoch = -1
         else:
@@ -102,6 +109,8 @@ class FetchBuffer:
     call: int
     is_hungry: bool
     hungry_for: Wanted
+    _room: int  # bytes that the call going on may still decompress
+    _begun: list[tuple[PartitionState, int]]  # where it found the partitions
     _current: FetchedPartition | None
     _queues: OrderedDict[PartitionState, deque[FetchedPartition]]
     _failures: OrderedDict[PartitionState, tuple[int, Failure]]
@@ -113,6 +122,8 @@ class FetchBuffer:
         self._current = None
         self._queues = OrderedDict()
         self._failures = OrderedDict()
+        self._room = 0
+        self._begun = []
 
     # -- filling -----------------------------------------------------------------------------------
 
@@ -241,10 +252,25 @@ class FetchBuffer:
     ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
         """Up to `limit` records (-1 = all there are) of these partitions (None = all), fairly.
 
-        A partition served goes to the end of the line. Raises as `next_of()`, but not while there
-        are records to return.
+        Fewer if they are large: a call ends when it has unpacked a lot. A partition served goes to
+        the end of the line. Raises as `next_of()`, but not while there are records to return.
         """
         self._raise_failure(wanted)
+        self._room = _MOST_UNPACKED
+        self._begun.clear()
+        try:
+            return self._take(wanted, limit)
+        except Exception:
+            raise
+        except BaseException:
+            # Nothing is going to arrive, of other partitions neither: hand it out next time.
+            for state, position in self._begun:
+                state.seek(position)
+            raise
+
+    def _take(
+        self, wanted: Wanted, limit: int
+    ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
         taken: dict[TopicPartition, list[ConsumerRecord[Any, Any]]] = {}
         for _ in range(len(self._queues)):
             state = next(iter(self._queues))
@@ -262,7 +288,7 @@ class FetchBuffer:
                 taken[state.tp] = records
             if limit > 0:
                 limit -= len(records)
-            if limit == 0:
+            if limit == 0 or (self._room <= 0 and taken):
                 break
         return taken
 
@@ -303,18 +329,20 @@ class FetchBuffer:
         self, state: PartitionState, limit: int, records: list[ConsumerRecord[Any, Any]]
     ) -> None:
         """Append up to `limit` records (-1 = all) of one partition to `records`."""
+        self._begun.append((state, state.next_offset))
         while True:
             chunk = self._head(state)
             if chunk is None:
                 return
             before = state.next_offset
             try:
-                found = chunk.reader.take(limit if limit >= 0 else _ALL)
+                found = chunk.reader.take(limit if limit >= 0 else _ALL, max(self._room, 1))
             except Exception as error:
                 self._set_aside(chunk, error)
                 raise
             finally:
                 state.next_offset = chunk.reader.position
+            self._room -= chunk.reader.unpacked
             if found and state.call != self.call:
                 state.call = self.call
                 state.finished = before
@@ -328,6 +356,8 @@ class FetchBuffer:
                 limit -= len(found)
                 if limit <= 0:
                     return
+            if self._room <= 0 and records:
+                return
 
     def _head(self, state: PartitionState) -> FetchedPartition | None:
         """The partition's oldest record set that continues at its position; drops all if it does

@@ -190,7 +190,7 @@ class ColumnReader(BatchCursor):
         a column would hold more than 2 GiB.
         """
         limit = _ALL if max_rows is None else max_rows
-        start = self.position
+        self._mark()
         self._clear()
         try:
             while self._rows < limit and self._enter():
@@ -206,7 +206,7 @@ class ColumnReader(BatchCursor):
                 raise
         except BaseException:
             # The rows are not going to arrive: hand out the same ones next time.
-            self._start(start)
+            self._return()
             raise
         if self._left == 0:
             self._settle()
@@ -214,7 +214,7 @@ class ColumnReader(BatchCursor):
             return self._finish()
         except BaseException:
             # As above: there was no memory for them.
-            self._start(start)
+            self._return()
             raise
 
     def _reserve(self, limit: int) -> bool:

@@ -4,11 +4,14 @@ from libc.stdint cimport int64_t
 cimport aiokafka.record._native as mem
 from aiokafka.record.header cimport RecordBatch
 
+cdef int64_t _MAX_OFFSET
+
 
 cdef class BatchCursor:
     cdef public int64_t position
     cdef readonly int last_leader_epoch
     cdef readonly bint truncated
+    cdef readonly int64_t unpacked
 
     cdef object _view
     cdef bint _check_crcs
@@ -35,7 +38,15 @@ cdef class BatchCursor:
     cdef int _timestamp_type
     cdef bint _append_time
 
-    cdef int _start(self, int64_t position) except -1
+    # Where the last call began.
+    cdef int64_t _marked_position
+    cdef Py_ssize_t _marked_next
+    cdef int _marked_epoch
+    cdef Py_ssize_t _marked_seen
+    cdef set _marked_aborting
+
+    cdef int _mark(self) except -1
+    cdef int _return(self) except -1
     cdef int _leave(self) except -1
     @cython.locals(batch=RecordBatch)
     cdef bint _find(self) except -1

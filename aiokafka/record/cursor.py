@@ -13,6 +13,9 @@ from aiokafka.record.legacy import LegacyRecord, read_entry
 
 __all__ = ["BatchCursor"]
 
+_MAX_OFFSET = 0x7FFFFFFFFFFFFFFF
+_NO_PRODUCERS: set[int] = set()
+
 
 class BatchCursor:
     """A place in a record set, between the batches or in one.
@@ -43,15 +46,34 @@ class BatchCursor:
         self.position = position
         self.last_leader_epoch = -1
         self.truncated = False
-        self._start(position)
-
-    def _start(self, position: int) -> None:
-        """Go to `position` from the beginning of the record set."""
-        self.position = position
+        self.unpacked = 0
+        """Bytes of records in batches that were entered, since the last `_mark`."""
         self._next = 0
         self._aborted_seen = 0
         self._aborting: set[int] = set()
         self._batch: RecordBatch | None = None
+        self._leave()
+        self._mark()
+
+    def _mark(self) -> None:
+        """Remember this place."""
+        self.unpacked = 0
+        self._marked_position = self.position
+        self._marked_next = self._next
+        self._marked_epoch = self.last_leader_epoch
+        self._marked_seen = self._aborted_seen
+        self._marked_aborting = set(self._aborting) if self._aborting else _NO_PRODUCERS
+
+    def _return(self) -> None:
+        """Go back to the mark: to the batch in which it was, with the transactions that were being
+        aborted there. From the beginning they could not be found out, since batches below the
+        position are passed over unread."""
+        self.position = self._marked_position
+        self._next = self._marked_next
+        self.last_leader_epoch = self._marked_epoch
+        self._aborted_seen = self._marked_seen
+        self._aborting = set(self._marked_aborting)
+        self._batch = None
         self._leave()
 
     def _leave(self) -> None:
@@ -139,6 +161,7 @@ class BatchCursor:
         self._data = mem.source(self._payload)
         self._at = 0
         self._end = len(self._payload)
+        self.unpacked += self._end
         self._left = batch.record_count
         self._base_offset = batch.base_offset
         self._last_offset = batch.last_offset
@@ -153,6 +176,8 @@ class BatchCursor:
         self._messages = messages
         self._at = 0
         self._left = len(messages)
+        for message in messages:
+            self.unpacked += len(message.key or b"") + len(message.value or b"")
 
     def _leave_if_done(self) -> None:
         """Pass the batch when its last record is out, so that the position is behind it."""
@@ -171,7 +196,8 @@ class BatchCursor:
         batch = self._batch
         if batch is None:  # not even its header: nothing behind it can be found
             self._next = len(self._view)
-            self.position += 1
+            if self.position < _MAX_OFFSET:
+                self.position += 1
             return
         # What a damaged header says of its offsets is not taken on trust.
         behind = batch.last_offset + 1

@@ -163,7 +163,10 @@ class RecordBatch:
     def records(
         self, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
     ) -> list[ConsumerRecord[bytes, bytes]]:
-        """The records of the batch, control records too, with neither topic nor partition."""
+        """The records of the batch, control records too, with neither topic nor partition.
+
+        Raises CorruptRecordError if one of them cannot be read.
+        """
         from aiokafka.record.reader import RecordReader  # reads batches, so imports this module
 
         reader = RecordReader(
@@ -175,7 +178,11 @@ class RecordBatch:
             include_control=True,
             max_decompressed_bytes=max_decompressed_bytes,
         )
-        return reader.take(_MAX_BATCH)
+        records: list[ConsumerRecord[bytes, bytes]] = reader.take(_MAX_BATCH)
+        if not reader.exhausted:
+            # It ended before a bad one, for which it raises now.
+            reader.take(_MAX_BATCH)
+        return records
 
     def __repr__(self) -> str:
         return (

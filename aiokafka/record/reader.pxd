@@ -8,6 +8,7 @@ from aiokafka.record.cursor cimport BatchCursor
 
 cdef int64_t _MAX_INT64
 cdef int64_t _MIN_INT64
+cdef int64_t _NO_LIMIT
 
 
 @cython.final
@@ -21,8 +22,8 @@ cdef class RecordReader(BatchCursor):
     cdef bint _is_raw
 
     cpdef object next(self)
-    @cython.locals(records=list, count=Py_ssize_t, start=int64_t)
-    cpdef list take(self, Py_ssize_t max_records)
+    @cython.locals(records=list, count=Py_ssize_t)
+    cpdef list take(self, Py_ssize_t max_records, int64_t max_bytes=*)
     @cython.locals(record=object)
     cdef Py_ssize_t _fill(self, list records, Py_ssize_t count, Py_ssize_t limit) except -1
     @cython.locals(

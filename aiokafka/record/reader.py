@@ -20,6 +20,7 @@ Deserializer = Callable[[Any], Any]
 _NAMES_KEPT = 16
 _MAX_INT64 = 0x7FFFFFFFFFFFFFFF
 _MIN_INT64 = -_MAX_INT64 - 1
+_NO_LIMIT = _MAX_INT64
 
 
 class RecordReader(BatchCursor):
@@ -82,13 +83,17 @@ class RecordReader(BatchCursor):
             self._leave_if_done()
         return None
 
-    def take(self, max_records: int) -> list[Any]:
-        """Up to `max_records` ConsumerRecords; fewer at the end or before a bad one."""
+    def take(self, max_records: int, max_bytes: int = _NO_LIMIT) -> list[Any]:
+        """Up to `max_records` ConsumerRecords; fewer at the end or before a bad one.
+
+        Goes into no further batch when those it went into, decompressed, have `max_bytes`, which
+        may leave it without a record before the end. `unpacked` is how many they had.
+        """
         records: list[Any] = []
         count = 0
-        start = self.position
+        self._mark()
         try:
-            while count < max_records and self._enter():
+            while count < max_records and self.unpacked < max_bytes and self._enter():
                 count = self._fill(records, count, max_records)
                 self._leave_if_done()
         except Exception:
@@ -96,7 +101,7 @@ class RecordReader(BatchCursor):
                 raise
         except BaseException:
             # The records are not going to arrive: hand out the same ones next time.
-            self._start(start)
+            self._return()
             raise
         if self._left == 0:
             self._settle()

@@ -397,4 +397,4 @@ async def test_a_partition_that_is_not_there_is_mentioned(
     fill(cluster, 0, 1)
     consumer = await start(cluster, assign=[T0, T1], retry_backoff_max_ms=10)
     assert await read(consumer, 1) == [(0, 0)]
-    await cluster.wait_for(lambda: "t-1 cannot be read" in caplog.text)
+    await cluster.wait_for(lambda: "t-1 (t has 1 partition) cannot be read" in caplog.text)

@@ -227,15 +227,13 @@ async def test_assigning_again_keeps_positions(cluster: FakeCluster, start: Star
 async def test_waiting_readers_hear_of_the_stop(cluster: FakeCluster, start: Start) -> None:
     await cluster.create_topic("t")
     consumer = await start(cluster, "t")
-    readers = [
-        asyncio.create_task(call)
-        for call in (consumer.getone(), consumer.getmany(timeout_ms=60_000))
-    ]
+    one = asyncio.create_task(consumer.getone())
+    many = asyncio.create_task(consumer.getmany(timeout_ms=60_000))
     await asyncio.sleep(0)
     await consumer.stop()
-    for reader in readers:
-        with pytest.raises(ConsumerStoppedError):
-            await reader
+    assert await many == {}
+    with pytest.raises(ConsumerStoppedError):
+        await one
     with pytest.raises(ConsumerStoppedError):
         await consumer.getone()
     with pytest.raises(ConsumerStoppedError):

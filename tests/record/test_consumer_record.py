@@ -5,13 +5,16 @@ from __future__ import annotations
 import copy
 import dataclasses
 import gc
+import json
 import pickle
 import weakref
 from typing import Any
 
 import pytest
 
+from aiokafka.record.reader import RecordReader
 from aiokafka.structs import ConsumerRecord
+from tests.record.samples import make_batch
 
 FIELDS = {
     "topic": "t",
@@ -169,6 +172,83 @@ def test_matches_patterns(record: Any) -> None:
             assert offset == 12
         case _:
             pytest.fail("no match")
+
+
+def test_shows_its_fields_as_a_dict(record: Any) -> None:
+    assert vars(record) == record.__dict__ == FIELDS
+    assert list(vars(record)) == list(FIELDS)
+    record.note = 1
+    record.value = b"other"
+    assert vars(record) == {**FIELDS, "value": b"other", "note": 1}
+    assert dict(**vars(record))["note"] == 1
+    shown = {name: str(value) for name, value in record.__dict__.items()}
+    assert json.loads(json.dumps(shown))["offset"] == "12"
+    vars(record)["headers"] = ()
+    record.key = "k"
+    assert json.loads(json.dumps({**vars(record), "value": "v"}))["key"] == "k"
+    assert copy.deepcopy(vars(record)) == vars(record)
+
+
+def test_its_dict_can_be_changed(record: Any) -> None:
+    fields = vars(record)
+    fields["value"] = b"new"
+    fields["note"] = "x"
+    assert (record.value, record.note) == (b"new", "x")
+    vars(record).update({"offset": 13}, partition=2)
+    assert (record.offset, record.partition) == (13, 2)
+    fields = vars(record)
+    fields |= {"topic": "other"}
+    assert record.topic == "other"
+    assert vars(record).setdefault("note", "y") == "x"
+    assert vars(record).setdefault("more", "z") == record.more == "z"
+    assert vars(record).pop("more") == "z"
+    assert vars(record).pop("more", 5) == 5
+    assert not hasattr(record, "more")
+    with pytest.raises(KeyError):
+        vars(record).pop("more")
+    assert vars(record).popitem() == ("note", "x")
+    with pytest.raises(KeyError):
+        del vars(record)["note"]
+    assert vars(record) == {
+        **FIELDS,
+        "value": b"new",
+        "offset": 13,
+        "partition": 2,
+        "topic": "other",
+    }
+
+
+def test_a_cycle_through_its_dict_is_collected(record: Any) -> None:
+    read = take_raw()
+    read.__dict__["self"] = read
+    vars(read).update(again=read)
+    reference = weakref.ref(read)
+    del read
+    gc.collect()
+    assert reference() is None
+
+
+def test_an_object_can_set_its_attributes(record: Any) -> None:
+    read = take_raw()
+    object.__setattr__(read, "note", 1)
+    object.__setattr__(read, "value", b"set")
+    assert (read.note, read.value) == (1, b"set")
+    object.__delattr__(read, "note")
+    assert not hasattr(read, "note")
+
+
+def test_a_subclass_shows_its_fields(record: Any) -> None:
+    class Own(ConsumerRecord):
+        pass
+
+    own = Own(**FIELDS)
+    own.note = 1
+    assert vars(own) == {**FIELDS, "note": 1}
+
+
+def take_raw() -> Any:
+    """A record as a reader hands it out."""
+    return RecordReader(make_batch(), "t", 0, position=0).next()
 
 
 def test_can_be_referred_to_weakly_and_collected() -> None:

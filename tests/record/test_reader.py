@@ -410,3 +410,75 @@ def test_formats_may_follow_each_other() -> None:
         assert offsets(reader.take(100)) == list(range(position, 12))
     types = [record.timestamp_type for record in open_reader(data).take(100)]
     assert types == [None] * 3 + [0] * 9
+
+
+def aborted_then_committed() -> tuple[bytes, list[tuple[int, int]]]:
+    """A record set of one producer: an aborted transaction (0-1, marker 2), two committed ones
+    (3-4, marker 5; 6-7, marker 8), and a record of nobody's (9)."""
+    transaction: Any = {"producer": (11, 0, 0), "transactional": True}
+    data = (
+        make_batch(numbered(2), **transaction)
+        + make_marker(ABORT, base_offset=2)
+        + make_batch(numbered(2), **transaction, base_offset=3)
+        + make_marker(COMMIT, base_offset=5)
+        + make_batch(numbered(2), **transaction, base_offset=6)
+        + make_marker(COMMIT, base_offset=8)
+        + make_batch(numbered(1), base_offset=9)
+    )
+    return data, [(11, 0)]
+
+
+@pytest.mark.parametrize("at", [3, 4, 6, 7, 9])
+@pytest.mark.parametrize("size", [1, 2, 100])
+def test_an_interrupt_does_not_hide_what_was_committed(at: int, size: int) -> None:
+    """What was aborted before the place of the interrupt is still known after it."""
+    data, aborted = aborted_then_committed()
+    seen: list[int] = []
+    reader: Any = None
+    interrupts = [KeyboardInterrupt]
+
+    def deserialize(value: bytes) -> bytes:
+        if interrupts and reader.position >= at:
+            raise interrupts.pop()
+        return value
+
+    reader = open_reader(data, read_committed=True, aborted=aborted, value_deserializer=deserialize)
+    while not reader.exhausted:
+        try:
+            seen += offsets(reader.take(size))
+        except KeyboardInterrupt:
+            pass
+    assert not interrupts
+    assert seen == [3, 4, 6, 7, 9]
+    assert reader.position == 10
+
+
+def test_unpacking_ends_at_a_bound() -> None:
+    """Batches of 100,000 bytes, packed to some hundreds: one call does not unpack them all."""
+    large = [Item(1_700_000_000_000, None, bytes(100_000))]
+    data = b"".join(make_batch(large, codec=1, base_offset=n) for n in range(10))
+    reader = open_reader(data)
+    assert offsets(reader.take(100, 250_000)) == [0, 1, 2]
+    assert 300_000 < reader.unpacked < 301_000
+    assert offsets(reader.take(100, 1)) == [3]
+    assert offsets(reader.take(100)) == list(range(4, 10))
+    assert reader.exhausted
+
+
+def test_the_last_possible_offset_does_not_wrap() -> None:
+    most = 2**63 - 1
+    reader = open_reader(b"\0" * 16 + b"\x09" + b"\0" * 50, position=most)
+    with pytest.raises(CorruptRecordError):
+        reader.take(1)
+    reader.skip()
+    assert reader.position == most
+
+
+def test_the_records_of_a_corrupt_batch_are_not_cut_short() -> None:
+    body = make_batch(numbered(3))[HEADER_SIZE:]
+    # The second record has no length that makes sense.
+    size = len(body) // 3
+    damaged = with_body(make_batch(numbered(3)), body[:size] + b"\xff\xff\x7f" + body[size + 3 :])
+    (batch,) = iter_batches(damaged)
+    with pytest.raises(CorruptRecordError, match="length of a record"):
+        batch.records()
