@@ -224,7 +224,8 @@ class AIOKafkaConsumer(ConsumerPositions):
         return coordinator, committer
 
     def __repr__(self) -> str:
-        return f"<AIOKafkaConsumer client_id={self._config.client.client_id!r}>"
+        group = f" group_id={self._config.group_id!r}" if self._config.group_id else ""
+        return f"<AIOKafkaConsumer client_id={self._config.client.client_id!r}{group}>"
 
     def __del__(self) -> None:
         if self._closed is not False or not self._is_started:

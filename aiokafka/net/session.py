@@ -127,7 +127,7 @@ class SessionKeeper:
 
     def _end(self, error: KafkaError) -> None:
         if self._connection.is_open:
-            log.warning("The session is not renewed: %s", error)
+            log.warning("%s: the session is not renewed: %s", self._connection.peer, error)
             self._connection.close(error)
 
     async def _is_open_at(self, time: float) -> bool:

@@ -159,7 +159,11 @@ class CachedTokenProvider(AbstractTokenProvider):
             kept = self._valid()
             if kept is None:
                 raise failure from failure.__cause__
-            log.warning("no new token, the one at hand is still good: %s", failure)
+            log.warning(
+                "%s: no new token, the one at hand is still good: %s",
+                type(self).__name__,
+                failure,
+            )
             return kept.value
         finally:
             self._flight = None

@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from aiokafka._compat import timeout, timeout_at
+from aiokafka._log import SubjectLog
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError, KafkaTimeoutError
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class Committer:
 
     def __init__(self, consumer: AIOKafkaConsumer, queue: WorkQueue, interval: float) -> None:
         self._consumer = consumer
+        self._log = SubjectLog(log, f"ParallelConsumer of {consumer!r}")
         self._queue = queue
         self._interval = interval
         self._is_urgent = asyncio.Event()
@@ -72,9 +74,11 @@ class Committer:
                 else:
                     await self._commit()
         except asyncio.TimeoutError:
-            log.warning("Not committed in time: some finished records will be processed again")
+            self._log.warning(
+                "Not committed in time: some finished records will be processed again"
+            )
         except KafkaError as error:
-            log.warning("Not committed, finished records will be processed again: %s", error)
+            self._log.warning("Not committed, finished records will be processed again: %s", error)
 
     async def _commit(self) -> None:
         finished = self._finished()
@@ -83,11 +87,11 @@ class Committer:
         try:
             await self._consumer.commit({work.tp: offset for work, offset in finished})
         except (CommitFailedError, IllegalStateError) as error:
-            log.warning("Not committed, others may process these records again: %s", error)
+            self._log.warning("Not committed, others may process these records again: %s", error)
         except KafkaError as error:
             if not error.retriable and not isinstance(error, KafkaTimeoutError):
                 raise
-            log.warning("Commit failed, there will be another: %s", error)
+            self._log.warning("Commit failed, there will be another: %s", error)
         else:
             for work, offset in finished:
                 work.committed = offset

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._compat import timeout_at
+from aiokafka._log import SubjectLog
 from aiokafka.parallel.work import PartitionWork, Work, WorkQueue, WorkState
 
 if TYPE_CHECKING:
@@ -31,8 +32,15 @@ class Dispatcher:
     """
 
     def __init__(
-        self, queue: WorkQueue, flow: Flow, concurrency: int, retry: RetryTopics | None
+        self,
+        queue: WorkQueue,
+        flow: Flow,
+        concurrency: int,
+        retry: RetryTopics | None,
+        subject: str,
     ) -> None:
+        """`subject`: what lines in the log begin with."""
+        self.log = SubjectLog(log, subject)
         self.queue = queue
         self.failure: BaseException | None = None
         self.ending = asyncio.Event()
@@ -144,7 +152,7 @@ class Dispatcher:
             outcome = failure
             if failure.__cause__ is None:
                 failure.__cause__ = error
-        log.error("Processing stops: %r failed", work, exc_info=outcome)
+        self.log.error("Processing stops: %r failed", work, exc_info=outcome)
         self.fail(outcome)
         return outcome
 

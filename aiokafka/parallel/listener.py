@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Set
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Handover"]
 
-log = logging.getLogger("aiokafka.parallel")
 
 # Seconds for a cancelled handler to end.
 _GRACE = 1.0
@@ -87,7 +85,7 @@ class Handover(ConsumerRebalanceListener):
             return
         for topic in sorted({tp.topic for tp in assigned}):
             if self.retry.is_dead_letter_topic(topic):
-                log.warning(
+                self._dispatcher.log.warning(
                     "Topic %r is not read, though the pattern matches it: it is where RetryTopics "
                     "sends dead letters. Take it out of the pattern, or name the topics to read",
                     topic,
@@ -103,7 +101,9 @@ class Handover(ConsumerRebalanceListener):
             return
         late = [partition for partition in partitions if partition.running]
         names = ", ".join(f"{each.tp.topic}-{each.tp.partition}" for each in late)
-        log.warning("Cancelling handlers that run for longer than %g s: %s", limit, names)
+        self._dispatcher.log.warning(
+            "Cancelling handlers that run for longer than %g s: %s", limit, names
+        )
         await self._workers.cancel(late, loop.time() + _GRACE)
 
     async def commit(self) -> None:

@@ -115,7 +115,9 @@ class ParallelConsumer:
         _check_assigned(consumer, retry)
         queue = WorkQueue(_lane_of(order, key), self._leave)
         flow = Flow(consumer, queue, limits)
-        self._dispatcher = Dispatcher(queue, flow, concurrency, retry)
+        self._dispatcher = Dispatcher(
+            queue, flow, concurrency, retry, f"ParallelConsumer of {consumer!r}"
+        )
         self._workers = Workers(self._dispatcher, concurrency)
         interval = _positive("commit_interval_ms", commit_interval_ms) / 1000
         self._committer = Committer(consumer, queue, interval)

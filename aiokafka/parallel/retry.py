@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from aiokafka._log import SubjectLog
 from aiokafka.errors import (
     IllegalStateError,
     InvalidRecord,
@@ -127,6 +128,7 @@ class RetryTopics:
         max_message_bytes: int = 1024,
     ) -> None:
         self._producer = producer
+        self._log = SubjectLog(log, f"RetryTopics of {producer!r}")
         self._delays_ms = _delays(delays_ms)
         _check_fields("retry_topic", retry_topic, {"topic", "n"})
         if dead_letter_topic is not None:
@@ -226,7 +228,7 @@ class RetryTopics:
                 # A serializer, too, may refuse a copy without a value.
                 if not isinstance(error, _UNFIT) and not copy.info.omitted:
                     raise
-                log.warning("A copy for %s is refused: %s", copy.topic, error)
+                self._log.warning("A copy for %s is refused: %s", copy.topic, error)
         raise failure
 
     async def _send(

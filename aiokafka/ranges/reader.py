@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout
+from aiokafka._log import SubjectLog
 from aiokafka._tasks import TaskOwner
 from aiokafka.client import ConnectionGroup
 from aiokafka.errors import (
@@ -117,6 +118,7 @@ class RangeReader:
     ) -> None:
         self.losses: list[DataLoss] = []
         self._client = client
+        self._log = SubjectLog(log, f"RangeReader of {client!r}")
         self._read_committed = read_committed
         self._fail_on_data_loss = fail_on_data_loss
         self._check_crcs = check_crcs
@@ -441,7 +443,7 @@ class RangeReader:
             return
         now, wanted = self._loop.time(), state.range
         if state.position < earliest and wanted.from_first and state.position == wanted.start:
-            log.info("%s: begins at offset %d now", state, earliest)
+            self._log.info("%s: begins at offset %d now", state, earliest)
             state.moved(min(earliest, wanted.until), now)
             self._arrived.set()
         elif state.position < earliest:
@@ -476,7 +478,7 @@ class RangeReader:
         if self._fail_on_data_loss:
             self._fail(DataLossError(loss))
             return
-        log.warning("skipped: %s", loss)
+        self._log.warning("skipped: %s", loss)
         self.losses.append(loss)
         state.moved(loss.until, now)
         self._arrived.set()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout
+from aiokafka._log import SubjectLog
 from aiokafka.errors import (
     CommitFailedError,
     ConsumerStoppedError,
@@ -113,6 +114,7 @@ class TransactionalSession:
         _check_time("stop_timeout_ms", stop_timeout_ms)
         self.consumer = consumer
         self.producer = producer
+        self._log = SubjectLog(log, f"TransactionalSession of {producer!r}")
         self._max_records = max_records
         self._linger = linger_ms / 1000
         self._retries = retries
@@ -261,14 +263,14 @@ class TransactionalSession:
             await self._abort(transaction)
         except KafkaError as error:
             if raised is not None and not isinstance(raised, KafkaError):
-                log.warning("The transaction could not be aborted: %s", error)
+                self._log.warning("The transaction could not be aborted: %s", error)
                 return False  # what the application raised is not to be hidden
             raise
         if transaction.is_void and (failure is None or isinstance(failure, CommitFailedError)):
-            log.info("A transaction was aborted: partitions of its records were taken away")
+            self._log.info("A transaction was aborted: partitions of its records were taken away")
             return True
         if failure is not None and _may_pass(failure) and self._backoff.failures < self._retries:
-            log.warning("A transaction was aborted, its records come again: %s", failure)
+            self._log.warning("A transaction was aborted, its records come again: %s", failure)
             self._pause = self._backoff.next()
             return True
         if raised is None and failure is not None:
@@ -313,7 +315,7 @@ class TransactionalSession:
             except KafkaTimeoutError:
                 raise
             except KafkaError as error:
-                log.warning("A transaction was aborted, its records come again: %s", error)
+                self._log.warning("A transaction was aborted, its records come again: %s", error)
                 await self._abort(transaction)
         else:
             await self._abort(transaction)
@@ -330,7 +332,7 @@ class TransactionalSession:
             async with timeout(self._time_left()):
                 await self._settle()
         except (KafkaError, asyncio.TimeoutError) as error:
-            log.warning("A transaction was left open: %r", error)
+            self._log.warning("A transaction was left open: %r", error)
 
     # -- the group
 
@@ -346,7 +348,7 @@ class TransactionalSession:
                 async with timeout(_LONGEST_HOLD):
                     await transaction.wait_over()
             except asyncio.TimeoutError:
-                log.warning("Partitions are given up while a transaction is still ending")
+                self._log.warning("Partitions are given up while a transaction is still ending")
         transaction.give_up(partitions)
 
     def _on_lost(self, partitions: Set[TopicPartition]) -> None:
