@@ -13,7 +13,12 @@ from aiokafka._discovery import FATAL, Discovery
 from aiokafka._log import SubjectLog
 from aiokafka._refresh import RefreshSchedule, TopicsInUse
 from aiokafka.cluster import ClusterMetadata
-from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
+from aiokafka.errors import (
+    AuthenticationFailedError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+)
 from aiokafka.net.failures import renewed
 from aiokafka.net.pool import ConnectionPool, Endpoint
 from aiokafka.protocol.messages.metadata import MetadataResponse
@@ -145,16 +150,21 @@ class MetadataLoop:
         Raises KafkaTimeoutError at `deadline` (loop time), with the last failed refresh as its
         cause, and authentication errors at once.
         """
-        return await self._wait(predicate, deadline, why, lambda: self._schedule.request(why))
+        return await self._wait(
+            predicate, deadline, why, FATAL, lambda: self._schedule.request(why)
+        )
 
     async def wait_for_topic(
         self, topic: str, predicate: Callable[[ClusterMetadata], Any], deadline: float
     ) -> ClusterMetadata:
-        """As `wait_for`, but asks for this topic only."""
+        """As `wait_for`, but asks for this topic only, and waits for refused credentials to be
+        accepted again: there was an answer before.
+        """
         why = f"partitions of topic {topic!r}"
         again = (topic,)
+        final = tuple(kind for kind in FATAL if kind is not AuthenticationFailedError)
         return await self._wait(
-            predicate, deadline, why, lambda: self._schedule.request_again(again)
+            predicate, deadline, why, final, lambda: self._schedule.request_again(again)
         )
 
     async def _wait(
@@ -162,6 +172,7 @@ class MetadataLoop:
         predicate: Callable[[ClusterMetadata], Any],
         deadline: float,
         why: str,
+        final: tuple[type[KafkaError], ...],
         ask: Callable[[], None],
     ) -> ClusterMetadata:
         try:
@@ -175,7 +186,7 @@ class MetadataLoop:
                     await self.changed()
                     # Not before: an old error may be over, and callers that try again at once
                     # would never let the loop find out.
-                    if isinstance(self.error, FATAL):
+                    if isinstance(self.error, final):
                         raise renewed(self.error)
         except asyncio.TimeoutError:
             cause = f"; the last attempt failed: {self.error}" if self.error else ""

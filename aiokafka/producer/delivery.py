@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from aiokafka._backoff import Backoff
 from aiokafka.errors import (
+    AuthenticationFailedError,
     DuplicateSequenceNumber,
     InvalidProducerEpoch,
     KafkaError,
@@ -148,8 +149,10 @@ class Delivery:
         """The request of `flight` got no answer, or could not be sent."""
         if error.invalid_metadata:
             self.client.request_metadata(f"a produce request failed: {error}")
+        # Refused credentials are for the next connection to try again.
+        passes = error.retriable or isinstance(error, AuthenticationFailedError)
         for queue, batch in flight.cargo:
-            if error.retriable and self.config.acks != 0:
+            if passes and self.config.acks != 0:
                 self._retry(queue, batch, error)
             else:
                 self.fail(queue, batch, error)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from aiokafka._log import SubjectLog
 from aiokafka._vitals import Contact
 from aiokafka.errors import (
-    AuthenticationFailedError,
     AuthenticationMethodNotSupported,
     IncompatibleBrokerVersion,
     KafkaError,
@@ -56,8 +55,10 @@ _SHARE = 4
 time.
 """
 
-_HOPELESS = (AuthenticationFailedError, AuthenticationMethodNotSupported, IncompatibleBrokerVersion)
-
+_HOPELESS = (AuthenticationMethodNotSupported, IncompatibleBrokerVersion)
+"""Not refused credentials: the client had good ones when it started. While they are changed, or who
+gives them out is away, brokers may refuse for a moment.
+"""
 
 _PATIENCE = 4.0
 """Seconds that a broker may take to replicate before its silence means anything."""
@@ -184,6 +185,7 @@ class NodeSender:
                 self._delivery.fail_waiting(queue, error)
         except KafkaError as error:
             self.contact.note(error)
+            self._client.request_metadata(f"no connection to node {self.node_id}: {error}")
             for queue in (*self._urgent, *self._patient, *self._delayed):
                 if queue.waiting:
                     queue.waiting[0].error = error

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.abc import AbstractTokenProvider
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import (
     AuthenticationFailedError,
     AuthenticationMethodNotSupported,
     KafkaError,
+    KafkaTimeoutError,
 )
 from aiokafka.testing import FakeCluster, Security
 
@@ -107,18 +109,89 @@ async def accepted(call: Callable[[], Awaitable[Any]]) -> Any:
             pass
 
 
-async def test_a_producer_fails_its_records_and_goes_on(login: Login) -> None:
-    async with AIOKafkaProducer(**login.options) as producer:
+async def test_a_producer_waits_for_its_credentials(login: Login) -> None:
+    """A password that is changed for both sides is never changed at the same moment."""
+    await login.cluster.create_topic("new", 1, 2)
+    async with AIOKafkaProducer(reconnect_backoff_ms=20, **login.options) as producer:
         await producer.send_and_wait("t", b"0")
         login.revoke()
-        with pytest.raises(AuthenticationFailedError):
-            await producer.send_and_wait("t", b"lost")
-        with pytest.raises(AuthenticationFailedError):
-            await producer.send_and_wait("t", b"lost, too")
+        waiting = [
+            asyncio.create_task(producer.send_and_wait("t", b"1")),
+            asyncio.create_task(producer.send_and_wait("new", b"2")),
+        ]
+        await login.cluster.wait_for(lambda: login.rules.refusals >= 4)
+        assert not any(task.done() for task in waiting)
+        assert producer.health().state == "unreachable"
         login.renew()
-        await accepted(lambda: producer.send_and_wait("t", b"1"))
+        await asyncio.gather(*waiting)
+    assert [record.value for record in login.cluster.log("t").records()] == [b"0", b"1"]
+    assert [record.value for record in login.cluster.log("new").records()] == [b"2"]
+
+
+async def test_a_producer_says_why_it_could_not_deliver(login: Login) -> None:
+    limits = {"delivery_timeout_ms": 500, "max_block_ms": 500, "reconnect_backoff_max_ms": 20}
+    async with AIOKafkaProducer(reconnect_backoff_ms=20, **login.options, **limits) as producer:
+        await producer.send_and_wait("t", b"0")
+        login.revoke()
+        for topic in ("t", "another"):
+            with pytest.raises(KafkaTimeoutError, match="SCRAM-SHA-256") as caught:
+                await producer.send_and_wait(topic, b"lost")
+            assert isinstance(caught.value.__cause__, AuthenticationFailedError)
+        login.renew()
+        await producer.send_and_wait("t", b"1")
     values = [record.value for record in login.cluster.log("t").records()]
     assert values == [b"0", b"1"]
+
+
+async def test_a_session_that_is_not_renewed_keeps_what_was_in_flight() -> None:
+    """The broker refuses the password on an open connection, with a request unanswered."""
+    rules = Security({"alice": "first"}, session_lifetime_ms=1500)
+    async with FakeCluster(security=rules) as cluster:
+        await cluster.create_topic("t")
+        login = Login(cluster, rules)
+        async with AIOKafkaProducer(reconnect_backoff_ms=20, **login.options) as producer:
+            await producer.send_and_wait("t", b"0")
+            rules.users["alice"] = "second"
+            await cluster.wait_for(lambda: rules.refusals)
+            waiting = [asyncio.create_task(producer.send_and_wait("t", b"1"))]
+            login.renew()
+            await asyncio.gather(*waiting)
+        assert [record.value for record in cluster.log("t").records()] == [b"0", b"1"]
+
+
+async def test_a_token_provider_that_fails_for_a_moment() -> None:
+    class Provider(AbstractTokenProvider):
+        is_down = False
+        calls = 0
+
+        async def token(self) -> str:
+            self.calls += 1
+            if self.is_down:
+                raise OSError("503")
+            return "good"
+
+    rules = Security(mechanisms=["OAUTHBEARER"], accept_token=lambda token: token)
+    async with FakeCluster(security=rules) as cluster:
+        await cluster.create_topic("t")
+        provider = Provider()
+        async with AIOKafkaProducer(
+            bootstrap_servers=cluster.bootstrap_servers,
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="OAUTHBEARER",
+            sasl_oauth_token_provider=provider,
+            reconnect_backoff_ms=20,
+        ) as producer:
+            await producer.send_and_wait("t", b"0")
+            provider.is_down = True
+            calls = provider.calls
+            cluster.drop_connections()
+            future = await producer.send("t", b"1")
+            while provider.calls < calls + 3:
+                await asyncio.sleep(0.01)
+            assert not future.done()
+            provider.is_down = False
+            await future
+        assert [record.value for record in cluster.log("t").records()] == [b"0", b"1"]
 
 
 async def test_a_mechanism_that_is_not_offered_any_more(login: Login) -> None:
@@ -131,9 +204,10 @@ async def test_a_mechanism_that_is_not_offered_any_more(login: Login) -> None:
 
 
 async def test_a_transactional_producer_can_begin_again(login: Login) -> None:
-    async with AIOKafkaProducer(transactional_id="x", **login.options) as producer:
+    limits = {"delivery_timeout_ms": 500, "max_block_ms": 500}
+    async with AIOKafkaProducer(transactional_id="x", **login.options, **limits) as producer:
         login.revoke()
-        with pytest.raises(AuthenticationFailedError):
+        with pytest.raises((AuthenticationFailedError, KafkaTimeoutError)):
             async with producer.transaction():
                 await producer.send_and_wait("t", b"lost")
         login.renew()
@@ -182,10 +256,12 @@ async def test_refusals_slow_a_client_down(login: Login) -> None:
         await producer.send_and_wait("t", b"0")
         login.revoke()
         revoked_at = asyncio.get_running_loop().time()
-        for _ in range(4):
-            with pytest.raises(AuthenticationFailedError):
-                await producer.send_and_wait("t", b"lost")
+        future = await producer.send("t", b"1")
+        await login.cluster.wait_for(lambda: login.rules.refusals >= 4)
+        assert not future.done()
         # Each address is tried at this pace at most: two brokers, each known twice, once as a
         # bootstrap server.
         elapsed = asyncio.get_running_loop().time() - revoked_at
         assert login.rules.refusals <= 4 * (1 + elapsed / 0.32)
+        login.renew()
+        await future
