@@ -44,6 +44,9 @@ class GroupReader(Protocol):
         have come back.
         """
 
+    def leader_epoch_before(self, partition: TopicPartition, offset: int) -> int:
+        """Leader epoch of the record before `offset`; -1 if the consumer does not know."""
+
     def refuse_lost(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Raise CommitFailedError if partitions were taken away since their records were handed
         out.

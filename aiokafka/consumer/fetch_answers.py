@@ -112,7 +112,7 @@ class FetchAnswers:
     def _on_records(self, state: PartitionState, data: PartitionData, records: Any) -> None:
         cursor = state.cursor
         size = len(records)
-        end, epoch = scan_record_set(memoryview(records))
+        end, spans = scan_record_set(memoryview(records))
         if end < 0 and cursor.offset >= 0 and self._is_cut_short(records, size):
             self._fail(state, _too_large(state, self._config.max_partition_fetch_bytes))
             return
@@ -122,12 +122,12 @@ class FetchAnswers:
         reader = self._reader(state, data, records)
         self._buffer.add(state, reader, self._frame_of(records))
         self._arrived.add(state.tp)
-        # An unreadable record set: it is there to raise its error; nothing after it can be asked
-        # for.
-        cursor.offset = end if end >= 0 else cursor.offset
         if end < 0:
+            # An unreadable record set: it is there to raise its error; nothing after it can be
+            # asked for.
             self._postpone(state)
-        cursor.offset_epoch = epoch
+        else:
+            cursor.advance(end, spans)
 
     def _reader(self, state: PartitionState, data: PartitionData, records: Any) -> RecordReader:
         config = self._config

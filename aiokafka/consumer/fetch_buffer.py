@@ -9,6 +9,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Collection
 from typing import Any
 
+from aiokafka.consumer.leader_epochs import MOST_SPANS, Span
 from aiokafka.consumer.partition_state import PartitionState
 from aiokafka.errors import CorruptRecordError
 from aiokafka.record import _memory as mem
@@ -33,12 +34,15 @@ _LOG_OVERHEAD = 12  # offset and length, which the length does not count
 _V2_HEADER = 61
 
 
-def scan_record_set(view: memoryview) -> tuple[int, int]:
-    """(offset after the last complete batch, its leader epoch) from the batch headers alone.
+def scan_record_set(view: memoryview) -> tuple[int, list[Span]]:
+    """(offset after the last complete batch, leader epochs) from the batch headers alone.
 
-    (-1, -1) if there is no complete batch. Stops at the first header that makes no sense: reading
+    (-1, []) if there is no complete batch. Stops at the first header that makes no sense: reading
     the batch will say what is wrong with it.
     """
+    spans: list[Span] = []
+    first = -1
+    of_span = -1
     data = mem.source(view)
     size = len(view)
     end = -1
@@ -52,7 +56,7 @@ def scan_record_set(view: memoryview) -> tuple[int, int]:
         if data[at + 16] < 2:
             if base_offset == _MAX_OFFSET:
                 break
-            end = base_offset + 1
+            delta = 0
             epoch = -1
         else:
             if length < _V2_HEADER - _LOG_OVERHEAD:
@@ -60,10 +64,19 @@ def scan_record_set(view: memoryview) -> tuple[int, int]:
             delta = mem.i32(data, at + 23)
             if delta < 0 or base_offset > _MAX_OFFSET - delta - 1:
                 break
-            end = base_offset + delta + 1
             epoch = mem.i32(data, at + 12)
+        if first < 0 or epoch != of_span:
+            if first >= 0:
+                spans.append((first, end, of_span))
+                if len(spans) > MOST_SPANS:
+                    del spans[0]
+            first = base_offset
+            of_span = epoch
+        end = base_offset + delta + 1
         at += length + _LOG_OVERHEAD
-    return end, epoch
+    if first >= 0:
+        spans.append((first, end, of_span))
+    return end, spans
 
 
 class Frame:

@@ -268,7 +268,8 @@ class GroupCommits:
             # The application may have committed more than we know to be finished.
             is_covered = offset <= committed <= state.next_offset
             if offset >= 0 and not is_covered:
-                finished[state.tp] = CommittedOffset(offset)
+                epoch = state.epoch_before(offset)
+                finished[state.tp] = CommittedOffset(offset, leader_epoch=epoch)
         return finished
 
     def in_work(self, partitions: Iterable[TopicPartition]) -> bool:

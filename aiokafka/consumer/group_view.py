@@ -95,6 +95,11 @@ class GroupView:
         state = self._subscriptions.assignment.get(partition)
         return state is not None and state.call > 0 and not self._counts
 
+    def leader_epoch_before(self, partition: TopicPartition, offset: int) -> int:
+        """Leader epoch of the record before `offset`; -1 if the consumer has not fetched it."""
+        state = self._subscriptions.assignment.get(partition)
+        return -1 if state is None else state.epoch_before(offset)
+
     def refuse_lost(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Raise CommitFailedError if a partition was taken away since its records were handed
         out, though it may have come back.

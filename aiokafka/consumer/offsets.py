@@ -191,9 +191,7 @@ class OffsetResolver:
             if committed is None:
                 self._apply_policy(state)
             else:
-                state.seek(committed.offset, committed.leader_epoch)
-                if 0 <= committed.leader_epoch < state.cursor.leader_epoch:
-                    state.begin_validation(state.cursor.leader_epoch)
+                state.seek_to_committed(committed.offset, committed.leader_epoch)
 
     async def _ask_offsets(self, node_id: int, states: list[PartitionState]) -> None:
         epochs = {state: state.epoch for state in states if state.phase is Phase.RESETTING}

@@ -8,6 +8,7 @@ import math
 from typing import Protocol
 
 from aiokafka._backoff import Backoff
+from aiokafka.consumer.leader_epochs import LeaderEpochs, Span
 from aiokafka.errors import IllegalStateError
 from aiokafka.structs import TopicPartition
 
@@ -50,6 +51,7 @@ class FetchCursor:
     """
 
     __slots__ = (
+        "epochs",
         "failures",
         "leader_epoch",
         "node_id",
@@ -64,6 +66,7 @@ class FetchCursor:
     def __init__(self) -> None:
         self.offset = NO_OFFSET
         self.offset_epoch = NO_EPOCH  # leader epoch of the record before `offset`
+        self.epochs = LeaderEpochs()  # those of what was fetched
         self.leader_epoch = NO_EPOCH  # the leader's epoch that the position was checked against
         self.node_id: int | None = None  # where the Fetcher placed it
         self.preferred: int | None = None  # KIP-392: a closer replica named by the leader
@@ -76,8 +79,15 @@ class FetchCursor:
         """Ask from `offset` on; earlier trouble no longer counts."""
         self.offset = offset
         self.offset_epoch = offset_epoch
+        self.epochs.start_at(offset, offset_epoch)
         self.retry_at = 0.0
         self.failures = 0
+
+    def advance(self, end: int, spans: list[Span]) -> None:
+        """Batches up to `end` were fetched, of these leader epochs: go on behind them."""
+        self.epochs.note(self.offset, spans)
+        self.offset = end
+        self.offset_epoch = spans[-1][2]
 
     def back_off(self, now: float, shortest: float, longest: float) -> None:
         """Ask no more for a while, after another failure.
@@ -173,6 +183,18 @@ class PartitionState:
     def finished_before(self, call: int) -> int:
         """Position up to which the application is done, seen from within call number `call`."""
         return self.finished if self.call == call else self.next_offset
+
+    def epoch_before(self, offset: int) -> int:
+        """Leader epoch of the record before `offset`, to be committed with it; -1 if unknown."""
+        epoch: int = self.cursor.epochs.before(offset)
+        return epoch
+
+    def seek_to_committed(self, offset: int, offset_epoch: int) -> None:
+        """Continue at a committed offset. If the leader is not the one that it was read from, have
+        its log compared first: it may have been cut since."""
+        self.seek(offset, offset_epoch)
+        if 0 <= offset_epoch < self.cursor.leader_epoch:
+            self.begin_validation(self.cursor.leader_epoch)
 
     def seek(self, offset: int, offset_epoch: int = NO_EPOCH) -> None:
         """Continue at `offset`; what was fetched is void."""

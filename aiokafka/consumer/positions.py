@@ -27,9 +27,21 @@ if TYPE_CHECKING:
     from aiokafka.consumer.fetcher import Fetcher
     from aiokafka.consumer.group_view import GroupView
     from aiokafka.consumer.offsets import OffsetResolver
-    from aiokafka.consumer.subscription_state import SubscriptionState
+    from aiokafka.consumer.subscription_state import Assignment, SubscriptionState
 
 __all__ = ["ConsumerPositions"]
+
+
+def _with_epochs(
+    assignment: Assignment, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """`offsets`, each with the leader epoch of the record before it, if that was fetched."""
+    return {
+        tp: entry
+        if entry.leader_epoch >= 0
+        else entry._replace(leader_epoch=assignment.state_value(tp).epoch_before(entry.offset))
+        for tp, entry in offsets.items()
+    }
 
 
 class ConsumerPositions:
@@ -138,7 +150,7 @@ class ConsumerPositions:
             committed = found.get(state.tp)
             offsets[state.tp] = None if committed is None else committed.offset
             if committed is not None and state.tp in self.assignment():
-                self._subscription.assigned_state(state.tp).seek(
+                self._subscription.assigned_state(state.tp).seek_to_committed(
                     committed.offset, committed.leader_epoch
                 )
         return offsets
@@ -241,7 +253,7 @@ class ConsumerPositions:
         if offsets is None:
             positions = {state.tp: state.position for state in assignment.states()}
             entries = {
-                tp: OffsetAndMetadata(offset, "")
+                tp: OffsetAndMetadata(offset)
                 for tp, offset in positions.items()
                 if offset is not None
             }
@@ -250,7 +262,7 @@ class ConsumerPositions:
             for tp in entries:
                 self._subscription.assigned_state(tp)
         if entries:
-            await coordinator.commit_offsets(assignment, entries)
+            await coordinator.commit_offsets(assignment, _with_epochs(assignment, entries))
         if offsets is None:
             coordinator.refuse_forfeited()
 

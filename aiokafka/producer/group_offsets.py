@@ -8,7 +8,7 @@ from typing import Any
 from aiokafka._group_members import GroupReader
 from aiokafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
-__all__ = ["Offsets", "Share", "as_group", "as_offsets", "share_out"]
+__all__ = ["Offsets", "Share", "as_group", "as_offsets", "share_out", "with_epochs"]
 
 Offsets = dict[TopicPartition, OffsetAndMetadata]
 Share = tuple[ConsumerGroupMetadata, Offsets]
@@ -53,6 +53,19 @@ def as_group(group: Any) -> str | ConsumerGroupMetadata:
         return group
     instance_id = getattr(group, "group_instance_id", None)
     return ConsumerGroupMetadata(group_id, group.generation_id, group.member_id, instance_id)
+
+
+def with_epochs(offsets: Offsets, readers: Sequence[GroupReader]) -> Offsets:
+    """`offsets`, with the leader epochs that one of these consumers knows, so that whoever goes on
+    from them notices when a log was cut meanwhile (KIP-320)."""
+    found: Offsets = {}
+    for partition, entry in offsets.items():
+        epoch = entry.leader_epoch
+        for reader in readers:
+            if epoch < 0:
+                epoch = reader.leader_epoch_before(partition, entry.offset)
+        found[partition] = entry._replace(leader_epoch=epoch)
+    return found
 
 
 def share_out(

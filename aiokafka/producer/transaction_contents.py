@@ -9,7 +9,14 @@ from aiokafka._group_members import readers
 from aiokafka.errors import IllegalGenerationError, KafkaError, StaleMemberEpoch
 from aiokafka.producer.errands import Errand, Errands
 from aiokafka.producer.fencing import PAST, Fencing
-from aiokafka.producer.group_offsets import Offsets, Share, as_group, as_offsets, share_out
+from aiokafka.producer.group_offsets import (
+    Offsets,
+    Share,
+    as_group,
+    as_offsets,
+    share_out,
+    with_epochs,
+)
 from aiokafka.producer.transaction_requests import TransactionRequests
 from aiokafka.producer.transaction_state import Transaction
 
@@ -74,7 +81,7 @@ class TransactionContents:
         """Who commits what, as things stand."""
         member = as_group(group)
         found = readers(self._loop, self._client.cluster.cluster_id, _name_of(group))
-        return share_out(offsets, member, found)
+        return share_out(with_epochs(offsets, found), member, found)
 
     async def _send_shares(
         self,

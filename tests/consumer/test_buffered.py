@@ -86,4 +86,4 @@ async def test_one_call_decompresses_so_much(
 def test_a_message_at_the_last_possible_offset_ends_the_scan() -> None:
     message = bytearray(build_message_set(1, [(0, None, b"v")]))
     message[:8] = (2**63 - 1).to_bytes(8, "big")
-    assert scan_record_set(memoryview(bytes(message))) == (-1, -1)
+    assert scan_record_set(memoryview(bytes(message))) == (-1, [])

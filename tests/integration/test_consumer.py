@@ -236,3 +236,27 @@ async def test_latest_and_a_topic_made_anew(
                     await asyncio.sleep(0.1)
     await write(kafka, name, 0, range(10, 18))
     assert await read(consumer, 8) == [(0, n) for n in range(10, 18)]
+
+
+async def test_commits_carry_the_leader_epoch(
+    kafka: Kafka, make_topic: MakeTopic, start: Start
+) -> None:
+    name = await make_topic()
+    tp = TopicPartition(name, 0)
+    await write(kafka, name, 0, range(5))
+    group = f"g-{name}"
+    consumer = await start(name, group_id=group, enable_auto_commit=False)
+    await read(consumer, 3)
+    epochs = []
+    for offsets in (None, {tp: 2}):
+        await consumer.commit(offsets)
+        epochs.append((await consumer.committed_offsets([tp]))[tp])
+    producer = AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers, transactional_id=group)
+    async with producer, producer.transaction():
+        await producer.send_offsets_to_transaction({tp: 1}, consumer)
+    epochs.append((await consumer.committed_offsets([tp]))[tp])
+    assert [entry and (entry.offset, entry.leader_epoch) for entry in epochs] == [
+        (3, 0),
+        (2, 0),
+        (1, 0),
+    ]

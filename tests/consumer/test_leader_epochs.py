@@ -1,0 +1,242 @@
+"""Commits say which leader wrote the record before the offset, so that a log that is cut while no
+consumer is there is noticed later (KIP-320)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.consumer.leader_epochs import MOST_SPANS, LeaderEpochs
+from aiokafka.errors import LogTruncationError
+from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from aiokafka.testing import FakeCluster
+from tests.consumer.conftest import T0, T1, Start, fill, read
+
+BY_HAND = {"group_id": "g", "enable_auto_commit": False}
+
+
+@pytest.fixture
+async def two() -> AsyncIterator[FakeCluster]:
+    """Two brokers, and a partition whose leader changed twice: epoch 0 up to offset 4, then 1 up to
+    offset 8, then 2."""
+    async with FakeCluster(brokers=2) as cluster:
+        await cluster.create_topic("t", replication_factor=2)
+        fill(cluster, 0, 4)
+        other_leader(cluster)
+        fill(cluster, 0, 4)
+        other_leader(cluster)
+        fill(cluster, 0, 4)
+        yield cluster
+        assert cluster.failures == []
+
+
+def other_leader(cluster: FakeCluster) -> None:
+    cluster.move_leader(T0, 1 - cluster.partition("t").leader)
+
+
+def cut_to(cluster: FakeCluster, offset: int) -> None:
+    """What an unclean election does: records are gone, and others take their offsets."""
+    cluster.log("t").truncate(offset)
+    other_leader(cluster)
+    fill(cluster, 0, 14 - offset)
+
+
+async def committed_epoch(consumer: AIOKafkaConsumer) -> int:
+    found = (await consumer.committed_offsets([T0]))[T0]
+    assert found is not None
+    return found.leader_epoch
+
+
+# -- what is committed
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+async def test_the_position_is_committed_with_its_epoch(start: Start, batch: int) -> None:
+    async with FakeCluster() as cluster:
+        await cluster.create_topic("t")
+        for _ in range(3):
+            fill(cluster, 0, 4, batch=batch)
+            cluster.move_leader(T0, 0)
+        consumer = await start(cluster, "t", **BY_HAND)
+        epochs = []
+        for _ in range(12):
+            await consumer.getone()
+            await consumer.commit()
+            epochs.append(await committed_epoch(consumer))
+        assert epochs == [0] * 4 + [1] * 4 + [2] * 4
+
+
+async def test_any_offset_that_was_fetched_is_committed_with_its_epoch(
+    two: FakeCluster, start: Start
+) -> None:
+    consumer = await start(two, "t", **BY_HAND)
+    await read(consumer, 10)
+    for offset, epoch in [(4, 0), (5, 1), (9, 2), (8, 1), (1, 0), (12, 2), (13, -1)]:
+        await consumer.commit({T0: offset})
+        assert (offset, await committed_epoch(consumer)) == (offset, epoch)
+
+
+async def test_auto_commit_says_the_epoch(two: FakeCluster, start: Start) -> None:
+    consumer = await start(two, "t", group_id="g", auto_commit_interval_ms=10)
+    records = await consumer.getmany(timeout_ms=5000, max_records=6)
+    assert len(records[T0]) == 6
+    # What this call hands out is not finished: the epoch is that of the record before.
+    await consumer.getmany(timeout_ms=5000, max_records=6)
+    await two.wait_for(lambda: two.groups.committed("g", "t") == 6)
+    stored = two.groups.committed_of("g")["t", 0]
+    assert (stored.offset, stored.leader_epoch) == (6, 1)
+
+
+async def test_a_position_that_was_committed_keeps_its_epoch(
+    two: FakeCluster, start: Start
+) -> None:
+    first = await start(two, assign=[T0], **BY_HAND)
+    await read(first, 6)
+    await first.commit()
+    second = await start(two, assign=[T0], **BY_HAND, fetch_min_bytes=10**6)
+    assert await second.position(T0) == 6
+    await second.commit()
+    assert await committed_epoch(second) == 1
+
+
+async def test_offsets_in_a_transaction_say_the_epoch(two: FakeCluster, start: Start) -> None:
+    await two.create_topic("out")
+    consumer = await start(two, "t", **BY_HAND)
+    producer = AIOKafkaProducer(bootstrap_servers=two.bootstrap_servers, transactional_id="x")
+    async with producer:
+        groups: list[Any] = ["g", consumer, consumer.group_metadata()]
+        for offset, group in zip((6, 3, 10), groups, strict=True):
+            while await consumer.position(T0) < offset:
+                await consumer.getone()
+            async with producer.transaction():
+                await producer.send("out", b"v")
+                await producer.send_offsets_to_transaction({T0: offset}, group)
+            stored = two.groups.committed_of("g")["t", 0]
+            assert (stored.offset, stored.leader_epoch) == (offset, (offset - 1) // 4)
+
+
+async def test_epochs_before_a_seek_forward_are_not_guessed(two: FakeCluster, start: Start) -> None:
+    consumer = await start(two, assign=[T0], **BY_HAND, max_partition_fetch_bytes=1)
+    await read(consumer, 2)
+    consumer.seek(T0, 9)
+    await read(consumer, 2)
+    for offset, epoch in [(6, -1), (10, 2), (11, 2)]:
+        await consumer.commit({T0: offset})
+        assert (offset, await committed_epoch(consumer)) == (offset, epoch)
+
+
+@pytest.mark.parametrize("version", ["0.10.2", "1.1"])
+async def test_old_brokers_are_sent_no_epoch(start: Start, version: str) -> None:
+    async with FakeCluster(as_version=version) as cluster:
+        await cluster.create_topic("t")
+        fill(cluster, 0, 4)
+        consumer = await start(cluster, "t", **BY_HAND)
+        await read(consumer, 4)
+        await consumer.commit()
+        assert await consumer.committed(T0) == 4
+        assert await committed_epoch(consumer) == -1
+        assert cluster.count(OffsetCommitRequest) == 1
+
+
+# -- what comes of it
+
+
+@pytest.mark.parametrize("how", ["auto", "positions", "offsets"])
+async def test_a_log_cut_while_the_consumer_was_away(
+    two: FakeCluster, start: Start, how: str
+) -> None:
+    first = await start(two, "t", group_id="g", enable_auto_commit=how == "auto")
+    assert await read(first, 10) == [(0, n) for n in range(10)]
+    if how != "auto":
+        await first.commit(None if how == "positions" else {T0: 10})
+    await first.stop()
+    assert two.groups.committed_of("g")["t", 0].offset == 10
+    cut_to(two, 5)
+    second = await start(two, "t", group_id="g")
+    assert await read(second, 9) == [(0, n) for n in range(5, 14)]
+    assert two.count(OffsetForLeaderEpochRequest) == 1
+
+
+async def test_without_a_policy_the_application_is_told(two: FakeCluster, start: Start) -> None:
+    first = await start(two, "t", **BY_HAND)
+    await read(first, 10)
+    await first.commit()
+    await first.stop()
+    cut_to(two, 5)
+    second = await start(two, "t", **BY_HAND, auto_offset_reset="none")
+    with pytest.raises(LogTruncationError) as caught:
+        await second.getone()
+    assert (caught.value.offset, caught.value.divergent_offset) == (10, 5)
+
+
+async def test_seek_to_committed_notices_it_too(two: FakeCluster, start: Start) -> None:
+    first = await start(two, "t", **BY_HAND)
+    await read(first, 10)
+    await first.commit()
+    await first.stop()
+    cut_to(two, 5)
+    second = await start(two, assign=[T0], **BY_HAND)
+    second.seek(T0, 13)
+    assert await read(second, 1) == [(0, 13)]
+    assert await second.seek_to_committed(T0) == {T0: 10}
+    assert await read(second, 9) == [(0, n) for n in range(5, 14)]
+
+
+async def test_a_newer_leader_with_the_whole_log_changes_nothing(
+    two: FakeCluster, start: Start
+) -> None:
+    first = await start(two, "t", **BY_HAND)
+    await read(first, 6)
+    await first.commit()
+    await first.stop()
+    other_leader(two)
+    second = await start(two, "t", **BY_HAND, auto_offset_reset="none")
+    assert await read(second, 6) == [(0, n) for n in range(6, 12)]
+
+
+async def test_a_topic_made_again_is_not_taken_for_the_old_one(
+    cluster: FakeCluster, start: Start
+) -> None:
+    await cluster.create_topic("t", partitions=2)
+    for _ in range(5):
+        cluster.move_leader(T0, 0)
+    fill(cluster, 0, 10)
+    consumer = await start(cluster, assign=[T0, T1], **BY_HAND, metadata_max_age_ms=50)
+    await read(consumer, 10)
+    await cluster.delete_topic("t")
+    await cluster.create_topic("t", partitions=2)
+    fill(cluster, 0, 3)
+    assert await read(consumer, 3) == [(0, 0), (0, 1), (0, 2)]
+    await consumer.commit()
+    assert await committed_epoch(consumer) == 0
+
+
+# -- what is remembered
+
+
+def test_what_is_fetched_again_counts_as_it_is_now() -> None:
+    epochs = LeaderEpochs()
+    epochs.start_at(0, -1)
+    epochs.note(0, [(0, 10, 1), (10, 20, 2)])
+    epochs.note(15, [(12, 16, 5)])
+    known = [epochs.before(offset) for offset in (0, 1, 10, 11, 12, 13, 16, 17, 20)]
+    assert known == [-1, 1, 1, 2, 2, 5, 5, -1, -1]
+
+
+def test_offsets_between_two_epochs_are_of_neither() -> None:
+    epochs = LeaderEpochs()
+    epochs.note(0, [(0, 10, 1), (20, 30, 2)])
+    known = [epochs.before(offset) for offset in (10, 11, 20, 21)]
+    assert known == [1, -1, -1, 2]
+
+
+def test_only_so_many_are_remembered() -> None:
+    epochs = LeaderEpochs()
+    for number in range(1000):
+        epochs.note(number, [(number, number + 1, number)])
+    known = [number for number in range(1, 1001) if epochs.before(number) >= 0]
+    assert known == list(range(1001 - MOST_SPANS, 1001))
