@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from aiokafka._config import ClientConfig
     from aiokafka.net.connection import BrokerConnection
 
-__all__ = ["FATAL", "Discovery"]
+__all__ = ["FATAL", "REFUSALS", "Discovery"]
 
 log = logging.getLogger("aiokafka.cluster")
 
@@ -44,7 +44,12 @@ _LONGEST_ASK = 10.0
 # for this long.
 _STAGGER = 0.5
 
-FATAL = (AuthenticationFailedError, AuthenticationMethodNotSupported, UnsupportedVersionError)
+REFUSALS = (AuthenticationFailedError, AuthenticationMethodNotSupported)
+"""Refused credentials. They are final at the start; a client that had good ones may wait until they
+are accepted again, while they are changed here and there.
+"""
+
+FATAL = (*REFUSALS, UnsupportedVersionError)
 """What no other broker will do differently."""
 
 

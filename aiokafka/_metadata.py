@@ -9,16 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka._absence import AbsenceLog
 from aiokafka._compat import timeout_at
-from aiokafka._discovery import FATAL, Discovery
+from aiokafka._discovery import FATAL, REFUSALS, Discovery
 from aiokafka._log import SubjectLog
 from aiokafka._refresh import RefreshSchedule, TopicsInUse
 from aiokafka.cluster import ClusterMetadata
-from aiokafka.errors import (
-    AuthenticationFailedError,
-    KafkaConnectionError,
-    KafkaError,
-    KafkaTimeoutError,
-)
+from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
 from aiokafka.net.failures import renewed
 from aiokafka.net.pool import ConnectionPool, Endpoint
 from aiokafka.protocol.messages.metadata import MetadataResponse
@@ -50,6 +45,10 @@ class MetadataLoop:
         """Why the last refresh failed; None after a good one."""
         self.failing_since = 0.0
         """When the first of the refreshes failed that failed in a row (loop time)."""
+        self.asked = 0
+        """Counts the refreshes that were begun."""
+        self.answered = 0
+        """Which of them the newest answer belongs to."""
         self._config = config
         self._discovery = Discovery(config)
         self._loop = asyncio.get_running_loop()
@@ -162,7 +161,7 @@ class MetadataLoop:
         """
         why = f"partitions of topic {topic!r}"
         again = (topic,)
-        final = tuple(kind for kind in FATAL if kind is not AuthenticationFailedError)
+        final = tuple(kind for kind in FATAL if kind not in REFUSALS)
         return await self._wait(
             predicate, deadline, why, final, lambda: self._schedule.request_again(again)
         )
@@ -230,6 +229,7 @@ class MetadataLoop:
 
         Raises nothing.
         """
+        self.asked += 1
         wanted, is_full = self._schedule.take()
         self._log.debug(
             "refreshing metadata of %s", "all topics" if wanted is None else f"{len(wanted)} topics"
@@ -287,6 +287,7 @@ class MetadataLoop:
     # -- the snapshot
 
     def _accept(self, response: MetadataResponse, is_full: bool, has_all: bool) -> None:
+        self.answered = self.asked
         if self.error is not None:
             self._log.info("Metadata refresh works again")
         self.error = None

@@ -434,9 +434,11 @@ class AIOKafkaClient:
         known = await self.wait_for_topic(topic, deadline)
         if number in known:
             return known
-        before = self.cluster.epoch
-        cluster = await self._metadata.wait_for_topic(
-            topic, lambda now: now.epoch > before, deadline
+        # An answer that is under way may have been true before the partition was made, and news of
+        # a leader are no answer.
+        metadata, asked = self._metadata, self._metadata.asked
+        cluster = await metadata.wait_for_topic(
+            topic, lambda _: metadata.answered > asked, deadline
         )
         return cluster.partitions_for_topic(topic) or frozenset()
 

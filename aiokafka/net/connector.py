@@ -47,6 +47,11 @@ class Connector:
         self._first_address = 0
         self._assumed: BrokerConnection | None = None
 
+    @property
+    def is_reached(self) -> bool:
+        """Whether a broker has ever answered at this address."""
+        return not self._greeting.is_untested
+
     def rename(self, label: str) -> str:
         """Call the broker `label` from now on; returns the name with its address."""
         address = format_address(self.host, self.port)

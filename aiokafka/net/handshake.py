@@ -143,8 +143,8 @@ async def authenticate(
     is the broker's name, which Kerberos proves.
 
     Raises AuthenticationMethodNotSupported when the broker does not offer the mechanism,
-    AuthenticationFailedError when it refuses the credentials, KafkaConnectionError,
-    RequestTimedOutError.
+    AuthenticationFailedError when it refuses the credentials, KafkaConnectionError (also when there
+    are no credentials), RequestTimedOutError.
     """
     mechanism = await prepare_mechanism(connection, security, host, timeout)
     await exchange(connection, mechanism, timeout)
@@ -154,14 +154,15 @@ async def authenticate(
 async def prepare_mechanism(
     connection: BrokerConnection, security: SecurityConfig, host: str, timeout: float
 ) -> Mechanism:
-    """The configured mechanism with current credentials. Raises AuthenticationFailedError when
-    there are none within `timeout` seconds."""
+    """The configured mechanism with current credentials. Raises KafkaConnectionError when there are
+    none within `timeout` seconds, or what gives them fails, AuthenticationFailedError when it gives
+    what can be none."""
     mechanism = create_mechanism(security, host)
     try:
         async with within(timeout):
             await mechanism.prepare()
     except asyncio.TimeoutError:
-        raise AuthenticationFailedError(
+        raise KafkaConnectionError(
             f"{connection.peer}: {mechanism.name}: no credentials within {timeout:.1f} s"
         ) from None
     return mechanism

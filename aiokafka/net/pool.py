@@ -342,6 +342,7 @@ class ConnectionPool:
         if (
             isinstance(error, KafkaConnectionError)
             and node.versions is None
+            and not node.connector.is_reached
             and node.endpoint.origin
         ):
             explained = KafkaConnectionError(f"{error.args[0]} ({node.endpoint.origin})")

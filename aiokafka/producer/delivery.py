@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aiokafka._backoff import Backoff
+from aiokafka._discovery import REFUSALS
 from aiokafka.errors import (
-    AuthenticationFailedError,
     DuplicateSequenceNumber,
     InvalidProducerEpoch,
     KafkaError,
@@ -150,7 +150,7 @@ class Delivery:
         if error.invalid_metadata:
             self.client.request_metadata(f"a produce request failed: {error}")
         # Refused credentials are for the next connection to try again.
-        passes = error.retriable or isinstance(error, AuthenticationFailedError)
+        passes = error.retriable or isinstance(error, REFUSALS)
         for queue, batch in flight.cargo:
             if passes and self.config.acks != 0:
                 self._retry(queue, batch, error)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
+from aiokafka._discovery import REFUSALS
 from aiokafka._tasks import TaskOwner
 from aiokafka.errors import (
     InvalidTxnState,
@@ -21,7 +22,8 @@ from aiokafka.producer.transaction_state import Transaction
 
 __all__ = ["Errand", "Errands"]
 
-_UNANSWERED = (KafkaConnectionError, NodeNotReadyError, RequestTimedOutError)
+# A session that cannot be renewed ends its connection with what was in flight.
+_UNANSWERED = (KafkaConnectionError, NodeNotReadyError, RequestTimedOutError, *REFUSALS)
 # The end of the transaction finds out what they mean.
 _LEFT_TO_THE_END = (ProducerFenced, InvalidTxnState)
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from aiokafka._log import SubjectLog
 from aiokafka._vitals import Contact
 from aiokafka.errors import (
-    AuthenticationMethodNotSupported,
     IncompatibleBrokerVersion,
     KafkaError,
 )
@@ -55,10 +54,6 @@ _SHARE = 4
 time.
 """
 
-_HOPELESS = (AuthenticationMethodNotSupported, IncompatibleBrokerVersion)
-"""Not refused credentials: the client had good ones when it started. While they are changed, or who
-gives them out is away, brokers may refuse for a moment.
-"""
 
 _PATIENCE = 4.0
 """Seconds that a broker may take to replicate before its silence means anything."""
@@ -179,11 +174,13 @@ class NodeSender:
                 # It ended meanwhile: nobody else would think of making another.
                 self._wake.set()
             return connection.is_ready
-        except _HOPELESS as error:
+        except IncompatibleBrokerVersion as error:
             self.contact.fail(error)
             for queue in (*self._urgent, *self._patient, *self._delayed):
                 self._delivery.fail_waiting(queue, error)
         except KafkaError as error:
+            # Refused credentials as well: the client had good ones when it started. While they are
+            # changed, or who gives them out is away, brokers may refuse for a moment.
             self.contact.note(error)
             self._client.request_metadata(f"no connection to node {self.node_id}: {error}")
             for queue in (*self._urgent, *self._patient, *self._delayed):

@@ -40,9 +40,14 @@ class ProducerIdentity(NamedTuple):
 
 
 async def retry(
-    client: AIOKafkaClient, what: str, deadline: float, attempt: Callable[[], Awaitable[T]]
+    client: AIOKafkaClient,
+    what: str,
+    deadline: float,
+    attempt: Callable[[], Awaitable[T]],
+    passing: tuple[type[KafkaError], ...] = (),
 ) -> T:
-    """Repeat `attempt` while its error is one that passes by itself.
+    """Repeat `attempt` while its error is one that passes by itself: a retriable one, or one of
+    `passing`.
 
     `attempt` ends by `deadline` (loop time) by itself, with asyncio.TimeoutError or with a
     KafkaTimeoutError that says more: a timer around it could go off first and lose the reason.
@@ -62,7 +67,7 @@ async def retry(
                 break
             raise
         except KafkaError as error:
-            if not error.retriable:
+            if not error.retriable and not isinstance(error, passing):
                 raise
             failure = error
         is_busy = isinstance(failure, ConcurrentTransactions)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokafka._compat import timeout_at
+from aiokafka._discovery import REFUSALS
 from aiokafka.client import CoordinationType
 from aiokafka.errors import (
     GroupCoordinatorNotAvailableError,
     InvalidTransactionTimeout,
     KafkaConnectionError,
+    KafkaError,
     NodeNotReadyError,
     NotCoordinatorForGroupError,
     OperationNotAttempted,
     RequestTimedOutError,
+    UnknownTopicOrPartitionError,
     for_code,
 )
 from aiokafka.producer.errands import Errand
@@ -41,13 +44,19 @@ __all__ = ["TransactionRequests"]
 
 log = logging.getLogger("aiokafka.producer.producer")
 
+T = TypeVar("T")
+
 _LAST_CLIENT_SIDE_ADD = 3  # from version 4 on AddPartitionsToTxn is for brokers (KIP-890)
 _LAST_PLAIN_END = 4
 _FIRST_RENEWING = 3
 _LAST_PLAIN_OFFSETS = 4
 _FIRST_WITH_MEMBER = 3  # KIP-447
 
-_UNREACHABLE = (KafkaConnectionError, NodeNotReadyError, RequestTimedOutError)
+# A coordinator may hear late of a new partition. One that it does not know so many times in a row
+# is not there, or not any more.
+_MOST_UNKNOWN = 5
+
+_UNREACHABLE = (KafkaConnectionError, NodeNotReadyError, RequestTimedOutError, *REFUSALS)
 _WRONG_COORDINATOR = (
     NotCoordinatorForGroupError,
     GroupCoordinatorNotAvailableError,
@@ -59,13 +68,18 @@ class TransactionRequests:
     """Talks to the coordinator of one transactional id, and to those of groups.
 
     Every call repeats what passes by itself until `deadline` (loop time), then raises
-    KafkaTimeoutError. It can be made again after that, or after it was cancelled.
+    KafkaTimeoutError. It can be made again after that, or after it was cancelled. Refused
+    credentials pass as well, once `init` had good ones: nothing is lost while they are changed.
     """
 
     def __init__(self, client: AIOKafkaClient, transactional_id: str) -> None:
         self._client = client
         self._id = transactional_id
         self._has_warned = False
+        self._passing: tuple[type[KafkaError], ...] = ()
+
+    async def _retry(self, what: str, deadline: float, attempt: Callable[[], Awaitable[T]]) -> T:
+        return await retry(self._client, what, deadline, attempt, self._passing)
 
     async def _send(
         self,
@@ -106,8 +120,7 @@ class TransactionRequests:
     async def _connection(self, deadline: float) -> BrokerConnection:
         """A connection to the coordinator of the transactional id."""
         kind = CoordinationType.TRANSACTION
-        _, connection = await retry(
-            self._client,
+        _, connection = await self._retry(
             f"the coordinator of {self._id!r}",
             deadline,
             lambda: self._connect(kind, self._id, deadline),
@@ -137,7 +150,7 @@ class TransactionRequests:
             self._read(kind, self._id, response.error_code, f"{what} of {self._id!r}")
             return response
 
-        return await retry(self._client, f"{what} of {self._id!r}", deadline, attempt)
+        return await self._retry(f"{what} of {self._id!r}", deadline, attempt)
 
     async def init(
         self, timeout: float, current: ProducerIdentity | None, deadline: float
@@ -161,6 +174,7 @@ class TransactionRequests:
                 f"transaction_timeout_ms={timeout * 1000:.0f} is more than the brokers allow: "
                 "their transaction.max.timeout.ms is lower (by default 900000)"
             ) from error
+        self._passing = REFUSALS
         return ProducerIdentity(response.producer_id, response.producer_epoch)
 
     async def can_renew(self, deadline: float) -> bool:
@@ -204,7 +218,7 @@ class TransactionRequests:
             code, where = _telling_code(response)
             self._read(kind, self._id, code, where)
 
-        await retry(self._client, f"AddPartitionsToTxn of {self._id!r}", deadline, attempt)
+        await self._retry(f"AddPartitionsToTxn of {self._id!r}", deadline, attempt)
 
     async def add_group(
         self, identity: ProducerIdentity, group_id: str, deadline: float, errand: Errand
@@ -230,6 +244,8 @@ class TransactionRequests:
     ) -> None:
         """Store offsets of a group, valid once the transaction commits. In transactions of version
         2 this enters the group as well.
+
+        Raises UnknownTopicOrPartitionError for one that the coordinator goes on not to know.
         """
         request = TxnOffsetCommitRequest(
             transactional_id=self._id,
@@ -239,6 +255,7 @@ class TransactionRequests:
             topics=_offset_topics(offsets),
         )
         kind, group_id = CoordinationType.GROUP, member.group_id
+        unknown: list[KafkaError] = []
 
         async def attempt() -> None:
             _, connection = await self._connect(kind, group_id, deadline)
@@ -253,9 +270,18 @@ class TransactionRequests:
             for topic in response.topics:
                 for result in topic.partitions:
                     where = f"{topic.name}-{result.partition_index} of group {group_id!r}"
-                    self._read(kind, group_id, result.error_code, where)
+                    try:
+                        self._read(kind, group_id, result.error_code, where)
+                    except UnknownTopicOrPartitionError as error:
+                        unknown.append(error)
+                        if len(unknown) == _MOST_UNKNOWN:
+                            return
+                        raise
+            unknown.clear()
 
-        await retry(self._client, f"TxnOffsetCommit for {group_id!r}", deadline, attempt)
+        await self._retry(f"TxnOffsetCommit for {group_id!r}", deadline, attempt)
+        if unknown:
+            raise unknown[-1]
 
     def _warn_of_frozen_members(self, group_id: str) -> None:
         if not self._has_warned:

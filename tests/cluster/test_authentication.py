@@ -12,9 +12,11 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
     AuthenticationFailedError,
     AuthenticationMethodNotSupported,
+    KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
 )
@@ -194,20 +196,122 @@ async def test_a_token_provider_that_fails_for_a_moment() -> None:
         assert [record.value for record in cluster.log("t").records()] == [b"0", b"1"]
 
 
-async def test_a_mechanism_that_is_not_offered_any_more(login: Login) -> None:
-    async with AIOKafkaProducer(**login.options) as producer:
+async def test_a_mechanism_that_is_not_offered_for_a_moment(login: Login) -> None:
+    async with AIOKafkaProducer(reconnect_backoff_ms=20, **login.options) as producer:
         await producer.send_and_wait("t", b"0")
         login.rules.mechanisms = ("OAUTHBEARER",)
         login.cluster.drop_connections()
-        with pytest.raises(AuthenticationMethodNotSupported):
-            await producer.send_and_wait("t", b"lost")
+        future = await producer.send("t", b"1")
+        await login.cluster.wait_for(lambda: login.rules.refusals >= 3)
+        assert not future.done()
+        login.rules.mechanisms = ("SCRAM-SHA-256",)
+        await future
+
+
+async def test_a_token_provider_that_fails_is_a_connection_that_failed() -> None:
+    class Provider(AbstractTokenProvider):
+        async def token(self) -> str:
+            raise OSError("503")
+
+    rules = Security(mechanisms=["OAUTHBEARER"], accept_token=lambda token: token)
+    async with FakeCluster(security=rules) as cluster:
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=cluster.bootstrap_servers,
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="OAUTHBEARER",
+            sasl_oauth_token_provider=Provider(),
+        )
+        with pytest.raises(KafkaConnectionError, match="Provider failed: OSError") as caught:
+            await consumer.start()
+        await consumer.stop()
+        assert "advertised" not in str(caught.value)
+        cause = caught.value.__cause__
+        assert cause is not None and isinstance(cause.__cause__, OSError)
+
+
+async def test_addresses_are_not_blamed_for_credentials_that_cannot_be_had() -> None:
+    """The function fails for a broker that the bootstrap server has told of."""
+    calls = 0
+
+    def password() -> str:
+        nonlocal calls
+        calls += 1
+        if calls > 1:
+            raise OSError("the vault is sealed")
+        return "first"
+
+    async with FakeCluster(brokers=2, security=Security({"alice": "first"})) as cluster:
+        options = Login(cluster, Security({})).options
+        options["bootstrap_servers"] = cluster.bootstrap_servers.split(",")[0]
+        options["sasl_plain_password"] = password
+        async with AIOKafkaClient(**options) as client:
+            other = max(client.cluster.node_ids)
+            with pytest.raises(
+                KafkaConnectionError, match="the function failed: OSError"
+            ) as caught:
+                await client.connection(other)
+            assert "advertised" not in str(caught.value)
+
+
+# -- transactions
+
+STEPS: dict[str, Callable[[AIOKafkaProducer], Awaitable[Any]]] = {
+    "begin": lambda producer: producer.begin_transaction(),
+    "partitions": lambda producer: producer.send_and_wait("t", b"0"),
+    "offsets": lambda producer: producer.send_offsets_to_transaction({TP: 5}, "g"),
+    "commit": lambda producer: producer.commit_transaction(),
+    "abort": lambda producer: producer.abort_transaction(),
+}
+
+
+@pytest.mark.parametrize("way", ["password", "mechanism"])
+@pytest.mark.parametrize("release", ["2.1", "4.3"])
+@pytest.mark.parametrize("at", ["partitions", "offsets", "commit", "abort"])
+async def test_a_transaction_waits_for_its_credentials(release: str, at: str, way: str) -> None:
+    rules = Security({"alice": "first"}, mechanisms=["SCRAM-SHA-256"])
+    async with FakeCluster(brokers=2, security=rules, as_version=release) as cluster:
+        await cluster.create_topic("t", 1, 2)
+        login = Login(cluster, rules)
+        options = {**login.options, "reconnect_backoff_ms": 20, "transactional_id": "x"}
+        last = "abort" if at == "abort" else "commit"
+        async with AIOKafkaProducer(**options) as producer:
+            for name in ("begin", "partitions", "offsets", last):
+                if name != at:
+                    await STEPS[name](producer)
+                    continue
+                rules.users["alice"] = "first" if way == "mechanism" else "second"
+                rules.mechanisms = ("PLAIN" if way == "mechanism" else "SCRAM-SHA-256",)
+                cluster.drop_connections()
+                task = asyncio.ensure_future(STEPS[name](producer))
+                await cluster.wait_for(lambda: rules.refusals >= 4)
+                assert not task.done()
+                rules.users["alice"] = "first"
+                rules.mechanisms = ("SCRAM-SHA-256",)
+                await task
+        assert cluster.groups.committed("g", "t", 0) == (None if at == "abort" else 5)
+        assert [record.value for record in cluster.log("t").records()] == [b"0"]
+        assert cluster.failures == []
+
+
+async def test_a_transaction_says_why_it_could_not_be_ended(login: Login) -> None:
+    limits = {"max_block_ms": 500, "reconnect_backoff_ms": 20, "reconnect_backoff_max_ms": 20}
+    async with AIOKafkaProducer(transactional_id="x", **login.options, **limits) as producer:
+        await producer.begin_transaction()
+        await producer.send_and_wait("t", b"0")
+        login.revoke()
+        for _ in range(2):
+            with pytest.raises(KafkaTimeoutError, match="SCRAM-SHA-256"):
+                await producer.commit_transaction()
+        login.renew()
+        await producer.commit_transaction()
+    assert login.cluster.log("t").records()[0].value == b"0"
 
 
 async def test_a_transactional_producer_can_begin_again(login: Login) -> None:
     limits = {"delivery_timeout_ms": 500, "max_block_ms": 500}
     async with AIOKafkaProducer(transactional_id="x", **login.options, **limits) as producer:
         login.revoke()
-        with pytest.raises((AuthenticationFailedError, KafkaTimeoutError)):
+        with pytest.raises(KafkaTimeoutError):
             async with producer.transaction():
                 await producer.send_and_wait("t", b"lost")
         login.renew()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from aiokafka.abc import AbstractTokenProvider
-from aiokafka.errors import AuthenticationFailedError
+from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError
 from aiokafka.net.connector import Connector
 from aiokafka.net.sasl.oauthbearer import OAuthBearer
 from aiokafka.net.sasl.scram import Scram
@@ -248,7 +248,7 @@ async def test_extensions_that_would_break_the_message_are_refused(extensions: A
 
 async def test_an_error_of_the_provider_is_the_cause() -> None:
     error = ValueError("secret detail")
-    with pytest.raises(AuthenticationFailedError, match="Provider failed") as caught:
+    with pytest.raises(KafkaConnectionError, match="Provider failed") as caught:
         await OAuthBearer(Provider(error)).prepare()
     assert caught.value.__cause__ is error
     assert "secret" not in str(caught.value)

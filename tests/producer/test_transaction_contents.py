@@ -313,3 +313,32 @@ async def test_a_commit_waits_for_offsets_that_wait_for_their_turn(release: str)
                 await producer.send(TOPIC, b"v", partition=0)
         assert stored(cluster) == 4
         assert cluster.failures == []
+
+
+# -- offsets of partitions that there are not
+
+
+@pytest.mark.parametrize("release", ["2.1", "4.3"])
+async def test_offsets_of_a_partition_that_there_is_not_are_refused_soon(release: str) -> None:
+    async with FakeCluster(as_version=release) as cluster:
+        await cluster.create_topic(TOPIC)
+        async with transactional(cluster, max_block_ms=600_000) as producer:
+            with pytest.raises(UnknownTopicOrPartitionError, match=f"{TOPIC}-7 of group 'group'"):
+                async with producer.transaction():
+                    offsets = {T0: 1, TopicPartition(TOPIC, 7): 1}
+                    await producer.send_offsets_to_transaction(offsets, "group")
+            assert stored(cluster) is None
+            async with producer.transaction():
+                await producer.send_offsets_to_transaction({T0: 2}, "group")
+        assert stored(cluster) == 2
+
+
+async def test_a_coordinator_may_hear_late_of_a_partition() -> None:
+    async with FakeCluster() as cluster:
+        await cluster.create_topic(TOPIC)
+        async with transactional(cluster) as producer:
+            error = Fail(UnknownTopicOrPartitionError.errno)
+            with cluster.intercept(TxnOffsetCommitRequest, error, times=3):
+                async with producer.transaction():
+                    await producer.send_offsets_to_transaction({T0: 2}, "group")
+        assert stored(cluster) == 2

@@ -6,11 +6,12 @@ import asyncio
 
 import pytest
 
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka._compat import timeout
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 from aiokafka.errors import KafkaTimeoutError, ProducerClosed, WrongArgument
 from aiokafka.producer.message_accumulator import BatchBuilder
-from aiokafka.protocol.messages.metadata import MetadataRequest
+from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.testing import FakeCluster, Hold, Silence
 from tests.producer.support import TOPIC, new_producer, numbers, results, values
@@ -67,6 +68,53 @@ async def test_an_unknown_partition_is_refused_when_brokers_say_so(cluster: Fake
         for _ in range(2):
             with pytest.raises(WrongArgument, match="has 3 partitions, from 0 to 2"):
                 await producer.send(TOPIC, b"v", partition=7)
+
+
+async def test_an_answer_from_before_says_nothing_of_new_partitions(cluster: FakeCluster) -> None:
+    """The answer to a refresh that is under way may have been true when it was given."""
+    topics = [MetadataRequestTopic(name=TOPIC)]
+    async with new_producer(cluster) as producer:
+        await producer.send_and_wait(TOPIC, b"1", partition=0)
+        old = await producer.client.send(0, MetadataRequest(topics=topics), max_version=9)
+        await add_partitions(cluster, 4)
+        arrived = asyncio.Event()
+        with cluster.intercept(MetadataRequest, Hold(arrived, old), times=1):
+            before = cluster.count(MetadataRequest)
+            producer.client.force_metadata_update()
+            await cluster.wait_for(lambda: cluster.count(MetadataRequest) > before)
+            future = asyncio.create_task(producer.send_and_wait(TOPIC, b"2", partition=3))
+            await asyncio.sleep(0)
+            arrived.set()
+            await future
+    assert values(cluster, 3) == [b"2"]
+
+
+async def test_news_of_a_leader_are_no_answer(cluster: FakeCluster) -> None:
+    async with new_producer(cluster) as producer:
+        client = producer.client
+        await producer.send_and_wait(TOPIC, b"1", partition=0)
+        await add_partitions(cluster, 4)
+        arrived = asyncio.Event()
+        with cluster.intercept(MetadataRequest, Hold(arrived)):
+            before = cluster.count(MetadataRequest)
+            future = asyncio.create_task(producer.send_and_wait(TOPIC, b"2", partition=3))
+            await cluster.wait_for(lambda: cluster.count(MetadataRequest) > before)
+            changed = client.metadata_changed()
+            client.update_leader(TopicPartition(TOPIC, 0), 0, 100)
+            await changed
+            await asyncio.sleep(0)
+            arrived.set()
+            await future
+    assert values(cluster, 3) == [b"2"]
+
+
+async def add_partitions(cluster: FakeCluster, total: int) -> None:
+    admin = AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
+    await admin.start()
+    try:
+        await admin.create_partitions({TOPIC: NewPartitions(total)})
+    finally:
+        await admin.close()
 
 
 async def test_records_outlast_what_metadata_is_kept_for() -> None:

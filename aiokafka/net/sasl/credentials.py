@@ -6,7 +6,7 @@ import inspect
 from typing import TYPE_CHECKING
 
 from aiokafka._options import unsendable
-from aiokafka.errors import AuthenticationFailedError, KafkaError
+from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError, KafkaError
 
 if TYPE_CHECKING:
     from aiokafka._config import Credential
@@ -28,7 +28,8 @@ class Credentials:
     async def fetch(self) -> None:
         """Call the functions: first for the name, then for the password.
 
-        Raises AuthenticationFailedError when one fails or gives no text; never shows the text.
+        Raises KafkaConnectionError when one fails, which may pass, AuthenticationFailedError when
+        one gives no text; never shows the text.
         """
         self.user = await _text_of(self._username, "sasl_plain_username")
         self.password = await _text_of(self._password, "sasl_plain_password")
@@ -44,7 +45,7 @@ async def _text_of(source: Credential, keyword: str) -> str:
     except KafkaError:
         raise
     except Exception as error:
-        raise AuthenticationFailedError(
+        raise KafkaConnectionError(
             f"{keyword}: the function failed: {type(error).__name__}"
         ) from error
     if not isinstance(text, str) or not text:

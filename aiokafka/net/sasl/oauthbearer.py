@@ -7,7 +7,7 @@ import logging
 import re
 from typing import TYPE_CHECKING
 
-from aiokafka.errors import AuthenticationFailedError, KafkaError
+from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError, KafkaError
 
 if TYPE_CHECKING:
     from aiokafka.abc import AbstractTokenProvider
@@ -39,7 +39,8 @@ class OAuthBearer:
         self.done = False
 
     async def prepare(self) -> None:
-        """Ask the provider for its token. Its errors become AuthenticationFailedError's cause."""
+        """Ask the provider for its token. Its errors become KafkaConnectionError's cause: another
+        try may help, as with a broker that is down."""
         try:
             token: object = await self._provider.token()
             if inspect.isawaitable(token):
@@ -49,7 +50,7 @@ class OAuthBearer:
         except KafkaError:
             raise
         except Exception as error:
-            raise AuthenticationFailedError(
+            raise KafkaConnectionError(
                 f"{self.name}: the token provider {type(self._provider).__name__} failed: "
                 f"{type(error).__name__}"
             ) from error
