@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from aiokafka._backoff import Backoff
 from aiokafka._vitals import Contact
+from aiokafka.consumer._names import some_names
 from aiokafka.consumer._signal import Signal
 from aiokafka.consumer.fetch_plan import FetchPlan
 from aiokafka.consumer.fetch_session import FetchSession
 from aiokafka.consumer.partition_state import PartitionState
-from aiokafka.errors import KafkaError, UnknownError, for_code
+from aiokafka.errors import KafkaError, RecordTooLargeError, UnknownError, for_code
 from aiokafka.net.failures import renewed
 from aiokafka.net.pool import Purpose
+from aiokafka.protocol.frame_errors import FrameTooLargeError
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
@@ -31,6 +34,10 @@ _RESPONSES_PER_SHARE = 4
 _CLOSE_TIMEOUT = 1.0
 
 _SMALL = 64 * 1024
+
+# Bytes of an answer that are no records.
+_AROUND_ANSWER = 1024
+_AROUND_PARTITION = 400
 
 
 class NodeFetcher:
@@ -172,7 +179,11 @@ class NodeFetcher:
     def _max_bytes(self) -> int:
         share = self._fetcher.share
         room = min(share // _RESPONSES_PER_SHARE, share - self.pinned)
-        return max(1, min(room, self._fetcher.config.fetch_max_bytes, 2**31 - 1))
+        config = self._fetcher.config
+        # What is around the records of an answer has to pass, too.
+        around = _AROUND_ANSWER + _AROUND_PARTITION * len(self.plan.specs)
+        passes = config.client.max_response_bytes - around
+        return max(1, min(room, config.fetch_max_bytes, passes, 2**31 - 1))
 
     def _failed(self, error: KafkaError) -> None:
         """No answer: back off, look for new leaders, and tell the application if it will not get
@@ -183,9 +194,22 @@ class NodeFetcher:
         for state in self.plan.states():
             if state.cursor.preferred == self.node_id:
                 self._fetcher.leave_replica(state)
-        if not error.retriable:
+        if _is_too_large(error):
+            self._fetcher.report_all(self.plan.states(), self._too_large())
+        elif not error.retriable:
             self._fetcher.report_all(self.plan.states(), lambda: _copy(error))
         self._fetcher.client.request_metadata(f"fetch from broker {self.node_id} failed")
+
+    def _too_large(self) -> Callable[[], KafkaError]:
+        """So little was asked for that one batch alone, which a broker sends whatever its size, is
+        too large."""
+        names = some_names([state.tp for state in self.plan.states()])
+        limit = self._fetcher.config.client.max_response_bytes
+        text = (
+            f"broker {self.node_id}: the next batch of one of {names} does not pass "
+            f"receive_message_max_bytes={limit}; raise that, or seek past the batch"
+        )
+        return lambda: RecordTooLargeError(text)
 
     def _settle(self, response: FetchResponse) -> None:
         self.contact.succeed()
@@ -224,6 +248,14 @@ class NodeFetcher:
         if not error.retriable and error is not UnknownError:
             text = f"fetch from broker {self.node_id}"
             self._fetcher.report_all(self.plan.states(), lambda: error(text))
+
+
+def _is_too_large(error: BaseException) -> bool:
+    """Whether an answer was refused for its size."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, FrameTooLargeError):
+        cause = cause.__cause__
+    return cause is not None
 
 
 def _copy(error: KafkaError) -> KafkaError:

@@ -260,7 +260,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
             for frame in self._reader.advance(nbytes):
                 self._on_frame(frame)
         except KafkaError as error:
-            self.abort(KafkaConnectionError(f"{self.peer}: {error}"))
+            failure = KafkaConnectionError(f"{self.peer}: {error}")
+            failure.__cause__ = error
+            self.abort(failure)
         except Exception as error:
             # asyncio would only log it, and the waiters would never hear of it.
             log.exception("%s: unexpected error while reading", self.peer)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from aiokafka.errors import KafkaProtocolError
 from aiokafka.protocol import _memory as mem
+from aiokafka.protocol.frame_errors import FrameTooLargeError
 
 SCRATCH_BYTES = 65536
 
@@ -114,7 +115,7 @@ class FrameReader:
         if size < 0:
             raise KafkaProtocolError(f"a frame has a negative length ({first.hex(' ')})")
         if size > self._max_frame_bytes:
-            raise KafkaProtocolError(
+            raise FrameTooLargeError(
                 f"a frame of {size} bytes exceeds the limit of {self._max_frame_bytes} "
                 f"(it starts with {first.hex(' ')})"
             )

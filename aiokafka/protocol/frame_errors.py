@@ -1,0 +1,11 @@
+"""What may be wrong with a frame as such."""
+
+from __future__ import annotations
+
+from aiokafka.errors import KafkaProtocolError
+
+__all__ = ["FrameTooLargeError"]
+
+
+class FrameTooLargeError(KafkaProtocolError):
+    """A response is longer than the client takes."""
