@@ -561,7 +561,7 @@ class ProducerConfig(Options):
             idempotent = acks == -1 and self.max_in_flight_requests <= 5
         if idempotent and acks != -1:
             reason = "enable_idempotence" if self.transactional_id is None else "transactional_id"
-            raise ValueError(f"acks={acks!r}: must be 'all' (or -1) together with {reason}")
+            raise ValueError(f"acks={acks} not supported if {reason} is set: must be 'all' (or -1)")
         if idempotent and self.max_in_flight_requests > 5:
             raise ValueError(
                 f"max_in_flight_requests_per_connection={self.max_in_flight_requests}: "

@@ -14,18 +14,17 @@ _LONGEST_EVER = 255  # before Kafka 0.10.1
 _ALLOWED = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 
 
-def as_partition(value: Any) -> TopicPartition:
+def as_partition(value: Any, rule: str = "Key should be TopicPartition instance") -> TopicPartition:
     """`value` as a TopicPartition, which any tuple of a topic and a number can stand for, such as
-    another library's named tuple. Raises TypeError for anything else."""
+    another library's named tuple. Raises TypeError, whose text begins with `rule`, for anything
+    else."""
     if type(value) is TopicPartition:
         return value
     if isinstance(value, tuple) and len(value) == 2:
         topic, number = value
         if isinstance(topic, str) and isinstance(number, int) and not isinstance(number, bool):
             return TopicPartition(topic, number)
-    raise TypeError(
-        f"Key should be TopicPartition instance, or a tuple of topic and partition, not {value!r}"
-    )
+    raise TypeError(f"{rule}, or a tuple of topic and partition, not {value!r}")
 
 
 def check_topic_name(name: str) -> None:

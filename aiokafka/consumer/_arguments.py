@@ -20,10 +20,10 @@ DEFAULT_STRATEGY = (RoundRobinPartitionAssignor,)
 def topic_names(topics: Any) -> frozenset[str]:
     """The names of topics, checked."""
     if not isinstance(topics, (tuple, set, frozenset, list)):
-        raise TypeError(f"topics={topics!r}: must be a list, tuple or set of names")
+        raise TypeError(f"Topics should be list of strings, or a tuple or set, not {topics!r}")
     for name in topics:
         if not isinstance(name, str):
-            raise TypeError(f"topics: expected names, not {name!r}")
+            raise TypeError(f"Topics should be list of strings: {name!r} is none")
         check_topic_name(name)
     return frozenset(topics)
 
@@ -70,7 +70,7 @@ def offsets_to_commit(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
         tp = _as_key(tp)
         offset, metadata = (value, "") if isinstance(value, int) else _offset_and_metadata(value)
         if not isinstance(metadata, str):
-            raise TypeError(f"offsets: the metadata of {tp} must be a str, not {metadata!r}")
+            raise TypeError(f"Metadata should be a string, but for {tp} is {metadata!r}")
         if not is_offset(offset):
             raise ValueError(f"offsets: the offset of {tp} must be at least 0, not {offset!r}")
         epoch = value.leader_epoch if isinstance(value, OffsetAndMetadata) else -1

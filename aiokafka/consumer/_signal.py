@@ -68,6 +68,10 @@ class Arrivals(Signal):
     def has_waiters(self) -> bool:
         return bool(self._waiters or self._wanted)
 
+    @property
+    def waiters(self) -> Collection[asyncio.Future[bool]]:
+        return {*self._waiters, *self._wanted}
+
     def notify(self) -> None:
         """Wake all waiters."""
         super().notify()

@@ -258,7 +258,7 @@ class AIOKafkaConsumer(ConsumerPositions):
             raise IllegalStateError("start() is called in another event loop than the constructor")
         self._refuse_if_closed()
         if self._is_started:
-            raise IllegalStateError("the consumer was started before")
+            raise IllegalStateError("Did you call `start` twice? The consumer was started before")
         self._is_started = True
         self._vitals.live(ConsumerState.STARTING)
         try:
@@ -449,10 +449,12 @@ class AIOKafkaConsumer(ConsumerPositions):
         SubscriptionPattern without group_protocol="consumer".
         """
         refuse_in_listener(self._fetcher, "subscribe()")
-        if bool(topics) == (pattern is not None):
-            raise TypeError("give either topics or a pattern to subscribe()")
+        if not topics and pattern is None:
+            raise TypeError("You should provide either `topics` or `pattern`")
+        if topics and pattern is not None:
+            raise TypeError("You can't provide both `topics` and `pattern`")
         if listener is not None and not isinstance(listener, ConsumerRebalanceListener):
-            raise TypeError("listener: must be a ConsumerRebalanceListener")
+            raise TypeError("listener should be an instance of ConsumerRebalanceListener")
         if isinstance(pattern, SubscriptionPattern):
             regex = server_regex(pattern, self._config)
             self._subscription.subscribe_regex(regex, listener)
@@ -460,9 +462,7 @@ class AIOKafkaConsumer(ConsumerPositions):
             try:
                 compiled = re.compile(pattern)
             except re.error as error:
-                raise ValueError(
-                    f"pattern={pattern!r}: not a regular expression: {error}"
-                ) from None
+                raise ValueError(f"{pattern!r} is not a valid pattern: {error}") from None
             self._subscription.subscribe_pattern(compiled, listener)
         else:
             self._subscription.subscribe_topics(topic_names(topics), listener)
@@ -545,7 +545,9 @@ class AIOKafkaConsumer(ConsumerPositions):
         limit = self._record_limit(max_records)
         if timeout_ms < 0:
             raise ValueError(f"timeout_ms={timeout_ms!r}: must not be negative")
-        await self._maybe_yield()
+        self._check_can_read()
+        if not await self._maybe_yield():
+            return {}
         self._check_can_read()
         self._check_has_subscription()
         self._begin_call()
@@ -579,19 +581,21 @@ class AIOKafkaConsumer(ConsumerPositions):
             max_records = self._config.max_poll_records
             return -1 if max_records is None else max_records
         if not is_offset(max_records) or not max_records:
-            raise ValueError(f"max_records={max_records!r}: must be a positive integer")
+            raise ValueError(f"`max_records` must be a positive Integer, not {max_records!r}")
         return max_records
 
     def _check_has_subscription(self) -> None:
         if self._subscription.subscription is None:
             raise IllegalStateError("nothing to read: call subscribe() or assign() first")
 
-    async def _maybe_yield(self) -> None:
-        """Let other tasks run, ours that fetch among them, if they have not for a while."""
+    async def _maybe_yield(self) -> bool:
+        """Let other tasks run, ours that fetch among them, if they have not for a while; False if
+        `stop()` is called."""
         now = self._loop.time()
         if now - self._yielded_at > _YIELD_AFTER:
             self._yielded_at = now
             await asyncio.sleep(0)
+        return not self._closed
 
     def _begin_call(self) -> None:
         task = asyncio.current_task()

@@ -19,7 +19,7 @@ from aiokafka.consumer.newcomers import Newcomers
 from aiokafka.consumer.node_fetcher import NodeFetcher
 from aiokafka.consumer.offset_reset import EARLIEST, LATEST, OffsetSpec
 from aiokafka.consumer.partition_state import PartitionState, Phase
-from aiokafka.errors import KafkaError
+from aiokafka.errors import ConsumerStoppedError, KafkaError
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
 if TYPE_CHECKING:
@@ -209,11 +209,26 @@ class Fetcher:
             self.next = self.buffer.next
         raise error
 
-    # -- names that Faust knows --------------------------------------------------------------------
+    # -- names that Faust and kafkaesk know --------------------------------------------------------
 
     @property
     def _closed(self) -> bool:
         return not self._is_running
+
+    @property
+    def _fetch_waiters(self) -> Collection[asyncio.Future[bool]]:
+        return self._arrivals.waiters
+
+    async def next_record(self, partitions: Iterable[TopicPartition]) -> ConsumerRecord[Any, Any]:
+        """What `getone()` of the consumer gives."""
+        wanted = frozenset(partitions) or None
+        self.buffer.begin_call()
+        while self._is_running:
+            record = self.next_of(wanted)
+            if record is not None:
+                return record
+            await self.wait(wanted, None)
+        raise ConsumerStoppedError("the consumer was stopped; make a new one")
 
     async def fetched_records(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from aiokafka._backoff import Backoff
@@ -144,6 +144,16 @@ class GroupCommits:
         as `OffsetCommitter.commit`, and CommitFailedError when a partition was taken away."""
         async with self._turn(offsets, deadline):
             await self._commit(offsets, deadline)
+
+    @property
+    def is_committing(self) -> bool:
+        """Whether a commit that was called is under way, or has to wait."""
+        return bool(self._turns)
+
+    def pause(self) -> AbstractAsyncContextManager[None]:
+        """A block in which what is assigned now is not committed. Raises KafkaTimeoutError."""
+        deadline = asyncio.get_running_loop().time() + self._config.default_api_timeout
+        return self._turn(self._subscriptions.assignment.tps, deadline)
 
     @asynccontextmanager
     async def _turn(

@@ -18,6 +18,7 @@ from aiokafka.consumer.group_commits import GroupCommits
 from aiokafka.consumer.handover import Handover
 from aiokafka.consumer.membership import Membership
 from aiokafka.consumer.no_group import GroupPhase, NoGroupCoordinator
+from aiokafka.consumer.old_names import CommitLock, RejoinFuture
 from aiokafka.consumer.subscription_state import Assignment, SubscriptionState
 from aiokafka.errors import (
     AuthenticationFailedError,
@@ -100,6 +101,7 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
         self._handover = Handover(config, subscriptions, fetcher, self._commits, self._tasks)
         self._signal = Signal()
         self._reason: str | None = None
+        self._rejoin = RejoinFuture(self.request_join)
         self._end: KafkaError | None = None
         self._failure: BaseException | None = None
         self._is_settled = False
@@ -287,6 +289,7 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
         if self._reason is None:
             self._log.info("Joining: %s", reason)
             self._reason = reason
+            self._rejoin.note()
             self._fetcher.on_change()
         self._signal.notify()
         self._fetcher.polls.notify()
@@ -480,3 +483,13 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
         more."""
         self.check()
         self._commits.refuse_forfeited()
+
+    # -- names that programs for aiokafka know -----------------------------------------------------
+
+    @property
+    def _rejoin_needed_fut(self) -> asyncio.Future[None]:
+        return self._rejoin.get(self._reason is not None)
+
+    @property
+    def _commit_lock(self) -> CommitLock:
+        return CommitLock(self._commits)

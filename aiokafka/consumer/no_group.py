@@ -154,4 +154,4 @@ class NoGroupCoordinator:
 
 def no_group(call: str) -> IllegalOperation:
     """The error of a call that makes no sense without a group."""
-    return IllegalOperation(f"{call}() needs a consumer with group_id")
+    return IllegalOperation(f"Requires group_id: {call}() is for consumers with a group")

@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 
 __all__ = ["ConsumerPositions"]
 
+# So begin what programs for aiokafka match.
+_NOT_OURS = "No current assignment for partition {}: it is not assigned"
+_NOT_ALL_OURS = "Partitions {{{}}} are not assigned"
+_PAIRS = "partitions must be TopicPartition namedtuples"
+
 
 def _with_epochs(
     assignment: Assignment, offsets: Mapping[TopicPartition, OffsetAndMetadata]
@@ -95,8 +100,8 @@ class ConsumerPositions:
         partition is not assigned.
         """
         if not is_offset(offset):
-            raise ValueError(f"offset={offset!r}: must be an integer of at least 0")
-        self._subscription.assigned_state(partition).seek(offset)
+            raise ValueError(f"Offset must be a positive integer, or 0, not offset={offset!r}")
+        self._subscription.assigned_state(partition, _NOT_OURS).seek(offset)
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
         """Read on at the oldest record of these partitions (none given: all assigned).
@@ -156,9 +161,10 @@ class ConsumerPositions:
         return offsets
 
     def _states_of(self, partitions: tuple[TopicPartition, ...]) -> list[PartitionState]:
-        tps = [as_partition(tp) for tp in partitions] or list(self.assignment())
-        assert tps, "no partitions are assigned"
-        return [self._subscription.assigned_state(tp) for tp in tps]
+        rule = "partitions must be TopicPartition instances"
+        tps = [as_partition(tp, rule) for tp in partitions] or list(self.assignment())
+        assert tps, "No partitions are currently assigned"
+        return [self._subscription.assigned_state(tp, _NOT_ALL_OURS) for tp in tps]
 
     # -- flow --------------------------------------------------------------------------------------
 
@@ -168,12 +174,12 @@ class ConsumerPositions:
         Raises TypeError for anything but TopicPartitions, IllegalStateError if one is not assigned.
         """
         for tp in partitions:
-            self._subscription.assigned_state(as_partition(tp)).pause()
+            self._subscription.assigned_state(as_partition(tp, _PAIRS), _NOT_OURS).pause()
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Hand out records of these partitions again. Raises as `pause()`."""
         for tp in partitions:
-            self._subscription.assigned_state(as_partition(tp)).resume()
+            self._subscription.assigned_state(as_partition(tp, _PAIRS), _NOT_OURS).resume()
 
     def paused(self) -> set[TopicPartition]:
         """The partitions that are paused."""
@@ -224,7 +230,7 @@ class ConsumerPositions:
 
     def _fetched_state(self, partition: TopicPartition) -> PartitionState:
         state = self._subscription.assignment.get(partition)
-        assert state is not None, f"partition {partition} is not assigned"
+        assert state is not None, f"Partition is not assigned: {partition}"
         return state
 
     # -- offsets of the group ----------------------------------------------------------------------
@@ -248,7 +254,9 @@ class ConsumerPositions:
         coordinator = self._coordinator
         assert isinstance(coordinator, GroupCoordinator)
         if self._subscription.subscription is None:
-            raise IllegalStateError("nothing to commit: call subscribe() or assign() first")
+            raise IllegalStateError(
+                "Not subscribed to any topics: call subscribe() or assign() first"
+            )
         assignment = self._subscription.assignment
         if offsets is None:
             positions = {state.tp: state.position for state in assignment.states()}
@@ -348,7 +356,9 @@ class ConsumerPositions:
             if not isinstance(timestamp, int):
                 raise TypeError(f"timestamp of {tp}: must be an integer, not {timestamp!r}")
             if timestamp < 0:
-                raise ValueError(f"timestamp of {tp}: must not be negative, but is {timestamp}")
+                raise ValueError(
+                    f"The target time for partition {tp} is {timestamp}. It must not be negative."
+                )
         deadline = self._loop.time() + self._config.default_api_timeout
         found = await self._resolver.lookup.find(timestamps, deadline)
         return {

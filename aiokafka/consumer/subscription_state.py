@@ -26,6 +26,8 @@ __all__ = [
     "TopicPartitionState",
 ]
 
+_EXCLUSIVE = "Subscription to topics, partitions and pattern are mutually exclusive"
+
 
 class Assignment:
     """The partitions this consumer has at one time. Replaced, never changed.
@@ -185,7 +187,7 @@ class SubscriptionState:
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, chosen by the application."""
         if self._subscription is not None and not self._subscription.is_manual:
-            raise IllegalStateError("assign() cannot follow subscribe(): call unsubscribe() first")
+            raise IllegalStateError(f"{_EXCLUSIVE}: before assign() call unsubscribe()")
         tps = list(dict.fromkeys(partitions))
         topics = frozenset(tp.topic for tp in tps)
         self._subscription = Subscription(self, topics, is_manual=True)
@@ -210,11 +212,14 @@ class SubscriptionState:
         self._subscription = None
         self._replace([])
 
-    def assigned_state(self, tp: TopicPartition) -> PartitionState:
-        """The state of an assigned partition; IllegalStateError if it is not assigned."""
+    def assigned_state(
+        self, tp: TopicPartition, text: str = "Partition {} is not assigned"
+    ) -> PartitionState:
+        """The state of an assigned partition; IllegalStateError, which begins with `text`, if it is
+        not assigned."""
         state = self._assignment.get(as_partition(tp))
         if state is None:
-            raise IllegalStateError(f"partition {tp} is not assigned to this consumer")
+            raise IllegalStateError(f"{text.format(tp)} to this consumer")
         return state
 
     def paused(self) -> set[TopicPartition]:
@@ -222,7 +227,7 @@ class SubscriptionState:
 
     def _refuse_manual(self) -> None:
         if self.is_manual:
-            raise IllegalStateError("subscribe() cannot follow assign(): call unsubscribe() first")
+            raise IllegalStateError(f"{_EXCLUSIVE}: before subscribe() call unsubscribe()")
 
     def _replace(self, tps: list[TopicPartition]) -> None:
         old = self._assignment

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aiokafka._group_members import GroupReader
+from aiokafka._partitions import as_partition
 from aiokafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 __all__ = ["Offsets", "Share", "as_group", "as_offsets", "share_out", "with_epochs"]
@@ -21,17 +22,16 @@ def as_offsets(offsets: Any) -> Offsets:
         raise TypeError(f"offsets: must be a dict, not {type(offsets).__name__}")
     found: Offsets = {}
     for partition, value in offsets.items():
-        if not isinstance(partition, tuple) or len(partition) != 2:
-            raise TypeError(f"offsets: {partition!r} is not a TopicPartition")
+        tp = as_partition(partition)
         offset, metadata = value if isinstance(value, tuple) else (value, "")
         if isinstance(offset, bool) or not isinstance(offset, int):
             raise TypeError(f"offsets: {offset!r} of {partition!r} is not an int")
         if offset < 0:
             raise ValueError(f"offsets: {offset} of {partition!r} is negative")
         if not isinstance(metadata, str):
-            raise TypeError(f"offsets: the metadata {metadata!r} of {partition!r} is not a str")
+            raise TypeError(f"Metadata should be a string, but for {tp} is {metadata!r}")
         epoch = value.leader_epoch if isinstance(value, OffsetAndMetadata) else -1
-        found[TopicPartition(*partition)] = OffsetAndMetadata(offset, metadata, epoch)
+        found[tp] = OffsetAndMetadata(offset, metadata, epoch)
     return found
 
 

@@ -143,8 +143,8 @@ class AIOKafkaProducer:
         self.client = AIOKafkaClient(config.client, subject=config.subject)
         self._sender = Sender(self.client, config, hashes_keys=self._hashes_keys)
         self._owner = self._sender.owner
-        self._accumulator = self._sender.accumulator
-        self._append = self._accumulator.appender.append
+        self._message_accumulator = self._sender.accumulator
+        self._append = self._message_accumulator.appender.append
         self._vitals = ProducerVitals(self.client, self._sender)
         self._transactions: Transactions | None = None
         if config.transactional_id is not None:
@@ -155,7 +155,7 @@ class AIOKafkaProducer:
                 self.client, config, self._sender, config.transactional_id
             )
         # Fails here, not with the first record, if the codec's package is missing.
-        self._accumulator.sizing("").new_builder()
+        self._message_accumulator.sizing("").new_builder()
 
     def __repr__(self) -> str:
         if self._closed is None:
@@ -187,7 +187,7 @@ class AIOKafkaProducer:
         if self._closed:
             raise ProducerClosed("the producer was stopped; make a new one")
         if self._is_started:
-            raise WrongArgument("start() was called before")
+            raise WrongArgument("Did you call `start` twice? The producer was started before")
         if asyncio.get_running_loop() is not self._loop:
             raise WrongArgument("start() is called in another event loop than the constructor")
         await self.client.bootstrap()
@@ -198,7 +198,7 @@ class AIOKafkaProducer:
                 await self._become_idempotent()
             self._is_started = True
             self._sender.start()
-            self._accumulator.accept(self._transactions is None)
+            self._message_accumulator.accept(self._transactions is None)
             self._vitals.live(None)
         except BaseException:
             self._closed = True
@@ -244,8 +244,8 @@ class AIOKafkaProducer:
         if self._is_stopped:
             return
         self._vitals.live(ProducerState.CLOSING)
-        self._accumulator.accept(False)
-        self._accumulator.refuse_waiters(lambda: ProducerClosed("the producer was stopped"))
+        self._message_accumulator.accept(False)
+        self._message_accumulator.refuse_waiters(lambda: ProducerClosed("the producer was stopped"))
         self.client.refuse_waiters(ProducerClosed("the producer was stopped"))
         deadline = None if timeout is None else self._loop.time() + timeout
         if self._is_started and self._owner.failure is None:
@@ -263,10 +263,10 @@ class AIOKafkaProducer:
         soon = self._loop.time() + _LONG_STOP
         if deadline is None or soon < deadline:
             try:
-                return await self._accumulator.flush(soon)
+                return await self._message_accumulator.flush(soon)
             except KafkaTimeoutError:
                 log.warning("%s is closing: %s", self, self._vitals.backlog(deadline))
-        await self._accumulator.flush(deadline)
+        await self._message_accumulator.flush(deadline)
 
     async def _close(self, deadline: float | None) -> None:
         self._sender.fail_all(ProducerClosed("the producer was stopped before this was delivered"))
@@ -403,11 +403,11 @@ class AIOKafkaProducer:
         lanes = await self._wait_for_room(topic, partition, record.bound, deadline)
         self._check_may_send("send", number)
         if partition is None and record.key is None and self._hashes_keys:
-            return self._accumulator.appender.spread(
+            return self._message_accumulator.appender.spread(
                 lanes, record.timestamp, record.value, record.headers
             )
         number = self._partition(topic, partition, key, value, record.key, record.value)
-        return self._accumulator.appender.place(
+        return self._message_accumulator.appender.place(
             lanes,
             lanes.by_number[number],
             record.timestamp,
@@ -426,7 +426,7 @@ class AIOKafkaProducer:
     ) -> Record:
         check_topic(topic)
         if value is None and key is None:
-            raise WrongArgument("a record needs a key or a value; both are None")
+            raise WrongArgument("Need at least one: key or value; both are None")
         if timestamp_ms is None:
             timestamp_ms = Record.now()
         record = Record(
@@ -438,8 +438,8 @@ class AIOKafkaProducer:
         )
         if record.size > self._config.max_request_size:
             raise MessageSizeTooLargeError(
-                f"topic {topic!r}: a record of {record.size} bytes does not fit into "
-                f"max_request_size={self._config.max_request_size}"
+                f"The message is {record.size} bytes when serialized which is larger than "
+                f"max_request_size={self._config.max_request_size}: topic {topic!r}"
             )
         return record
 
@@ -452,9 +452,9 @@ class AIOKafkaProducer:
                 await self.client.wait_for_topic(topic, deadline)
             else:
                 await self._wait_for_partition(topic, partition, deadline)
-            await self._accumulator.wait_for_memory(need, deadline)
+            await self._message_accumulator.wait_for_memory(need, deadline)
             self._check_usable()
-            lanes = self._accumulator.lanes(topic, self.client.cluster)
+            lanes = self._message_accumulator.lanes(topic, self.client.cluster)
             if lanes is not None and (partition is None or partition in lanes.by_number):
                 return lanes
 
@@ -468,7 +468,7 @@ class AIOKafkaProducer:
             known = await self.client.wait_for_topic(topic, deadline)
         if partition not in known:
             raise WrongArgument(
-                f"partition {partition} of topic {topic!r} does not exist: "
+                f"Unrecognized partition: partition {partition} of topic {topic!r} does not exist: "
                 f"it has {len(known)} partitions, from {min(known)} to {max(known)}"
             )
 
@@ -486,12 +486,12 @@ class AIOKafkaProducer:
         numbers = cluster.partition_ids(topic)
         if partition is not None:
             if partition not in numbers:
-                raise WrongArgument(f"partition {partition} of topic {topic!r} does not exist")
+                raise WrongArgument(f"Unrecognized partition: {partition} of topic {topic!r}")
             return partition
         if not numbers:
             raise WrongArgument(f"the partitions of topic {topic!r} are not known")
         if self._hashes_keys and serialized_key is None:
-            lanes = self._accumulator.lanes(topic, cluster)
+            lanes = self._message_accumulator.lanes(topic, cluster)
             assert lanes is not None
             queue = lanes.sticky or lanes.turn()
             return int(queue.partition.partition)
@@ -515,7 +515,7 @@ class AIOKafkaProducer:
 
     def create_batch(self) -> BatchBuilder:
         """An empty batch of up to `max_batch_size` bytes, to fill and to give to `send_batch`."""
-        builder = self._accumulator.sizing("").builder(self._config.max_batch_size)
+        builder = self._message_accumulator.sizing("").builder(self._config.max_batch_size)
         return BatchBuilder(builder, self._key_serializer, self._value_serializer)
 
     async def send_batch(
@@ -543,7 +543,7 @@ class AIOKafkaProducer:
         self._check_batch(batch, topic)
         if partition is None:
             partition = self._partition_of_batch(topic, lanes)
-        return self._accumulator.submit(TopicPartition(topic, partition), batch)
+        return self._message_accumulator.submit(TopicPartition(topic, partition), batch)
 
     def _partition_of_batch(self, topic: str, lanes: TopicLanes) -> int:
         if self._hashes_keys:
@@ -566,7 +566,7 @@ class AIOKafkaProducer:
     def _transactional(self) -> Transactions:
         self._check_usable()
         if self._transactions is None:
-            raise IllegalOperation("transactions need a producer with a transactional_id")
+            raise IllegalOperation("You need to configure transaction_id: transactional_id=...")
         return self._transactions
 
     async def begin_transaction(self) -> None:
@@ -627,7 +627,9 @@ class AIOKafkaProducer:
         """
         refuse_other_loop(self._loop, type(self).__name__)
         self._owner.check()
-        await self._accumulator.flush(None if timeout is None else self._loop.time() + timeout)
+        await self._message_accumulator.flush(
+            None if timeout is None else self._loop.time() + timeout
+        )
 
     def abort_buffered(self) -> None:
         """Drop what waits to be sent: its futures fail with KafkaError.
@@ -648,6 +650,9 @@ class AIOKafkaProducer:
         deadline = self._loop.time() + self._config.client.request_timeout
         return set(await self.client.wait_for_topic(topic, deadline))
 
+    # The name that programs for aiokafka know.
+    _metadata = property(lambda self: self.client.cluster)
+
     @property
     def transactional_id(self) -> str | None:
         """What names the producer across restarts; None without transactions."""
@@ -655,10 +660,8 @@ class AIOKafkaProducer:
 
     @property
     def buffer_available_bytes(self) -> int:
-        """Bytes of `buffer_memory` that are free; `send` waits when a record does not fit into
-        them.
-        """
-        return max(0, self._accumulator.appender.free)
+        """Bytes of `buffer_memory` that are free; `send` waits if a record does not fit."""
+        return max(0, self._message_accumulator.appender.free)
 
 
 class TransactionContext:

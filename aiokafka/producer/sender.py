@@ -65,6 +65,12 @@ class Sender:
         """Told whenever the producer may be doing better or worse than before."""
 
     @property
+    def _sender_task(self) -> asyncio.Task[None] | None:
+        """The name of `sender_task` that health checks know: done means that the producer is not
+        alive."""
+        return self.sender_task
+
+    @property
     def nodes(self) -> Collection[NodeSender]:
         """Those of all brokers that had to get records."""
         return self._nodes.values()

@@ -43,6 +43,14 @@ _TRANSITIONS = {
     _S.FATAL: set(),
 }
 
+# What programs for aiokafka match begins so, and goes on with what is the matter.
+_NO_RECORDS = "Can't send messages while not in transaction"
+_OPENINGS = {
+    "send": _NO_RECORDS,
+    "send_batch": _NO_RECORDS,
+    "send_offsets_to_transaction": "Not in the middle of a transaction",
+}
+
 _FATAL_ERRORS = (
     ProducerFenced,
     TransactionalIdAuthorizationFailed,
@@ -178,14 +186,15 @@ class Transaction:
             refusal = renewed(self.error)
             refusal.__cause__ = self.error
             return refusal
-        text = f"{call}: the producer is {self.state.value}"
+        opening = _OPENINGS.get(call, call)
+        text = f"{opening}: the producer is {self.state.value}"
         if self.state is _S.ABORTABLE:
             refusal = TransactionStateError(f"{text}, because of: {self.error}")
             refusal.__cause__ = self.error
             return refusal
         if self.state is _S.READY:
             text = (
-                f"{call}: no transaction is open, the producer is {self.state.value} one: use "
+                f"{opening}: no transaction is open, the producer is {self.state.value} one: use "
                 "`async with producer.transaction()`, or call begin_transaction() first"
             )
         elif self.state is _S.COMMITTING:

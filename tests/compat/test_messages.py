@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from typing import Any
 
 import pytest
 
-from aiokafka import AIOKafkaClient, AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaClient, AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.codec import gzip_decode, gzip_encode, snappy_decode, snappy_encode
-from aiokafka.errors import for_code
+from aiokafka.errors import (
+    IllegalOperation,
+    IllegalStateError,
+    MessageSizeTooLargeError,
+    for_code,
+)
+from aiokafka.testing import FakeCluster
 
 CLIENTS = [AIOKafkaProducer, AIOKafkaConsumer, AIOKafkaClient, AIOKafkaAdminClient]
 
@@ -113,6 +121,166 @@ async def test_errors_begin_as_programs_match_them(
     assert str(caught.value).startswith(opening)
     # And then say which option it is.
     assert f"{list(options)[-1]}=" in str(caught.value)
+
+
+def openings_of_consumer_calls() -> list[Any]:
+    """Calls of a consumer without a group, that has partition 0 of "t"."""
+    tp, other = TopicPartition("t", 0), TopicPartition("t", 7)
+    listener: Any = object()
+    return [
+        (lambda c: c.seek(tp, -1), ValueError, "Offset must be a positive integer"),
+        (
+            lambda c: c.seek(other, 1),
+            IllegalStateError,
+            f"No current assignment for partition {other}",
+        ),
+        (
+            lambda c: c.pause(other),
+            IllegalStateError,
+            f"No current assignment for partition {other}",
+        ),
+        (lambda c: c.pause("t"), TypeError, "partitions must be TopicPartition namedtuples"),
+        (lambda c: c.resume("t"), TypeError, "partitions must be TopicPartition namedtuples"),
+        (lambda c: c.position(other), IllegalStateError, f"Partition {other} is not assigned"),
+        (
+            lambda c: c.seek_to_beginning("t"),
+            TypeError,
+            "partitions must be TopicPartition instances",
+        ),
+        (
+            lambda c: c.seek_to_beginning(other),
+            IllegalStateError,
+            f"Partitions {{{other}}} are not assigned",
+        ),
+        (
+            lambda c: c.seek_to_end(other),
+            IllegalStateError,
+            f"Partitions {{{other}}} are not assigned",
+        ),
+        (lambda c: c.seek_to_end("t"), TypeError, "partitions must be TopicPartition instances"),
+        (lambda c: c.highwater(other), AssertionError, "Partition is not assigned"),
+        (lambda c: c.commit(), IllegalOperation, "Requires group_id"),
+        (lambda c: c.committed(tp), IllegalOperation, "Requires group_id"),
+        (
+            lambda c: c.offsets_for_times({tp: -1}),
+            ValueError,
+            f"The target time for partition {tp} is -1.",
+        ),
+        (
+            lambda c: c.getmany(max_records=0),
+            ValueError,
+            "`max_records` must be a positive Integer",
+        ),
+        (lambda c: c.subscribe(), TypeError, "You should provide either `topics` or `pattern`"),
+        (
+            lambda c: c.subscribe(["t"], pattern="t"),
+            TypeError,
+            "You can't provide both `topics` and `pattern`",
+        ),
+        (lambda c: c.subscribe("t"), TypeError, "Topics should be list of strings"),
+        (lambda c: c.subscribe([1]), TypeError, "Topics should be list of strings"),
+        (lambda c: c.subscribe(pattern="("), ValueError, "'(' is not a valid pattern: "),
+        (
+            lambda c: c.subscribe(["t"], listener=listener),
+            TypeError,
+            "listener should be an instance of ConsumerRebalanceListener",
+        ),
+        (
+            lambda c: c.subscribe(["t"]),
+            IllegalStateError,
+            "Subscription to topics, partitions and pattern are mutually exclusive",
+        ),
+    ]
+
+
+async def outcome(call: Any, client: Any) -> tuple[type[BaseException], str]:
+    try:
+        found = call(client)
+        if inspect.isawaitable(found):
+            await found
+    except Exception as error:
+        # What KafkaError puts before the text is its own.
+        return type(error), str(error).removeprefix(f"{type(error).__name__}: ")
+    raise AssertionError("the call did not fail")
+
+
+async def test_errors_of_a_consumers_calls_begin_as_programs_match_them() -> None:
+    async with FakeCluster() as cluster:
+        await cluster.create_topic("t")
+        async with AIOKafkaConsumer(bootstrap_servers=cluster.bootstrap_servers) as consumer:
+            consumer.assign([TopicPartition("t", 0)])
+            for call, kind, opening in openings_of_consumer_calls():
+                found, text = await outcome(call, consumer)
+                assert issubclass(found, kind), text
+                assert text.startswith(opening)
+
+
+async def test_errors_of_commits_begin_as_programs_match_them() -> None:
+    tp = TopicPartition("t", 0)
+    async with FakeCluster() as cluster:
+        await cluster.create_topic("t")
+        servers = {"bootstrap_servers": cluster.bootstrap_servers}
+        async with AIOKafkaConsumer(group_id="g", **servers) as consumer:
+            for offsets, kind, opening in (
+                ({}, IllegalStateError, "Not subscribed to any topics"),
+                ({"t": 1}, TypeError, "Key should be TopicPartition instance"),
+                ({tp: (1, 2)}, TypeError, "Metadata should be a string"),
+                ({TopicPartition("t", 7): 1}, IllegalStateError, "Partition TopicPartition("),
+            ):
+                found, text = await outcome(lambda c, given=offsets: c.commit(given), consumer)
+                assert issubclass(found, kind), text
+                assert text.startswith(opening)
+                consumer.assign([tp])
+
+
+async def test_errors_of_a_producers_calls_begin_as_programs_match_them() -> None:
+    tp = TopicPartition("t", 0)
+    not_in = "Can't send messages while not in transaction"
+    plain: list[Any] = [
+        (lambda p: p.send("t"), AssertionError, "Need at least one: key or value"),
+        (lambda p: p.send("t", b"v", partition=7), AssertionError, "Unrecognized partition"),
+        (lambda p: p.send("t", b"x" * 2**21), MessageSizeTooLargeError, "The message is 20"),
+        (lambda p: p.begin_transaction(), IllegalOperation, "You need to configure transaction_id"),
+    ]
+    offsets = {tp: 1}
+    closed: list[Any] = [
+        (lambda p: p.send("t", b"v"), IllegalOperation, not_in),
+        (lambda p: p.send_batch(p.create_batch(), "t", partition=0), IllegalOperation, not_in),
+        (
+            lambda p: p.send_offsets_to_transaction(offsets, "g"),
+            IllegalOperation,
+            "Not in the middle of a transaction",
+        ),
+    ]
+    is_open: list[Any] = [
+        (
+            lambda p: p.send_offsets_to_transaction({"t": 1}, "g"),
+            TypeError,
+            "Key should be TopicPartition instance",
+        ),
+        (
+            lambda p: p.send_offsets_to_transaction({tp: (1, 2)}, "g"),
+            TypeError,
+            "Metadata should be a string",
+        ),
+    ]
+    async with FakeCluster() as cluster:
+        await cluster.create_topic("t")
+        servers = {"bootstrap_servers": cluster.bootstrap_servers}
+        async with AIOKafkaProducer(**servers) as producer:
+            await check_openings(plain, producer)
+        async with AIOKafkaProducer(transactional_id="id", **servers) as producer:
+            await check_openings(closed, producer)
+            async with producer.transaction():
+                await check_openings(is_open, producer)
+
+
+async def check_openings(calls: list[Any], client: Any) -> None:
+    for call, kind, opening in calls:
+        found, text = await outcome(call, client)
+        text = re.sub(r"^\[Error \d+\] \w+: ", "", text)
+        assert issubclass(found, kind), text
+        assert text.startswith(opening)
 
 
 # -- codecs

@@ -1,0 +1,172 @@
+"""Names inside aiokafka that programs use all the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
+from aiokafka._compat import timeout
+from aiokafka.errors import ConsumerStoppedError
+from aiokafka.testing import FakeCluster
+
+TP = TopicPartition("t", 0)
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[FakeCluster]:
+    async with FakeCluster() as cluster:
+        await cluster.create_topic("t")
+        yield cluster
+
+
+@pytest.fixture(params=["classic", "consumer"])
+async def consumer(
+    request: pytest.FixtureRequest, cluster: FakeCluster
+) -> AsyncIterator[AIOKafkaConsumer]:
+    consumer = AIOKafkaConsumer(
+        "t",
+        group_id="g",
+        group_protocol=request.param,
+        bootstrap_servers=cluster.bootstrap_servers,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    )
+    async with consumer:
+        yield consumer
+
+
+# -- producers
+
+
+async def test_health_checks_look_at_the_sender(cluster: FakeCluster) -> None:
+    producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
+    assert producer._sender.sender_task is None
+    async with producer:
+        task = producer._sender._sender_task
+        assert task is producer._sender.sender_task
+        assert task is not None
+        assert not task.done()
+        await producer.send_and_wait("t", b"v")
+        assert not task.done()
+        assert producer._metadata.partitions_for_topic("t") == {0}
+    assert task.done()
+
+
+async def test_programs_add_messages_to_the_accumulator(cluster: FakeCluster) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        await producer.partitions_for("t")
+        add = producer._message_accumulator.add_message
+        first = await add(TP, b"k", b"v", 10)
+        second = await add(TP, None, b"w", 10, timestamp_ms=7, headers=[("h", b"1")])
+        assert [(await future).offset for future in (first, second)] == [0, 1]
+    one, two = cluster.log("t").records()
+    assert (one.key, one.value, two.value, two.headers) == (b"k", b"v", b"w", (("h", b"1"),))
+    assert two.timestamp == 7
+
+
+# -- consumers
+
+
+async def test_kafkaesk_asks_whether_the_coordinator_is_ready(consumer: AIOKafkaConsumer) -> None:
+    assert consumer._coordinator.coordinator_id is not None
+    assert await consumer._client.ready(consumer._coordinator.coordinator_id)
+    assert not await consumer._client.ready(99)
+    assert await consumer._client._wait_on_metadata("t") == {0}
+    assert (await consumer._client.fetch_all_metadata()).topics() == {"t"}
+
+
+async def test_kafkaesk_reads_through_the_fetcher(
+    cluster: FakeCluster, consumer: AIOKafkaConsumer
+) -> None:
+    fetcher = consumer._fetcher
+    cluster.log("t").append(b"1")
+    async with timeout(20):
+        assert (await fetcher.next_record([TP])).value == b"1"
+        for partitions in ([TP], []):
+            reading = asyncio.create_task(fetcher.next_record(partitions))
+            while not fetcher._fetch_waiters:
+                await asyncio.sleep(0)
+            cluster.log("t").append(b"2")
+            assert (await reading).value == b"2"
+            assert not fetcher._fetch_waiters
+        reading = asyncio.create_task(fetcher.next_record([]))
+        while not fetcher._fetch_waiters:
+            await asyncio.sleep(0)
+        await consumer.stop()
+        with pytest.raises(ConsumerStoppedError):
+            await reading
+        with pytest.raises(ConsumerStoppedError):
+            await fetcher.next_record([])
+
+
+async def test_programs_hold_the_commit_lock(consumer: AIOKafkaConsumer) -> None:
+    coordinator: Any = consumer._coordinator
+    async with timeout(20):
+        assert not coordinator._commit_lock.locked()
+        async with coordinator._commit_lock:
+            commit = asyncio.create_task(consumer.commit({TP: 3}))
+            other = asyncio.create_task(locked_once(coordinator))
+            # A commit that does not wait is done by the end of such a question.
+            assert await consumer.committed(TP) is None
+            assert coordinator._commit_lock.locked()
+            assert not commit.done()
+            assert not other.done()
+        await commit
+        await other
+        assert not coordinator._commit_lock.locked()
+        assert await consumer.committed(TP) == 3
+
+
+async def locked_once(coordinator: Any) -> None:
+    async with coordinator._commit_lock:
+        pass
+
+
+async def test_programs_see_and_ask_for_rejoins(
+    cluster: FakeCluster, consumer: AIOKafkaConsumer
+) -> None:
+    coordinator: Any = consumer._coordinator
+    async with timeout(20):
+        future = coordinator._rejoin_needed_fut
+        assert not future.done()
+        assert coordinator._rejoin_needed_fut is future
+        generation = coordinator.generation
+        # What a program waits for with a limit is cancelled, and asks for nothing.
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(future, 0.01)
+        future = coordinator._rejoin_needed_fut
+        assert not future.done()
+        consumer.subscribe(["t", "u"])
+        await future
+        await cluster.create_topic("u")
+        cluster.log("u").append(b"v")
+        assert await value_of(consumer) == b"v"
+        if consumer._config.group_protocol == "classic":
+            assert coordinator.generation > generation
+            generation = coordinator.generation
+            coordinator._rejoin_needed_fut.set_result(None)
+            while coordinator.generation <= generation:
+                await asyncio.sleep(0.01)
+            assert not coordinator._rejoin_needed_fut.done()
+
+
+async def value_of(consumer: AIOKafkaConsumer) -> bytes | None:
+    record: ConsumerRecord[bytes | None, bytes | None] = await consumer.getone()
+    return record.value
+
+
+async def test_a_read_that_has_begun_ends_empty(consumer: AIOKafkaConsumer) -> None:
+    """However few turns of the loop it had before `stop()`."""
+    async with timeout(20):
+        for _ in range(3):
+            await asyncio.sleep(0)
+        reading = asyncio.create_task(consumer.getmany(timeout_ms=60_000))
+        await asyncio.sleep(0)
+        await consumer.stop()
+        assert await reading == {}
+        with pytest.raises(ConsumerStoppedError):
+            await consumer.getmany()
