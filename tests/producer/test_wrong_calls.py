@@ -67,7 +67,7 @@ async def test_old_keywords_are_accepted(cluster: FakeCluster) -> None:
     [
         ({"topic": 5, "value": b"v"}, TypeError, "topic"),
         ({"topic": "", "value": b"v"}, ValueError, "topic"),
-        ({"topic": TOPIC}, ValueError, "key or a value"),
+        ({"topic": TOPIC}, ValueError, "key or value"),
         ({"topic": TOPIC, "value": "text"}, TypeError, "value_serializer"),
         ({"topic": TOPIC, "value": b"v", "key": 5}, TypeError, "key_serializer"),
         ({"topic": TOPIC, "value": b"v", "partition": 3}, AssertionError, "3 partitions"),
