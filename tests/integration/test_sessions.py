@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
 )
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka.errors import AuthenticationFailedError
+from aiokafka.errors import AuthenticationFailedError, KafkaTimeoutError
 from aiokafka.helpers import create_ssl_context
 from aiokafka.testing import FaultProxy
 from tests.integration.logins import PASSWORD, SCRAM_USERS, USER, login, secured_properties
@@ -189,7 +189,7 @@ async def test_a_password_is_changed_and_a_user_deleted_meanwhile(
     }
     group = {"group_id": topic, "auto_offset_reset": "earliest"}
     async with (
-        AIOKafkaProducer(**options) as producer,
+        AIOKafkaProducer(**options, delivery_timeout_ms=5000) as producer,
         AIOKafkaConsumer(topic, **group, **options) as consumer,
     ):
         await producer.send_and_wait(topic, b"zero")
@@ -205,7 +205,8 @@ async def test_a_password_is_changed_and_a_user_deleted_meanwhile(
                 pass
         assert proxy.accepted == accepted
         await asyncio.to_thread(set_password, servers, None)
-        with pytest.raises(AuthenticationFailedError):
+        # The producer goes on trying until the time of its records is over, and says why.
+        with pytest.raises(KafkaTimeoutError, match="AuthenticationFailedError"):
             while True:
                 await producer.send_and_wait(topic, b"two")
         with pytest.raises(AuthenticationFailedError):
