@@ -11,11 +11,15 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka._compat import timeout
 from aiokafka.errors import (
+    BrokerResponseError,
     CommitFailedError,
     GroupLoadInProgressError,
+    TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
+    UnstableOffsetCommit,
 )
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from aiokafka.testing import Delay, Edit, Fail, FakeCluster, Hold
 from tests.consumer.conftest import T0, T1, Start, fill, read
 from tests.consumer.group_support import Log, until
@@ -281,3 +285,32 @@ async def test_a_slow_coordinator_does_not_make_auto_commits_pile_up(
     await consumer.getmany()
     await until(cluster, lambda: cluster.groups.committed("g", "t") == 3)
     assert cluster.count(OffsetCommitRequest) <= 2
+
+
+@pytest.mark.parametrize("version", ["0.10.2", "2.8", "4.3"])
+@pytest.mark.parametrize("error", [UnstableOffsetCommit, TopicAuthorizationFailedError])
+async def test_a_refused_look_at_one_partition_is_not_read_as_no_offset(
+    start: Start, version: str, error: type[BrokerResponseError]
+) -> None:
+    async with FakeCluster(as_version=version) as cluster:
+        await cluster.create_topic("t", partitions=2)
+        fill(cluster, 0, 5)
+        options: dict[str, Any] = {"group_id": "g", "enable_auto_commit": False}
+        first = await start(cluster, assign=[T0, T1], **options)
+        await read(first, 3)
+        await first.commit()
+        await first.stop()
+
+        def refuse(response: OffsetFetchResponse) -> None:
+            for topic in (response.groups[0] if response.groups else response).topics:
+                for data in topic.partitions:
+                    if data.partition_index == 0:
+                        data.error_code, data.committed_offset = error.errno, -1
+
+        cluster.intercept(OffsetFetchRequest, Edit(refuse), times=1)
+        second = await start(cluster, assign=[T0, T1], **options)
+        async with timeout(10):
+            if error is TopicAuthorizationFailedError:
+                with pytest.raises(TopicAuthorizationFailedError):
+                    await second.getone()
+            assert await read(second, 2) == [(0, 3), (0, 4)]
