@@ -276,7 +276,7 @@ class OffsetCommitter:
         response = await self._client.send(
             node_id, request, group=ConnectionGroup.COORDINATION, max_version=version
         )
-        return self._read_fetched(response)
+        return self._read_fetched(response, wanted)
 
     def _fetch_request(self, wanted: list[TopicPartition], version: int) -> OffsetFetchRequest:
         topics = by_topic((tp, None) for tp in wanted)
@@ -302,14 +302,23 @@ class OffsetCommitter:
             request.require_stable = True
         return request
 
-    def _read_fetched(self, response: OffsetFetchResponse) -> dict[TopicPartition, CommittedOffset]:
+    def _read_fetched(
+        self, response: OffsetFetchResponse, wanted: list[TopicPartition]
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """Return the offsets; a partition without one is not in the result.
+
+        Only a broker that says so may send a partition to the reset policy: one that the response
+        does not mention is asked for again.
+        """
         group = response.groups[0] if response.groups else response
         if group.error_code:
             raise for_code(group.error_code)(self.group_id)
         found: dict[TopicPartition, CommittedOffset] = {}
+        missing = set(wanted)
         for topic in group.topics:
             for p in topic.partitions:
                 tp = TopicPartition(topic.name, p.partition_index)
+                missing.discard(tp)
                 if p.error_code:
                     error = for_code(p.error_code)
                     subject: object = tp.topic if error is TopicAuthorizationFailedError else tp
@@ -318,6 +327,10 @@ class OffsetCommitter:
                     found[tp] = CommittedOffset(
                         p.committed_offset, p.metadata or "", p.committed_leader_epoch
                     )
+        if missing:
+            raise KafkaProtocolError(
+                f"group {self.group_id!r}: the OffsetFetch response lacks {min(missing)}"
+            )
         return found
 
 

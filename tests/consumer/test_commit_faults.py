@@ -314,3 +314,26 @@ async def test_a_refused_look_at_one_partition_is_not_read_as_no_offset(
                 with pytest.raises(TopicAuthorizationFailedError):
                     await second.getone()
             assert await read(second, 2) == [(0, 3), (0, 4)]
+
+
+@pytest.mark.parametrize("version", ["0.10.2", "2.8", "4.3"])
+async def test_a_partition_that_a_response_leaves_out_is_not_read_as_no_offset(
+    start: Start, version: str
+) -> None:
+    async with FakeCluster(as_version=version) as cluster:
+        await cluster.create_topic("t", partitions=2)
+        fill(cluster, 0, 5)
+        options: dict[str, Any] = {"group_id": "g", "enable_auto_commit": False}
+        first = await start(cluster, assign=[T0, T1], **options)
+        await read(first, 3)
+        await first.commit()
+        await first.stop()
+
+        def leave_out(response: OffsetFetchResponse) -> None:
+            for topic in (response.groups[0] if response.groups else response).topics:
+                topic.partitions = [p for p in topic.partitions if p.partition_index != 0]
+
+        cluster.intercept(OffsetFetchRequest, Edit(leave_out), times=1)
+        second = await start(cluster, assign=[T0, T1], **options)
+        async with timeout(10):
+            assert await read(second, 2) == [(0, 3), (0, 4)]
