@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest
 PYTEST_ARGS ?=
 # Processes that share out the tests, a file at a time. They wait more than they work.
-WORKERS ?= 4
+WORKERS ?= 3
 TOGETHER := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 VERSIONS ?= 3.10 3.11 3.12 3.13
 BOOTSTRAP ?=
