@@ -89,7 +89,7 @@ WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a lone surrogate": (
         {**SCRAM, "sasl_plain_username": "alice\ud800", "sasl_plain_password": "secret-word"},
         ValueError,
-        "sasl_plain_username: must not have a lone surrogate",
+        "sasl_plain_username=.*it contains .*, which is no character",
     ),
     "a zero byte": (
         {**SASL, **USER, "sasl_plain_password": "a\0secret-word"},

@@ -230,6 +230,7 @@ class AIOKafkaConsumer(ConsumerPositions):
     def __del__(self) -> None:
         if self._closed is not False or not self._is_started:
             return
+        self._client.disown()
         warnings.warn(
             f"Unclosed AIOKafkaConsumer {self!r}", ResourceWarning, source=self, stacklevel=2
         )

@@ -112,7 +112,8 @@ async def test_starts_and_stops_leave_nothing(scale: Scale, is_secured: bool) ->
         }
     async with FakeCluster(security=security) as cluster:
         await cluster.create_topic("topic")
-        for number in range(4):
+        # Until what is made once has been made: modules, codecs, the fake cluster's tables.
+        for number in range(8):
             await one_life(cluster, number, options)
         before = await Count.now()
         for number in range(rounds):
