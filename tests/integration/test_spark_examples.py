@@ -59,4 +59,5 @@ def test_pipeline(
     monkeypatch.setattr(sys, "argv", [script, "--bootstrap", kafka.bootstrap_servers, *arguments])
     runpy.run_path(script, run_name="__main__")
     output = capsys.readouterr().out
-    assert re.fullmatch(ending, output.splitlines()[-1]), output
+    # Spark tells listeners of progress in a thread of its own, at times after the last line.
+    assert any(re.fullmatch(ending, line) for line in output.splitlines()[-3:]), output
