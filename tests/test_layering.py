@@ -22,6 +22,7 @@ LAYERS = {
     "_options": 0,
     "_partitions": 0,
     "_pure": 0,
+    "_seams": 0,
     "abc": 0,
     "errors": 0,
     "health": 0,
@@ -68,7 +69,16 @@ PURE = {"asyncio", "socket", "ssl", "time", "logging"}
 # The fake broker shares no code with the client above the codec.
 TESTING_MAY_IMPORT = {name for name, layer in LAYERS.items() if layer <= 1} | {"testing"}
 # Applications could have written it: beside the public names, only how to wait and to own tasks.
-PARALLEL_MAY_IMPORT = {"_log", "_compat", "_tasks", "abc", "errors", "parallel", "structs"}
+PARALLEL_MAY_IMPORT = {
+    "_log",
+    "_compat",
+    "_seams",
+    "_tasks",
+    "abc",
+    "errors",
+    "parallel",
+    "structs",
+}
 # What docs/api.rst lists, and the two that every part of the library starts tasks and waits with.
 SPARK_MAY_IMPORT = {
     "_backoff",

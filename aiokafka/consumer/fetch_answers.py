@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from aiokafka import _seams
 from aiokafka.consumer.fetch_buffer import Frame, scan_record_set
 from aiokafka.consumer.partition_state import PartitionState
 from aiokafka.errors import (
@@ -65,7 +65,7 @@ class FetchAnswers:
         self._node = node
         self._frame = None
         self._now = asyncio.get_running_loop().time()
-        self._timestamp = int(time.time() * 1000)
+        self._timestamp = int(_seams.wall_time() * 1000)
         self._endpoints = {
             e.node_id: BrokerMetadata(e.node_id, e.host, e.port, e.rack) for e in endpoints
         }

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import base64
 import enum
-import uuid
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aiokafka import _seams
 from aiokafka.consumer.membership import Membership
 from aiokafka.errors import (
     IllegalStateError,
@@ -282,7 +282,7 @@ class ConsumerMembership(Membership):
 
 
 def _new_id() -> str:
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    return base64.urlsafe_b64encode(_seams.random_uuid().bytes).decode().rstrip("=")
 
 
 def _by_topic(slots: Slots) -> list[TopicPartitions]:

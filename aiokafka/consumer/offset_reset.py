@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import NamedTuple
+
+from aiokafka import _seams
 
 __all__ = ["EARLIEST", "LATEST", "OffsetSpec"]
 
@@ -27,7 +28,7 @@ class OffsetSpec(NamedTuple):
         """The timestamp for a request sent now, in milliseconds."""
         if self.age is None:
             return self.timestamp
-        return max(0, int((time.time() - self.age) * 1000))
+        return max(0, int((_seams.wall_time() - self.age) * 1000))
 
 
 EARLIEST = OffsetSpec(-2)

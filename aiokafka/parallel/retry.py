@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import re
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from aiokafka import _seams
 from aiokafka._log import SubjectLog
 from aiokafka.errors import (
     IllegalStateError,
@@ -182,7 +182,7 @@ class RetryTopics:
         delay_ms = self._delays_ms[n - 1]
         info = RetryInfo.of(record)
         due = info.due if info is not None else record.timestamp + delay_ms
-        return min(due - time.time() * 1000, delay_ms) / 1000
+        return min(due - _seams.wall_time() * 1000, delay_ms) / 1000
 
     async def send(self, record: ConsumerRecord[Any, Any], error: Exception) -> bool:
         """Send a record that failed where it belongs, until that is acknowledged. False if there is
@@ -204,7 +204,7 @@ class RetryTopics:
         info = self._describe(record, error)
         copies = [_whole(record, self._others(record), target, info)]
         if is_retried:
-            due = int(time.time() * 1000) + self._delays_ms[n]
+            due = int(_seams.wall_time() * 1000) + self._delays_ms[n]
             copies[0] = replace(copies[0], info=replace(info, due=due))
         copies += _smaller(record, self._others(record), copies[0], dead, info)
         await self._send_first(copies, record)

@@ -10,9 +10,9 @@ import random
 from asyncio import AbstractEventLoop, Future
 from collections import deque
 from collections.abc import Callable, Sequence
-from time import time
 from typing import Any
 
+from aiokafka import _seams
 from aiokafka.partitioner import murmur2
 from aiokafka.producer.batch import RECORD_OVERHEAD, BatchState, ProducerBatch
 from aiokafka.record.batch import RecordBatchBuilder
@@ -240,7 +240,7 @@ class Appender:
 
     def now(self) -> int:
         """Milliseconds since 1970; the same object for as long as that does not change."""
-        seconds = time()
+        seconds = _seams.wall_time()
         stamp = int(seconds * 1000)
         if stamp != self._last_stamp:
             self._last_stamp = stamp

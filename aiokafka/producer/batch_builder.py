@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from time import time
 from typing import Any
 
+from aiokafka import _seams
 from aiokafka.producer._convert import Headers, as_bytes, as_headers, as_timestamp
 from aiokafka.record.batch import RecordBatchBuilder
 from aiokafka.record.rows import RowSource
@@ -85,7 +85,7 @@ class BatchBuilder:
         self, timestamp: int | None, key: bytes | None, value: bytes | None, headers: Headers
     ) -> AppendedRecord | None:
         if timestamp is None:
-            seconds = time()
+            seconds = _seams.wall_time()
             stamp = int(seconds * 1000)
         else:
             stamp = timestamp

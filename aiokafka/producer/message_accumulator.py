@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from aiokafka import _seams
 from aiokafka._compat import timeout_at
 from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 from aiokafka.producer._append import (
@@ -43,7 +43,7 @@ class Record(NamedTuple):
     @staticmethod
     def now() -> int:
         """The time to give to a record that comes without one: milliseconds since 1970."""
-        return int(time.time() * 1000)
+        return int(_seams.wall_time() * 1000)
 
     @property
     def bound(self) -> int:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
+from aiokafka import _seams
 from aiokafka.testing import codes, records
 from aiokafka.testing.batches import (
     Batch,
@@ -53,7 +53,7 @@ def append(
     batches = _batches(context, data)
     append_time = None
     if topic.setting("message.timestamp.type") == "LogAppendTime":
-        append_time = int(time.time() * 1000)
+        append_time = int(_seams.wall_time() * 1000)
     for batch in batches:
         _check(context, topic, batch)
     first = batches[0]
@@ -119,7 +119,7 @@ def _recompressed(topic: Topic, batch: Batch) -> Batch:
 def _check_timestamp(release: tuple[int, ...], topic: Topic, batch: Batch) -> None:
     if topic.setting("message.timestamp.type") != "CreateTime" or batch.max_timestamp < 0:
         return
-    now = int(time.time() * 1000)
+    now = int(_seams.wall_time() * 1000)
     after = int(topic.setting(_AFTER_MAX))
     if _AFTER_MAX not in topic.config and release < _FIRST_WARY:
         after = _FOREVER

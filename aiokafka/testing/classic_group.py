@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
 
+from aiokafka import _seams
 from aiokafka.testing import codes
 
 _T = TypeVar("_T")
@@ -149,7 +149,7 @@ class ClassicGroup:
         if len(self.members) + len(self.pending) >= self.max_size:
             raise GroupRefusedError(codes.GROUP_MAX_SIZE_REACHED)
         prefix = application.instance_id or application.client_id
-        member_id = f"{prefix}-{uuid.uuid4()}"
+        member_id = f"{prefix}-{_seams.random_uuid()}"
         if application.instance_id is None and application.needs_member_id:
             self.pending.add(member_id)
             loop = asyncio.get_running_loop()
@@ -178,7 +178,7 @@ class ClassicGroup:
     def _replace_static(self, old: Member, application: Application) -> asyncio.Future[Joined]:
         """A static member is back under its instance id: the old one is fenced (KIP-345)."""
         self._drop(old, codes.FENCED_INSTANCE_ID)
-        member_id = f"{application.instance_id}-{uuid.uuid4()}"
+        member_id = f"{application.instance_id}-{_seams.random_uuid()}"
         was_leader = self.leader == old.member_id
         if was_leader:
             self.leader = member_id

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from aiokafka import _seams
 from aiokafka.testing import records
 from aiokafka.testing.batches import Batch, Buffer, control_batch, parse, place, with_producer
 from aiokafka.testing.producer_state import ProducerState
@@ -354,4 +354,4 @@ class PartitionLog:
 
 
 def _now_ms() -> int:
-    return int(time.time() * 1000)
+    return int(_seams.wall_time() * 1000)

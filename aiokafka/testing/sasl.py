@@ -8,9 +8,9 @@ import functools
 import hashlib
 import hmac
 import json
-import secrets
-import time
 from typing import TYPE_CHECKING, Any, Protocol
+
+from aiokafka import _seams
 
 if TYPE_CHECKING:
     from aiokafka.testing.security import Security
@@ -98,10 +98,10 @@ class _Scram:
         password = self._security.users.get(self._claimed)
         if header != "n" or password is None or not fields.get("r"):
             raise LoginRefusedError(self._refusal)
-        salt = secrets.token_bytes(16)
+        salt = _seams.random_bytes(16)
         iterations = self._security.iterations
         self._salted = _salted(self._digest, password, salt, iterations)
-        self._nonce = fields["r"] + secrets.token_urlsafe(18)
+        self._nonce = fields["r"] + base64.urlsafe_b64encode(_seams.random_bytes(18)).decode()
         answer = f"r={self._nonce},s={base64.b64encode(salt).decode()},i={iterations}"
         self._spoken = f"{bare},{answer}"
         return answer.encode()
@@ -148,7 +148,7 @@ class _OAuthBearer:
             return b'{"status":"invalid_token"}'
         expires = claims_of(jwt).get("exp")
         if isinstance(expires, int | float):
-            self.lifetime = max(0.001, expires - time.time())
+            self.lifetime = max(0.001, expires - _seams.wall_time())
         self.user = user
         return b""
 
@@ -160,7 +160,7 @@ def subject_of(token: str) -> str | None:
     """
     claims = claims_of(token)
     expires = claims.get("exp")
-    if isinstance(expires, int | float) and expires <= time.time():
+    if isinstance(expires, int | float) and expires <= _seams.wall_time():
         return None
     subject = claims.get("sub")
     return subject if isinstance(subject, str) else None

@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import itertools
 import re
-import uuid
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from aiokafka import _seams
 from aiokafka.testing import codes
 from aiokafka.testing.log import PartitionLog
 from aiokafka.testing.settings import (
@@ -91,7 +91,7 @@ class ClusterState:
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[bytes, Topic] = {}
         self.config = dict(BROKER_DEFAULTS)
-        self.cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        self.cluster_id = base64.urlsafe_b64encode(_seams.random_uuid().bytes).decode().rstrip("=")
         self.next_producer_id = itertools.count(1000)
         #: (kind, key) -> node that a test made the coordinator.
         self.placed_coordinators: dict[tuple[int, str], int] = {}
@@ -176,7 +176,9 @@ class ClusterState:
             TopicRefusedError: the broker would refuse it.
         """
         self.check_new_topic(name, partitions, replication_factor, config or {}, assignment)
-        topic = Topic(name, uuid.uuid4().bytes, config=dict(config or {}), is_internal=is_internal)
+        topic = Topic(
+            name, _seams.random_uuid().bytes, config=dict(config or {}), is_internal=is_internal
+        )
         topic.broker_config = self.config
         self.topics[name] = topic
         self.topics_by_id[topic.topic_id] = topic

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
+from aiokafka import _seams
 from aiokafka.testing import codes
 from aiokafka.testing.groups import Groups
 from aiokafka.testing.state import ClusterState, Partition
@@ -199,7 +199,7 @@ class Transactions:
             raise TransactionRefusedError(codes.CONCURRENT_TRANSACTIONS)
         if known.state is not TransactionState.ONGOING:
             known.state = TransactionState.ONGOING
-            known.started_at_ms = int(time.time() * 1000)
+            known.started_at_ms = int(_seams.wall_time() * 1000)
             loop = asyncio.get_running_loop()
             known.expiry = loop.call_later(known.timeout, self._expire, known)
             self._changed()

@@ -6,9 +6,9 @@ import base64
 import binascii
 import hashlib
 import hmac
-import secrets
 from typing import TYPE_CHECKING
 
+from aiokafka import _seams
 from aiokafka.errors import AuthenticationFailedError
 from aiokafka.net.sasl.credentials import Credentials
 
@@ -65,7 +65,7 @@ class Scram:
 
     def start(self) -> bytes:
         """The client-first message: name and nonce."""
-        self._nonce = secrets.token_urlsafe(24)
+        self._nonce = base64.urlsafe_b64encode(_seams.random_bytes(24)).decode()
         name = self.user.replace("=", "=3D").replace(",", "=2C")
         extension = ",tokenauth=true" if self.is_token else ""
         self._first_bare = f"n={name},r={self._nonce}{extension}"

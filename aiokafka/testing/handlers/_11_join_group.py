@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
-
+from aiokafka import _seams
 from aiokafka.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupResponse,
@@ -27,7 +26,7 @@ async def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGrou
         return _refused(context, request.member_id, errno)
     if _needs_id(context, request):
         return _refused(
-            context, f"{context.client_id or ''}-{uuid.uuid4()}", codes.MEMBER_ID_REQUIRED
+            context, f"{context.client_id or ''}-{_seams.random_uuid()}", codes.MEMBER_ID_REQUIRED
         )
     try:
         group = context.services.groups.classic_for_join(request.group_id)

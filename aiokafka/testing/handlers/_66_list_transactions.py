@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-import time
 
+from aiokafka import _seams
 from aiokafka.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -50,7 +50,7 @@ def _passes(request: ListTransactionsRequest, known: coordinator.Transaction) ->
         return False
     if request.producer_id_filters and known.producer_id not in request.producer_id_filters:
         return False
-    age = time.time() * 1000 - known.started_at_ms
+    age = _seams.wall_time() * 1000 - known.started_at_ms
     if request.duration_filter >= 0 and (known.started_at_ms < 0 or age < request.duration_filter):
         return False
     pattern = request.transactional_id_pattern

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
-import uuid
 from collections.abc import Iterable
 
+from aiokafka import _seams
 from aiokafka.protocol.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
@@ -93,7 +93,7 @@ def _heartbeat(context: RequestContext, request: ConsumerGroupHeartbeatRequest) 
 
 
 def _new_member_id() -> str:
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    return base64.urlsafe_b64encode(_seams.random_uuid().bytes).decode().rstrip("=")
 
 
 def _owned(topics: Iterable[TopicPartitions] | None) -> Slots | None:

@@ -1,0 +1,26 @@
+"""Where the library takes the time of day and random bytes from.
+
+Everything else that a simulation has to decide (timers, sockets, threads, names) goes through the
+event loop already. These two do not, so `aiokafka.testing.simulation` puts its own functions here
+for as long as a simulated loop runs. Call them through the module: ``_seams.wall_time()``.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Callable
+
+__all__ = ["random_bytes", "random_uuid", "wall_time"]
+
+wall_time: Callable[[], float] = time.time
+"""Seconds since 1970."""
+
+random_bytes: Callable[[int], bytes] = os.urandom
+"""So many bytes that cannot be guessed."""
+
+
+def random_uuid() -> uuid.UUID:
+    """A UUID of version 4, from `random_bytes`."""
+    return uuid.UUID(bytes=random_bytes(16), version=4)

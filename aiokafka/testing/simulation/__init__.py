@@ -1,0 +1,25 @@
+"""Run an asyncio program against a Kafka cluster in virtual time, every fault reproducible."""
+
+from __future__ import annotations
+
+from aiokafka.testing.simulation.loop import (
+    BusyLoopError,
+    SimulatedLoop,
+    SimulationError,
+    StuckError,
+    VirtualTimeError,
+)
+from aiokafka.testing.simulation.network import Line, Network
+from aiokafka.testing.simulation.run import Simulation, simulate
+
+__all__ = [
+    "BusyLoopError",
+    "Line",
+    "Network",
+    "SimulatedLoop",
+    "Simulation",
+    "SimulationError",
+    "StuckError",
+    "VirtualTimeError",
+    "simulate",
+]
