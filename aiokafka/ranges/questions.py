@@ -6,14 +6,20 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from aiokafka.errors import LeaderNotAvailableError, UnknownTopicOrPartitionError, for_code
+from aiokafka.errors import (
+    KafkaError,
+    LeaderNotAvailableError,
+    UnknownError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
 from aiokafka.ranges import requests
 from aiokafka.ranges.state import RangeState
 
 if TYPE_CHECKING:
     from aiokafka.client import AIOKafkaClient
 
-__all__ = ["Bounds", "Look", "is_another_topic", "is_missing", "is_so_for_sure"]
+__all__ = ["Bounds", "Look", "is_another_topic", "is_missing", "is_passing", "is_so_for_sure"]
 
 _LOOKS = 3  # before a topic is said to be gone
 
@@ -42,6 +48,11 @@ class Bounds:
             self._client.request_metadata(f"{self._state}: offsets were not found")
             raise for_code(code)(f"{self._state}: offset not found")
         return offset
+
+
+def is_passing(error: KafkaError | type[KafkaError]) -> bool:
+    """Whether another try may help, as it may after an error that the broker did not expect."""
+    return error.retriable or getattr(error, "errno", 0) == UnknownError.errno
 
 
 Look = Callable[["AIOKafkaClient", RangeState], bool]

@@ -28,6 +28,7 @@ from aiokafka.ranges.questions import (
     Bounds,
     is_another_topic,
     is_missing,
+    is_passing,
     is_so_for_sure,
 )
 from aiokafka.ranges.record_set import RecordSet, scan_record_set
@@ -396,8 +397,7 @@ class RangeReader:
             return
         if found.size:
             self._add(state, data, found.size, frame)
-        if found.offsets:
-            state.size.served(found.size, found.offsets)
+        state.size.served(found.size, found.offsets)
         self._turns += 1
         state.turn = self._turns
         state.moved(found.position, now)
@@ -424,7 +424,7 @@ class RangeReader:
         if error is OffsetOutOfRangeError:
             state.transition(Phase.LOOKING_UP)
             self._tasks.start(self._look_up(state), name=f"look-up-{state}")
-        elif error.retriable or error.errno == -1:
+        elif is_passing(error):
             state.postpone(now, error.__name__)
             self._client.request_metadata(f"{state}: fetch answered {error.__name__}")
         else:
@@ -435,7 +435,7 @@ class RangeReader:
         try:
             earliest, latest = await Bounds(self._client, state).ask()
         except KafkaError as error:
-            if not error.retriable:
+            if not is_passing(error):
                 self._fail(error)
                 return
             state.postpone(self._loop.time(), str(error))

@@ -62,10 +62,10 @@ def list_offsets(tp: TopicPartition, epoch: int, place: int) -> ListOffsetsReque
 
 
 def offset_in(response: ListOffsetsResponse) -> tuple[int, int]:
-    """(error code, offset) of an answer about one partition."""
+    """(error code, offset) of an answer about one partition; without an offset it is an error."""
     for topic in response.topics:
         for partition in topic.partitions:
             old_style = partition.old_style_offsets[0] if partition.old_style_offsets else -1
             offset = partition.offset if partition.offset >= 0 else old_style
-            return partition.error_code, offset
+            return partition.error_code or min(0, offset), offset
     return -1, -1

@@ -7,16 +7,25 @@ from typing import Any
 
 import pytest
 
+from aiokafka import AIOKafkaClient
+from aiokafka._backoff import Backoff
+from aiokafka._compat import timeout
 from aiokafka.errors import (
     CorruptRecordError,
     KafkaError,
+    KafkaTimeoutError,
     LeaderNotAvailableError,
     OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
+    UnsupportedVersionError,
 )
+from aiokafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from aiokafka.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
-from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
-from aiokafka.ranges import PartitionRange
+from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from aiokafka.ranges import LossKind, PartitionRange
+from aiokafka.ranges.questions import Bounds
+from aiokafka.ranges.state import RangeState
 from aiokafka.testing import Edit, Fail, FakeCluster, RawBytes
 from tests.ranges.test_reading import cluster, drain, fill, numbered, reading
 
@@ -34,13 +43,46 @@ def each(change: Callable[[PartitionData], None]) -> Edit:
     return Edit(edit)
 
 
-async def test_a_fetch_that_fails_for_good(cluster: FakeCluster) -> None:
-    """A frame that cannot be one: the connection is of no use, now or later."""
+async def test_a_connection_that_is_of_no_use(cluster: FakeCluster) -> None:
+    """Frames that cannot be any: each is another failure, until the time is over."""
     fill(cluster, 0, 50)
-    with cluster.intercept(FetchRequest, RawBytes(b"HTTP/1.1 400 Bad Request\r\n")):
+    with cluster.intercept(FetchRequest, RawBytes(b"HTTP/1.1 400 Bad Request\r\n")) as script:
         async with reading(cluster, WHOLE, timeout_ms=500) as reader:
-            with pytest.raises(KafkaError):
+            with pytest.raises(KafkaTimeoutError, match=r"t-0: no progress at offset 0 .*; last: "):
                 await drain(reader)
+    assert script.hits > 1
+
+
+async def test_a_broker_that_cannot_fetch(cluster: FakeCluster) -> None:
+    """What no other try mends is told at once."""
+    fill(cluster, 0, 50)
+
+    def take_out(response: ApiVersionsResponse) -> None:
+        response.api_keys = [each for each in response.api_keys if each.api_key != 1]
+
+    cluster.intercept(ApiVersionsRequest, Edit(take_out))
+    async with reading(cluster, WHOLE) as reader, timeout(10):
+        with pytest.raises(UnsupportedVersionError, match="Fetch"):
+            await drain(reader)
+
+
+async def test_answers_about_what_was_not_asked_for(cluster: FakeCluster) -> None:
+    """Every partition twice, and others: nothing is read twice."""
+    fill(cluster, 0, 50, batch=10)
+    fill(cluster, 1, 50, batch=10)
+
+    def more(response: FetchResponse) -> None:
+        for topic in response.responses:
+            topic.partitions += topic.partitions
+            topic.partitions.append(
+                PartitionData(partition_index=99, high_watermark=5, records=b"?")
+            )
+
+    ranges = [PartitionRange("t", number, 0, 50) for number in range(2)]
+    with cluster.intercept(FetchRequest, Edit(more)):
+        async with reading(cluster, ranges) as reader:
+            found = await drain(reader)
+    assert found == {("t", number): numbered(0, 50) for number in range(2)}
 
 
 async def test_a_batch_whose_header_is_none(cluster: FakeCluster) -> None:
@@ -121,6 +163,52 @@ async def test_the_bounds_of_a_log_cannot_be_had(
             else:
                 with pytest.raises(TopicAuthorizationFailedError, match="t-0"):
                     await drain(reader)
+
+
+def _without_topics(response: ListOffsetsResponse) -> None:
+    response.topics = []
+
+
+def _without_offset(response: ListOffsetsResponse) -> None:
+    for topic in response.topics:
+        for partition in topic.partitions:
+            partition.offset = -1
+
+
+@pytest.mark.parametrize("change", [_without_topics, _without_offset])
+async def test_bounds_that_are_not_told(
+    cluster: FakeCluster, change: Callable[[Any], None]
+) -> None:
+    """An answer without an offset is no proof that records are gone."""
+    fill(cluster, 0, 50)
+    cluster.log("t", 0).delete_before(20)
+    options: dict[str, Any] = {"fail_on_data_loss": False}
+    with cluster.intercept(ListOffsetsRequest, Edit(change), times=3) as script:
+        async with reading(cluster, WHOLE, **options) as reader:
+            assert await drain(reader) == {("t", 0): numbered(20, 50)}
+            assert reader.losses == [(LossKind.RETENTION, "t", 0, 0, 20)]
+    assert script.hits == 3
+
+
+async def test_bounds_of_a_partition_without_a_leader(cluster: FakeCluster) -> None:
+    """The leader may go between the fetch and the question: that passes, and metadata is asked
+    for."""
+
+    def leaderless(response: MetadataResponse) -> None:
+        for topic in response.topics:
+            for partition in topic.partitions:
+                partition.leader_id = -1
+                partition.error_code = LeaderNotAvailableError.errno
+
+    async with AIOKafkaClient(bootstrap_servers=cluster.bootstrap_servers) as client:
+        client.touch_topic("t")
+        with cluster.intercept(MetadataRequest, Edit(leaderless)):
+            await client.force_metadata_update()
+            asked = cluster.count(MetadataRequest)
+            state = RangeState(WHOLE[0], 0.0, Backoff(0.01, 0.1))
+            with pytest.raises(LeaderNotAvailableError, match="t-0: no leader is known"):
+                await Bounds(client, state).ask()
+            await cluster.wait_for(lambda: cluster.count(MetadataRequest) > asked)
 
 
 async def test_a_leader_that_was_behind(cluster: FakeCluster) -> None:
