@@ -1,0 +1,209 @@
+"""Sessions whose partitions, consumer or commit are taken from them at an awkward moment."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aiokafka import TransactionalSession
+from aiokafka._compat import timeout
+from aiokafka.errors import (
+    CommitFailedError,
+    IllegalStateError,
+    KafkaTimeoutError,
+    OutOfOrderSequenceNumber,
+)
+from aiokafka.protocol.messages.produce import ProduceRequest
+from aiokafka.protocol.messages.transactions import EndTxnRequest, TxnOffsetCommitRequest
+from aiokafka.session import SessionTransaction, session
+from aiokafka.structs import TopicPartition
+from aiokafka.testing import Fail, FakeCluster, Hold, Silence
+from tests.consumer.conftest import T0, fill
+from tests.transactions.conftest import committed_values, stored, until
+from tests.transactions.test_session import Told, copy, numbers, session_of
+
+T1 = TopicPartition("t", 1)
+
+
+def expel(cluster: FakeCluster, of: TransactionalSession) -> None:
+    """The group forgets the session's consumer, as if it had been silent for too long."""
+    cluster.groups.expire("g", of.consumer.group_metadata().member_id)
+
+
+# -- nothing at hand
+
+
+async def test_a_session_without_records_ends_when_asked_to(cluster: FakeCluster) -> None:
+    async with session_of(cluster) as idle, timeout(10):
+        looking = asyncio.ensure_future(copy(idle, 1))
+        await until(idle.consumer.assignment)
+        idle.request_stop()
+        assert await looking == []
+
+
+async def test_records_come_after_a_long_time_without_any(cluster: FakeCluster) -> None:
+    """The session looks again and again; each look that finds nothing is given back."""
+    async with session_of(cluster) as idle:
+        looking = asyncio.ensure_future(copy(idle, 3))
+        await until(idle.consumer.assignment)
+        assert not (await asyncio.wait([looking], timeout=0.7))[0]
+        fill(cluster, 0, 3)
+        assert await looking == [numbers(3)]
+    assert stored(cluster) == [3, None]
+
+
+async def test_a_stopped_consumer_ends_the_loop(cluster: FakeCluster) -> None:
+    async with session_of(cluster) as stopped, timeout(10):
+        looking = asyncio.ensure_future(copy(stopped, 1))
+        await until(stopped.consumer.assignment)
+        await stopped.consumer.stop()
+        assert await looking == []
+
+
+async def test_partitions_are_lost_before_the_first_record(cluster: FakeCluster) -> None:
+    told = Told()
+    async with session_of(cluster, listener=told) as early:
+        await until(early.consumer.assignment)
+        expel(cluster, early)
+        await until(lambda: ("lost", {T0, T1}) in told.calls)
+        fill(cluster, 0, 3)
+        assert await copy(early, 3) == [numbers(3)]
+    assert committed_values(cluster) == numbers(3)
+
+
+async def test_partitions_are_lost_while_more_records_are_waited_for(cluster: FakeCluster) -> None:
+    """The block is not given records that are another's already."""
+    fill(cluster, 0, 3)
+    told = Told()
+    async with session_of(cluster, listener=told, linger_ms=500) as slow:
+        copying = asyncio.ensure_future(copy(slow, 3))
+        await until(lambda: slow.consumer.lag().get(T0) == 0)
+        expel(cluster, slow)
+        await until(lambda: "lost" in [kind for kind, _ in told.calls])
+        assert await copying == [numbers(3)]
+    assert committed_values(cluster) == numbers(3)
+
+
+# -- while a block runs
+
+
+async def test_an_exception_after_unsubscribing_goes_its_way(cluster: FakeCluster) -> None:
+    """There is no partition left to go back in."""
+    fill(cluster, 0, 3)
+    async with session_of(cluster) as left:
+        with pytest.raises(LookupError, match="mine"):
+            async for transaction in left:
+                async with transaction:
+                    left.consumer.unsubscribe()
+                    raise LookupError("mine")
+        assert "aborted" in repr(transaction)
+    assert committed_values(cluster) == []
+    assert stored(cluster) == [None, None]
+
+
+async def test_an_error_that_the_block_hides_is_still_the_reason(cluster: FakeCluster) -> None:
+    """What it does next is refused for being too late, which no second try would mend."""
+    fill(cluster, 0, 3)
+    tries = 0
+    async with session_of(cluster) as hidden, timeout(20):
+        with cluster.intercept(ProduceRequest, Fail(OutOfOrderSequenceNumber), times=1):
+            async for transaction in hidden:
+                async with transaction as records:
+                    tries += 1
+                    for record in records:
+                        future = await transaction.send("out", record.value, partition=0)
+                        await asyncio.wait([future])
+                if transaction.is_committed:
+                    break
+    assert tries == 2
+    assert committed_values(cluster) == numbers(3)
+
+
+async def test_batches_of_a_transaction_that_is_not_open(cluster: FakeCluster) -> None:
+    fill(cluster, 0, 3)
+    async with session_of(cluster) as closed:
+        batch = closed.producer.create_batch()
+        batch.append(key=None, value=b"batch", timestamp=None)
+        transaction = await anext(aiter(closed))
+        with pytest.raises(IllegalStateError, match="not open: its records are taken"):
+            await transaction.send_batch(batch, "out", partition=0)
+        async with transaction:
+            expel(cluster, closed)
+            await until(lambda: transaction.is_void)
+            with pytest.raises(CommitFailedError, match="taken away"):
+                await transaction.send_batch(batch, "out", partition=0)
+        assert not transaction.is_committed
+    assert committed_values(cluster) == []
+
+
+# -- while it is committed
+
+
+@pytest.mark.parametrize("release", ["2.1", "4.3"])
+async def test_partitions_lost_between_the_offsets_and_the_commit(release: str) -> None:
+    """Brokers before 2.5 take the offsets of one that is no member any more."""
+    async with FakeCluster(as_version=release) as cluster:
+        await cluster.create_topic("t")
+        await cluster.create_topic("out")
+        fill(cluster, 0, 3)
+        event = asyncio.Event()
+        seen: list[SessionTransaction] = []
+
+        async def note(transaction: SessionTransaction) -> None:
+            seen.append(transaction)
+
+        async with session_of(cluster) as late:
+            with cluster.intercept(TxnOffsetCommitRequest, Hold(event), times=1) as held:
+                copying = asyncio.ensure_future(copy(late, 3, note))
+                await held.wait()
+                expel(cluster, late)
+                await until(lambda: seen[0].is_void)
+                event.set()
+                assert await copying == [numbers(3)] * 2
+            assert not seen[0].is_committed
+        assert committed_values(cluster) == numbers(3)
+        assert stored(cluster, [0]) == [3]
+        assert cluster.failures == []
+
+
+async def test_a_commit_that_stays_open_is_not_taken_for_either(cluster: FakeCluster) -> None:
+    """Each next step asks again, until the coordinator tells."""
+    fill(cluster, 0, 3)
+    seen: list[SessionTransaction] = []
+
+    async def note(transaction: SessionTransaction) -> None:
+        seen.append(transaction)
+
+    async with session_of(cluster, writing={"max_block_ms": 300}) as unsure, timeout(20):
+        with cluster.intercept(EndTxnRequest, Silence()):
+            for _ in range(3):
+                with pytest.raises(KafkaTimeoutError):
+                    await copy(unsure, 3, note)
+                assert not seen[0].is_committed
+        fill(cluster, 0, 1)
+        assert await copy(unsure, 1, note) == [[b"3"]]
+    assert [transaction.is_committed for transaction in seen] == [True, True]
+    assert committed_values(cluster) == numbers(4)
+    assert stored(cluster) == [4, None]
+
+
+async def test_a_rebalance_does_not_wait_for_a_commit_for_ever(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(session, "_LONGEST_HOLD", 0.05)
+    fill(cluster, 0, 3)
+    told = Told()
+    release = asyncio.Event()
+    options = {"rebalance_timeout_ms": 1000}
+    async with session_of(cluster, reading=options, listener=told) as held_up:
+        with cluster.intercept(EndTxnRequest, Hold(release)) as held:
+            copying = asyncio.ensure_future(copy(held_up, 3))
+            await held.wait()
+            cluster.groups.rebalance("g")
+            await until(lambda: "revoked" in [kind for kind, _ in told.calls])
+            assert "while a transaction is still ending" in caplog.text
+            release.set()
+            assert await copying == [numbers(3)]
+    assert committed_values(cluster) == numbers(3)
+    assert stored(cluster) == [3, None]
