@@ -162,9 +162,6 @@ class WorkQueue:
         """Those that records were taken of and that are still ours."""
         return self._partitions.values()
 
-    def get(self, tp: TopicPartition) -> PartitionWork | None:
-        return self._partitions.get(tp)
-
     @property
     def ready(self) -> int:
         """How many records could be started at once, or a few less."""

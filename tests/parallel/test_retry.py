@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiokafka import AIOKafkaProducer, ConsumerRecord
@@ -290,6 +290,9 @@ async def test_names(producer: AIOKafkaProducer) -> None:
         ({"delays_ms": [1], "retry_topic": "{topic}-{n}-{group}"}, "retry_topic"),
         ({"delays_ms": [1], "dead_letter_topic": "{n}"}, "dead_letter_topic"),
         ({"delays_ms": [1], "dead_letter_topic": ""}, "dead_letter_topic"),
+        ({"delays_ms": [1], "dead_letter_topic": "{topic}"}, "another topic than those"),
+        ({"delays_ms": [1], "dead_letter_topic": "{topic}-retry-1"}, "another topic than those"),
+        ({"delays_ms": [1], "retry_topic": "{topic}{n}" + "x" * 250}, "too long"),
         ({"delays_ms": [1], "retry_on": ["LookupError"]}, "retry_on"),
         ({"delays_ms": [1], "never_retry": [asyncio.CancelledError]}, "never_retry"),
         ({"delays_ms": [1], "max_message_bytes": -1}, "max_message_bytes=-1"),
@@ -331,6 +334,7 @@ async def test_headers_of_others_hold_up_nothing(
     assert retry.due_in(record_in("t", own.items(), timestamp)) == 0
 
 
+@settings(max_examples=25, deadline=None)
 @given(st.builds(RetryInfo, *[st.text()] + [st.integers(-(2**63), 2**63)] * 5 + [st.text()] * 2))
 def test_headers_tell_all(info: RetryInfo) -> None:
     assert RetryInfo.of(record_in("t", [("other", None), *info.headers()])) == info
