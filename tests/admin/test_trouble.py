@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import pickle
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
+from aiokafka.admin import (
+    AIOKafkaAdminClient,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    RecordsToDelete,
+)
+from aiokafka.admin.results import DescribedMember
 from aiokafka.errors import (
     ClusterAuthorizationFailedError,
     IllegalArgumentError,
+    InvalidReplicationAssignmentError,
     KafkaTimeoutError,
     ThrottlingQuotaExceeded,
+    TopicAuthorizationFailedError,
 )
+from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from aiokafka.protocol.messages.groups import ListGroupsRequest
+from aiokafka.protocol.messages.records import DeleteRecordsRequest
 from aiokafka.protocol.messages.topics import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
 )
 from aiokafka.structs import TopicPartition
-from aiokafka.testing import Fail, FakeCluster, Silence
+from aiokafka.testing import Cut, Edit, Fail, FakeCluster, Silence
 from tests.admin.test_admin import make_admin
 
 # -- silent brokers --------------------------------------------------------------------------------
@@ -32,7 +45,7 @@ from tests.admin.test_admin import make_admin
 async def test_another_broker_is_asked_when_one_is_silent() -> None:
     async with FakeCluster(brokers=3) as cluster:
         await cluster.create_topic("t")
-        async with make_admin(cluster, request_timeout_ms=3000) as admin:
+        async with make_admin(cluster, request_timeout_ms=900) as admin:
             await admin.list_topics()
             cluster.intercept(None, Silence(), broker=1)
             for _ in range(12):
@@ -43,7 +56,7 @@ async def test_another_broker_is_asked_when_one_is_silent() -> None:
 @pytest.mark.parametrize("version", ["2.1", "4.3"])
 async def test_a_silent_controller_is_given_up(version: str) -> None:
     async with FakeCluster(brokers=3, as_version=version) as cluster:
-        async with make_admin(cluster, request_timeout_ms=6000) as admin:
+        async with make_admin(cluster, request_timeout_ms=2000) as admin:
             await admin.list_topics()
             silent = cluster.intercept(None, Silence(), broker=0)
 
@@ -53,7 +66,7 @@ async def test_a_silent_controller_is_given_up(version: str) -> None:
                 cluster.state.node_down(0)
 
             moving = asyncio.get_running_loop().create_task(moves())
-            result = await admin.create_topics([NewTopic("t", 1, 1)], timeout_ms=6000)
+            result = await admin.create_topics([NewTopic("t", 1, 1)], timeout_ms=2000)
             assert result.topic_errors[0].error_code in (0, 36)
             moving.cancel()
             await asyncio.wait([moving])
@@ -196,3 +209,121 @@ async def test_old_brokers_do_not_tell_what_was_created() -> None:
     async with FakeCluster(as_version="2.1") as cluster, make_admin(cluster) as admin:
         result = await admin.create_topics([NewTopic("a", 2, 1)])
     assert result.details == {}
+
+
+async def test_settings_that_may_not_be_seen_are_not_told() -> None:
+    """The topic is made, and who made it may not read its configuration."""
+
+    def hide(response: Any) -> None:
+        for topic in response.topics:
+            topic.topic_config_error_code = TopicAuthorizationFailedError.errno
+            topic.num_partitions = topic.replication_factor = -1
+            topic.configs = []
+
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        cluster.intercept(CreateTopicsRequest, Edit(hide))
+        result = await admin.create_topics([NewTopic("a", 2, 1)])
+    assert list(result.topic_error_codes) == [("a", 0)]
+    assert tuple(result.details["a"]) == (-1, -1, None)
+
+
+async def test_new_partitions_are_placed_where_they_are_wanted() -> None:
+    async with FakeCluster(brokers=3) as cluster, make_admin(cluster) as admin:
+        await cluster.create_topic("t")
+        wanted = NewPartitions(3, [[2, 0], [1, 2]])
+        assert repr(wanted) == "NewPartitions(3, [[2, 0], [1, 2]])"
+        await admin.create_partitions({"t": wanted})
+        (described,) = await admin.describe_topics(["t"])
+        placed = {p["partition"]: (p["leader"], p["replicas"]) for p in described["partitions"]}
+        assert placed[1] == (2, [2, 0])
+        assert placed[2] == (1, [1, 2])
+        with pytest.raises(InvalidReplicationAssignmentError):
+            await admin.create_partitions({"t": NewPartitions(4, [[7]])})
+
+
+# -- some of several -------------------------------------------------------------------------------
+
+
+async def test_only_the_leader_that_failed_is_asked_again() -> None:
+    """One connection is cut: what the other leader has done is not undone, nor done twice."""
+    async with FakeCluster(brokers=2) as cluster, make_admin(cluster) as admin:
+        await cluster.create_topic("t", partitions=2)
+        wanted = {}
+        for number in range(2):
+            cluster.log("t", number).extend([(None, b"x", ())] * 5)
+            wanted[TopicPartition("t", number)] = RecordsToDelete(2 + number)
+        asked: list[list[int]] = []
+
+        def note(request: Any, context: Any) -> Cut | None:
+            asked.append([p.partition_index for t in request.topics for p in t.partitions])
+            return Cut() if asked[-1] == [1] and asked.count([1]) == 1 else None
+
+        cluster.intercept(DeleteRecordsRequest, note)
+        found = await admin.delete_records(wanted)
+        assert found == {tp: each.before_offset for tp, each in wanted.items()}
+        assert sorted(asked) == [[0], [1], [1]]
+
+
+async def test_a_leader_that_refuses_for_good_ends_the_call() -> None:
+    """What may pass at another leader is no reason to wait for the end of the time."""
+    async with FakeCluster(brokers=2) as cluster, make_admin(cluster) as admin:
+        await cluster.create_topic("t", partitions=2)
+        wanted = {TopicPartition("t", n): RecordsToDelete(-1) for n in range(2)}
+
+        def refuse(request: Any, context: Any) -> Any:
+            is_first = request.topics[0].partitions[0].partition_index == 0
+            return Cut() if is_first else Fail(TopicAuthorizationFailedError)
+
+        cluster.intercept(DeleteRecordsRequest, refuse)
+        with pytest.raises(TopicAuthorizationFailedError, match="t-1"):
+            await admin.delete_records(wanted)
+
+
+# -- groups ----------------------------------------------------------------------------------------
+
+
+async def test_a_coordinator_may_be_named() -> None:
+    async with FakeCluster(brokers=2) as cluster, make_admin(cluster) as admin:
+        await cluster.create_topic("t")
+        cluster.move_coordinator("group", "g", 1)
+        asked = cluster.intercept(FindCoordinatorRequest, None)
+        (answer,) = await admin.describe_consumer_groups(["g"], group_coordinator_id=1)
+        assert answer.groups[0].group == "g"
+        assert await admin.list_consumer_group_offsets("g", group_coordinator_id=1) == {}
+        assert asked.hits == 0
+
+
+@pytest.mark.parametrize("version", ["2.8", "4.3"])
+async def test_a_group_that_is_not_there(version: str) -> None:
+    async with FakeCluster(as_version=version) as cluster, make_admin(cluster) as admin:
+        (answer,) = await admin.describe_consumer_groups(["nowhere"])
+        (group,) = answer.groups
+        assert (group.group, group.state, group.members) == ("nowhere", "Dead", [])
+
+
+def test_members_can_be_copied() -> None:
+    member = DescribedMember("id", "client", "host", b"m", b"a", group_instance_id="one")
+    for other in (copy.deepcopy(member), pickle.loads(pickle.dumps(member))):
+        assert other == member
+        assert other.group_instance_id == "one"
+        assert repr(other) == repr(member)
+
+
+# -- settings --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", ["0.11", "4.3"])
+async def test_where_a_setting_comes_from(version: str) -> None:
+    """The oldest answers tell only whether it is the default."""
+    async with FakeCluster(as_version=version) as cluster, make_admin(cluster) as admin:
+        await cluster.create_topic("t", config={"retention.ms": "1000"})
+        (answer,) = await admin.describe_configs([ConfigResource("topic", "t")])
+        found = {e.config_name: e.config_source for e in answer.resources[0].config_entries}
+    assert found["cleanup.policy"] == 5
+    assert found["retention.ms"] == (-1 if version == "0.11" else 1)
+
+
+def test_what_is_asked_for_can_be_shown() -> None:
+    assert repr(RecordsToDelete(3)) == "RecordsToDelete(3)"
+    shown = repr(NewTopic("t", 2, 1, topic_configs={"a": "b"}))
+    assert shown.startswith("NewTopic(") and "'t'" in shown and "{'a': 'b'}" in shown
