@@ -81,7 +81,7 @@ class FetchAnswers:
         if data.log_start_offset >= 0:
             state.log_start = data.log_start_offset
         state.timestamp = self._timestamp
-        state.cursor.failures = 0
+        state.cursor.failures = state.cursor.losses = 0
         if data.records:
             self._on_records(state, data, data.records)
         if data.preferred_read_replica >= 0:

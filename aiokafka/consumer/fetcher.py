@@ -458,14 +458,21 @@ class Fetcher:
     def on_lost_position(self, state: PartitionState, failure: Callable[[], KafkaError]) -> None:
         """The position is not in the log: find another by the reset policy, or report it if there
         is none."""
+        cursor = state.cursor
+        client = self.config.client
+        now = asyncio.get_running_loop().time()
         if self._reset_spec is None:
-            cursor = state.cursor
-            now = asyncio.get_running_loop().time()
-            cursor.retry_at = now + self.config.client.retry_backoff_max
+            cursor.retry_at = now + client.retry_backoff_max
             self.report(state, failure)
-        else:
-            self.log.info("%s: offset %s is out of range, resetting", state.tp, state.cursor.offset)
-            state.reset(self._reset_spec)
+            return
+        self.log.info("%s: offset %s is out of range, resetting", state.tp, cursor.offset)
+        losses = cursor.losses
+        cursor.losses += 1
+        state.lose(self._reset_spec)
+        if losses:
+            # What the broker named before was not in its log either.
+            cursor.failures = losses - 1
+            cursor.back_off(now, client.retry_backoff, client.retry_backoff_max)
 
     def make_room(self, node: NodeFetcher) -> bool:
         """Drop what nobody reads, if a reader goes without for it; True if the broker may be asked

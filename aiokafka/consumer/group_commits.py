@@ -276,7 +276,8 @@ class GroupCommits:
             offset = state.finished_before(call)
             committed = self._committed.get(state.tp, -1)
             # The application may have committed more than we know to be finished.
-            is_covered = offset <= committed <= state.next_offset
+            most = committed if state.position is None else state.position
+            is_covered = offset <= committed <= most
             if offset >= 0 and not is_covered:
                 epoch = state.epoch_before(offset)
                 finished[state.tp] = CommittedOffset(offset, leader_epoch=epoch)

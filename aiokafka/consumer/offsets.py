@@ -209,7 +209,7 @@ class OffsetResolver:
             if not isinstance(answer, FoundOffset):
                 self._on_refused(state, answer)
             elif answer.offset >= 0:
-                state.seek(answer.offset, answer.leader_epoch)
+                state.move(answer.offset, answer.leader_epoch)
                 self._log.debug("%s: position reset to %d", state.tp, answer.offset)
                 was_reset.append(state.tp)
             else:
@@ -274,15 +274,15 @@ class OffsetResolver:
         position = state.next_offset
         if is_known and end.end_offset >= position:
             # Only data buffered ahead is gone.
-            state.seek(position, end.leader_epoch)
+            state.move(position, end.leader_epoch)
             return
         self._log.warning("%s: log truncated below position %d (KIP-320)", state.tp, position)
         if self._policy is None:
             self._report_truncation(state, end.end_offset if is_known else None)
         elif is_known:
-            state.seek(end.end_offset, end.leader_epoch)
+            state.move(end.end_offset, end.leader_epoch)
         else:
-            state.reset(self._policy)
+            state.lose(self._policy)
 
     def _report_truncation(self, state: PartitionState, divergent: int | None) -> None:
         tp, position = state.tp, state.next_offset

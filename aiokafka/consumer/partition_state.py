@@ -54,6 +54,7 @@ class FetchCursor:
         "epochs",
         "failures",
         "leader_epoch",
+        "losses",
         "node_id",
         "offset",
         "offset_epoch",
@@ -74,6 +75,7 @@ class FetchCursor:
         self.queued = 0  # fetched record sets the application has not finished
         self.retry_at = 0.0
         self.failures = 0
+        self.losses = 0  # positions in a row that were not in the log
 
     def start_at(self, offset: int, offset_epoch: int = NO_EPOCH) -> None:
         """Ask from `offset` on; earlier trouble no longer counts."""
@@ -216,6 +218,22 @@ class PartitionState:
         self.call = 0
         self.cursor.start_at(NO_OFFSET)
         self.changed()
+
+    # A position is also moved without the application's asking: by the reset policy, or because the
+    # log was cut. Then what it has in hand is not finished by that.
+
+    def move(self, offset: int, offset_epoch: int) -> None:
+        """As `seek`, not by the application's wish: records that it is still working on stay
+        unfinished."""
+        call, finished = self.call, self.finished
+        self.seek(offset, offset_epoch)
+        self.call, self.finished = call, min(finished, offset)
+
+    def lose(self, spec: object) -> None:
+        """As `reset`, not by the application's wish."""
+        call = self.call
+        self.reset(spec)
+        self.call = call
 
     def begin_validation(self, leader_epoch: int) -> None:
         """A leader of a newer epoch took over: stop fetching until its log is compared with

@@ -1,0 +1,85 @@
+"""Positions that the consumer moves by itself: the log was cut, or the offset is not in it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from aiokafka.errors import OffsetOutOfRangeError
+from aiokafka.protocol.messages.fetch import FetchRequest
+from aiokafka.testing import FakeCluster
+from tests.consumer.conftest import T0, Start, fill, partition_error, read
+from tests.consumer.group_support import until
+
+OPTIONS: dict[str, Any] = {
+    "group_id": "g",
+    "metadata_max_age_ms": 50,
+    "auto_commit_interval_ms": 20,
+}
+
+
+def cut(cluster: FakeCluster, offset: int) -> None:
+    """What an unclean election of a leader does."""
+    cluster.log("t").truncate(offset)
+    cluster.move_leader(T0, 1 - cluster.partition("t").leader)
+
+
+@pytest.mark.parametrize("how", ["retention", "cut ahead", "cut below"])
+async def test_what_the_application_has_in_hand_stays_unfinished(start: Start, how: str) -> None:
+    async with FakeCluster(brokers=2) as cluster:
+        await cluster.create_topic("t", replication_factor=2)
+        fill(cluster, 0, 8, batch=2)
+        consumer = await start(cluster, "t", **OPTIONS)
+        assert len((await consumer.getmany(timeout_ms=5000, max_records=4))[T0]) == 4
+        assert len((await consumer.getmany(timeout_ms=5000, max_records=4))[T0]) == 4
+        # Now records 4 to 7 are in hand.
+        if how == "retention":
+            fill(cluster, 0, 32)
+            cluster.log("t").delete_before(30)
+            await until(cluster, lambda: consumer.lag(T0) == 10)
+        else:
+            if how == "cut ahead":
+                fill(cluster, 0, 8, batch=2)
+                await until(cluster, lambda: consumer.known_end_offsets()[T0] == 16)
+            leader = cluster.partition("t").leader
+            cut(cluster, 12 if how == "cut ahead" else 6)
+            # The new leader is asked for records when the position was compared with its log.
+            await until(cluster, lambda: last_fetched_from(cluster) != leader)
+        moved = {"retention": 30, "cut ahead": 8, "cut below": 6}
+        assert await consumer.position(T0) == moved[how]
+        # By another task than the one that reads, so it says nothing of what that has in hand.
+        await asyncio.create_task(consumer.stop())
+        assert cluster.groups.committed("g", "t") == 4
+
+
+def last_fetched_from(cluster: FakeCluster) -> int:
+    return cluster.requests(FetchRequest)[-1].broker_id
+
+
+async def test_the_next_call_finishes_it(cluster: FakeCluster, start: Start) -> None:
+    await cluster.create_topic("t")
+    fill(cluster, 0, 8)
+    consumer = await start(cluster, "t", **OPTIONS)
+    await read(consumer, 8)
+    fill(cluster, 0, 32)
+    cluster.log("t").delete_before(30)
+    await until(cluster, lambda: consumer.lag(T0) == 10)
+    await consumer.getmany(timeout_ms=5000, max_records=1)
+    await consumer.getmany(timeout_ms=5000, max_records=1)
+    await until(cluster, lambda: cluster.groups.committed("g", "t") == 31)
+
+
+async def test_a_log_without_any_offset_costs_few_requests(
+    cluster: FakeCluster, start: Start
+) -> None:
+    await cluster.create_topic("t")
+    fill(cluster, 0, 2)
+    script = cluster.intercept(FetchRequest, partition_error(OffsetOutOfRangeError))
+    consumer = await start(cluster, "t", retry_backoff_ms=50)
+    await asyncio.sleep(0.5)
+    # From the second on there are back-offs of 50 ms and more; without them it is hundreds.
+    assert 3 < script.hits < 20
+    script.remove()
+    assert await read(consumer, 2) == [(0, 0), (0, 1)]
