@@ -146,10 +146,14 @@ class NoGroupCoordinator:
         """Topics we may not read: said once per metadata answer, while the others go on."""
         denied = self._client.cluster.unauthorized_topics & self._subscriptions.topics
         for topic in [topic for topic in self._denied if topic not in denied]:
-            self._fetcher.buffer.discard(self._denied.pop(topic))
+            # With it goes what was reported of the topic's partitions.
+            self._fetcher.buffer.pop_failure(self._denied.pop(topic))
         for topic in denied:
             state = self._denied.setdefault(topic, PartitionState(TopicPartition(topic, -1)))
-            self._fetcher.report(state, partial(TopicAuthorizationFailedError, topic))
+            ours = self._subscriptions.assignment.states()
+            # Some readers ask for certain partitions only.
+            states = [state, *(each for each in ours if each.tp.topic == topic)]
+            self._fetcher.report_all(states, partial(TopicAuthorizationFailedError, topic))
 
 
 def no_group(call: str) -> IllegalOperation:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from aiokafka import TopicPartition, errors
+from aiokafka import AIOKafkaConsumer, TopicPartition, errors
+from aiokafka._compat import timeout
 from aiokafka.errors import (
     CorruptRecordError,
     LogTruncationError,
@@ -19,10 +20,12 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
-from aiokafka.protocol.messages.metadata import MetadataRequest
+from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-from aiokafka.testing import Cut, Delay, Fail, FakeCluster, Hold, RawBytes
+from aiokafka.testing import Cut, Delay, Edit, Fail, FakeCluster, Hold, RawBytes
 from tests.consumer.conftest import T0, T1, Start, fill, partition_error, read
+
+U0 = TopicPartition("u", 0)
 
 PASSING = [
     errors.NotLeaderForPartitionError,
@@ -197,6 +200,44 @@ async def test_a_denied_topic_does_not_stop_the_others(cluster: FakeCluster, sta
     assert seen == [0, 1]
     script.remove()
     assert (await consumer.getone(T0)).offset == 0
+
+
+@pytest.mark.parametrize("call", ["getone", "getmany"])
+async def test_who_reads_a_denied_topic_alone_is_told(
+    cluster: FakeCluster, start: Start, call: str
+) -> None:
+    await cluster.create_topic("t")
+    await cluster.create_topic("u")
+    fill(cluster, 0, 1)
+    consumer = await start(cluster, assign=[T0, U0], metadata_max_age_ms=50)
+    script = cluster.intercept(MetadataRequest, Edit(deny_u))
+    with pytest.raises(TopicAuthorizationFailedError, match="u"):
+        async with timeout(10):
+            if call == "getone":
+                await consumer.getone(U0)
+            else:
+                await consumer.getmany(U0, timeout_ms=60_000)
+    # What is read of another topic has nothing to do with it.
+    assert (await consumer.getone(T0)).offset == 0
+    script.remove()
+    fill(cluster, 0, 1, topic="u")
+    async with timeout(10):
+        assert await read_when_allowed(consumer) == 0
+
+
+def deny_u(response: MetadataResponse) -> None:
+    for topic in response.topics:
+        if topic.name == "u":
+            topic.error_code = TopicAuthorizationFailedError.errno
+            topic.partitions = []
+
+
+async def read_when_allowed(consumer: AIOKafkaConsumer) -> int:
+    while True:
+        try:
+            return (await consumer.getone(U0)).offset
+        except TopicAuthorizationFailedError:
+            await asyncio.sleep(0.01)
 
 
 async def test_offset_out_of_range_follows_the_policy(cluster: FakeCluster, start: Start) -> None:
