@@ -468,7 +468,7 @@ class ProducerConfig(Options):
         "Name of the producer across restarts; turns transactions on.",
     )
     transaction_timeout: float = option(
-        Milliseconds(1),
+        Milliseconds(1, is_sent=True),
         "transaction_timeout_ms",
         60_000,
         "The broker aborts a transaction that lasts longer.",

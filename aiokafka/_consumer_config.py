@@ -11,6 +11,7 @@ from typing import Any
 
 from aiokafka._config import ClientConfig
 from aiokafka._options import (
+    MOST_SENT_MS,
     Choice,
     Flag,
     Function,
@@ -137,7 +138,7 @@ class ConsumerConfig(Options):
         "Turns the bytes of a value into what a record holds.",
     )
     fetch_max_wait: float = option(
-        Milliseconds(0),
+        Milliseconds(0, is_sent=True),
         "fetch_max_wait_ms",
         500,
         "How long a broker waits until it has fetch_min_bytes.",
@@ -227,7 +228,7 @@ class ConsumerConfig(Options):
         "Ways to share out partitions in a group, in the order of preference.",
     )
     session_timeout: float = option(
-        Milliseconds(1),
+        Milliseconds(1, is_sent=True),
         "session_timeout_ms",
         10_000,
         "The group removes a member that has sent no heartbeat for this long (classic protocol).",
@@ -245,7 +246,7 @@ class ConsumerConfig(Options):
         "A member that has not asked for records for this long leaves the group.",
     )
     rebalance_timeout: float | None = option(
-        Milliseconds(1, optional=True),
+        Milliseconds(1, optional=True, is_sent=True),
         "rebalance_timeout_ms",
         None,
         """How long a member may take to give up partitions in a rebalance. None:
@@ -269,6 +270,7 @@ class ConsumerConfig(Options):
             )
         if self.rebalance_timeout is None:
             timeout = self.session_timeout if is_classic else self.max_poll_interval
+            timeout = min(timeout, MOST_SENT_MS / 1000)
             object.__setattr__(self, "rebalance_timeout", timeout)
 
     def _refuse_classic_options(self) -> None:

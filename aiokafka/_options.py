@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+
+# Times have 32 bits in requests.
+MOST_SENT_MS = 2**31 - 1
 
 
 class Kind(Protocol):
@@ -69,15 +74,21 @@ class Number:
 
 
 class Milliseconds:
-    """A time in milliseconds; converted to seconds."""
+    """A time in milliseconds; converted to seconds. `is_sent`: brokers are told, who take no more
+    than 24 days."""
 
-    def __init__(self, minimum: float = 0, optional: bool = False) -> None:
+    def __init__(
+        self, minimum: float = 0, optional: bool = False, *, is_sent: bool = False
+    ) -> None:
         self.minimum = minimum
+        self.maximum = MOST_SENT_MS if is_sent else sys.float_info.max
         self.optional = optional
 
     @property
     def accepts(self) -> str:
         text = f"a number of milliseconds, at least {self.minimum:g}"
+        if self.maximum == MOST_SENT_MS:
+            text += f" and at most {MOST_SENT_MS}"
         return f"{text}, or None" if self.optional else text
 
     def convert(self, value: Any) -> float | None:
@@ -85,7 +96,7 @@ class Milliseconds:
             return None
         if not isinstance(value, (int, float)) or isinstance(value, bool):
             raise TypeError
-        if not self.minimum <= value < float("inf"):
+        if not self.minimum <= value <= self.maximum:
             raise ValueError
         return value / 1000
 

@@ -14,6 +14,10 @@ from aiokafka.structs import OffsetAndMetadata, SubscriptionPattern, TopicPartit
 
 _STOP_TIMEOUT = 10.0
 
+LARGEST_OFFSET = 2**63 - 1
+
+_MOST_RECORDS = 2**31 - 1
+
 DEFAULT_STRATEGY = (RoundRobinPartitionAssignor,)
 
 
@@ -72,7 +76,9 @@ def offsets_to_commit(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
         if not isinstance(metadata, str):
             raise TypeError(f"Metadata should be a string, but for {tp} is {metadata!r}")
         if not is_offset(offset):
-            raise ValueError(f"offsets: the offset of {tp} must be at least 0, not {offset!r}")
+            raise ValueError(
+                f"offsets: the offset of {tp} must be at least 0, and below 2**63, not {offset!r}"
+            )
         epoch = value.leader_epoch if isinstance(value, OffsetAndMetadata) else -1
         entries[tp] = OffsetAndMetadata(offset, metadata, epoch)
     return entries
@@ -95,8 +101,17 @@ class WrongPartition(TypeError, AssertionError):
 
 
 def is_offset(value: Any) -> bool:
-    """Whether a value can be an offset."""
-    return isinstance(value, int) and value >= 0
+    """Whether a value can be an offset: an integer that requests have room for."""
+    return isinstance(value, int) and 0 <= value <= LARGEST_OFFSET
+
+
+def record_limit(max_records: Any, default: int | None) -> int:
+    """Most records that a call returns; -1 for no limit."""
+    if max_records is None:
+        return -1 if default is None else min(default, _MOST_RECORDS)
+    if not isinstance(max_records, int) or max_records <= 0:
+        raise ValueError(f"`max_records` must be a positive Integer, not {max_records!r}")
+    return min(max_records, _MOST_RECORDS)
 
 
 def stop_limit(timeout: Any) -> float:

@@ -26,7 +26,7 @@ from aiokafka.consumer._arguments import (
     DEFAULT_STRATEGY,
     as_wanted,
     configure,
-    is_offset,
+    record_limit,
     server_regex,
     stop_limit,
     to_assign,
@@ -543,8 +543,8 @@ class AIOKafkaConsumer(ConsumerPositions):
         records are returned first; the error of what follows them is raised by the next call.
         """
         wanted = as_wanted(partitions)
-        limit = self._record_limit(max_records)
-        if timeout_ms < 0:
+        limit = record_limit(max_records, self._config.max_poll_records)
+        if not timeout_ms >= 0:  # NaN is neither
             raise ValueError(f"timeout_ms={timeout_ms!r}: must not be negative")
         self._check_can_read()
         if not await self._maybe_yield():
@@ -576,14 +576,6 @@ class AIOKafkaConsumer(ConsumerPositions):
         if self._config.unreachable_timeout is None:
             return None
         return self._vitals.check(told_at)
-
-    def _record_limit(self, max_records: int | None) -> int:
-        if max_records is None:
-            max_records = self._config.max_poll_records
-            return -1 if max_records is None else max_records
-        if not is_offset(max_records) or not max_records:
-            raise ValueError(f"`max_records` must be a positive Integer, not {max_records!r}")
-        return max_records
 
     def _check_has_subscription(self) -> None:
         if self._subscription.subscription is None:

@@ -96,11 +96,13 @@ class ConsumerPositions:
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Read on at `offset`; what was fetched of the partition is dropped.
 
-        Raises ValueError for anything but an integer of at least 0, IllegalStateError if the
-        partition is not assigned.
+        Raises ValueError for anything but an integer of at least 0 and below 2**63,
+        IllegalStateError if the partition is not assigned.
         """
         if not is_offset(offset):
-            raise ValueError(f"Offset must be a positive integer, or 0, not offset={offset!r}")
+            raise ValueError(
+                f"Offset must be a positive integer below 2**63, or 0, not offset={offset!r}"
+            )
         self._subscription.assigned_state(partition, _NOT_OURS).seek(offset)
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:

@@ -136,7 +136,7 @@ async def test_seek_moves_in_both_directions(cluster: FakeCluster, start: Start)
 async def test_seek_refuses_nonsense(cluster: FakeCluster, start: Start) -> None:
     await cluster.create_topic("t")
     consumer = await start(cluster, "t")
-    for offset in (-1, "0", None):
+    for offset in (-1, "0", None, 2**63):
         with pytest.raises(ValueError, match="offset"):
             consumer.seek(T0, offset)  # type: ignore[arg-type]
     with pytest.raises(IllegalStateError):
@@ -147,6 +147,21 @@ async def test_seek_refuses_nonsense(cluster: FakeCluster, start: Start) -> None
         await consumer.seek_to_end("t")  # type: ignore[arg-type]
     with pytest.raises(AssertionError):
         consumer.highwater(T1)
+    consumer.seek(T0, 2**63 - 1)
+    fill(cluster, 0, 1)
+    assert await read(consumer, 1) == [(0, 0)]
+
+
+async def test_limits_that_are_no_limits(cluster: FakeCluster, start: Start) -> None:
+    await cluster.create_topic("t")
+    fill(cluster, 0, 3)
+    consumer = await start(cluster, "t", max_poll_records=2**70)
+    assert len((await consumer.getmany(timeout_ms=5000))[T0]) == 3
+    consumer.seek(T0, 0)
+    assert len((await consumer.getmany(timeout_ms=5000, max_records=2**70))[T0]) == 3
+    for wrong in (-1, float("nan")):
+        with pytest.raises(ValueError, match="timeout_ms"):
+            await consumer.getmany(timeout_ms=wrong)
 
 
 async def test_a_paused_partition_waits_and_keeps_its_place(
