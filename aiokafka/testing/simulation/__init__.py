@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from aiokafka.testing.simulation.loop import (
+from aiokafka.testing.simulation.errors import (
     BusyLoopError,
-    SimulatedLoop,
+    NotSimulatedError,
     SimulationError,
     StuckError,
     VirtualTimeError,
 )
+from aiokafka.testing.simulation.loop import SimulatedLoop
 from aiokafka.testing.simulation.network import Line, Network
 from aiokafka.testing.simulation.run import Simulation, simulate
 
@@ -16,6 +17,7 @@ __all__ = [
     "BusyLoopError",
     "Line",
     "Network",
+    "NotSimulatedError",
     "SimulatedLoop",
     "Simulation",
     "SimulationError",

@@ -4,135 +4,91 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import heapq
 import random
-import selectors
+import threading
+import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+from aiokafka.testing.simulation.errors import BusyLoopError, NotSimulatedError, StuckError
+from aiokafka.testing.simulation.executor import Executors
+from aiokafka.testing.simulation.network import first_host
+from aiokafka.testing.simulation.selector import VirtualSelector
 
 if TYPE_CHECKING:
     from aiokafka.testing.simulation.network import Network
 
-__all__ = ["BusyLoopError", "SimulatedLoop", "SimulationError", "StuckError", "VirtualTimeError"]
+__all__ = ["SimulatedLoop"]
 
-# One turn of the loop takes so long, in virtual seconds: a task that only gives others a turn until
-# some time has come gets there.
-_TURN = 10e-6
 # Timers for the same moment go off in an order that the seed decides, within so many seconds.
 _BLUR = 1e-6
-# Turns in which time did not jump, within one virtual second, from which on something spins.
-_MANY_TURNS = 50_000
-_SAMPLE = 2_000
-# A thread of the executor takes up to so many seconds.
-_THREAD_TIME = 0.002
+# A spinning task is called in this part of all turns, at least.
+_BLAMED = 0.4
+
+_ANY_EVENT = Callable[..., object]
 
 
-class SimulationError(Exception):
-    """A simulated run cannot go on."""
+class _Refusals(asyncio.SelectorEventLoop):
+    """What leaves the process and has no simulated form: all of it says so."""
+
+    def _refuse(self, what: str) -> Any:
+        raise NotSimulatedError(what)
+
+    # A plain function may raise at once; asyncio's own are async, and raise when awaited.
+    async def create_datagram_endpoint(self, *args: Any, **options: Any) -> Any:
+        self._refuse("datagrams")
+
+    async def create_unix_connection(self, *args: Any, **options: Any) -> Any:
+        self._refuse("Unix sockets")
+
+    async def create_unix_server(self, *args: Any, **options: Any) -> Any:
+        self._refuse("Unix sockets")
+
+    async def connect_accepted_socket(self, *args: Any, **options: Any) -> Any:
+        self._refuse("sockets of the system")
+
+    async def connect_read_pipe(self, *args: Any, **options: Any) -> Any:
+        self._refuse("pipes")
+
+    async def connect_write_pipe(self, *args: Any, **options: Any) -> Any:
+        self._refuse("pipes")
+
+    async def subprocess_exec(self, *args: Any, **options: Any) -> Any:
+        self._refuse("subprocesses")
+
+    async def subprocess_shell(self, *args: Any, **options: Any) -> Any:
+        self._refuse("subprocesses")
+
+    async def start_tls(self, *args: Any, **options: Any) -> Any:
+        self._refuse("change to TLS on an open connection")
+
+    async def sendfile(self, *args: Any, **options: Any) -> Any:
+        self._refuse("sendfile")
+
+    async def sock_connect(self, *args: Any, **options: Any) -> Any:
+        self._refuse("sockets of the system")
+
+    async def sock_accept(self, *args: Any, **options: Any) -> Any:
+        self._refuse("sockets of the system")
+
+    async def sock_recv(self, *args: Any, **options: Any) -> Any:
+        self._refuse("sockets of the system")
+
+    async def sock_recv_into(self, *args: Any, **options: Any) -> Any:
+        self._refuse("sockets of the system")
+
+    async def sock_sendall(self, *args: Any, **options: Any) -> Any:
+        self._refuse("sockets of the system")
+
+    def add_reader(self, *args: Any) -> Any:  # type: ignore[override]
+        self._refuse("files and sockets of the system")
+
+    def add_writer(self, *args: Any) -> Any:  # type: ignore[override]
+        self._refuse("files and sockets of the system")
 
 
-class StuckError(SimulationError):
-    """Nothing is left that could happen: no timer, no bytes under way, and the program waits."""
-
-
-class VirtualTimeError(SimulationError):
-    """The program did not end within its virtual time."""
-
-
-class BusyLoopError(SimulationError):
-    """Callbacks follow each other without any time going by."""
-
-
-class _Selector(selectors.BaseSelector):
-    """Tells a loop which events are due; waiting for them takes no time."""
-
-    def __init__(self, random_source: random.Random) -> None:
-        self.now = 0.0
-        self.limit = float("inf")
-        self.turns = 0
-        self.stall_probability = 0.0
-        self.longest_stall = 0.0
-        self.loop: SimulatedLoop
-        self._random = random_source
-        self._events: list[tuple[float, float, int, Callable[..., object], tuple[Any, ...]]] = []
-        self._count = 0
-        self._keys: dict[Any, selectors.SelectorKey] = {}
-        self._window_end = 1.0
-        self._idle_turns = 0
-        self._is_watched = False
-
-    # -- what a loop asks of a selector
-
-    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        if self._keys:
-            raise SimulationError("a simulated loop has no files and no sockets of the system")
-        # The loop's own pipe, by which threads wake it. There are none.
-        fd = fileobj if isinstance(fileobj, int) else fileobj.fileno()
-        key = selectors.SelectorKey(fileobj, fd, events, data)
-        self._keys[fileobj] = key
-        return key
-
-    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        return self._keys.pop(fileobj)
-
-    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
-        return self._keys
-
-    def select(self, timeout: float | None = None) -> list[Any]:
-        """Let time go by until something is due, and run what is due in the order of its time."""
-        self.turns += 1
-        events = self._events
-        if timeout is None or timeout > 0:
-            until = self.now + timeout if timeout is not None else float("inf")
-            if events and events[0][0] < until:
-                until = events[0][0]
-            self._jump(until)
-        else:
-            self._tick()
-        now = self.now
-        while events and events[0][0] <= now:
-            _, _, _, callback, args = heapq.heappop(events)
-            callback(*args)
-        return []
-
-    # -- time
-
-    def at(self, when: float, callback: Callable[..., object], *args: Any) -> None:
-        """Call `callback` at a moment of virtual time, before the timers of that turn: an event
-        from outside, such as the arrival of bytes.
-        """
-        self._count += 1
-        heapq.heappush(self._events, (when, self._random.random(), self._count, callback, args))
-
-    def _jump(self, until: float) -> None:
-        if until == float("inf"):
-            raise StuckError("nothing is left that could happen, and the program still waits")
-        if self.stall_probability and self._random.random() < self.stall_probability:
-            until += self._random.random() * self.longest_stall
-        self.now = max(self.now + _TURN, until)
-        self._look_at_window()
-
-    def _tick(self) -> None:
-        self.now += _TURN
-        self._idle_turns += 1
-        self._look_at_window()
-
-    def _look_at_window(self) -> None:
-        if self.now > self.limit:
-            raise VirtualTimeError(f"not at its end after {self.limit:.1f} s of virtual time")
-        if self.now >= self._window_end:
-            spins, self._idle_turns = self._idle_turns > _MANY_TURNS, 0
-            self._window_end = self.now + 1.0
-            if self._is_watched:
-                self.loop.blame()
-            elif spins:
-                self._is_watched = True
-                self._window_end = self.now + _SAMPLE * _TURN
-                self.loop.watch()
-
-
-class SimulatedLoop(asyncio.SelectorEventLoop):
+class SimulatedLoop(_Refusals):
     """An asyncio loop with virtual time and an in-memory network.
 
     Callbacks that are ready run in asyncio's order. Where asyncio promises none (timers for the
@@ -146,13 +102,21 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
     def __init__(self, seed: int = 0) -> None:
         #: The source of every decision of the loop and of its network.
         self.random = random.Random(seed)
-        self._simulated = selector = _Selector(self.random)
+        self._simulated = selector = VirtualSelector(self.random)
         selector.loop = self
         super().__init__(selector)
         #: The network in which `create_server` listens and `create_connection` connects.
         self.network: Network
         #: Seconds since 1970 at virtual time 0.
         self.epoch = 1_700_000_000.0
+        self._chance = self.random.random
+        self._executors = Executors(self)
+        self._numbers: weakref.WeakKeyDictionary[asyncio.Future[Any], int]
+        self._numbers = weakref.WeakKeyDictionary()
+        self._task_count = 0
+        self._thread = threading.get_ident()
+        self._strangers: list[str] = []
+        self._signals: dict[int, tuple[_ANY_EVENT, tuple[Any, ...]]] = {}
         self._counts: Counter[str] = Counter()
 
     # -- time
@@ -181,30 +145,103 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         self._simulated.stall_probability = probability
         self._simulated.longest_stall = longest
 
-    def happen_at(self, when: float, callback: Callable[..., object], *args: Any) -> None:
+    def happen_at(self, when: float, callback: _ANY_EVENT, *args: Any) -> None:
         """Call `callback` at a virtual time as an event from outside, such as arriving bytes.
         The order of events for the same moment is the seed's.
         """
-        self._simulated.at(when, callback, *args)
+        self._simulated.at(when, callback, args)
 
     def call_at(  # type: ignore[override]
         self,
         when: float,
-        callback: Callable[..., object],
+        callback: _ANY_EVENT,
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         """As asyncio's; timers for the same moment go off in the seed's order."""
-        return super().call_at(
-            when + self.random.random() * _BLUR, callback, *args, context=context
-        )
+        return super().call_at(when + self._chance() * _BLUR, callback, *args, context=context)
 
     def timers(self) -> list[asyncio.TimerHandle]:
         """The timers that are still to go off, the next one first."""
         scheduled: list[asyncio.TimerHandle] = getattr(self, "_scheduled", [])
         return sorted(handle for handle in scheduled if not handle.cancelled())
 
-    # -- what would leave the process
+    # -- tasks
+
+    def create_task(  # type: ignore[override]
+        self, coro: Any, *, name: str | None = None, **options: Any
+    ) -> Any:
+        """As asyncio's; tasks without a name are counted in this loop, not in the process."""
+        self._task_count += 1
+        number = self._task_count
+        task: asyncio.Task[Any] = super().create_task(
+            coro, name=f"Task-{number}" if name is None else name, **options
+        )
+        self._numbers[task] = number
+        return task
+
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        """The tasks that have not ended, the oldest first."""
+        numbers = self._numbers
+        return sorted(asyncio.all_tasks(self), key=lambda task: numbers.get(task, 0))
+
+    # -- threads and signals
+
+    def run_forever(self) -> None:
+        self._thread = threading.get_ident()
+        try:
+            super().run_forever()
+        except StuckError as error:
+            if self._strangers:
+                raise StuckError(
+                    f"{error}; other threads wanted to wake it: {self._strangers}"
+                ) from None
+            raise
+
+    def call_soon_threadsafe(  # type: ignore[override]
+        self,
+        callback: _ANY_EVENT,
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Handle:
+        """As :meth:`call_soon`. Other threads are refused: when they call is not the seed's."""
+        if threading.get_ident() != self._thread:
+            self._strangers.append(threading.current_thread().name)
+            raise NotSimulatedError("threads")
+        return self.call_soon(callback, *args, context=context)
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        """Run `func` in the loop, a moment later; its result comes a moment after that. Functions
+        for an executor of the program's own run one after the other.
+        """
+        return self._executors.submit(executor, func, args)
+
+    def set_default_executor(self, executor: Any) -> None:
+        """Take it, and do without."""
+
+    def add_signal_handler(  # type: ignore[override]
+        self, sig: int, callback: Any, *args: Any
+    ) -> None:
+        """Remember it for :meth:`send_signal`; real signals are not handled."""
+        self._signals[sig] = (callback, args)
+
+    def remove_signal_handler(self, sig: int) -> bool:
+        return self._signals.pop(sig, None) is not None
+
+    def send_signal(self, sig: int) -> None:
+        """Call the program's handler of a signal soon.
+
+        Raises:
+            LookupError: it has none.
+        """
+        if sig not in self._signals:
+            raise LookupError(f"the program has no handler of signal {sig}")
+        callback, args = self._signals[sig]
+        self.call_soon(callback, *args)
+
+    # -- the network
 
     async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
         """The addresses that the simulated network knows for a name."""
@@ -214,81 +251,79 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         """The address itself: names lead one way only."""
         return str(sockaddr[0]), str(sockaddr[1])
 
-    async def create_connection(  # type: ignore[override]
+    async def create_connection(
         self,
         protocol_factory: Callable[[], asyncio.BaseProtocol],
-        host: str,
-        port: int,
+        host: str | None = None,
+        port: int | None = None,
         *,
         ssl: Any = None,
+        sock: Any = None,
         **options: Any,
     ) -> tuple[asyncio.Transport, Any]:
-        """Connect to a server of the simulated network. TLS is not spoken: `ssl` only decides
-        whether the network's TLS faults concern this connection.
+        """Connect to a server of the simulated network. TLS is not spoken: `ssl` decides whether
+        the network's TLS faults concern this connection, and must be given at both ends or none.
         """
-        return await self.network.connect(protocol_factory, host, port, is_tls=bool(ssl))
+        if sock is not None or host is None or port is None:
+            self._refuse("sockets of the system")
+        return await self.network.connect(
+            protocol_factory, str(host), int(port or 0), tls=ssl or None
+        )
 
     async def create_server(  # type: ignore[override]
         self,
         protocol_factory: Callable[[], asyncio.BaseProtocol],
-        host: str,
-        port: int,
+        host: Any = None,
+        port: int | None = None,
+        *,
+        ssl: Any = None,
+        sock: Any = None,
+        start_serving: bool = True,
         **options: Any,
     ) -> asyncio.AbstractServer:
         """Listen in the simulated network; port 0 chooses one."""
-        return self.network.listen(protocol_factory, host, port)
-
-    def run_in_executor(  # type: ignore[override]
-        self, executor: Any, func: Callable[..., Any], *args: Any
-    ) -> asyncio.Future[Any]:
-        """Run `func` in the loop, a moment later."""
-        future = self.create_future()
-        delay = self.random.random() * _THREAD_TIME
-        self.happen_at(self.time() + delay, _run_for, future, func, args)
-        return future
+        if sock is not None:
+            self._refuse("sockets of the system")
+        server = self.network.listen(protocol_factory, first_host(host), port or 0, tls=ssl)
+        if start_serving:
+            await server.start_serving()
+        return server
 
     # -- what spins
 
     def watch(self) -> None:
         """Count from now on what is called, for :meth:`blame`."""
-        if not self._counts:
-            self._counts["nothing"] = 0
-            # On the object, so that it costs nothing as long as nothing spins.
-            setattr(self, "call_soon", self._counting_call_soon)  # noqa: B010
+        self._counts.clear()
+        # On the object, so that it costs nothing as long as nothing spins.
+        setattr(self, "call_soon", self._counting_call_soon)  # noqa: B010
 
-    def blame(self) -> None:
-        """Raise :class:`BusyLoopError`, naming what was called most often since :meth:`watch`."""
-        most = ", ".join(f"{name} ({count})" for name, count in self._counts.most_common(3))
-        raise BusyLoopError(f"callbacks run without any time going by, most of all: {most}")
+    def blame(self, turns: int) -> None:
+        """Raise :class:`BusyLoopError` if something was called in most of these turns since
+        :meth:`watch`, and name it.
+        """
+        self.__dict__.pop("call_soon", None)
+        most = self._counts.most_common(3)
+        if most and most[0][1] >= turns * _BLAMED:
+            named = ", ".join(f"{name} ({count} times)" for name, count in most)
+            raise BusyLoopError(
+                f"something runs in every turn of the loop, so that no time goes by; called most "
+                f"often in {turns} turns: {named}"
+            )
 
     def _counting_call_soon(
         self,
-        callback: Callable[..., object],
+        callback: _ANY_EVENT,
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
-        self._counts[_name_of(callback)] += 1
+        self._counts[name_of(callback)] += 1
         return super().call_soon(callback, *args, context=context)
 
 
-def _run_for(future: asyncio.Future[Any], func: Callable[..., Any], args: tuple[Any, ...]) -> None:
-    if future.cancelled():
-        return
-    try:
-        future.set_result(func(*args))
-    except (SystemExit, KeyboardInterrupt):
-        raise
-    except BaseException as error:
-        future.set_exception(error)
-
-
-def _name_of(callback: Callable[..., object]) -> str:
+def name_of(callback: _ANY_EVENT) -> str:
+    """The name of a callback; for the step of a task, the task's name and function."""
     owner = getattr(callback, "__self__", None)
     if isinstance(owner, asyncio.Task):
-        return owner.get_name()
-    return getattr(callback, "__qualname__", repr(callback))
-
-
-def tasks_of(loop: asyncio.AbstractEventLoop) -> Iterator[asyncio.Task[Any]]:
-    """The tasks of a loop that have not ended, by name: their own order is chance."""
-    yield from sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name())
+        coroutine = owner.get_coro()
+        return f"task {owner.get_name()} of {getattr(coroutine, '__qualname__', coroutine)}"
+    return getattr(callback, "__qualname__", None) or repr(type(callback))

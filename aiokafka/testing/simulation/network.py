@@ -1,4 +1,4 @@
-"""The network of a simulated loop: names, servers, lines and what can go wrong with them."""
+"""The network of a simulated loop: names, servers, lines and the connections between."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import asyncio
 import errno
 import socket
 import ssl
+import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from aiokafka.testing.simulation.transport import SimulatedTransport, connect_pair
+from aiokafka.testing.simulation.line import Line
+from aiokafka.testing.simulation.server import SimulatedServer
+from aiokafka.testing.simulation.transport import SimulatedTransport
+from aiokafka.testing.simulation.wire import SimulatedSocket, connect_pair
 
 if TYPE_CHECKING:
     from aiokafka.testing.simulation.loop import SimulatedLoop
@@ -20,120 +24,15 @@ __all__ = ["Line", "Network"]
 _FIRST_PORT = 9092
 _FIRST_CLIENT_PORT = 40_000
 _IP = "127.0.0.1"
-
-
-class Line:
-    """The way between all clients and one server address, and its faults of the moment.
-
-    Every attribute may be changed at any time, and counts from then on.
-    """
-
-    def __init__(self, network: Network, host: str, port: int) -> None:
-        self._network = network
-        self.host = host
-        self.port = port
-        #: Seconds that bytes take, at least and at most; each piece draws its own.
-        self.latency = (0.0002, 0.002)
-        #: Answer connection attempts with "connection refused", as a host without the server does.
-        self.refuses = False
-        #: Let TLS handshakes fail, with this error.
-        self.tls_error: ssl.SSLError | None = None
-        #: Probability that what is written in one piece arrives in two.
-        self.splits = 0.1
-        #: Reset the next connection that writes its byte of this number (either end).
-        self.cut_at: int | None = None
-        self._lost_to_server = False
-        self._lost_to_client = False
-
-    def lose(self, *, to_server: bool = True, to_client: bool = True) -> None:
-        """Let nothing through in these directions, silently. Bytes wait, as TCP sends again."""
-        self._lost_to_server = to_server
-        self._lost_to_client = to_client
-        if not (to_server and to_client):
-            self._network.move_on(self)
-
-    def restore(self) -> None:
-        """Let everything through again, and end every other fault of the line."""
-        self.refuses = False
-        self.tls_error = None
-        self.cut_at = None
-        self.lose(to_server=False, to_client=False)
-
-    @property
-    def is_silent(self) -> bool:
-        """Whether a new connection can not be made, since packets get lost."""
-        return self._lost_to_server or self._lost_to_client
-
-    def holds(self, sender: SimulatedTransport) -> bool:
-        """Whether what this end sends is lost."""
-        return self._lost_to_server if sender.is_client else self._lost_to_client
-
-    def latency_to(self, sender: SimulatedTransport | None = None) -> float:
-        """How long the next piece takes."""
-        shortest, longest = self.latency
-        return shortest + (longest - shortest) * self._network.loop.random.random()
-
-    def piece_of(self, size: int) -> int:
-        """How many of `size` bytes arrive together."""
-        source = self._network.loop.random
-        if self.splits and source.random() < self.splits:
-            return source.randrange(1, size)
-        return size
-
-
-class _Listener:
-    """What a server's sockets are asked for."""
-
-    def __init__(self, host: str, port: int) -> None:
-        self._name = (host, port)
-
-    def getsockname(self) -> tuple[str, int]:
-        return self._name
-
-
-class SimulatedServer(asyncio.AbstractServer):
-    """A server that listens in a :class:`Network`."""
-
-    def __init__(
-        self, network: Network, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
-    ) -> None:
-        self._network = network
-        self.factory = factory
-        self.address = (host, port)
-        self._is_open = True
-
-    @property
-    def sockets(self) -> tuple[Any, ...]:
-        """One stand-in with `getsockname()` while the server listens."""
-        return (_Listener(*self.address),) if self._is_open else ()
-
-    def get_loop(self) -> asyncio.AbstractEventLoop:
-        return self._network.loop
-
-    def is_serving(self) -> bool:
-        return self._is_open
-
-    async def start_serving(self) -> None:
-        """Do nothing: it listens since it was made."""
-
-    async def serve_forever(self) -> None:
-        """Wait until cancelled."""
-        await self._network.loop.create_future()
-
-    def close(self) -> None:
-        """Listen no more; open connections stay."""
-        if self._is_open:
-            self._is_open = False
-            self._network.stop_listening(self)
-
-    async def wait_closed(self) -> None:
-        """Return at once: nothing is left to be closed."""
+_MARK = struct.Struct(">QBd")
+# Seconds after which a system sends a lost SYN again, and after which it gives up, as on Linux.
+_AGAIN = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 
 
 class Network:
     """Servers, lines to them and the connections between, all in one simulated loop.
 
-    Owns: which servers listen, the faults of the lines, and the connections that are open.
+    Owns: which servers listen, the lines, and the connections that are open.
     """
 
     def __init__(self, loop: SimulatedLoop) -> None:
@@ -155,31 +54,45 @@ class Network:
         self.observer: Callable[[SimulatedTransport, bytes], object] | None = None
         #: A checksum over every write: its moment, its connection, its bytes.
         self.checksum = 0
+        #: How many bytes were written, by all.
         self.bytes_written = 0
 
     # -- for the loop
 
     async def resolve(self, host: Any, port: Any) -> list[Any]:
-        """What `getaddrinfo` answers."""
-        name = host.decode() if isinstance(host, bytes) else str(host)
-        await asyncio.sleep(self.name_delay)
-        found = self.names.get(name, [_IP] if name in (_IP, "localhost", "") else [])
+        """What `getaddrinfo` answers. Raises socket.gaierror for names that are not known."""
+        name = host.decode() if isinstance(host, bytes) else str(host or "localhost")
+        if _is_address(name):
+            found = [name]
+        else:
+            await asyncio.sleep(self.name_delay)
+            found = self.names.get(name, [_IP] if name == "localhost" else [])
         if name in self.broken_names or not found:
-            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, port)) for ip in found]
+            raise socket.gaierror(socket.EAI_NONAME, f"Name or service not known: {name}")
+        return [
+            (_family(ip), socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (ip, int(port or 0)))
+            for ip in found
+        ]
 
     def listen(
-        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
+        self,
+        factory: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        *,
+        tls: Any = None,
     ) -> SimulatedServer:
         """A server at an address that is free; port 0 takes the next free one."""
-        while port == 0 or (port == self._next_port and (host, port) in self._servers):
-            port = self._next_port
+        while port == 0:
+            if (host, self._next_port) not in self._servers:
+                port = self._next_port
             self._next_port += 1
-            if (host, port) in self._servers:
-                port = 0
         if (host, port) in self._servers:
-            raise OSError(errno.EADDRINUSE, f"{host}:{port} is in use")
-        server = self._servers[host, port] = SimulatedServer(self, factory, host, port)
+            raise OSError(
+                errno.EADDRINUSE,
+                f"error while attempting to bind on address ('{host}', {port}): address in use",
+            )
+        server = self._servers[host, port] = SimulatedServer(self, factory, host, port, tls)
         return server
 
     def stop_listening(self, server: SimulatedServer) -> None:
@@ -188,89 +101,121 @@ class Network:
             del self._servers[server.address]
 
     async def connect(
-        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, *, is_tls: bool
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, *, tls: Any = None
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
-        """A connection, one round trip later; none for ever while the line loses packets.
+        """A connection, a round trip later, to the first address of a host that takes it.
 
-        Raises ConnectionRefusedError where nothing listens, ssl.SSLError for the line's TLS fault.
+        Raises socket.gaierror for a name that is not known, ConnectionRefusedError where nothing
+        listens, TimeoutError two minutes after the line began to lose packets, ssl.SSLError for
+        the line's TLS fault and between a side with TLS and one without.
         """
-        if self.names.get(host):
-            host = self.names[host][0]
-        elif host == "localhost":
-            host = _IP
-        line = self.line(host, port)
-        done: asyncio.Future[tuple[asyncio.Transport, asyncio.BaseProtocol]]
-        done = self.loop.create_future()
-        self._knock(done, line, factory, is_tls)
-        return await done
+        errors: list[OSError] = []
+        for *_, (ip, _port) in await self.resolve(host, port):
+            try:
+                end = await self._connect_to(ip, port, tls)
+                return await self._set_up(end, factory, tls)
+            except ssl.SSLError:
+                raise
+            except OSError as error:
+                errors.append(error)
+        if len(errors) == 1:
+            raise errors[0]
+        raise OSError("Multiple exceptions: " + ", ".join(str(error) for error in errors))
 
-    def _knock(
-        self,
-        done: asyncio.Future[Any],
-        line: Line,
-        factory: Callable[[], asyncio.BaseProtocol],
-        is_tls: bool,
-    ) -> None:
-        delay = line.latency_to() + line.latency_to()
-        self.loop.happen_at(self.loop.time() + delay, self._open_door, done, line, factory, is_tls)
+    async def _connect_to(self, ip: str, port: int, tls: Any) -> SimulatedSocket:
+        done: asyncio.Future[SimulatedSocket] = self.loop.create_future()
+        line = self.line(ip, port)
+        self._later(line.delay(), self._knock, done, line, tls, 0)
+        try:
+            return await done
+        except asyncio.CancelledError:
+            if done.done() and not done.cancelled() and done.exception() is None:
+                done.result().close()
+            raise
 
-    def _open_door(
-        self,
-        done: asyncio.Future[Any],
-        line: Line,
-        factory: Callable[[], asyncio.BaseProtocol],
-        is_tls: bool,
-    ) -> None:
+    async def _set_up(
+        self, end: SimulatedSocket, factory: Callable[[], asyncio.BaseProtocol], tls: Any
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        protocol = factory()
+        transport = SimulatedTransport(self, end, protocol, tls=tls)
+        ready: asyncio.Future[None] = self.loop.create_future()
+        self.loop.call_soon(_set_ready, ready)
+        try:
+            await ready
+        except asyncio.CancelledError:
+            transport.close()
+            raise
+        return transport, protocol
+
+    def _later(self, delay: float, callback: Callable[..., object], *args: Any) -> None:
+        self.loop.happen_at(self.loop.time() + delay, callback, *args)
+
+    def _knock(self, done: asyncio.Future[Any], line: Line, tls: Any, tried: int) -> None:
+        """The first packet of a connection reaches the server, if it does."""
         if done.done():
             return
+        address = (line.host, line.port)
         if line.is_silent:
-            # The system tries again after a second, and so on.
-            self.loop.happen_at(
-                self.loop.time() + 1.0, self._open_door, done, line, factory, is_tls
-            )
+            if tried == len(_AGAIN):
+                timed_out = TimeoutError(errno.ETIMEDOUT, f"Connect call failed {address}")
+                done.set_exception(timed_out)
+            else:
+                self._later(_AGAIN[tried], self._knock, done, line, tls, tried + 1)
             return
-        server = self._servers.get((line.host, line.port))
-        if server is None or line.refuses:
-            done.set_exception(ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"))
-            return
-        if is_tls and line.tls_error is not None:
-            done.set_exception(line.tls_error)
+        server = self._servers.get(address)
+        if server is None or not server.is_serving() or line.refuses:
+            refused = ConnectionRefusedError(errno.ECONNREFUSED, f"Connect call failed {address}")
+            self._later(line.delay(), _set_exception, done, refused)
+        elif tls is not None and (line.tls_error is not None or server.tls is None):
+            error = line.tls_error or ssl.SSLError(ssl.SSL_ERROR_SSL, "wrong version number")
+            self._later(line.delay(), _set_exception, done, type(error)(*error.args))
+        else:
+            self._later(line.delay(), self._open_door, done, line, tls)
+
+    def _open_door(self, done: asyncio.Future[Any], line: Line, tls: Any) -> None:
+        """The answer is back at the client, for which the connection is there now. The server's
+        system has it, too, and hands it over when it hears from the client again.
+        """
+        if done.done():
             return
         number, self._next_number = self._next_number, self._next_number + 1
         client_port, self._next_client_port = self._next_client_port, self._next_client_port + 1
         client, there = connect_pair(self, line, number, client_port)
-        client_protocol, server_protocol = factory(), server.factory()
-        for transport, protocol in ((there, server_protocol), (client, client_protocol)):
-            transport.set_protocol(protocol)
-            self._open[transport] = None
-            protocol.connection_made(transport)
-        done.set_result((client, client_protocol))
+        delay = line.delay()
+        client.not_before(self.loop.time() + delay)
+        self._later(delay, self._accept, there, tls)
+        done.set_result(client)
+
+    def _accept(self, end: SimulatedSocket, tls: Any) -> None:
+        server = self._servers.get((end.line.host, end.line.port))
+        if server is None or (server.tls is None) != (tls is None):
+            # It has stopped meanwhile, or hears something that is no TLS.
+            end.is_closed = True
+            end.send_reset()
+            return
+        try:
+            server.accept(end)
+        except Exception:
+            end.close()
+            raise
 
     # -- for the ends of connections
 
     def note(self, writer: SimulatedTransport, data: bytes) -> None:
         """Every write passes here."""
         self.bytes_written += len(data)
-        mark = b"%d %d %.9f" % (writer.number, writer.is_client, self.loop.time())
+        mark = _MARK.pack(writer.number, writer.is_client, self.loop.time())
         self.checksum = zlib.crc32(data, zlib.crc32(mark, self.checksum))
         if self.observer is not None:
             self.observer(writer, data)
 
+    def began(self, transport: SimulatedTransport) -> None:
+        """A protocol is about to be told of its connection."""
+        self._open[transport] = None
+
     def ended(self, transport: SimulatedTransport) -> None:
         """A protocol is about to be told that its connection is lost."""
         self._open.pop(transport, None)
-
-    def break_connection(self, writer: SimulatedTransport) -> None:
-        """Reset both ends of a connection, once, after what was written before got through."""
-        writer.line.cut_at = None
-        writer.reset_later()
-        writer.peer.reset_later()
-
-    def move_on(self, line: Line) -> None:
-        """Let what waited for a line go on its way."""
-        for transport in list(self._open):
-            if transport.line is line:
-                transport.move_on()
 
     # -- for those who break things
 
@@ -290,16 +235,45 @@ class Network:
         return list(self._open)
 
     def reset(self, number: int | None = None, line: Line | None = None) -> int:
-        """Reset connections at both ends at once: one, those of a line, or all.
+        """Reset connections at both ends: one, those of a line, or all. What is under way is lost.
 
         Returns:
-            How many ends saw it.
+            How many ends there were.
         """
         hit = [
             transport
-            for transport in list(self._open)
+            for transport in self._open
             if number in (None, transport.number) and (line is None or transport.line is line)
         ]
         for transport in hit:
-            transport.reset()
+            transport.get_reset()
         return len(hit)
+
+
+def _set_ready(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _set_exception(future: asyncio.Future[Any], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
+def _family(ip: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in ip else socket.AF_INET
+
+
+def _is_address(name: str) -> bool:
+    try:
+        socket.inet_pton(_family(name), name)
+    except OSError:
+        return False
+    return True
+
+
+def first_host(host: str | Iterable[str] | None) -> str:
+    """The address that `create_server` was given; all interfaces are one here."""
+    if host is None or host == "" or host in ("0.0.0.0", "::", "localhost"):
+        return _IP
+    return host if isinstance(host, str) else first_host(next(iter(host), None))

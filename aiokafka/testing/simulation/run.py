@@ -5,16 +5,27 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, TypeVar
 
 from aiokafka import _seams
+from aiokafka.testing.simulation.errors import (
+    BusyLoopError,
+    SimulationError,
+    StuckError,
+    VirtualTimeError,
+)
 from aiokafka.testing.simulation.loop import SimulatedLoop
 from aiokafka.testing.simulation.network import Network
 
 __all__ = ["Simulation", "simulate"]
 
 T = TypeVar("T")
+
+# Virtual seconds that what is left at the end has to take its cancellation.
+_LAST_SECONDS = 30.0
+_MOST_NAMED = 20
 
 
 class Simulation:
@@ -32,19 +43,49 @@ class Simulation:
         self._limit = limit_s
         #: For decisions of a test: independent of how many the loop and the network take.
         self.random = random.Random(f"test {seed}")
+        #: What the run came to, once it is over: equal for equal runs, and hardly for others.
+        self.trace = ""
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Run `main` to its end and close the loop.
+        """Run `main` to its end and close the loop. A simulation runs once.
 
         Raises what `main` raises, StuckError when nothing can happen any more, VirtualTimeError
         after `limit_s`, BusyLoopError when something spins.
+
+        Raises:
+            RuntimeError: it runs inside another loop, or ran before.
         """
+        try:
+            self._check()
+        except RuntimeError:
+            main.close()
+            self.loop.close()
+            raise
         with self._in_place():
+            task = self.loop.create_task(main, name="main")
             try:
                 self.loop.limit(self._limit)
-                return self.loop.run_until_complete(main)
+                return self.loop.run_until_complete(task)  # type: ignore[no-any-return]
+            except (StuckError, VirtualTimeError, BusyLoopError) as error:
+                self._explain(error)
+                raise
             finally:
-                self._finish(main)
+                self.trace = self._mark()
+                self._finish()
+
+    def _check(self) -> None:
+        if self.loop.is_closed():
+            raise RuntimeError("a simulation runs once: make another one with the same seed")
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        raise RuntimeError("a simulation has a loop of its own: run it outside of async functions")
+
+    def _mark(self) -> str:
+        # The next random number tells how many were drawn: one for each timer and each event.
+        loop = self.loop
+        return f"{self.network.checksum:08x}-{loop.turns}-{loop.time():.9f}-{loop.random.random()}"
 
     @contextmanager
     def _in_place(self) -> Iterator[None]:
@@ -53,34 +94,60 @@ class Simulation:
         state = random.getstate()
         _seams.wall_time, _seams.random_bytes = self.loop.wall_time, self.loop.random.randbytes
         random.seed(f"library {self.seed}")
-        asyncio.set_event_loop(self.loop)
         try:
             yield
         finally:
-            asyncio.set_event_loop(None)
             random.setstate(state)
             _seams.wall_time, _seams.random_bytes = seams
 
-    def _finish(self, main: Coroutine[Any, Any, Any]) -> None:
-        """Cancel what is left, so that nothing complains of a loop that is gone."""
+    def _explain(self, error: SimulationError) -> None:
+        """Let the error say what every task waits for."""
+        tasks = self.loop.tasks()
+        lines = [f"  {task.get_name()}: {_place_of(task)}" for task in tasks[:_MOST_NAMED]]
+        if len(tasks) > _MOST_NAMED:
+            lines.append(f"  and {len(tasks) - _MOST_NAMED} more")
+        error.args = ("\n".join([f"{error} (seed {self.seed}). Its tasks:", *lines]),)
+
+    def _finish(self) -> None:
+        """Cancel what is left, as asyncio.run() does, and close the loop."""
         loop = self.loop
-        main.close()
-        left = asyncio.all_tasks(loop)
-        for task in sorted(left, key=lambda task: task.get_name()):
-            task.cancel()
-        if left:
-            loop.limit(60.0)
-            with _quiet():
-                loop.run_until_complete(asyncio.wait(left, timeout=30.0))
-        loop.close()
+        try:
+            left = loop.tasks()
+            for task in left:
+                task.cancel()
+            loop.limit(2 * _LAST_SECONDS)
+            with suppress(SimulationError):
+                if left:
+                    loop.run_until_complete(asyncio.wait(left, timeout=_LAST_SECONDS))
+                    _report(loop, left)
+                loop.run_until_complete(loop.shutdown_asyncgens())
+        finally:
+            loop.close()
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    try:
-        yield
-    except Exception:
-        pass  # the run has failed already, and that is what counts
+def _report(loop: SimulatedLoop, tasks: list[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        if task.done() and not task.cancelled() and task.exception() is not None:
+            loop.call_exception_handler(
+                {
+                    "message": "unhandled exception while the simulation ended",
+                    "exception": task.exception(),
+                    "task": task,
+                }
+            )
+
+
+def _place_of(task: asyncio.Task[Any]) -> str:
+    """Where a task waits: the innermost function of the program, with its line."""
+    inner: Any = task.get_coro()
+    place = getattr(inner, "__qualname__", repr(inner))
+    while inner is not None:
+        frame = getattr(inner, "cr_frame", None)
+        if frame is not None:
+            code = frame.f_code
+            place = f"{code.co_name}, {Path(code.co_filename).name}:{frame.f_lineno}"
+        inner = getattr(inner, "cr_await", None)
+    return place
 
 
 def simulate(
