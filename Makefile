@@ -14,6 +14,10 @@ TOGETHER := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 VERSIONS ?= 3.10 3.11 3.12 3.13
 BOOTSTRAP ?=
 MUTATIONS ?= 10000000
+SEEDS ?= 1000
+MINUTES ?=
+SEED ?=
+WORKLOAD ?=
 export PIP_NO_WARN_SCRIPT_LOCATION = 1
 
 # What the extensions are built from: any of it newer than the stamp means to install again.
@@ -34,7 +38,7 @@ JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 SPARK_TESTS := tests/integration/test_spark_kills.py \
 	$(filter-out %_kills.py,$(sort $(wildcard tests/integration/test_spark*.py))) tests/spark
 
-.PHONY: help demo test test-unit test-all test-long test-spark test-dependents spark-demo java fuzz lint format docs bench bench-spark broker dist clean
+.PHONY: help demo test test-unit test-all test-long test-spark test-dependents simulate spark-demo java fuzz lint format docs bench bench-spark broker dist clean
 .DELETE_ON_ERROR:
 
 help:
@@ -45,6 +49,7 @@ help:
 	@echo "make spark-demo count words per minute with Spark (Java 17, PySpark of 450 MB)"
 	@echo "make test-spark the Spark source and sink in PySpark (likewise)"
 	@echo "make test-dependents  FastStream, Faust, taskiq and tracers, as released, on this library"
+	@echo "make simulate   programs, a cluster and faults, by the seed (SEEDS=1000, MINUTES=, SEED=, WORKLOAD=)"
 	@echo "make fuzz       read damaged record sets (MUTATIONS=10000000)"
 	@echo "make lint docs  ruff and mypy; the manual, warnings are errors"
 	@echo "make bench      compare with the other clients (ROWS=... ROUNDS=...)"
@@ -134,6 +139,10 @@ test-long: $(LIBRARY) $(VENV)/.tests
 
 fuzz: $(LIBRARY) $(VENV)/.tests
 	$(BIN)/python -m tests.record.fuzz --mutations $(MUTATIONS)
+
+simulate: $(LIBRARY) $(VENV)/.tests
+	PYTHONHASHSEED=0 $(BIN)/python -m tests.simulation --seeds $(SEEDS) $(if $(MINUTES),--minutes $(MINUTES)) \
+		$(if $(SEED),--seed $(SEED)) $(foreach kind,$(WORKLOAD),--workload $(kind)) $(ARGS)
 
 test-spark: java $(LIBRARY) $(VENV)/.tests $(VENV)/.spark
 	AIOKAFKA_SPARK=required PYSPARK_SUBMIT_ARGS='$(SPARK_SUBMIT_ARGS)' \

@@ -105,7 +105,7 @@ class ClassicGroup:
     protocol: str = ""
     leader: str = ""
     members: dict[str, Member] = field(default_factory=dict)
-    pending: set[str] = field(default_factory=set)
+    pending: dict[str, asyncio.TimerHandle] = field(default_factory=dict)
     """Ids given to members that have not come back with them yet."""
     _timer: asyncio.TimerHandle | None = None
     _waits_for_more: bool = False
@@ -127,7 +127,7 @@ class ClassicGroup:
         if static is not None and static.member_id != application.member_id:
             raise GroupRefusedError(codes.FENCED_INSTANCE_ID)
         if application.member_id in self.pending:
-            self.pending.discard(application.member_id)
+            self.pending.pop(application.member_id).cancel()
             return self._add(application, application.member_id)
         member = self.members.get(application.member_id)
         if member is None:
@@ -151,14 +151,17 @@ class ClassicGroup:
         prefix = application.instance_id or application.client_id
         member_id = f"{prefix}-{_seams.random_uuid()}"
         if application.instance_id is None and application.needs_member_id:
-            self.pending.add(member_id)
             loop = asyncio.get_running_loop()
-            loop.call_later(application.session_timeout, self._forget_pending, member_id)
+            self.pending[member_id] = loop.call_later(
+                application.session_timeout, self._forget_pending, member_id
+            )
             raise GroupRefusedError(codes.MEMBER_ID_REQUIRED, member_id)
         return self._add(application, member_id)
 
     def _forget_pending(self, member_id: str) -> None:
-        self.pending.discard(member_id)
+        handle = self.pending.pop(member_id, None)
+        if handle is not None:
+            handle.cancel()
         self._maybe_complete_join()
 
     def _add(self, application: Application, member_id: str) -> asyncio.Future[Joined]:
@@ -436,6 +439,9 @@ class ClassicGroup:
         self._stop_timer()
         for member in self.members.values():
             self._stop_expiry(member)
+        for handle in self.pending.values():
+            handle.cancel()
+        self.pending.clear()
 
     # -- timers --------------------------------------------------------------------------------
 

@@ -1,0 +1,179 @@
+"""Calls of the client as programs make them: watched, limited, and now and then cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aiokafka.errors import KafkaError
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+T = TypeVar("T")
+
+# Seconds that a call may take beyond its documented limit: round trips, retries that were begun.
+MARGIN = 3.0
+
+
+class InterruptedCall(Exception):
+    """The scenario has cancelled a call, or its time was over."""
+
+
+class Caller:
+    """One program's way to call a client.
+
+    Every call goes to the trace; one that ends later than its documentation says, never, or with
+    an exception that is none of Kafka's is a violation.
+
+    Args:
+        cancel_rate: Probability that a call which takes long enough is cancelled.
+    """
+
+    def __init__(self, world: World, name: str, cancel_rate: float = 0.0) -> None:
+        self.world = world
+        self.name = name
+        self.random: random.Random = world.random_for(name)
+        self._cancel_rate = cancel_rate
+
+    async def call(
+        self,
+        what: str,
+        awaitable: Awaitable[T],
+        *,
+        limit: float | None = None,
+        patience: float | None = None,
+        may_cancel: bool = True,
+    ) -> T:
+        """Await a call of the client.
+
+        Args:
+            limit: Seconds that it may take by its documentation; None for any time.
+            patience: Seconds after which the program cancels it.
+
+        Raises:
+            InterruptedCall: it was cancelled, by chance or for want of patience.
+        """
+        world = self.world
+        loop = world.loop
+        watch = _Watch(self, what, patience, limit, may_cancel)
+        started_at = loop.time()
+        world.note(self.name, what)
+        try:
+            result = await awaitable
+        except asyncio.CancelledError:
+            if watch.told_to_cancel is None:
+                raise
+            world.note(self.name, what, f"cancelled {watch.told_to_cancel}")
+            raise InterruptedCall(what) from None
+        except KafkaError as error:
+            world.note(self.name, what, f"raised {type(error).__name__}: {error}")
+            self._check_swallowed(what, watch)
+            raise
+        except (StopAsyncIteration, AllowedError):
+            world.note(self.name, what, "ended")
+            raise
+        except Exception as error:
+            world.note(self.name, what, f"raised {error!r}")
+            world.violate("exception", f"{self.name}: {what} raised {error!r}", error)
+            raise InterruptedCall(what) from error
+        finally:
+            watch.close()
+            self._check_time(what, loop.time() - started_at, limit)
+        self._check_swallowed(what, watch)
+        if world.is_tracing:
+            world.trace_line(self.name, what, f"gave {_short(result)}")
+        return result
+
+    def _check_time(self, what: str, took: float, limit: float | None) -> None:
+        if limit is not None and took > limit + MARGIN + self.world.stalled:
+            self.world.violate("late", f"{self.name}: {what} took {took:.3f} s, not {limit:.3f} s")
+
+    def _check_swallowed(self, what: str, watch: _Watch) -> None:
+        if watch.told_to_cancel is not None:
+            self.world.violate("swallowed", f"{self.name}: {what} went on after its cancellation")
+
+    def chance(self, probability: float) -> bool:
+        """Whether something of this probability happens now."""
+        return self.random.random() < probability
+
+    async def pause(self, mean: float) -> None:
+        """Let some time go by."""
+        await asyncio.sleep(self.random.expovariate(1 / mean) if mean else 0)
+
+
+class AllowedError(Exception):
+    """An exception that a program raises on purpose, such as a listener that fails."""
+
+
+class _Watch:
+    """The timers of one call. A call that does not end is cancelled, so that the run can."""
+
+    def __init__(
+        self,
+        caller: Caller,
+        what: str,
+        patience: float | None,
+        limit: float | None,
+        may_cancel: bool,
+    ) -> None:
+        self.told_to_cancel: str | None = None
+        self._caller = caller
+        self._what = what
+        self._limit = limit
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._handles = [
+            asyncio.get_running_loop().call_later(delay, self._cancel, why)
+            for delay, why in self._reasons(patience, limit, may_cancel)
+        ]
+
+    def _reasons(
+        self, patience: float | None, limit: float | None, may_cancel: bool
+    ) -> list[tuple[float, str]]:
+        caller = self._caller
+        found = []
+        if patience is not None:
+            found.append((patience, "for want of patience"))
+        if limit is not None:
+            too_long = 2 * limit + 10 * MARGIN + caller.world.stalled
+            found.append((too_long, "since it does not end"))
+        if may_cancel and caller._cancel_rate and caller.chance(caller._cancel_rate):
+            # From one turn of the loop to seconds.
+            found.append((10 ** caller.random.uniform(-5, 0.7), "by chance"))
+        return found
+
+    def _cancel(self, why: str) -> None:
+        self.told_to_cancel = why
+        if why == "since it does not end":
+            where = _where(self._task)
+            text = f"{self._caller.name}: {self._what} does not end, limit {self._limit} s; {where}"
+            self._caller.world.violate("hang", text)
+        self._task.cancel()
+
+    def close(self) -> None:
+        """End the timers, and take back the cancellation that the program has asked for."""
+        for handle in self._handles:
+            handle.cancel()
+        uncancel = getattr(self._task, "uncancel", None)
+        if self.told_to_cancel is not None and uncancel is not None:
+            uncancel()
+
+
+def _where(task: asyncio.Task[Any]) -> str:
+    """Where a task waits: the innermost frames of its coroutine."""
+    found = []
+    step: Any = task.get_coro()
+    while step is not None and hasattr(step, "cr_frame"):
+        if step.cr_frame is not None:
+            found.append(f"{step.cr_code.co_qualname}:{step.cr_frame.f_lineno}")
+        step = step.cr_await
+    return " > ".join(found[-4:])
+
+
+def _short(result: object) -> str:
+    text = repr(result)
+    return text if len(text) < 120 else text[:117] + "..."

@@ -1,0 +1,47 @@
+"""Commits as the brokers see them: none may pass work that is not finished."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.structs import TopicPartition
+from tests.simulation.history import Audience
+from tests.simulation.progress import go_on
+
+if TYPE_CHECKING:
+    from aiokafka.testing import RequestContext
+    from tests.simulation.world import World
+
+
+def watch_commits(world: World) -> None:
+    """Look at every OffsetCommit request that reaches a broker."""
+
+    def look(request: Any, context: RequestContext) -> None:
+        audience = next((a for a in world.history.audiences if a.name == request.group_id), None)
+        if audience is None:
+            return
+        for topic in request.topics:
+            name = topic.name or _name_of(world, topic.topic_id)
+            for part in topic.partitions:
+                tp = TopicPartition(name, part.partition_index)
+                _check(world, audience, tp, part.committed_offset)
+
+    world.cluster.intercept(OffsetCommitRequest, look)
+
+
+def _name_of(world: World, topic_id: bytes) -> str:
+    found = world.cluster.state.topics_by_id.get(topic_id)
+    return "" if found is None else found.name
+
+
+def _check(world: World, audience: Audience, tp: TopicPartition, offset: int) -> None:
+    if not audience.starts_at_beginning or tp.topic in audience.forgiven:
+        return
+    done = audience.finished.get(tp, set())
+    start = audience.done.get(tp, 0)
+    reached = go_on(world, audience, tp, start, offset, done)
+    audience.done[tp] = max(start, reached)
+    if reached < offset:
+        text = f"group {audience.name} commits {offset} of {tp}, but {reached} is not finished"
+        world.violate("early commit", text)

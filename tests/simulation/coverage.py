@@ -1,0 +1,44 @@
+"""What was tried: faults by workloads, how often each was drawn and how often it took effect."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.simulation.execution import Verdict
+
+
+@dataclass
+class Coverage:
+    """Counts over many runs."""
+
+    drawn: Counter[tuple[str, str]] = field(default_factory=Counter)
+    hit: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def count(self, verdict: Verdict) -> None:
+        """Add one run."""
+        kinds = {workload.kind for workload in verdict.scenario.workloads}
+        for fault in {fault.kind for fault in verdict.scenario.faults}:
+            for kind in kinds:
+                self.drawn[fault, kind] += 1
+                if verdict.hits.get(fault):
+                    self.hit[fault, kind] += 1
+
+    def add(self, other: Coverage) -> None:
+        """Add up."""
+        self.drawn += other.drawn
+        self.hit += other.hit
+
+    def table(self) -> str:
+        """In each place: runs with an effect, of runs in which it was drawn."""
+        from tests.simulation.faults import BY_NAME as FAULTS
+        from tests.simulation.workloads import BY_NAME as WORKLOADS
+
+        names = list(WORKLOADS)
+        lines = ["fault".ljust(20) + "".join(name.rjust(16) for name in names)]
+        for fault in FAULTS:
+            cells = [f"{self.hit[fault, name]}/{self.drawn[fault, name]}" for name in names]
+            lines.append(fault.ljust(20) + "".join(cell.rjust(16) for cell in cells))
+        return "\n".join(lines)

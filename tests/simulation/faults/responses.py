@@ -1,0 +1,115 @@
+"""Requests that are refused, answered late, or answered in vain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiokafka.testing import Action, Cut, Delay, Fail, Interception, Silence
+from aiokafka.testing import codes as c
+from tests.simulation.faults.base import Fault
+from tests.simulation.scenario import Draft
+
+#: API key to what a broker may answer for a while, without effect, to a client that does no wrong.
+RETRIABLE: dict[int, tuple[int, ...]] = {
+    0: (c.NOT_LEADER_OR_FOLLOWER, c.LEADER_NOT_AVAILABLE, c.NOT_ENOUGH_REPLICAS,
+        c.REQUEST_TIMED_OUT, c.UNKNOWN_TOPIC_OR_PARTITION),
+    1: (c.NOT_LEADER_OR_FOLLOWER, c.UNKNOWN_LEADER_EPOCH, c.UNKNOWN_TOPIC_OR_PARTITION,
+        c.FETCH_SESSION_ID_NOT_FOUND, c.INVALID_FETCH_SESSION_EPOCH),
+    2: (c.NOT_LEADER_OR_FOLLOWER, c.UNKNOWN_LEADER_EPOCH, c.LEADER_NOT_AVAILABLE),
+    3: (c.LEADER_NOT_AVAILABLE,),
+    8: (c.NOT_COORDINATOR, c.COORDINATOR_NOT_AVAILABLE, c.COORDINATOR_LOAD_IN_PROGRESS,
+        c.REQUEST_TIMED_OUT, c.UNKNOWN_TOPIC_OR_PARTITION),
+    9: (c.NOT_COORDINATOR, c.COORDINATOR_LOAD_IN_PROGRESS),
+    10: (c.COORDINATOR_NOT_AVAILABLE,),
+    11: (c.NOT_COORDINATOR, c.COORDINATOR_NOT_AVAILABLE, c.COORDINATOR_LOAD_IN_PROGRESS),
+    12: (c.NOT_COORDINATOR, c.COORDINATOR_NOT_AVAILABLE, c.REBALANCE_IN_PROGRESS),
+    13: (c.NOT_COORDINATOR, c.COORDINATOR_NOT_AVAILABLE),
+    14: (c.NOT_COORDINATOR, c.COORDINATOR_NOT_AVAILABLE, c.REBALANCE_IN_PROGRESS),
+    22: (c.NOT_COORDINATOR, c.COORDINATOR_LOAD_IN_PROGRESS, c.CONCURRENT_TRANSACTIONS),
+    24: (c.NOT_COORDINATOR, c.COORDINATOR_LOAD_IN_PROGRESS, c.CONCURRENT_TRANSACTIONS,
+         c.UNKNOWN_TOPIC_OR_PARTITION),
+    25: (c.NOT_COORDINATOR, c.COORDINATOR_LOAD_IN_PROGRESS, c.CONCURRENT_TRANSACTIONS),
+    26: (c.NOT_COORDINATOR, c.COORDINATOR_LOAD_IN_PROGRESS, c.CONCURRENT_TRANSACTIONS),
+    28: (c.NOT_COORDINATOR, c.COORDINATOR_LOAD_IN_PROGRESS, c.COORDINATOR_NOT_AVAILABLE),
+    68: (c.NOT_COORDINATOR, c.COORDINATOR_NOT_AVAILABLE, c.COORDINATOR_LOAD_IN_PROGRESS),
+}  # fmt: skip
+_APIS = tuple(RETRIABLE)
+# Those whose repetition, after the first one had its effect, is worth most.
+_WITH_EFFECT = (0, 0, 8, 11, 14, 22, 24, 25, 26, 26, 28, 68, 13, 1)
+
+
+class _Scripted(Fault):
+    """Answers some requests of an API otherwise."""
+
+    _interception: Interception | None = None
+
+    def _answer(self) -> Action:
+        raise NotImplementedError
+
+    async def begin(self) -> None:
+        """Answer so from now on."""
+        self._interception = self.world.cluster.intercept(
+            self.arguments["api"], self._answer(), times=self.arguments["times"]
+        )
+
+    async def end(self) -> None:
+        """Answer as always."""
+        if self._interception is not None:
+            if self._interception.hits:
+                self.hit()
+            self._interception.remove()
+
+
+class Refused(_Scripted):
+    """An error that a later try will not meet."""
+
+    kind = "retriable error"
+
+    @classmethod
+    def draw(cls, draft: Draft) -> dict[str, Any] | None:
+        """Of which API, which one, how often."""
+        source = draft.random
+        api = source.choice(_APIS)
+        times = source.choice((1, 1, 2, 5, 20))
+        return {"api": api, "error": source.choice(RETRIABLE[api]), "times": times}
+
+    def _answer(self) -> Action:
+        return Fail(self.arguments["error"])
+
+
+class LostResponse(_Scripted):
+    """The work is done, but nothing is heard of it: the connection breaks, or stays silent."""
+
+    kind = "lost response"
+
+    @classmethod
+    def draw(cls, draft: Draft) -> dict[str, Any] | None:
+        """Of which API, how."""
+        source = draft.random
+        how = source.choice(("cut", "silence"))
+        handled = source.random() < 0.8
+        times = source.choice((1, 1, 1, 3))
+        return {"api": source.choice(_WITH_EFFECT), "how": how, "handled": handled, "times": times}
+
+    def _answer(self) -> Action:
+        handled = self.arguments["handled"]
+        return Cut(handled) if self.arguments["how"] == "cut" else Silence(handled)
+
+
+class LateResponse(_Scripted):
+    """The broker sits on requests."""
+
+    kind = "late response"
+
+    @classmethod
+    def draw(cls, draft: Draft) -> dict[str, Any] | None:
+        """Of which API, how long."""
+        source = draft.random
+        seconds = source.choice((0.05, 0.5, 3.0, 15.0))
+        return {"api": source.choice(_APIS), "seconds": seconds, "times": source.choice((1, 3, 10))}
+
+    def _answer(self) -> Action:
+        return Delay(self.arguments["seconds"])
+
+
+RESPONSE_FAULTS: dict[type[Fault], int] = {Refused: 12, LostResponse: 10, LateResponse: 5}

@@ -1,0 +1,292 @@
+"""What the programs were told: records sent, records read, offsets committed, transactions ended.
+
+What can be checked at once is checked here, when it is told; the rest at the end, by
+:mod:`tests.simulation.checks`, against the logs of the cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from aiokafka.structs import ConsumerRecord, RecordMetadata, TopicPartition
+from tests.simulation import logs
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+_DIGITS = 8
+
+
+class Sent:
+    """A record that a program wanted to send, and what became of it as far as it was told."""
+
+    __slots__ = (
+        "at",
+        "companions",
+        "copy_of",
+        "error",
+        "future",
+        "number",
+        "offset",
+        "order",
+        "outcome",
+        "partition",
+        "safety",
+        "session",
+        "topic",
+        "transaction",
+    )
+
+    def __init__(self, number: int, session: ProducerSession, topic: str, at: float) -> None:
+        self.number = number
+        self.session = session
+        self.topic = topic
+        self.at = at
+        self.order = session.next_order()
+        self.outcome = "open"
+        """`open`, `unsent` (send raised), `acknowledged`, `failed`."""
+        self.partition: int | None = None
+        self.offset: int | None = None
+        self.error: BaseException | None = None
+        self.transaction: Transaction | None = None
+        self.future: asyncio.Future[RecordMetadata] | None = None
+        self.copy_of: int | None = None
+        self.companions: list[Sent] = []
+        """The records behind this one in a batch that the program built."""
+
+    def __repr__(self) -> str:
+        place = f" {self.topic}-{self.partition}@{self.offset}" if self.offset is not None else ""
+        return f"record {self.number} of {self.session.name} ({self.outcome}{place})"
+
+
+class ProducerSession:
+    """One producer object: what it promises, and what was given to it."""
+
+    def __init__(self, name: str, *, acks: Any, idempotent: bool) -> None:
+        self.name = name
+        self.is_safe = acks in (-1, "all")
+        """Whether what is acknowledged must survive a change of leaders."""
+        self.is_told = acks != 0
+        self.is_idempotent = idempotent
+        self._order = 0
+
+    def next_order(self) -> int:
+        """A number that says in which order records were given to the producer."""
+        self._order += 1
+        return self._order
+
+
+class Transaction:
+    """A transaction as its program saw it."""
+
+    __slots__ = ("name", "offsets", "outcome", "records")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.outcome = "open"
+        """`open`, `committed`, `aborted`, or `unknown` once the program has given it up."""
+        self.records: list[Sent] = []
+        self.offsets: dict[TopicPartition, int] = {}
+
+
+class Audience:
+    """A consumer group, or a lone consumer: what was read on its behalf.
+
+    Args:
+        starts_at_beginning: Whether it reads from the beginning of the logs, so that every record
+            must reach it.
+    """
+
+    def __init__(
+        self, name: str, topics: Sequence[str], *, committed_only: bool, starts_at_beginning: bool
+    ) -> None:
+        self.name = name
+        self.topics = list(topics)
+        self.committed_only = committed_only
+        self.starts_at_beginning = starts_at_beginning
+        self.delivered: dict[TopicPartition, dict[int, int]] = {}
+        """By partition: offset to the number of the record."""
+        self.finished: dict[TopicPartition, set[int]] = {}
+        self.frontier: dict[TopicPartition, int] = {}
+        """Up to where everything was delivered, as last looked at."""
+        self.done: dict[TopicPartition, int] = {}
+        """Up to where everything is finished, as last looked at."""
+        self.owners: dict[tuple[int, TopicPartition], str] = {}
+        self.forgiven: set[str] = set()
+        """Topics whose offsets mean nothing any more: deleted, truncated."""
+        self.committed: dict[TopicPartition, tuple[int, float]] = {}
+        """The newest commit that was acknowledged: offset, when."""
+
+
+class Reading:
+    """One consumer object and the records in its hands."""
+
+    def __init__(self, world: World, name: str, audience: Audience) -> None:
+        self._world = world
+        self.name = name
+        self.audience = audience
+        self.positions: dict[TopicPartition, int] = {}
+        """Where the next record of a partition has to come from, where that is known."""
+        self.in_hand: list[tuple[TopicPartition, int]] = []
+
+    def begin_call(self) -> None:
+        """The program asks for more: it has finished what it has."""
+        finished = self.audience.finished
+        for tp, offset in self.in_hand:
+            finished.setdefault(tp, set()).add(offset)
+        self.in_hand.clear()
+
+    def done_positions(self) -> dict[TopicPartition, int]:
+        """Where the next record comes from, for partitions of which nothing is in hand."""
+        busy = {tp for tp, _ in self.in_hand}
+        return {tp: position for tp, position in self.positions.items() if tp not in busy}
+
+    def committed(self, offsets: dict[TopicPartition, int]) -> None:
+        """A commit of the program was acknowledged."""
+        for tp, offset in offsets.items():
+            self.audience.committed[tp] = (offset, self._world.now)
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Positions have changed: by a rebalance, a seek, a reset."""
+        for tp in partitions:
+            self.positions.pop(tp, None)
+
+    def took(self, record: ConsumerRecord[Any, Any], generation: int | None) -> None:
+        """A record was handed out."""
+        tp = TopicPartition(record.topic, record.partition)
+        number = number_of(record.value)
+        audience = self.audience
+        if tp.topic not in audience.forgiven:
+            self._check_place(tp, record.offset)
+        if generation is not None:
+            self._check_owner(tp, generation)
+        known = audience.delivered.setdefault(tp, {})
+        before = known.setdefault(record.offset, number)
+        if before != number and tp.topic not in audience.forgiven:
+            self._world.violate(
+                "changed", f"{self.name}: {tp} {record.offset} was {before}, now {number}"
+            )
+        self.positions[tp] = record.offset + 1
+        self.in_hand.append((tp, record.offset))
+        self._world.note(self.name, "got", f"{tp.topic}-{tp.partition} {record.offset}")
+
+    def _check_place(self, tp: TopicPartition, offset: int) -> None:
+        expected = self.positions.get(tp)
+        if expected is None or offset == expected:
+            return
+        if offset < expected:
+            text = f"{self.name}: {tp} went back from {expected} to {offset}"
+            self._world.violate("back", text)
+            return
+        seen = logs.first_visible(self._world, tp, expected, offset, self.audience.committed_only)
+        if seen is not None:
+            text = f"{self.name}: {tp} went on at {offset} after {expected - 1}, without {seen}"
+            self._world.violate("skipped", text)
+
+    def _check_owner(self, tp: TopicPartition, generation: int) -> None:
+        owner = self.audience.owners.setdefault((generation, tp), self.name)
+        if owner != self.name:
+            text = f"{tp} was read by {owner} and {self.name} in generation {generation}"
+            self._world.violate("two owners", text)
+
+
+class History:
+    """All that was told, of all programs."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.sent: list[Sent] = []
+        self.transactions: list[Transaction] = []
+        self.audiences: list[Audience] = []
+        self.pipelines: list[tuple[str, str, str]] = []
+        """Group, source topic and target topic of each pipeline."""
+        self.open_futures: dict[asyncio.Future[Any], Sent] = {}
+        self.forgiven: set[str] = set()
+        """Topics that were deleted or truncated: what was in them need not be."""
+        self.lost_when_unsafe: set[str] = set()
+        """Topics in which records may be lost that not all replicas have acknowledged."""
+        self.kept: dict[TopicPartition, dict[int, list[int]]] = {}
+        """Records that retention has deleted since: offset to number."""
+
+    # -- producers
+
+    def new_record(
+        self, session: ProducerSession, topic: str, transaction: Transaction | None = None
+    ) -> Sent:
+        """A record that is about to be sent."""
+        sent = Sent(len(self.sent), session, topic, self._world.now)
+        self.sent.append(sent)
+        if transaction is not None:
+            sent.transaction = transaction
+            transaction.records.append(sent)
+        return sent
+
+    def follow(
+        self, sent: Sent, future: asyncio.Future[RecordMetadata], delivery_timeout: float
+    ) -> None:
+        """The record is on its way; see what its future says, and when."""
+        deadline = self._world.now + delivery_timeout
+        sent.future = future
+        self.open_futures[future] = sent
+
+        def done(future: asyncio.Future[RecordMetadata]) -> None:
+            self.open_futures.pop(future, None)
+            late = self._world.now - deadline
+            if late > 3.0 + self._world.stalled:
+                self._world.violate("late", f"{sent!r} ended {late:.3f} s after its time-out")
+            self.ended(sent, future)
+
+        future.add_done_callback(done)
+
+    def ended(self, sent: Sent, future: asyncio.Future[RecordMetadata]) -> None:
+        """A delivery has ended."""
+        if sent.outcome != "open":
+            return
+        error = None if future.cancelled() else future.exception()
+        records = [sent, *sent.companions]
+        for record in records:
+            record.outcome = "acknowledged" if error is None else "failed"
+            record.error = error
+        name = sent.session.name
+        if error is not None:
+            self._world.note(name, f"record {sent.number}", f"failed: {error!r}")
+            return
+        if not sent.session.is_told:
+            return
+        metadata = future.result()
+        for index, record in enumerate(records):
+            record.partition, record.offset = metadata.partition, metadata.offset + index
+        place = f"{metadata.partition}@{metadata.offset}"
+        self._world.note(name, f"record {sent.number}", place)
+
+    # -- consumers
+
+    def audience(self, name: str, topics: Sequence[str], **options: bool) -> Audience:
+        """A new group or lone consumer."""
+        made = Audience(name, topics, **options)
+        self.audiences.append(made)
+        return made
+
+    def forgive(self, topic: str) -> None:
+        """The records of a topic are lost, rightly, and offsets mean nothing any more."""
+        self.forgiven.add(topic)
+        for audience in self.audiences:
+            audience.forgiven.add(topic)
+
+    def keep(self, tp: TopicPartition) -> None:
+        """Remember the records of a partition, since some are about to be deleted."""
+        known = self.kept.setdefault(tp, {})
+        for offset, number in logs.numbers(self._world, tp):
+            known.setdefault(offset, [number])
+
+
+def value_of(sent: Sent, size: int) -> bytes:
+    """The value that carries the number of a record, in so many bytes or a few more."""
+    return b"%0*d" % (_DIGITS, sent.number) + b"." * (size - _DIGITS)
+
+
+def number_of(value: bytes | None) -> int:
+    """The number of the record with this value."""
+    return -1 if value is None else int(value[:_DIGITS])

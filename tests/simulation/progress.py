@@ -1,0 +1,60 @@
+"""How far an audience has come."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiokafka.structs import TopicPartition
+from tests.simulation import logs
+from tests.simulation.history import Audience
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+
+def missing_for(world: World, audience: Audience, *, by_hand: bool = False) -> str:
+    """What an audience has still to get, in words; "" if it has everything.
+
+    `by_hand`: it reads the partitions that were there at the beginning only.
+    """
+    for topic in audience.topics:
+        if topic in world.history.forgiven:
+            continue
+        for tp in logs.partitions(world, topic):
+            if by_hand and tp.partition >= world.scenario.topic(topic).partitions:
+                continue
+            end = logs.visible_end(world, tp, audience.committed_only)
+            start = advance(world, audience, tp, end)
+            if start < end:
+                return f"{tp} {start} (of {end})"
+    return ""
+
+
+def advance(world: World, audience: Audience, tp: TopicPartition, end: int) -> int:
+    """Move the frontier of what was delivered as far as it goes, up to `end`."""
+    known = audience.delivered.get(tp, {})
+    frontier = go_on(world, audience, tp, audience.frontier.get(tp, 0), end, known)
+    audience.frontier[tp] = frontier
+    return frontier
+
+
+def go_on(
+    world: World,
+    audience: Audience,
+    tp: TopicPartition,
+    start: int,
+    end: int,
+    known: dict[int, int] | set[int],
+) -> int:
+    """The first offset from `start` on that is visible and not among those known, at most `end`."""
+    while start < end:
+        if start in known:
+            start += 1
+            continue
+        seen = logs.first_visible(world, tp, start, end, audience.committed_only)
+        if seen is None:
+            return end
+        if seen == start or seen not in known:
+            return seen
+        start = seen
+    return start

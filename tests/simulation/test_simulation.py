@@ -1,0 +1,62 @@
+"""The simulation in CI: what failed once, some new seeds, and the same trace for the same seed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parent.parent.parent
+# Seconds for seeds that were never run before, in each of two workers.
+_BUDGET = float(os.environ.get("AIOKAFKA_SIMULATION_S", "25"))
+
+
+def simulate(*arguments: str, limit: float) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own: the order of sets of strings is part of a run."""
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    return subprocess.run(
+        [sys.executable, "-m", "tests.simulation", *arguments],
+        cwd=REPOSITORY,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=limit,
+        check=False,
+    )
+
+
+def assert_fine(done: subprocess.CompletedProcess[str]) -> None:
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-4000:]
+
+
+@pytest.mark.timeout(180)
+def test_what_failed_once_is_mended() -> None:
+    assert_fine(simulate("--kept", limit=170))
+
+
+@pytest.mark.timeout(180)
+def test_new_seeds() -> None:
+    first = str(int(time.time()) * 1000)
+    minutes = str(_BUDGET / 60)
+    done = simulate("--first", first, "--minutes", minutes, "--workers", "2", limit=170)
+    assert_fine(done)
+
+
+@pytest.mark.timeout(180)
+def test_the_same_seed_is_the_same_run() -> None:
+    done = simulate("--first", "0", "--seeds", "20", "--workers", "1", "--twice", limit=170)
+    assert "two runs differ" not in done.stdout
+
+
+def test_a_scenario_survives_as_text() -> None:
+    from tests.simulation.scenario import Scenario, draw
+
+    for seed in range(50):
+        scenario = draw(seed)
+        assert Scenario.from_json(scenario.to_json()) == scenario
+        assert json.loads(scenario.to_json())["seed"] == seed

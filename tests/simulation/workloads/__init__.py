@@ -1,0 +1,50 @@
+"""The programs of a scenario: each kind is a class with a drawing of its options and a run.
+
+A new kind goes into a module of its own, and into `KINDS`, with the weight of how often it is
+drawn. Its class needs what :class:`tests.simulation.workloads.base.Workload` lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tests.simulation.scenario import Draft, WorkloadPlan
+from tests.simulation.workloads.base import Workload
+from tests.simulation.workloads.group import GroupWorkload
+from tests.simulation.workloads.lone import LoneWorkload
+from tests.simulation.workloads.pipeline import PipelineWorkload
+from tests.simulation.workloads.producing import ProducerWorkload
+from tests.simulation.workloads.transacting import TransactionalWorkload
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+#: Each kind and how often it is drawn.
+KINDS: dict[type[Workload], int] = {
+    ProducerWorkload: 6,
+    TransactionalWorkload: 3,
+    GroupWorkload: 6,
+    LoneWorkload: 2,
+    PipelineWorkload: 3,
+}
+BY_NAME = {kind.kind: kind for kind in KINDS}
+
+
+def draw_workloads(draft: Draft, kinds: Sequence[str] = ()) -> None:
+    """Add one to four workloads to a draft; those that read come after what they can read."""
+    wanted = [BY_NAME[name] for name in kinds] or list(KINDS)
+    possible = [kind for kind in wanted if kind.is_possible(draft.cluster)] or [ProducerWorkload]
+    count = draft.random.choice((1, 2, 2, 2, 3, 3, 4))
+    drawn = draft.random.choices(possible, [KINDS[kind] for kind in possible], k=count)
+    if all(kind.rank for kind in drawn):
+        # There has to be something to read.
+        drawn[0:1] = [ProducerWorkload, drawn[0]]
+    for kind in sorted(drawn, key=lambda kind: kind.rank):
+        name = draft.name_for(kind.kind)
+        draft.workloads.append(WorkloadPlan(kind.kind, name, kind.draw(draft)))
+
+
+def make(world: World, plan: WorkloadPlan) -> Workload:
+    """The workload of a plan."""
+    return BY_NAME[plan.kind](world, plan)

@@ -1,0 +1,210 @@
+"""Consumer groups of both protocols, whose members come, go and crash."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from aiokafka.errors import KafkaError
+from tests.simulation.calls import AllowedError, Caller, InterruptedCall
+from tests.simulation.history import Audience, Reading
+from tests.simulation.progress import missing_for
+from tests.simulation.scenario import Draft
+from tests.simulation.workloads.base import Workload
+from tests.simulation.workloads.committing import commit
+from tests.simulation.workloads.listening import Listener
+from tests.simulation.workloads.lone import options_ms, start_consumer, stop_consumer
+from tests.simulation.workloads.reading import (
+    FIRST_CONSUMER_PROTOCOL,
+    draw_consumer_options,
+    read_once,
+)
+
+ASSIGNORS: dict[str, Any] = {
+    "range": RangePartitionAssignor,
+    "roundrobin": RoundRobinPartitionAssignor,
+    "sticky": StickyPartitionAssignor,
+    "cooperative": CooperativeStickyAssignor,
+}
+
+
+class GroupWorkload(Workload):
+    """The members of one group, each a program of its own."""
+
+    kind = "group"
+    rank = 2
+
+    @classmethod
+    def draw(cls, draft: Draft) -> dict[str, Any]:
+        """Topics that others write, and one to three members."""
+        source = draft.random
+        names = [topic.name for topic in draft.topics] or [draft.new_topic().name]
+        group = draw_group(draft)
+        isolation = source.choice(("read_committed", "read_uncommitted"))
+        members = [cls._draw_member(draft, group) for _ in range(source.choice((1, 1, 2, 2, 3)))]
+        for number, member in enumerate(members):
+            member["client"]["isolation_level"] = isolation
+            if group["static"]:
+                member["client"]["group_instance_id"] = f"{group['group_id']} {number}"
+        return {
+            "topics": sorted(source.sample(names, source.randint(1, len(names)))),
+            "pattern": source.random() < 0.15,
+            "isolation": isolation,
+            "members": members,
+            **group,
+        }
+
+    @classmethod
+    def _draw_member(cls, draft: Draft, group: dict[str, Any]) -> dict[str, Any]:
+        source = draft.random
+        commits = source.choice(("auto", "auto", "sync", "positions", "mixed"))
+        client = draw_consumer_options(draft) | group["client"]
+        client["enable_auto_commit"] = commits == "auto" or (
+            commits == "mixed" and source.random() < 0.5
+        )
+        client["auto_commit_interval_ms"] = source.choice((100, 1000, 5000))
+        return {
+            "client": client,
+            "commits": commits,
+            "style": source.choice(("one", "many", "many", "iterate", "mixed")),
+            "work_s": source.choice((0, 0, 0.01, 0.2, 2.0)),
+            "pause_rate": source.choice((0, 0, 0.05)),
+            "cancel_rate": source.choice((0, 0, 0.05, 0.3)),
+            "committed_rate": source.choice((0, 0, 0.05)),
+            "listener": source.choice(("none", "plain", "slow", "raise", "seek", "commit")),
+            "comes_after_s": source.choice((0, 0, 2.0, draft.active_s / 2)),
+            "stays_s": source.choice((None, None, 5.0, 20.0)),
+            "leaves_by": source.choice(("stop", "stop", "crash")),
+        }
+
+    async def run(self) -> None:
+        """All members until everything was read."""
+        audience = self.world.history.audience(
+            self.options["group_id"],
+            self.options["topics"],
+            committed_only=self.options["isolation"] == "read_committed",
+            starts_at_beginning=True,
+        )
+        members = [
+            Member(self, audience, f"{self.plan.name} member {number}", options)
+            for number, options in enumerate(self.options["members"])
+        ]
+        await asyncio.gather(*[member.run() for member in members])
+
+    @property
+    def recovery_s(self) -> float:
+        """A member that is gone is missed after its session; some rebalances may follow."""
+        slow = max(float(member["work_s"]) for member in self.options["members"])
+        return 300.0 + 200 * slow
+
+    def is_over(self, audience: Audience) -> bool:
+        """Whether the members may go: all was read, or it takes too long."""
+        world = self.world
+        if not world.turns[self.rank].is_set():
+            return False
+        missing = missing_for(world, audience)
+        if missing and world.now > world.turn_at[self.rank] + self.recovery_s:
+            text = f"group {audience.name} has not got {missing} although all faults are over"
+            world.violate("not delivered", text)
+            return True
+        return not missing
+
+
+class Member:
+    """One program of a group: a consumer, made again when it is gone."""
+
+    def __init__(
+        self, group: GroupWorkload, audience: Audience, name: str, options: dict[str, Any]
+    ) -> None:
+        self.world = group.world
+        self.group = group
+        self.audience = audience
+        self.options = options
+        self.caller = Caller(group.world, name, options["cancel_rate"])
+
+    def is_over(self) -> bool:
+        """Whether there is nothing left to do."""
+        return self.group.is_over(self.audience)
+
+    async def run(self) -> None:
+        """Be a member until all is over, with pauses."""
+        await self.group.until_turn(self.options["comes_after_s"])
+        while not self.is_over():
+            caller = self.caller
+            reading = Reading(self.world, caller.name, self.audience)
+            consumer = self._make(reading)
+            options = self.options["client"]
+            wait = options_ms(options, "max_poll_interval_ms", 300_000)
+            wait = max(wait, options_ms(options, "default_api_timeout_ms", 60_000))
+            if await start_consumer(caller, consumer, options, wait):
+                await self._read(consumer, reading)
+            reading.begin_call()
+            crashes = self.options["leaves_by"] == "crash" and not self.is_over()
+            await stop_consumer(caller, consumer, 0 if crashes else None)
+            await self.group.until_turn(caller.random.random() * 2)
+
+    def _make(self, reading: Reading) -> AIOKafkaConsumer:
+        options = dict(self.options["client"])
+        assignors = options.pop("assignors", None)
+        if assignors:
+            options["partition_assignment_strategy"] = [ASSIGNORS[name] for name in assignors]
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=self.world.bootstrap,
+            client_id=self.caller.name.replace(" ", "-"),
+            group_id=self.group.options["group_id"],
+            **options,
+        )
+        listener = None
+        if self.options["listener"] != "none":
+            listener = Listener(self.caller, consumer, reading, self.options)
+        topics = self.group.options["topics"]
+        if self.group.options["pattern"]:
+            consumer.subscribe(pattern=f"({'|'.join(topics)})$", listener=listener)
+        else:
+            consumer.subscribe(topics, listener=listener)
+        return consumer
+
+    async def _read(self, consumer: AIOKafkaConsumer, reading: Reading) -> None:
+        caller, options = self.caller, self.options
+        stays = options["stays_s"]
+        until = None if stays is None else self.world.now + 2 * stays * caller.random.random()
+        while not self.is_over():
+            if until is not None and self.world.now > until and not self.world.calm.is_set():
+                return
+            if options["listener"] == "none":
+                reading.positions.clear()
+            try:
+                await read_once(caller, consumer, reading, options)
+                await commit(caller, consumer, reading, options)
+            except (InterruptedCall, AllowedError):
+                pass
+            except KafkaError:
+                if consumer.health().state in ("failed", "closed"):
+                    return
+                await self.group.until_turn(0.1)
+
+
+def draw_group(draft: Draft) -> dict[str, Any]:
+    """What the members of a group have in common."""
+    source = draft.random
+    number = len(draft.workloads)
+    session = source.choice((4000, 10_000, 20_000))
+    client: dict[str, Any] = {
+        "max_poll_interval_ms": source.choice((5000, 20_000, 60_000)),
+    }
+    if draft.cluster.number >= FIRST_CONSUMER_PROTOCOL and source.random() < 0.5:
+        client["group_protocol"] = "consumer"
+        client["group_remote_assignor"] = source.choice((None, "uniform", "range"))
+    else:
+        client["session_timeout_ms"] = session
+        client["heartbeat_interval_ms"] = session // 4
+        client["assignors"] = source.choice(
+            (["range"], ["roundrobin"], ["sticky"], ["cooperative"], ["range", "cooperative"])
+        )
+    is_static = draft.cluster.number >= (2, 4) and source.random() < 0.2
+    return {"group_id": f"g{number}", "client": client, "static": is_static}

@@ -1,0 +1,145 @@
+"""Consumers without a group, which assign partitions to themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
+from tests.simulation.calls import Caller, InterruptedCall
+from tests.simulation.history import Audience, Reading
+from tests.simulation.progress import missing_for
+from tests.simulation.scenario import Draft
+from tests.simulation.workloads.base import Workload
+from tests.simulation.workloads.reading import draw_consumer_options, read_once
+
+
+class LoneWorkload(Workload):
+    """One consumer of all partitions of a topic."""
+
+    kind = "lone"
+    rank = 2
+
+    @classmethod
+    def draw(cls, draft: Draft) -> dict[str, Any]:
+        """Topics that others write, and how to read them."""
+        source = draft.random
+        names = [topic.name for topic in draft.topics] or [draft.new_topic().name]
+        return {
+            "topics": sorted(source.sample(names, source.randint(1, len(names)))),
+            "by_hand": source.random() < 0.5,
+            "client": draw_consumer_options(draft),
+            "style": source.choice(("one", "many", "iterate", "mixed")),
+            "work_s": source.choice((0, 0, 0.01, 0.2)),
+            "seek_rate": source.choice((0, 0, 0.05)),
+            "pause_rate": source.choice((0, 0, 0.05)),
+            "cancel_rate": source.choice((0, 0, 0.05, 0.3)),
+            "restart_rate": source.choice((0, 0, 0.02)),
+        }
+
+    async def run(self) -> None:
+        """Read until everything was read."""
+        options = self.options
+        audience = self.world.history.audience(
+            self.plan.name,
+            options["topics"],
+            committed_only=options["client"].get("isolation_level") == "read_committed",
+            starts_at_beginning=True,
+        )
+        caller = Caller(self.world, self.plan.name, options["cancel_rate"])
+        while not self._is_over(audience):
+            consumer = self._make(caller)
+            reading = Reading(self.world, caller.name, audience)
+            if await start_consumer(caller, consumer, options["client"]):
+                await self._read(caller, consumer, reading)
+            await stop_consumer(caller, consumer, None)
+            await self.until_turn(0.5)
+
+    def _make(self, caller: Caller) -> AIOKafkaConsumer:
+        options = self.options
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=self.world.bootstrap, client_id=caller.name, **options["client"]
+        )
+        if options["by_hand"]:
+            plans = [self.world.scenario.topic(name) for name in options["topics"]]
+            consumer.assign(
+                [TopicPartition(t.name, number) for t in plans for number in range(t.partitions)]
+            )
+        else:
+            consumer.subscribe(options["topics"])
+        return consumer
+
+    def _is_over(self, audience: Audience) -> bool:
+        world = self.world
+        if not world.turns[self.rank].is_set():
+            return False
+        missing = missing_for(world, audience, by_hand=self.options["by_hand"])
+        if missing and world.now > world.turn_at[self.rank] + self.recovery_s:
+            text = f"{self.plan.name} has not got {missing} although all faults are over"
+            world.violate("not delivered", text)
+            return True
+        return not missing
+
+    async def _read(self, caller: Caller, consumer: AIOKafkaConsumer, reading: Reading) -> None:
+        options = self.options
+        while not self._is_over(reading.audience):
+            try:
+                await read_once(caller, consumer, reading, options)
+                if caller.chance(options["seek_rate"]):
+                    await self._seek(caller, consumer, reading)
+            except InterruptedCall:
+                pass
+            except KafkaError:
+                await self.until_turn(0.1)
+            if caller.chance(options["restart_rate"]):
+                return
+
+    async def _seek(self, caller: Caller, consumer: AIOKafkaConsumer, reading: Reading) -> None:
+        """Go back somewhere; what was read already comes again."""
+        partitions = sorted(consumer.assignment())
+        if not partitions:
+            return
+        tp = caller.random.choice(partitions)
+        reading.forget([tp])
+        if caller.chance(0.5):
+            limit = options_ms(self.options["client"], "request_timeout_ms", 40_000)
+            await caller.call("seek_to_beginning", consumer.seek_to_beginning(tp), limit=limit)
+        else:
+            known = sorted(reading.audience.delivered.get(tp, ()))
+            offset = caller.random.choice(known) if known else 0
+            self.world.note(caller.name, f"seek {tp} {offset}")
+            consumer.seek(tp, offset)
+            reading.positions[tp] = offset
+
+
+def options_ms(options: dict[str, Any], name: str, default: float) -> float:
+    """An option that is in milliseconds, in seconds."""
+    return float(options.get(name, default)) / 1000
+
+
+async def start_consumer(
+    caller: Caller, consumer: AIOKafkaConsumer, options: dict[str, Any], group_s: float = 0.0
+) -> bool:
+    """Start a consumer; whether it worked. `group_s`: how long its group may make it wait."""
+    limit = 3 * options_ms(options, "request_timeout_ms", 40_000) + 5.0 + group_s
+    try:
+        await caller.call("start", consumer.start(), limit=limit)
+    except (KafkaError, InterruptedCall):
+        return False
+    return True
+
+
+async def stop_consumer(caller: Caller, consumer: AIOKafkaConsumer, timeout: float | None) -> None:
+    """Stop a consumer, again if that was cancelled."""
+    limit = 10.0 if timeout is None else timeout
+    for _ in range(20):
+        try:
+            await caller.call(f"stop({timeout})", consumer.stop(timeout), limit=limit + 2.0)
+            break
+        except (KafkaError, InterruptedCall):
+            pass
+    else:
+        await consumer.stop(0)
+    health = consumer.health()
+    if health.state != "closed":
+        caller.world.violate("health", f"{caller.name}: after stop {health!r}")

@@ -1,0 +1,101 @@
+"""How consumers are asked for records."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import CommitFailedError, IllegalOperation, KafkaError
+from aiokafka.structs import ConsumerRecord
+from tests.simulation.calls import Caller, InterruptedCall
+from tests.simulation.history import Reading
+from tests.simulation.scenario import Draft
+from tests.simulation.workloads.base import draw_client_options
+
+FIRST_CONSUMER_PROTOCOL = (4, 0)
+
+
+def draw_consumer_options(draft: Draft) -> dict[str, Any]:
+    """Keywords for AIOKafkaConsumer, without those of groups."""
+    source = draft.random
+    options = draw_client_options(draft)
+    options |= {
+        "auto_offset_reset": "earliest",
+        "fetch_max_wait_ms": source.choice((100, 500, 2000, 5000)),
+        "isolation_level": source.choice(("read_committed", "read_uncommitted")),
+        "default_api_timeout_ms": source.choice((2000, 10_000, 60_000)),
+    }
+    # A broker may hold a fetch for as long as it is asked to.
+    wait = options["fetch_max_wait_ms"]
+    options["request_timeout_ms"] = max(options["request_timeout_ms"], wait + 500)
+    if source.random() < 0.2:
+        options["max_poll_records"] = source.choice((1, 5))
+    if source.random() < 0.3:
+        options["max_partition_fetch_bytes"] = source.choice((1, 500, 5000))
+    if source.random() < 0.2:
+        options["fetch_buffer_memory"] = source.choice((1, 1000, 10_000))
+    if source.random() < 0.2:
+        options["fetch_min_bytes"] = source.choice((2, 500))
+    if source.random() < 0.2:
+        options["fetch_max_bytes"] = source.choice((1, 1000))
+    if source.random() < 0.2:
+        options["unreachable_timeout_ms"] = source.choice((500, 5000))
+    return options
+
+
+async def read_once(
+    caller: Caller, consumer: AIOKafkaConsumer, reading: Reading, options: dict[str, Any]
+) -> list[ConsumerRecord[Any, Any]]:
+    """Ask once for records, in the way that the options want, and work on them for a while."""
+    style = options["style"]
+    if style == "mixed":
+        style = caller.random.choice(("one", "many", "iterate"))
+    if caller.chance(options["pause_rate"]):
+        await _pause(caller, consumer)
+    reading.begin_call()
+    if style == "many":
+        records = await _read_many(caller, consumer)
+    else:
+        call = consumer.getone() if style == "one" else anext(consumer)
+        try:
+            records = [await caller.call("getone", call, patience=2.0)]
+        except InterruptedCall:
+            records = []
+    generation = generation_of(consumer)
+    for record in records:
+        reading.took(record, generation)
+    if options["work_s"] and records:
+        await asyncio.sleep(caller.random.random() * 2 * options["work_s"])
+    return records
+
+
+async def _read_many(caller: Caller, consumer: AIOKafkaConsumer) -> list[ConsumerRecord[Any, Any]]:
+    timeout = caller.random.choice((0, 100, 1000, 3000))
+    most = caller.random.choice((None, None, 1, 3, 100))
+    call = consumer.getmany(timeout_ms=timeout, max_records=most)
+    found = await caller.call(f"getmany({timeout})", call, limit=timeout / 1000)
+    if not found and not timeout:
+        await asyncio.sleep(0.2)
+    return [record for records in found.values() for record in records]
+
+
+async def _pause(caller: Caller, consumer: AIOKafkaConsumer) -> None:
+    """Read nothing of a partition for a while; the consumer goes on by itself."""
+    partitions = sorted(consumer.assignment())
+    if not partitions:
+        return
+    tp = caller.random.choice(partitions)
+    consumer.pause(tp)
+    await asyncio.sleep(caller.random.random())
+    if tp in consumer.assignment():
+        consumer.resume(tp)
+
+
+def generation_of(consumer: AIOKafkaConsumer) -> int | None:
+    """The generation in which a consumer is a member of its group; None if it is none."""
+    try:
+        generation = consumer.group_metadata().generation_id
+    except (CommitFailedError, IllegalOperation, KafkaError):
+        return None
+    return None if generation < 0 else generation
