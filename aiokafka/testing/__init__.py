@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from aiokafka.testing.actions import Action, Cut, Delay, Edit, Fail, Hold, RawBytes, Silence
     from aiokafka.testing.cluster import FakeCluster
+    from aiokafka.testing.controller import Controller
+    from aiokafka.testing.faults import Faults
     from aiokafka.testing.groups import Groups
     from aiokafka.testing.log import PartitionLog
     from aiokafka.testing.proxy import FaultProxy
+    from aiokafka.testing.replication import Replication
     from aiokafka.testing.script import Interception, RequestContext, SeenRequest
     from aiokafka.testing.security import Security
     from aiokafka.testing.state import TopicRefusedError
@@ -23,17 +26,20 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Action",
+    "Controller",
     "Cut",
     "Delay",
     "Edit",
     "Fail",
     "FakeCluster",
     "FaultProxy",
+    "Faults",
     "Groups",
     "Hold",
     "Interception",
     "PartitionLog",
     "RawBytes",
+    "Replication",
     "RequestContext",
     "Security",
     "SeenRequest",
@@ -44,9 +50,12 @@ __all__ = [
 
 _HOMES = {
     "cluster": ("FakeCluster",),
+    "controller": ("Controller",),
+    "faults": ("Faults",),
     "groups": ("Groups",),
     "log": ("PartitionLog",),
     "proxy": ("FaultProxy",),
+    "replication": ("Replication",),
     "script": ("Interception", "RequestContext", "SeenRequest"),
     "security": ("Security",),
     "state": ("TopicRefusedError",),

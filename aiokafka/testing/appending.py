@@ -71,7 +71,7 @@ def append(
 
 def _unknown_producer(context: RequestContext, batch: Batch) -> int:
     """The error code for a producer id without state that does not begin at sequence 0."""
-    if context.state.profile.release < _FIRST_FORGIVING:
+    if context.profile.release < _FIRST_FORGIVING:
         return codes.UNKNOWN_PRODUCER_ID
     if batch.is_transactional and context.services.adds_partitions(context):
         return codes.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -101,7 +101,7 @@ def _check(context: RequestContext, topic: Topic, batch: Batch) -> None:
         raise BatchRefusedError(
             codes.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or higher"
         )
-    _check_timestamp(context.state.profile.release, topic, batch)
+    _check_timestamp(context.profile.release, topic, batch)
     if "compact" in topic.setting("cleanup.policy"):
         _check_keys(topic, batch)
 

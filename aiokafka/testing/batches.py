@@ -16,6 +16,7 @@ _CRC_OFFSET = 17
 _ATTRIBUTES_OFFSET = 21
 _MAX_TIMESTAMP_OFFSET = 35
 _PRODUCER_OFFSET = 43
+_MARKER_TYPE = HEADER_SIZE + 8  # the last byte of the key of a marker's one record
 
 # base offset, length, leader epoch, magic, crc, attributes, last offset delta, first timestamp,
 # max timestamp, producer id, producer epoch, base sequence, record count
@@ -90,6 +91,11 @@ class Batch:
     def is_control(self) -> bool:
         """A commit or abort marker."""
         return bool(self.attributes & CONTROL)
+
+    @property
+    def is_commit(self) -> bool:
+        """For a marker: that of a commit."""
+        return bool(self.data[_MARKER_TYPE])
 
 
 def magic_of(buffer: Buffer) -> int:

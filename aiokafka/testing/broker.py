@@ -23,6 +23,7 @@ from aiokafka.testing.actions import (
     RawBytes,
     Silence,
 )
+from aiokafka.testing.ailment import Ailment
 from aiokafka.testing.batches import Buffer
 from aiokafka.testing.handlers import CloseConnectionError
 from aiokafka.testing.script import RequestContext, Script
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from aiokafka.protocol.schema import Response
     from aiokafka.testing.services import Services
     from aiokafka.testing.state import ClusterState
+    from aiokafka.testing.versions import BrokerProfile
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +81,8 @@ class FakeBroker:
         self.failures: list[BaseException] = []
         #: ``throttle_time_ms`` put into every answer that has it.
         self.throttle_ms = 0
+        #: What it cannot do at the moment; see :class:`Faults`.
+        self.ailment = Ailment(services.random)
         self._script = script
         self._ssl = ssl_context
         self._server: asyncio.Server | None = None
@@ -86,8 +90,14 @@ class FakeBroker:
 
     @property
     def state(self) -> ClusterState:
-        """What the cluster knows."""
-        return self.services.state
+        """What this broker knows of the cluster."""
+        state = self.services.state
+        return state.nodes[self.node_id].view or state
+
+    @property
+    def profile(self) -> BrokerProfile:
+        """The release that this broker plays."""
+        return self.services.state.nodes[self.node_id].profile
 
     @property
     def connections(self) -> int:
@@ -186,7 +196,7 @@ class FakeBroker:
         )
         if session is not None:
             session.check(api_key)
-        if not self.state.profile.serves(api_key, version) or not handlers.known(api_key):
+        if not self.profile.serves(api_key, version) or not handlers.known(api_key):
             return self._refuse_version(context, frame, position)
         request_class = handlers.load(api_key).REQUEST
         if request_class.FLEXIBLE is not None and version >= request_class.FLEXIBLE:
@@ -197,6 +207,8 @@ class FakeBroker:
         except KafkaProtocolError as exc:
             self.failures.append(exc)
             raise CloseConnectionError from exc
+        if self.ailment.is_felt:
+            await self.ailment.wait(api_key)
         self._script.saw(request, context, len(frame))
         answer = None if self._script.idle else await self._script.ask(request, context)
         reply = await self._act(answer, request, context)
@@ -253,7 +265,7 @@ class FakeBroker:
 
     def _refuse_version(self, context: RequestContext, frame: bytes, position: int) -> Reply:
         """What brokers do with an API or version that they do not have."""
-        profile = self.state.profile
+        profile = self.profile
         if profile.release < (0, 10):
             return Reply([])  # the broker throws inside; the client never hears of it
         if context.api_key != _API_VERSIONS:
@@ -264,7 +276,7 @@ class FakeBroker:
 
     def _encode_unsupported_api_versions(self, context: RequestContext) -> Reply:
         """ApiVersions tells, in its oldest form, which versions of itself there are (KIP-511)."""
-        profile = self.state.profile
+        profile = self.profile
         entries = b""
         if profile.release >= (2, 4):
             low, high = profile.ranges[_API_VERSIONS]

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping, Sequence
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.structs import TopicPartition
 from aiokafka.testing.actions import Answer
 from aiokafka.testing.broker import FakeBroker
+from aiokafka.testing.controller import Controller
+from aiokafka.testing.faults import Faults
 from aiokafka.testing.groups import Groups
 from aiokafka.testing.log import PartitionLog
 from aiokafka.testing.proxy import FaultProxy
+from aiokafka.testing.replication import Replication
 from aiokafka.testing.script import Handler, Interception, Script, SeenRequest
 from aiokafka.testing.services import Services
 from aiokafka.testing.settings import BROKER_DEFAULTS
@@ -36,7 +41,9 @@ class FakeCluster:
     :meth:`requests`), break things (:meth:`stop_broker`, :meth:`move_leader`) and decide what
     single requests are answered (:meth:`intercept`).
 
-    Replicas share one log, so replication takes no time, and a leader is never behind.
+    At first replicas share one log, so replication takes no time, and a leader is never behind.
+    :attr:`replication` gives each its own; :attr:`controller` and :attr:`faults` do the rest of
+    what goes wrong in a cluster.
 
     Args:
         brokers: How many; their ids are 0, 1, 2 ...
@@ -51,6 +58,8 @@ class FakeCluster:
         security: Who may log in by SASL, and how; None (the default) for no SASL.
         proxied: Put a :class:`FaultProxy` before each broker, see :attr:`proxies`; clients then
             know only the proxies' addresses.
+        seed: Decides whatever is drawn, such as lags; None (the default) draws it from the
+            ``random`` module.
 
     Raises:
         ValueError: unknown `as_version` or setting.
@@ -75,6 +84,7 @@ class FakeCluster:
         ssl_context: ssl.SSLContext | None = None,
         security: Security | None = None,
         proxied: bool = False,
+        seed: int | None = None,
     ) -> None:
         if brokers < 1:
             raise ValueError("brokers must be at least 1")
@@ -84,11 +94,13 @@ class FakeCluster:
         self._state = ClusterState(profile(as_version), nodes)
         self._state.config.update(_checked(config or {}))
         self._script = Script()
-        self._services = Services(self._state, self._script.wake, security)
+        drawn = Random(random.getrandbits(64) if seed is None else seed)
+        self._services = Services(self._state, self._script.wake, drawn, security)
         self._brokers = {
             i: FakeBroker(i, self._services, self._script, host=host, ssl_context=ssl_context)
             for i in range(brokers)
         }
+        self._faults = Faults(self._services, self._brokers)
         #: One proxy per broker id, if the cluster was made with ``proxied=True``; else empty.
         self.proxies: dict[int, FaultProxy] = {}
         if proxied:
@@ -108,6 +120,7 @@ class FakeCluster:
             await proxy.stop()
         for node_id in self._brokers:
             await self.stop_broker(node_id)
+        self._services.close()
 
     async def __aenter__(self) -> Self:
         try:
@@ -153,6 +166,21 @@ class FakeCluster:
     def transactions(self) -> Transactions:
         """The transaction coordinators: states, and markers that can be held back."""
         return self._services.transactions
+
+    @property
+    def replication(self) -> Replication:
+        """How replicas copy from their leaders: lags, stalls, the ISR."""
+        return self._services.replication
+
+    @property
+    def controller(self) -> Controller:
+        """What decides who leads: elections, also unclean ones, and times without a controller."""
+        return self._services.controller
+
+    @property
+    def faults(self) -> Faults:
+        """What can be wrong with single brokers: slow, hanging, misinformed, a broken disk."""
+        return self._faults
 
     @property
     def connections(self) -> int:
@@ -251,6 +279,8 @@ class FakeCluster:
             raise ValueError(f"broker {broker_id} is stopped: it cannot lead")
         if broker_id not in partition.replicas:
             partition.replicas.append(broker_id)
+        if partition.copies is not None and broker_id not in self._state.isr(partition):
+            partition.copies.catch_up(broker_id)
         self._state.set_leader(partition, broker_id)
         self._services.leaders_changed()
         self._script.wake()
@@ -261,9 +291,11 @@ class FakeCluster:
     async def stop_broker(self, broker_id: int) -> None:
         """Break all connections of a broker and listen no more, as ``kill -9`` does.
 
-        Partitions that it led go to another live replica, or have no leader until it is back.
+        Partitions that it led go to another live replica, or have no leader until it is back; the
+        :attr:`controller` may take its time.
         """
-        self._state.node_down(broker_id)
+        self._state.nodes[broker_id].alive = False
+        self._services.controller.broker_stopped(broker_id)
         self._services.node_stopped(broker_id)
         await self._brokers[broker_id].stop()
         self._script.wake()
@@ -283,8 +315,36 @@ class FakeCluster:
             proxy.target = f"{broker.host}:{broker.port}"
             await proxy.start()
             node.port = proxy.port
-        self._state.node_up(broker_id)
-        self._services.leaders_changed()
+        self._services.controller.broker_started(broker_id)
+        self._script.wake()
+
+    def set_release(self, broker_id: int, as_version: str) -> None:
+        """Let one broker be another Kafka from now on, as in a rolling upgrade or downgrade: its
+        connections break. Stop it before and start it after for all that a restart does.
+
+        Features (``transaction.version``, ``group.version``) are those of the oldest broker: they
+        change when the last one is up, or the first one down.
+
+        Raises:
+            KeyError: no such broker.
+            ValueError: unknown release.
+        """
+        self._check_broker(broker_id)
+        self._state.set_release(broker_id, profile(as_version))
+        self._brokers[broker_id].drop_connections()
+        self._script.wake()
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        """Grow a topic to `total` partitions at once.
+
+        Raises:
+            KeyError: there is no such topic.
+            ValueError: it has as many already.
+        """
+        found = self._state.topics[topic]
+        if total <= len(found.partitions):
+            raise ValueError(f"{topic} has {len(found.partitions)} partitions already")
+        self._state.add_partitions(found, total)
         self._script.wake()
 
     def drop_connections(self, broker_id: int | None = None) -> None:

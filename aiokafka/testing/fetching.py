@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.testing import codes
 from aiokafka.testing.fetch_sessions import FetchPosition
-from aiokafka.testing.handlers._common import check_epoch
+from aiokafka.testing.handlers._common import check_epoch, is_offline
+from aiokafka.testing.log import PartitionLog
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import Partition
 
@@ -24,6 +25,8 @@ class Look:
     position: FetchPosition
     errno: int = 0
     partition: Partition | None = None
+    log: PartitionLog | None = None
+    """That of the replica which was asked."""
     limit: int = 0
     """Offset that the client may not read."""
     diverging: tuple[int, int] | None = None
@@ -50,6 +53,8 @@ def look(context: RequestContext, request: FetchRequest, position: FetchPosition
     partition = state.partition(topic.name, position.partition)
     if partition is None:
         return Look(position, codes.UNKNOWN_TOPIC_OR_PARTITION)
+    if is_offline(context, partition):
+        return Look(position, codes.KAFKA_STORAGE_ERROR, partition)
     follower = partition.leader != context.node_id
     may_follow = context.api_version >= _FIRST_FROM_FOLLOWER and partition.leader != -1
     if follower and not (may_follow and context.node_id in partition.replicas):
@@ -67,19 +72,19 @@ def _look_into_log(
     partition: Partition,
     follower: bool,
 ) -> Look:
-    log = partition.log
+    log = partition.log_of(context.node_id)
     if position.last_fetched_epoch >= 0:
         epoch, end = log.end_of_epoch(position.last_fetched_epoch)
         if end == -1:
-            return Look(position, codes.OFFSET_OUT_OF_RANGE, partition)
+            return Look(position, codes.OFFSET_OUT_OF_RANGE, partition, log)
         if end < position.offset or epoch < position.last_fetched_epoch:
-            return Look(position, partition=partition, diverging=(epoch, end))
+            return Look(position, partition=partition, log=log, diverging=(epoch, end))
     if not log.start_offset <= position.offset <= log.end_offset:
-        return Look(position, codes.OFFSET_OUT_OF_RANGE, partition)
+        return Look(position, codes.OFFSET_OUT_OF_RANGE, partition, log)
     committed = request.isolation_level == _READ_COMMITTED
     limit = log.last_stable_offset if committed else log.high_watermark
     replica = -1 if follower else _closer_replica(context, request, partition)
-    return Look(position, partition=partition, limit=limit, preferred_replica=replica)
+    return Look(position, partition=partition, log=log, limit=limit, preferred_replica=replica)
 
 
 def _closer_replica(context: RequestContext, request: FetchRequest, partition: Partition) -> int:
@@ -111,10 +116,10 @@ def _is_enough(looks: list[Look], min_bytes: int) -> bool:
         return True
     found = 0
     for one in looks:
-        if one.partition is not None:
+        if one.log is not None:
             position = one.position
             enough = min(min_bytes - found, position.max_bytes)
-            found += one.partition.log.readable(position.offset, enough, one.limit)
+            found += one.log.readable(position.offset, enough, one.limit)
             if found >= min_bytes:
                 return True
     return False
@@ -123,7 +128,7 @@ def _is_enough(looks: list[Look], min_bytes: int) -> bool:
 async def _changed(looks: list[Look], deadline: float) -> None:
     """Wait until one of the logs changes or the deadline passes."""
     changed = asyncio.Event()
-    logs = [one.partition.log for one in looks if one.partition is not None]
+    logs = [one.log for one in looks if one.log is not None]
     timer = asyncio.get_running_loop().call_at(deadline, changed.set)
     try:
         for log in logs:

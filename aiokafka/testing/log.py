@@ -18,7 +18,8 @@ Headers = Sequence[tuple[str, bytes]]
 
 
 class PartitionLog:
-    """The records of one partition, shared by all its replicas.
+    """The records of one partition: shared by all its replicas, or the log of one of them where
+    replication is at work (:class:`Replication`).
 
     Tests use it to write and read records without any client, and to do to the log what time and
     failures do: retention, truncation, slow replicas, damage.
@@ -43,8 +44,9 @@ class PartitionLog:
         self._start = 0
         self._end = 0
         self._held_high_watermark: int | None = None
+        self._replicated: int | None = None  # high watermark of a log that others copy
         self._epochs: list[tuple[int, int]] = [(0, 0)]  # (leader epoch, its first offset)
-        self._wakers: set[Callable[[], None]] = set()
+        self._wakers: dict[Callable[[], None], None] = {}  # in order, as sets are not
 
     # -- offsets -------------------------------------------------------------------------------
 
@@ -61,19 +63,26 @@ class PartitionLog:
     @property
     def high_watermark(self) -> int:
         """First offset that is not yet on all replicas; consumers see only what is before it."""
+        mark = self._end if self._replicated is None else self._replicated
         held = self._held_high_watermark
-        return self._end if held is None else min(held, self._end)
+        return mark if held is None else min(held, mark)
 
     @property
     def last_stable_offset(self) -> int:
         """First offset that a `read_committed` consumer may not see yet."""
-        unstable = self.producers.first_unstable_offset()
-        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+        mark = self.high_watermark
+        unstable = self.producers.first_unstable_offset(mark)
+        return mark if unstable is None else min(unstable, mark)
 
     @property
     def leader_epoch(self) -> int:
         """Epoch under which the next record is written."""
         return self._epochs[-1][0]
+
+    @property
+    def epoch_start(self) -> int:
+        """Where the present leader's records begin."""
+        return self._epochs[-1][1]
 
     @property
     def batches(self) -> Sequence[Batch]:
@@ -163,13 +172,18 @@ class PartitionLog:
         A batch that holds `offset` goes as a whole. The same offsets are written again later; move
         the leader too (:meth:`FakeCluster.move_leader`) for clients to be able to tell.
         """
+        self._cut(offset)
+        self._epochs = [e for e in self._epochs if e[1] <= self._end] or [(0, self._start)]
+        self.wake()
+
+    def _cut(self, offset: int) -> None:
         while self._batches and self._batches[-1].last_offset >= offset:
             self._batches.pop()
             self._end = self._bases.pop()
         self._end = max(min(self._end, offset), self._start)
-        self._epochs = [e for e in self._epochs if e[1] <= self._end] or [(0, self._start)]
-        self.producers.forget_from(self._end)
-        self.wake()
+        if self._replicated is not None:
+            self._replicated = min(self._replicated, self._end)
+        self.producers.rebuild(self._batches, self._start)
 
     def pause_replication(self) -> None:
         """Hold the high watermark where it is: the followers fetch nothing. ``acks=all`` requests
@@ -232,25 +246,85 @@ class PartitionLog:
         alone = with_producer(parse(records.build([item], codec=batch.codec))[0], batch, sequence)
         return place(alone, record.offset, self.epoch_of(record.offset), None)
 
+    # -- for replication -----------------------------------------------------------------------
+
+    def share(self) -> None:
+        """Others copy this log from now on: its high watermark moves when they have."""
+        self._replicated = self.high_watermark
+
+    def replica(self) -> PartitionLog:
+        """A copy for another replica; the stored batches are the same objects."""
+        copy = PartitionLog(self.topic, self.partition)
+        copy._replicated = self.high_watermark
+        copy._batches, copy._bases = list(self._batches), list(self._bases)
+        copy._start, copy._end = self._start, self._end
+        copy._epochs = list(self._epochs)
+        copy.producers = self.producers.copy()
+        return copy
+
+    def set_high_watermark(self, offset: int) -> None:
+        """Consumers see what is before `offset` from now on; only for a log that others copy."""
+        if offset != self._replicated:
+            self._replicated = min(offset, self._end)
+            self.wake()
+
+    def follow(self, leader: PartitionLog) -> None:
+        """Become like the log of the leader: lose what it does not have, as its epochs tell
+        (KIP-101), then copy what it has more."""
+        changed = self._end != leader._end or self._start != leader._start
+        common = self._common_end(leader)
+        if common < self._end:
+            self._cut(common)
+        if self._end < leader._start:
+            self._batches, self._bases = [], []
+            self._start = self._end = leader._start
+        for batch in leader._batches[leader._index(self._end) :]:
+            if batch.base_offset < self._end:
+                self._cut(batch.base_offset)
+            self._keep(batch)
+        self._end = leader._end
+        self._epochs = [e for e in leader._epochs if e[1] < self._end] or leader._epochs[:1]
+        if self._start < leader._start:
+            self.delete_before(leader._start)
+        elif changed:
+            self.wake()
+
+    def _common_end(self, leader: PartitionLog) -> int:
+        """Up to where this log and that of the leader are the same."""
+        epoch = self.leader_epoch
+        while True:
+            found, leader_end = leader.end_of_epoch(epoch)
+            own, own_end = self.end_of_epoch(found)
+            if own == found:
+                return min(own_end, leader_end, self._end)
+            if not 0 <= own < epoch:
+                return self._start
+            epoch = own
+
     # -- for the brokers -----------------------------------------------------------------------
 
     def add(self, batch: Batch, *, append_time: int | None = None) -> Batch:
         """Append one checked batch and wake waiting fetches; returns it as stored."""
         stored = place(batch, self._end, self.leader_epoch, append_time)
-        self._batches.append(stored)
-        self._bases.append(stored.base_offset)
-        self._end = stored.last_offset + 1
-        self.producers.appended(stored)
+        self._keep(stored)
         self.wake()
         return stored
+
+    def _keep(self, batch: Batch) -> None:
+        self._batches.append(batch)
+        self._bases.append(batch.base_offset)
+        self._end = batch.last_offset + 1
+        self.producers.appended(batch)
 
     def add_marker(self, producer_id: int, producer_epoch: int, *, commit: bool) -> Batch:
         """Append a commit or abort marker, which ends the producer's transaction here."""
         marker = control_batch(producer_id, producer_epoch, commit=commit, timestamp=_now_ms())
-        stored = self.add(marker)
-        self.producers.ended(producer_id, stored.base_offset, commit=commit)
-        self.wake()
-        return stored
+        return self.add(marker)
+
+    def has(self, batch: Batch) -> bool:
+        """Whether a stored batch (still) stands here."""
+        index = bisect_left(self._bases, batch.base_offset)
+        return index < len(self._batches) and self._batches[index] is batch
 
     def read(
         self, offset: int, max_bytes: int, limit: int, *, at_least_one: bool
@@ -334,11 +408,11 @@ class PartitionLog:
 
     def subscribe(self, waker: Callable[[], None]) -> None:
         """Call `waker` at every change, until :meth:`unsubscribe`."""
-        self._wakers.add(waker)
+        self._wakers[waker] = None
 
     def unsubscribe(self, waker: Callable[[], None]) -> None:
         """Undo :meth:`subscribe`."""
-        self._wakers.discard(waker)
+        self._wakers.pop(waker, None)
 
     def wake(self) -> None:
         """Tell all waiting requests to look again."""

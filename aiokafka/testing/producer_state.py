@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from aiokafka.testing.batches import Batch, BatchRefusedError
@@ -28,6 +29,10 @@ class ProducerEntry:
         """-1 if nothing was written under the current epoch."""
         return self.batches[-1].last_sequence if self.batches else -1
 
+    def is_before(self, offset: int) -> bool:
+        """Whether all that is known of it was written before `offset`."""
+        return bool(self.batches) and self.batches[-1].last_offset < offset
+
 
 @dataclass(frozen=True, slots=True)
 class AbortedTransaction:
@@ -50,6 +55,7 @@ class ProducerState:
         #: Producer id to the first offset of its open transaction.
         self.open: dict[int, int] = {}
         self.aborted: list[AbortedTransaction] = []
+        self._ends: deque[tuple[int, int]] = deque()  # (first offset, marker), maybe unreplicated
 
     def duplicate(self, batch: Batch) -> Batch | None:
         """The batch in the log that `batch` repeats, if among the last five of its producer."""
@@ -99,20 +105,31 @@ class ProducerState:
             entry.batches.clear()
         entry.last_timestamp = batch.max_timestamp
         if batch.is_control:
+            self._ended(batch)
             return
         entry.batches.append(batch)
         if batch.is_transactional:
             self.open.setdefault(batch.producer_id, batch.base_offset)
 
-    def ended(self, producer_id: int, marker_offset: int, *, commit: bool) -> None:
-        """Close a producer's transaction; its marker stands at `marker_offset`."""
-        start = self.open.pop(producer_id, None)
-        if start is not None and not commit:
-            self.aborted.append(AbortedTransaction(producer_id, start, marker_offset))
+    def _ended(self, marker: Batch) -> None:
+        """Close a producer's transaction."""
+        start = self.open.pop(marker.producer_id, None)
+        if start is None:
+            return
+        self._ends.append((start, marker.base_offset))
+        if not marker.is_commit:
+            ended = AbortedTransaction(marker.producer_id, start, marker.base_offset)
+            self.aborted.append(ended)
 
-    def first_unstable_offset(self) -> int | None:
-        """Where the oldest open transaction begins."""
-        return min(self.open.values(), default=None)
+    def first_unstable_offset(self, high_watermark: int) -> int | None:
+        """Where the oldest transaction begins that is open, or whose marker is not yet on all
+        replicas."""
+        while self._ends and self._ends[0][1] < high_watermark:
+            self._ends.popleft()
+        first = min(self.open.values(), default=None)
+        for start, _ in self._ends:
+            first = start if first is None else min(first, start)
+        return first
 
     def aborted_between(self, start: int, end: int) -> list[AbortedTransaction]:
         """Aborted transactions with records in the offsets from `start` up to but not `end`."""
@@ -135,15 +152,28 @@ class ProducerState:
         expire (transactional.id.expiration.ms)."""
         self.aborted = [a for a in self.aborted if a.last_offset >= offset]
 
-    def forget_from(self, offset: int) -> None:
-        """Undo what stood at `offset` and later, after the log was truncated there."""
-        self.aborted = [a for a in self.aborted if a.last_offset < offset]
-        self.open = {pid: first for pid, first in self.open.items() if first < offset}
-        for producer_id, entry in list(self.entries.items()):
-            while entry.batches and entry.batches[-1].base_offset >= offset:
-                entry.batches.pop()
-            if not entry.batches:
-                del self.entries[producer_id]
+    def rebuild(self, batches: Iterable[Batch], start: int) -> None:
+        """Know what `batches` tell, after a log was truncated. What is known of producers that
+        wrote only before `start`, which retention has removed, is kept."""
+        known = ProducerState()
+        for batch in batches:
+            known.appended(batch)
+        for producer_id, entry in self.entries.items():
+            if producer_id not in known.entries and entry.is_before(start):
+                known.entries[producer_id] = entry
+        self.entries, self.open, self.aborted = known.entries, known.open, known.aborted
+        self._ends = known._ends
+
+    def copy(self) -> ProducerState:
+        """The same, for the log of another replica."""
+        made = ProducerState()
+        for producer_id, entry in self.entries.items():
+            batches = deque(entry.batches, maxlen=_REMEMBERED_BATCHES)
+            made.entries[producer_id] = ProducerEntry(entry.epoch, batches, entry.last_timestamp)
+        made.open = dict(self.open)
+        made.aborted = list(self.aborted)
+        made._ends = deque(self._ends)
+        return made
 
     def forget(self, producer_id: int) -> None:
         """Forget a producer id, as a broker does when it expires."""

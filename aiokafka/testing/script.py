@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from aiokafka.testing.security import Session
     from aiokafka.testing.services import Services
     from aiokafka.testing.state import ClusterState
+    from aiokafka.testing.versions import BrokerProfile
 
 Handler = Callable[[Any, "RequestContext"], Answer | Awaitable[Answer]]
 """Called with the request object and its context, plain or ``async``."""
@@ -51,8 +52,18 @@ class RequestContext:
 
     @property
     def state(self) -> ClusterState:
-        """What the cluster knows."""
+        """What the broker knows of the cluster, which may be old."""
         return self.broker.state
+
+    @property
+    def truth(self) -> ClusterState:
+        """What is so."""
+        return self.broker.services.state
+
+    @property
+    def profile(self) -> BrokerProfile:
+        """The release that the broker plays."""
+        return self.broker.profile
 
     @property
     def services(self) -> Services:
@@ -158,7 +169,7 @@ class Script:
         self._seen_bytes = 0
         #: Requests by API key, since the start.
         self.counts: dict[int, int] = {}
-        self._waiters: set[asyncio.Event] = set()
+        self._waiters: dict[asyncio.Event, None] = {}  # in order, as sets are not
 
     def add(
         self,
@@ -221,7 +232,7 @@ class Script:
     async def wait_for(self, condition: Callable[[], bool], timeout_s: float) -> None:
         """See :meth:`FakeCluster.wait_for`."""
         event = asyncio.Event()
-        self._waiters.add(event)
+        self._waiters[event] = None
         try:
             async with timeout(timeout_s):
                 while not condition():
@@ -230,7 +241,7 @@ class Script:
         except asyncio.TimeoutError:  # on Python 3.10 not yet the builtin one
             raise TimeoutError(f"the condition is not true after {timeout_s} s") from None
         finally:
-            self._waiters.discard(event)
+            self._waiters.pop(event, None)
 
 
 async def _wait_or_look_again(event: asyncio.Event) -> None:

@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING
 
 from aiokafka.testing import codes
 from aiokafka.testing.batches import BatchRefusedError
+from aiokafka.testing.controller import Controller
 from aiokafka.testing.fetch_sessions import FetchSessions
 from aiokafka.testing.groups import Groups
+from aiokafka.testing.replication import Replication
 from aiokafka.testing.transactions import Transactions
 
 if TYPE_CHECKING:
+    from random import Random
+
     from aiokafka.testing.batches import Batch
     from aiokafka.testing.script import RequestContext
     from aiokafka.testing.security import Security
@@ -26,9 +30,20 @@ class Services:
     """Everything of a cluster that is not a socket: its state and its coordinators."""
 
     def __init__(
-        self, state: ClusterState, changed: Callable[[], None], security: Security | None = None
+        self,
+        state: ClusterState,
+        changed: Callable[[], None],
+        random: Random,
+        security: Security | None = None,
     ) -> None:
         self.state = state
+        #: Draws all that is left to chance.
+        self.random = random
+        #: How replicas copy from their leaders.
+        self.replication = Replication(state, random)
+        #: What decides who leads.
+        self.controller = Controller(state, self.cluster_changed)
+        self._changed = changed
         #: Who may log in; None where brokers ask for no login.
         self.security = security
         #: The group coordinators.
@@ -100,6 +115,12 @@ class Services:
         """Partitions may have a leader again."""
         self.transactions.complete_waiting()
 
+    def cluster_changed(self) -> None:
+        """The controller has decided something, or there is none or one again."""
+        self.replication.pursue()
+        self.leaders_changed()
+        self._changed()
+
     def node_stopped(self, node_id: int) -> None:
         """Forget what only the memory of that broker held."""
         self._fetch_sessions.pop(node_id, None)
@@ -108,3 +129,5 @@ class Services:
         """Cancel all timers."""
         self.groups.close()
         self.transactions.close()
+        self.controller.close()
+        self.replication.close()

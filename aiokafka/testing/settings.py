@@ -22,8 +22,10 @@ BROKER_DEFAULTS: dict[str, str] = {
     "min.insync.replicas": "1",
     "num.partitions": "1",
     "offset.metadata.max.bytes": "4096",
+    "replica.lag.time.max.ms": "30000",
     "socket.request.max.bytes": "104857600",
     "transaction.max.timeout.ms": "900000",
+    "unclean.leader.election.enable": "false",
 }
 """Of the broker. ``group.initial.rebalance.delay.ms`` is 3000 in Kafka; tests do not wait."""
 
@@ -67,6 +69,7 @@ TOPIC_DEFAULTS: dict[str, str] = {
 INHERITED: dict[str, str] = {
     "max.message.bytes": "message.max.bytes",
     "min.insync.replicas": "min.insync.replicas",
+    "unclean.leader.election.enable": "unclean.leader.election.enable",
 }
 """Settings of a topic that the broker's, by these names, stand in for."""
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import copy
+import dataclasses
 import itertools
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from aiokafka import _seams
 from aiokafka.testing import codes
@@ -18,8 +21,14 @@ from aiokafka.testing.settings import (
     TOPIC_DEFAULTS,
     invalid_topic_setting,
 )
-from aiokafka.testing.versions import BrokerProfile
+from aiokafka.testing.versions import RELEASES, BrokerProfile, profile
 
+if TYPE_CHECKING:
+    from aiokafka.testing.replication import Copies
+
+FIRST_KRAFT = (3, 0)
+"""From here on the fake behaves like KRaft, where any broker takes requests for the controller."""
+_NEWEST = profile(RELEASES[-1])
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -37,19 +46,40 @@ class Node:
     port: int
     rack: str | None = None
     alive: bool = False
+    """Whether it runs."""
+    registered: bool = False
+    """Whether the controller believes that it runs."""
+    restarted: bool = False
+    """Whether it has stopped and started without the controller's notice."""
+    isolated: bool = False
+    """Whether it is cut off from the controller and the other brokers."""
+    profile: BrokerProfile = _NEWEST
+    """The release that it plays."""
+    view: ClusterState | None = None
+    """What it believes of the cluster, if that is not what is so."""
+    failed_logs: dict[tuple[str, int], None] = field(default_factory=dict)
+    """Partitions that are on a disk which has failed."""
 
 
 @dataclass
 class Partition:
-    """One partition: who leads it, who keeps it, and its log."""
+    """One partition: who leads it, who keeps it, and its leader's log."""
 
     topic: str
     index: int
     replicas: list[int]
     log: PartitionLog
     leader: int
-    """Node id, -1 while all replicas are down."""
+    """Node id, -1 while there is none."""
     leader_epoch: int = 0
+    in_sync: list[int] | None = None
+    """Replicas in sync as the controller knows them; None: all that run, as they share a log."""
+    copies: Copies | None = None
+    """The logs of the replicas, where each has its own."""
+
+    def log_of(self, node_id: int) -> PartitionLog:
+        """The log that a replica has."""
+        return self.log if self.copies is None else self.copies.logs.get(node_id, self.log)
 
 
 @dataclass
@@ -86,8 +116,12 @@ class ClusterState:
     :class:`FakeCluster` methods change it."""
 
     def __init__(self, profile: BrokerProfile, nodes: Sequence[Node]) -> None:
+        #: The release that all brokers can play: that of the oldest. Its features are finalized.
         self.profile = profile
+        self.features_epoch = 1
         self.nodes = {node.node_id: node for node in nodes}
+        for node in nodes:
+            node.profile = profile
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[bytes, Topic] = {}
         self.config = dict(BROKER_DEFAULTS)
@@ -95,18 +129,27 @@ class ClusterState:
         self.next_producer_id = itertools.count(1000)
         #: (kind, key) -> node that a test made the coordinator.
         self.placed_coordinators: dict[tuple[int, str], int] = {}
+        #: Whether there is a controller at the moment; see :class:`Controller`.
+        self.has_controller = True
+        #: The broker that a test made the controller.
+        self.placed_controller = -1
+        #: Called with every new partition.
+        self.partition_added: Callable[[Partition], None] | None = None
         self._next_leader = itertools.count()
 
     # -- nodes ---------------------------------------------------------------------------------
 
     def live_nodes(self) -> list[int]:
-        """Ids of the brokers that run."""
-        return [node.node_id for node in self.nodes.values() if node.alive]
+        """Ids of the brokers that run, as the controller knows."""
+        return [node.node_id for node in self.nodes.values() if node.registered]
 
     @property
     def controller(self) -> int:
-        """The first live broker; -1 if there is none."""
-        return min(self.live_nodes(), default=-1)
+        """The first live broker, or the placed one; -1 if there is none."""
+        if not self.has_controller and self.profile.release < FIRST_KRAFT:
+            return -1  # KRaft brokers name any live broker, and forward
+        live = self.live_nodes()
+        return self.placed_controller if self.placed_controller in live else min(live, default=-1)
 
     def coordinator(self, kind: int, key: str) -> int:
         """The node that coordinates a group (kind 0) or transactional id (kind 1); -1 if none."""
@@ -121,30 +164,115 @@ class ClusterState:
         return next(node for node in order[first:] + order[:first] if node in live)
 
     def isr(self, partition: Partition) -> list[int]:
-        """The replicas that run."""
-        live = self.live_nodes()
-        return [node for node in partition.replicas if node in live]
+        """The replicas in sync."""
+        if partition.in_sync is not None:
+            return list(partition.in_sync)
+        return self.live_replicas(partition)
+
+    def live_replicas(self, partition: Partition) -> list[int]:
+        """The replicas that run on a sound disk, as the controller knows."""
+        place = (partition.topic, partition.index)
+        nodes = (self.nodes[node_id] for node_id in partition.replicas)
+        return [n.node_id for n in nodes if n.registered and place not in n.failed_logs]
+
+    def snapshot(self) -> ClusterState:
+        """What is so now, for a broker that learns nothing more. The logs are the same objects."""
+        seen = copy.copy(self)
+        seen.nodes = {n: dataclasses.replace(node) for n, node in self.nodes.items()}
+        seen.placed_coordinators = dict(self.placed_coordinators)
+        seen.topics = {}
+        for name, topic in self.topics.items():
+            partitions = [
+                dataclasses.replace(
+                    p,
+                    replicas=list(p.replicas),
+                    in_sync=None if p.in_sync is None else list(p.in_sync),
+                )
+                for p in topic.partitions
+            ]
+            seen.topics[name] = dataclasses.replace(topic, partitions=partitions)
+        seen.topics_by_id = {topic.topic_id: topic for topic in seen.topics.values()}
+        return seen
+
+    def set_release(self, node_id: int, release: BrokerProfile) -> None:
+        """A broker plays another release."""
+        self.nodes[node_id].profile = release
+        oldest = min((n.profile for n in self.nodes.values()), key=lambda p: p.release)
+        if oldest.features != self.profile.features:
+            self.features_epoch += 1
+        self.profile = oldest
+
+    # -- elections -----------------------------------------------------------------------------
 
     def node_up(self, node_id: int) -> None:
-        """A broker runs (again): leaderless partitions that it keeps get it as leader."""
-        self.nodes[node_id].alive = True
+        """The controller learns that a broker runs (again): leaderless partitions that it keeps
+        may get it as leader."""
+        self.nodes[node_id].alive = self.nodes[node_id].registered = True
         for partition in self.partitions():
-            if partition.leader == -1 and node_id in partition.replicas:
-                self.set_leader(partition, node_id)
+            if node_id in partition.replicas:
+                self.replica_back(partition)
 
     def node_down(self, node_id: int) -> None:
-        """A broker is gone: another live replica takes over each partition that it led."""
-        self.nodes[node_id].alive = False
+        """The controller learns that a broker is gone: another replica takes over each partition
+        that it led."""
+        node = self.nodes[node_id]
+        node.registered = False
+        node.alive = node.isolated and node.alive
         for partition in self.partitions():
-            if partition.leader == node_id:
-                successors = self.isr(partition)
-                self.set_leader(partition, successors[0] if successors else -1)
+            if node_id in partition.replicas:
+                self.replica_lost(partition, node_id)
+
+    def replica_lost(self, partition: Partition, node_id: int) -> None:
+        """A replica is gone; the last one in sync stays on the list."""
+        in_sync = partition.in_sync
+        if in_sync is not None and node_id in in_sync and len(in_sync) > 1:
+            in_sync.remove(node_id)
+        if partition.leader == node_id:
+            self.elect(partition)
+        elif partition.copies is not None:
+            partition.copies.pursue()
+
+    def replica_back(self, partition: Partition) -> None:
+        """A replica can be read and written again."""
+        if partition.leader == -1:
+            self.elect(partition)
+        elif partition.copies is not None:
+            partition.copies.pursue()
+
+    def elect_again(self) -> None:
+        """Look at all partitions: what has happened while there was no controller?"""
+        for partition in self.partitions():
+            live = self.live_replicas(partition)
+            for node_id in partition.replicas:
+                if node_id not in live:
+                    self.replica_lost(partition, node_id)
+            if live:
+                self.replica_back(partition)
+
+    def elect(self, partition: Partition) -> None:
+        """Let the first replica lead that is in sync; any that runs if the topic allows an unclean
+        election; else none."""
+        live = self.live_replicas(partition)
+        clean = [n for n in live if partition.in_sync is None or n in partition.in_sync]
+        if not clean and live:
+            topic = self.topics[partition.topic]
+            if topic.setting("unclean.leader.election.enable") == "true":
+                clean = live
+        leader = clean[0] if clean else -1
+        if (leader, partition.leader) != (-1, -1):
+            self.set_leader(partition, leader)
 
     def set_leader(self, partition: Partition, node_id: int) -> None:
-        """Let another node lead, in a new epoch; -1 for no leader."""
+        """Let another node lead, in a new epoch; -1 for no leader. A replica that is not in sync
+        becomes the only one that is: the election is unclean."""
         partition.leader = node_id
         partition.leader_epoch += 1
-        partition.log.begin_epoch(partition.leader_epoch)
+        if partition.copies is None:
+            partition.log.begin_epoch(partition.leader_epoch)
+            return
+        if partition.in_sync is not None and node_id not in (-1, *partition.in_sync):
+            partition.in_sync = [node_id]
+        partition.copies.lead(node_id)
 
     # -- topics --------------------------------------------------------------------------------
 
@@ -254,6 +382,8 @@ class ClusterState:
         del self.topics[topic.name], self.topics_by_id[topic.topic_id]
         for partition in topic.partitions:
             partition.leader = -1
+            if partition.copies is not None:
+                partition.copies.close()
             partition.log.wake()
 
     def setting(self, name: str) -> int:
@@ -279,4 +409,7 @@ class ClusterState:
         live = self.live_nodes()
         leader = next((node for node in replicas if node in live), -1)
         log = PartitionLog(topic.name, index)
-        topic.partitions.append(Partition(topic.name, index, replicas, log, leader))
+        partition = Partition(topic.name, index, replicas, log, leader)
+        topic.partitions.append(partition)
+        if self.partition_added is not None:
+            self.partition_added(partition)

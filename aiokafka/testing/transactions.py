@@ -9,7 +9,9 @@ from enum import Enum
 
 from aiokafka import _seams
 from aiokafka.testing import codes
+from aiokafka.testing.batches import Batch
 from aiokafka.testing.groups import Groups
+from aiokafka.testing.log import PartitionLog
 from aiokafka.testing.state import ClusterState, Partition
 
 _TRANSACTION = 1
@@ -61,6 +63,8 @@ class Transaction:
     started_at_ms: int = -1
     marker: tuple[int, int] = (-1, -1)
     """Producer id and epoch of the markers that end the transaction."""
+    markers: dict[Place, Batch] = field(default_factory=dict)
+    """Those that are written, by partition."""
     expiry: asyncio.TimerHandle | None = None
 
     def is_before_last_bump(self, producer_id: int, epoch: int) -> bool:
@@ -89,6 +93,8 @@ class Transactions:
         self._groups = groups
         self._changed = changed
         self._paused = False
+        self._completing = False
+        self._watched: dict[PartitionLog, None] = {}  # whose replicas lack a marker
         self.by_id: dict[str, Transaction] = {}
 
     def check_coordinator(self, node_id: int, transactional_id: str) -> int:
@@ -274,10 +280,21 @@ class Transactions:
         self.complete_waiting()
 
     def complete_waiting(self) -> None:
-        """Complete the transactions whose partitions all have a leader again."""
-        for known in self.by_id.values():
-            if known.state in _PREPARING:
+        """Complete the transactions whose partitions all have a leader again, and whose markers
+        all replicas in sync have."""
+        if self._completing:
+            return  # a marker was written by that, which woke its log
+        self._completing = True
+        try:
+            waiting = [known for known in self.by_id.values() if known.state in _PREPARING]
+            for known in waiting:
                 self._maybe_complete(known)
+        finally:
+            self._completing = False
+        if not any(known.state in _PREPARING for known in waiting):
+            for log in self._watched:
+                log.unsubscribe(self.complete_waiting)
+            self._watched.clear()
 
     def _finish(self, known: Transaction, marker: tuple[int, int], *, commit: bool) -> None:
         known.state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
@@ -285,25 +302,42 @@ class Transactions:
         if known.expiry is not None:
             known.expiry.cancel()
             known.expiry = None
-        self._maybe_complete(known)
+        self.complete_waiting()
         self._changed()
 
     def _maybe_complete(self, known: Transaction) -> None:
+        commit = known.state is TransactionState.PREPARE_COMMIT
         found = [self._state.partition(*place) for place in sorted(known.partitions)]
         partitions = [partition for partition in found if partition is not None]
-        if self._paused or any(partition.leader == -1 for partition in partitions):
+        if self._paused:
             return
-        commit = known.state is TransactionState.PREPARE_COMMIT
-        producer_id, epoch = known.marker
-        for partition in partitions:
-            partition.log.add_marker(producer_id, epoch, commit=commit)
-        for group_id in known.groups:
-            self._groups.offsets_of(group_id).end_transaction(producer_id, commit=commit)
+        marked = [self._mark(known, partition, commit=commit) for partition in partitions]
+        if not all(marked):
+            return
+        for group_id in sorted(known.groups):
+            offsets = self._groups.offsets_of(group_id)
+            offsets.end_transaction(known.marker[0], commit=commit)
         known.partitions.clear()
         known.groups.clear()
+        known.markers.clear()
         known.state = (
             TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
         )
+
+    def _mark(self, known: Transaction, partition: Partition, *, commit: bool) -> bool:
+        """Whether the marker stands on all replicas of a partition that are in sync. It is written
+        if it does not, again if a leader has lost it."""
+        if partition.leader == -1:
+            return False
+        place, log = (partition.topic, partition.index), partition.log
+        written = known.markers.get(place)
+        if written is None or not log.has(written):
+            written = known.markers[place] = log.add_marker(*known.marker, commit=commit)
+        if written.base_offset < log.high_watermark:
+            return True
+        self._watched[log] = None
+        log.subscribe(self.complete_waiting)
+        return False
 
     def _expire(self, known: Transaction) -> None:
         """The transaction took too long: it is aborted, and its owner is fenced."""

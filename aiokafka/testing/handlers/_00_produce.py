@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from aiokafka._compat import timeout
 from aiokafka.protocol.messages.produce import (
     LeaderIdAndEpoch,
     NodeEndpoint,
@@ -102,7 +101,7 @@ def _append(
 
 def _lacks_replicas(context: RequestContext, topic: Topic, partition: Partition) -> bool:
     needed = int(topic.setting("min.insync.replicas"))
-    if context.state.profile.release >= _FIRST_CAPPED:
+    if context.profile.release >= _FIRST_CAPPED:
         needed = min(needed, len(partition.replicas))
     return len(context.state.isr(partition)) < needed
 
@@ -136,30 +135,45 @@ async def _await_replicas(
     context: RequestContext, request: ProduceRequest, response: ProduceResponse
 ) -> None:
     """Wait until the high watermark has passed what was written, or answer REQUEST_TIMED_OUT."""
+    deadline = context.received_at + request.timeout_ms / 1000
     for data, topic in zip(request.topic_data, response.responses, strict=True):
-        found = find_topic(context, data.name, data.topic_id)
         for answer in topic.partition_responses:
-            if answer.error_code or found is None:
+            if answer.error_code:
                 continue
-            partition = found.partitions[answer.index]
-            if not await _replicated(partition, answer.base_offset, request.timeout_ms / 1000):
-                answer.error_code = codes.REQUEST_TIMED_OUT
+            found = find_topic(context, data.name, data.topic_id)
+            partition = None if found is None else found.partitions[answer.index]
+            if found is None or partition is None:
+                errno = codes.UNKNOWN_TOPIC_OR_PARTITION
+            elif partition.log.high_watermark > answer.base_offset:
+                errno = codes.NONE
+            else:
+                errno = await _replicated(context, partition, answer.base_offset, deadline)
+            if not errno and found and partition and _lacks_replicas(context, found, partition):
+                errno = codes.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            if errno:
+                answer.error_code = errno
                 answer.base_offset = -1
 
 
-async def _replicated(partition: Partition, offset: int, timeout_s: float) -> bool:
-    log = partition.log
-    if log.high_watermark > offset:
-        return True
+async def _replicated(
+    context: RequestContext, partition: Partition, offset: int, deadline: float
+) -> int:
+    """The error code for records that stand at `offset`, once it is certain."""
+    log, epoch = partition.log, partition.leader_epoch
     changed = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    timer = loop.call_at(deadline, changed.set)
     log.subscribe(changed.set)
     try:
-        async with timeout(timeout_s):
-            while log.high_watermark <= offset:
-                changed.clear()
-                await changed.wait()
-        return True
-    except asyncio.TimeoutError:
-        return False
+        while log.high_watermark <= offset:
+            if deadline <= loop.time():
+                return codes.REQUEST_TIMED_OUT
+            now = context.state.partition(partition.topic, partition.index)
+            if now is None or (now.leader, now.leader_epoch) != (context.node_id, epoch):
+                return codes.NOT_LEADER_OR_FOLLOWER
+            await changed.wait()
+            changed.clear()
+        return codes.NONE
     finally:
+        timer.cancel()
         log.unsubscribe(changed.set)

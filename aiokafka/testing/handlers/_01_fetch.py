@@ -18,8 +18,8 @@ from aiokafka.testing import codes, records
 from aiokafka.testing.batches import Batch, Buffer
 from aiokafka.testing.fetch_sessions import FetchPosition, FetchSessionError
 from aiokafka.testing.fetching import Look, look_until_enough
+from aiokafka.testing.log import PartitionLog
 from aiokafka.testing.script import RequestContext
-from aiokafka.testing.state import Partition
 
 REQUEST = FetchRequest
 _ZSTD = 4
@@ -104,10 +104,9 @@ def _read(
     context: RequestContext, request: FetchRequest, one: Look, budget: int
 ) -> tuple[PartitionData, int]:
     """The answer for one partition, and how many bytes of records it has."""
-    partition = one.partition
-    if one.errno or partition is None:
+    partition, log = one.partition, one.log
+    if one.errno or partition is None or log is None:
         return _refused(context, one), 0
-    log = partition.log
     data = PartitionData(
         partition_index=partition.index,
         high_watermark=log.high_watermark,
@@ -131,7 +130,7 @@ def _read(
     if any(batch.codec == _ZSTD for batch in batches) and context.api_version < _FIRST_ZSTD:
         return _failed(partition.index, codes.UNSUPPORTED_COMPRESSION_TYPE), 0
     if request.isolation_level == _READ_COMMITTED:
-        data.aborted_transactions = _aborted(partition, one.position.offset, batches)
+        data.aborted_transactions = _aborted(log, one.position.offset, batches)
     payload = _payload(context, one.position, batches, rest)
     data.records = payload
     return data, len(payload)
@@ -152,12 +151,12 @@ def _payload(
     return data
 
 
-def _aborted(partition: Partition, start: int, batches: list[Batch]) -> list[AbortedTransaction]:
+def _aborted(log: PartitionLog, start: int, batches: list[Batch]) -> list[AbortedTransaction]:
     if not batches:
         return []
     return [
         AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
-        for aborted in partition.log.producers.aborted_between(start, batches[-1].last_offset + 1)
+        for aborted in log.producers.aborted_between(start, batches[-1].last_offset + 1)
     ]
 
 

@@ -20,6 +20,7 @@ _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING_UPLOAD = -4, -5, -6
 _FIRST_VERSION = {_MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9}
 _FIRST_VERSION[_EARLIEST_PENDING_UPLOAD] = 11
 _READ_COMMITTED = 1
+_FIRST_NOT_AVAILABLE = 5
 
 
 def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
@@ -67,6 +68,10 @@ def _find(
     if asked.timestamp < oldest or context.api_version < _FIRST_VERSION.get(asked.timestamp, 0):
         return _refused(asked, codes.UNSUPPORTED_VERSION)
     timestamp, offset, epoch = _look_up(log, asked.timestamp, limit)
+    if log.high_watermark < log.epoch_start and (asked.timestamp == _LATEST or offset >= limit):
+        # A new leader does not know yet how far its followers are (KIP-207).
+        new = context.api_version >= _FIRST_NOT_AVAILABLE
+        return _refused(asked, codes.OFFSET_NOT_AVAILABLE if new else codes.LEADER_NOT_AVAILABLE)
     response = ListOffsetsPartitionResponse(
         partition_index=partition.index, timestamp=timestamp, offset=offset
     )

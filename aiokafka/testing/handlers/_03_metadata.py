@@ -14,12 +14,17 @@ from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.testing import codes
 from aiokafka.testing.handlers._common import (
     CLUSTER_OPERATIONS,
-    FIRST_KRAFT,
     TOPIC_OPERATIONS,
     authorized_operations,
 )
 from aiokafka.testing.script import RequestContext
-from aiokafka.testing.state import ClusterState, Partition, Topic, TopicRefusedError
+from aiokafka.testing.state import (
+    FIRST_KRAFT,
+    ClusterState,
+    Partition,
+    Topic,
+    TopicRefusedError,
+)
 
 REQUEST = MetadataRequest
 
@@ -54,7 +59,7 @@ def _brokers(state: ClusterState) -> list[MetadataResponseBroker]:
     return [
         MetadataResponseBroker(node_id=n.node_id, host=n.host, port=n.port, rack=n.rack)
         for n in state.nodes.values()
-        if n.alive
+        if n.registered
     ]
 
 
@@ -83,7 +88,7 @@ def _one(
         return _missing(name, ZERO_UUID, exc.errno)
     if not request.allow_auto_topic_creation or not state.auto_create:
         return _missing(name, ZERO_UUID, codes.UNKNOWN_TOPIC_OR_PARTITION)
-    state.create_topic(name)
+    context.truth.create_topic(name)
     # A broker answers before the new topic has a leader: the client has to ask again.
     kraft = state.profile.release >= FIRST_KRAFT
     errno = codes.UNKNOWN_TOPIC_OR_PARTITION if kraft else codes.LEADER_NOT_AVAILABLE
@@ -109,7 +114,7 @@ def _describe(
 
 
 def _partition(state: ClusterState, partition: Partition) -> MetadataResponsePartition:
-    isr = state.isr(partition)
+    isr, live = state.isr(partition), state.live_replicas(partition)
     return MetadataResponsePartition(
         error_code=codes.LEADER_NOT_AVAILABLE if partition.leader == -1 else codes.NONE,
         partition_index=partition.index,
@@ -117,5 +122,5 @@ def _partition(state: ClusterState, partition: Partition) -> MetadataResponsePar
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=isr or partition.replicas[-1:],  # the last in sync stays on the list
-        offline_replicas=[node for node in partition.replicas if node not in isr],
+        offline_replicas=[node for node in partition.replicas if node not in live],
     )

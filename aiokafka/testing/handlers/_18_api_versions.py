@@ -24,8 +24,9 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
         names = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE.fullmatch(name) for name in names):
             return refuse(context, request, codes.INVALID_REQUEST)
-    profile = context.state.profile
+    profile = context.profile
     features = profile.features.items()
+    finalized = context.truth.profile
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=key, min_version=low, max_version=high)
@@ -36,10 +37,10 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
             for name, (low, high, _) in features
             if low > 0 or context.api_version >= 4  # older clients choke on 0 (KAFKA-17011)
         ],
-        finalized_features_epoch=1 if profile.features else -1,
+        finalized_features_epoch=context.truth.features_epoch if profile.features else -1,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-            for name, (_, _, level) in features
+            for name, level in ((name, finalized.level(name)) for name, _ in features)
             if level > 0
         ],
     )

@@ -10,7 +10,7 @@ from aiokafka.protocol.messages.topics import (
     CreateTopicsResponse,
 )
 from aiokafka.testing import codes
-from aiokafka.testing.handlers._common import check_controller
+from aiokafka.testing.handlers._common import await_controller
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.settings import TOPIC_DEFAULTS
 from aiokafka.testing.state import Topic, TopicRefusedError
@@ -19,9 +19,9 @@ REQUEST = CreateTopicsRequest
 _FROM_TOPIC, _FROM_DEFAULT = 1, 5
 
 
-def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+async def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Create each topic, or only check."""
-    errno = check_controller(context)
+    errno = await await_controller(context, request.timeout_ms / 1000)
     if errno:
         return refuse(context, request, errno)
     names = [topic.name for topic in request.topics]
@@ -59,7 +59,7 @@ def _create(
     config = {entry.name: entry.value or "" for entry in topic.configs}
     assignment = {a.partition_index: a.broker_ids for a in topic.assignments}
     numbers = topic.num_partitions, topic.replication_factor
-    state = context.state
+    state = context.truth
     try:
         if assignment and numbers != (-1, -1):
             raise TopicRefusedError(

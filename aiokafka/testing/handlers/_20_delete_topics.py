@@ -10,15 +10,15 @@ from aiokafka.protocol.messages.topics import (
 )
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.testing import codes
-from aiokafka.testing.handlers._common import check_controller, find_topic
+from aiokafka.testing.handlers._common import await_controller
 from aiokafka.testing.script import RequestContext
 
 REQUEST = DeleteTopicsRequest
 
 
-def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+async def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     """Delete each topic, by name or id."""
-    errno = check_controller(context)
+    errno = await await_controller(context, request.timeout_ms / 1000)
     if errno:
         return refuse(context, request, errno)
     return DeleteTopicsResponse(responses=[_delete(context, t) for t in _wanted(context, request)])
@@ -46,13 +46,16 @@ def _delete(context: RequestContext, wanted: DeleteTopicState) -> DeletableTopic
     by_id = wanted.topic_id != ZERO_UUID
     if by_id and wanted.name is not None:
         return _refused(wanted, codes.INVALID_REQUEST, "Both name and id were given.")
-    topic = find_topic(context, wanted.name or "", wanted.topic_id)
+    truth = context.truth
+    topic = (
+        truth.topics_by_id.get(wanted.topic_id) if by_id else truth.topics.get(wanted.name or "")
+    )
     if topic is None:
         errno = codes.UNKNOWN_TOPIC_ID if by_id else codes.UNKNOWN_TOPIC_OR_PARTITION
         return _refused(wanted, errno, None)
-    if context.state.config["delete.topic.enable"] != "true":
+    if context.truth.config["delete.topic.enable"] != "true":
         return _refused(wanted, codes.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
-    context.state.delete_topic(topic)
+    context.truth.delete_topic(topic)
     context.services.topic_deleted(topic.name)
     return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
 

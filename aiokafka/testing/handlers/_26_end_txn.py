@@ -25,7 +25,7 @@ def handle(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
             request.producer_epoch,
             commit=request.committed,
             bumps_epoch=context.api_version >= _FIRST_BUMPING
-            and context.state.profile.level("transaction.version") >= 2,
+            and context.truth.profile.level("transaction.version") >= 2,
         )
     except TransactionRefusedError as exc:
         return refuse(context, request, in_version(context, exc.errno, _FIRST_FENCED))

@@ -83,8 +83,8 @@ def _check_member(context: RequestContext, request: TxnOffsetCommitRequest) -> i
 def _check_transaction(context: RequestContext, request: TxnOffsetCommitRequest) -> int:
     transactions = context.services.transactions
     session = (request.transactional_id, request.producer_id, request.producer_epoch)
-    profile = context.state.profile
-    second_version = profile.level("transaction.version") >= 2
+    profile = context.profile
+    second_version = context.truth.profile.level("transaction.version") >= 2
     try:
         if context.api_version >= _FIRST_ADDING_GROUP and second_version:
             transactions.add_group(*session, request.group_id)

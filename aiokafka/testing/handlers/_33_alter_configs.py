@@ -57,7 +57,7 @@ def _alter(
 
     try:
         change_settings(
-            context.state,
+            context.truth,
             resource.resource_type,
             resource.resource_name,
             replace,

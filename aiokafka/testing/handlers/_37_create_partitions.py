@@ -9,15 +9,17 @@ from aiokafka.protocol.messages.topics import (
     CreatePartitionsTopicResult,
 )
 from aiokafka.testing import codes
-from aiokafka.testing.handlers._common import check_controller
+from aiokafka.testing.handlers._common import await_controller
 from aiokafka.testing.script import RequestContext
 
 REQUEST = CreatePartitionsRequest
 
 
-def handle(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+async def handle(
+    context: RequestContext, request: CreatePartitionsRequest
+) -> CreatePartitionsResponse:
     """Grow each topic, or only check."""
-    errno = check_controller(context)
+    errno = await await_controller(context, request.timeout_ms / 1000)
     if errno:
         return refuse(context, request, errno)
     return CreatePartitionsResponse(
@@ -41,7 +43,7 @@ def refuse(
 def _grow(
     context: RequestContext, request: CreatePartitionsRequest, asked: CreatePartitionsTopic
 ) -> CreatePartitionsTopicResult:
-    topic = context.state.topics.get(asked.name)
+    topic = context.truth.topics.get(asked.name)
     result = CreatePartitionsTopicResult(name=asked.name)
     if topic is None:
         result.error_code = codes.UNKNOWN_TOPIC_OR_PARTITION
@@ -57,12 +59,12 @@ def _grow(
         result.error_message = "The manual partition assignment is not valid."
         return result
     if not request.validate_only:
-        context.state.add_partitions(topic, asked.count, placed)
+        context.truth.add_partitions(topic, asked.count, placed)
     return result
 
 
 def _is_valid(context: RequestContext, placed: list[list[int]], count: int) -> bool:
-    known = set(context.state.nodes)
+    known = set(context.truth.nodes)
     return len(placed) == count and all(
         nodes and len(set(nodes)) == len(nodes) and set(nodes) <= known for nodes in placed
     )

@@ -30,12 +30,12 @@ def handle(context: RequestContext, request: DescribeClusterRequest) -> Describe
         ),
     )
     for node in state.nodes.values():
-        if node.alive or request.include_fenced_brokers:
+        if node.registered or request.include_fenced_brokers:
             broker = DescribeClusterBroker(
                 broker_id=node.node_id, host=node.host, port=node.port, rack=node.rack
             )
             if context.api_version >= 2:
-                broker.is_fenced = not node.alive
+                broker.is_fenced = not node.registered
             response.brokers.append(broker)
     return response
 

@@ -59,7 +59,7 @@ def refuse(
 
 
 def _check(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> int:
-    if context.state.profile.level("group.version") < 1:
+    if context.truth.profile.level("group.version") < 1:
         return codes.UNSUPPORTED_VERSION
     if not request.group_id:
         return codes.INVALID_REQUEST

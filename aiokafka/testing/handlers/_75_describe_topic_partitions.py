@@ -73,7 +73,7 @@ def _missing(name: str, errno: int) -> DescribeTopicPartitionsResponseTopic:
 def _partition(
     state: ClusterState, partition: Partition
 ) -> DescribeTopicPartitionsResponsePartition:
-    isr = state.isr(partition)
+    isr, live = state.isr(partition), state.live_replicas(partition)
     return DescribeTopicPartitionsResponsePartition(
         partition_index=partition.index,
         leader_id=partition.leader,
@@ -82,5 +82,5 @@ def _partition(
         isr_nodes=isr,
         eligible_leader_replicas=[],
         last_known_elr=[],
-        offline_replicas=[node for node in partition.replicas if node not in isr],
+        offline_replicas=[node for node in partition.replicas if node not in live],
     )

@@ -5,10 +5,7 @@ from __future__ import annotations
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.testing import codes
 from aiokafka.testing.script import RequestContext
-from aiokafka.testing.state import Partition, Topic
-
-FIRST_KRAFT = (3, 0)
-"""From here on the fake behaves like KRaft, where any broker takes requests for the controller."""
+from aiokafka.testing.state import FIRST_KRAFT, Partition, Topic
 
 
 def find_topic(context: RequestContext, name: str, topic_id: bytes = ZERO_UUID) -> Topic | None:
@@ -31,17 +28,28 @@ def check_leader(context: RequestContext, partition: Partition | None, epoch: in
     """The error code for a request that only the partition's leader answers."""
     if partition is None:
         return codes.UNKNOWN_TOPIC_OR_PARTITION
+    if is_offline(context, partition):
+        return codes.KAFKA_STORAGE_ERROR
     if partition.leader != context.node_id:
         return codes.NOT_LEADER_OR_FOLLOWER
     return check_epoch(partition, epoch)
 
 
-def check_controller(context: RequestContext) -> int:
-    """The error code for a request that, with ZooKeeper, only the controller takes."""
-    state = context.state
-    if state.profile.release >= FIRST_KRAFT or state.controller == context.node_id:
+def is_offline(context: RequestContext, partition: Partition) -> bool:
+    """Whether the replica of a partition is on a disk of this broker that has failed."""
+    failed = context.truth.nodes[context.node_id].failed_logs
+    return bool(failed) and (partition.topic, partition.index) in failed
+
+
+async def await_controller(context: RequestContext, seconds: float) -> int:
+    """The error code for a request that the controller carries out. With ZooKeeper clients send it
+    there; a KRaft broker forwards it, and tries for as long as the client gives it."""
+    truth = context.truth
+    if context.profile.release < FIRST_KRAFT:
+        return codes.NONE if truth.controller == context.node_id else codes.NOT_CONTROLLER
+    if await context.services.controller.wait(seconds):
         return codes.NONE
-    return codes.NOT_CONTROLLER
+    return codes.REQUEST_TIMED_OUT
 
 
 def authorized_operations(wanted: bool, operations: tuple[int, ...]) -> int:

@@ -1,0 +1,405 @@
+"""Replicas with logs of their own: followers that lag or stall, and what is in sync."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from random import Random
+from typing import TYPE_CHECKING
+
+from aiokafka.testing.log import PartitionLog
+
+if TYPE_CHECKING:
+    from aiokafka.structs import TopicPartition
+    from aiokafka.testing.state import ClusterState, Node, Partition
+
+Place = tuple[str, int]
+"""Topic and partition."""
+Seconds = float | tuple[float, float]
+"""A time, or the bounds between which each one is drawn."""
+
+_FIRST_WAITING_FOR_MIN = (3, 7)  # releases: below min.insync.replicas the high watermark stays
+
+
+def drawn(seconds: Seconds, random: Random) -> float:
+    """One time of those that `seconds` allows."""
+    return random.uniform(*seconds) if isinstance(seconds, tuple) else seconds
+
+
+class Replication:
+    """How the replicas of a :class:`FakeCluster` copy from their leaders; see its `replication`.
+
+    At first all replicas of a partition share one log: replication takes no time and nothing can
+    be lost. The first call of :meth:`lag`, :meth:`stall` or :meth:`use` gives each replica a log of
+    its own, and from then on the partition behaves as in Kafka:
+
+    - followers copy from the leader, after the lag; the high watermark is what all replicas in sync
+      have, and consumers see no more; ``acks=all`` waits for it;
+    - a follower that has not caught up for ``replica.lag.time.max.ms`` leaves the ISR, and is back
+      in it when it has;
+    - a new leader begins with the log that it has: what it had not copied is lost, and the others
+      truncate to it. Only a replica in sync is elected, so that nothing is lost that was
+      acknowledged with ``acks=all``; with ``unclean.leader.election.enable`` any one is.
+
+    ``cluster.log(...)`` is then the log of the present leader: ask for it again after an election.
+
+    Example::
+
+        cluster.replication.stall(("orders", 0), broker_id=2)   # broker 2 copies nothing
+        await producer.send_and_wait("orders", b"x", partition=0)     # acks=1: the leader has it
+        cluster.controller.elect(("orders", 0), 2)              # and now it is lost
+    """
+
+    def __init__(self, state: ClusterState, random: Random) -> None:
+        self._state = state
+        self._random = random
+        self._all = False
+        self._lags: dict[tuple[Place | None, int | None], Seconds] = {}
+        self._stalls: dict[tuple[Place | None, int | None], None] = {}
+        state.partition_added = self._added
+
+    # -- for tests -----------------------------------------------------------------------------
+
+    def use(self, tp: TopicPartition | Place | None = None) -> None:
+        """Give each replica a log of its own.
+
+        Args:
+            tp: Of one partition; None (the default) for all, later ones included.
+
+        Raises:
+            KeyError: no such partition.
+        """
+        if tp is not None:
+            self._divide(self._partition(tp))
+            return
+        self._all = True
+        for partition in self._state.partitions():
+            self._divide(partition)
+
+    def lag(
+        self,
+        seconds: Seconds,
+        tp: TopicPartition | Place | None = None,
+        broker_id: int | None = None,
+    ) -> None:
+        """Let followers copy what the leader has only after some time.
+
+        Args:
+            seconds: How long, or (least, most) to draw each time.
+            tp: Only of this partition.
+            broker_id: Only the follower on this broker.
+
+        Raises:
+            KeyError: no such partition or broker.
+            ValueError: the time is negative.
+        """
+        if min(seconds if isinstance(seconds, tuple) else (seconds,)) < 0:
+            raise ValueError("seconds must be at least 0")
+        self._lags[self._key(tp, broker_id)] = seconds
+        self.use(tp)
+
+    def stall(self, tp: TopicPartition | Place | None = None, broker_id: int | None = None) -> None:
+        """Let followers copy nothing until :meth:`resume`; arguments as of :meth:`lag`."""
+        self._stalls[self._key(tp, broker_id)] = None
+        self.use(tp)
+
+    def resume(
+        self, tp: TopicPartition | Place | None = None, broker_id: int | None = None
+    ) -> None:
+        """End what :meth:`stall` began with the same arguments."""
+        self._stalls.pop(self._key(tp, broker_id), None)
+        self.pursue()
+
+    def heal(self) -> None:
+        """End all lags and stalls; followers catch up at once. The logs stay apart."""
+        self._lags.clear()
+        self._stalls.clear()
+        for partition in self._state.partitions():
+            if partition.copies is not None:
+                partition.copies.hurry()
+
+    def isr(self, tp: TopicPartition | Place) -> list[int]:
+        """The replicas in sync, as the controller knows them.
+
+        Raises:
+            KeyError: no such partition.
+        """
+        return self._state.isr(self._partition(tp))
+
+    def shrink(self, tp: TopicPartition | Place, broker_id: int) -> None:
+        """Take a follower that is behind out of the ISR at once, without waiting for
+        ``replica.lag.time.max.ms``. It is back as soon as it has caught up.
+
+        Raises:
+            KeyError: no such partition.
+            ValueError: it is the leader.
+        """
+        partition = self._partition(tp)
+        if partition.leader == broker_id:
+            raise ValueError(f"broker {broker_id} leads {tp[0]}-{tp[1]}")
+        self._divide(partition)
+        if partition.copies is not None:
+            partition.copies.shrink(broker_id)
+
+    def log(self, tp: TopicPartition | Place, broker_id: int) -> PartitionLog:
+        """The log of one replica; the shared one where replicas have none of their own.
+
+        Raises:
+            KeyError: no such partition, or no replica of it there.
+        """
+        partition = self._partition(tp)
+        if broker_id not in partition.replicas:
+            raise KeyError(f"broker {broker_id} keeps no replica of {tp[0]}-{tp[1]}")
+        return partition.log_of(broker_id)
+
+    # -- for the cluster -----------------------------------------------------------------------
+
+    def pursue(self) -> None:
+        """Let all followers copy that may: something has changed."""
+        for partition in self._state.partitions():
+            if partition.copies is not None:
+                partition.copies.pursue()
+
+    def close(self) -> None:
+        """Stop all timers."""
+        for partition in self._state.partitions():
+            if partition.copies is not None:
+                partition.copies.stop()
+
+    def delay(self, partition: Partition, node_id: int) -> float | None:
+        """How long a follower takes; None while it is stalled."""
+        place = (partition.topic, partition.index)
+        keys = ((place, node_id), (place, None), (None, node_id), (None, None))
+        if any(key in self._stalls for key in keys):
+            return None
+        found = next((self._lags[key] for key in keys if key in self._lags), 0.0)
+        return drawn(found, self._random)
+
+    def _added(self, partition: Partition) -> None:
+        if self._all:
+            self._divide(partition)
+
+    def _divide(self, partition: Partition) -> None:
+        if partition.copies is None:
+            partition.copies = Copies(self, self._state, partition)
+        partition.copies.pursue()
+
+    def _partition(self, tp: TopicPartition | Place) -> Partition:
+        found = self._state.partition(*tp)
+        if found is None:
+            raise KeyError(f"no partition {tp[0]}-{tp[1]}")
+        return found
+
+    def _key(
+        self, tp: TopicPartition | Place | None, broker_id: int | None
+    ) -> tuple[Place | None, int | None]:
+        if tp is not None:
+            self._partition(tp)
+        if broker_id is not None and broker_id not in self._state.nodes:
+            raise KeyError(f"no broker {broker_id}")
+        return None if tp is None else (tp[0], tp[1]), broker_id
+
+
+class Copies:
+    """The logs of the replicas of one partition.
+
+    Owns: who has copied what, the high watermark, and who is in sync. The partition's `log` is that
+    of its leader. A follower copies in rounds, as real ones fetch: a round brings it what the
+    leader has, and the high watermark as it was before the leader heard of this round.
+    """
+
+    def __init__(self, model: Replication, state: ClusterState, partition: Partition) -> None:
+        self.logs: dict[int, PartitionLog] = {}
+        self._model = model
+        self._state = state
+        self._partition = partition
+        self._timers: dict[int, asyncio.TimerHandle] = {}  # the next round of a follower
+        self._patience: dict[int, asyncio.TimerHandle] = {}  # until it leaves the ISR
+        self._overdue: dict[int, None] = {}  # would leave it if there were a controller
+        self._unsure: dict[int, None] = {}  # has not compared its log with the leader's
+        self._pursuing = False
+        self._closed = False
+        partition.in_sync = state.live_replicas(partition) or partition.replicas[-1:]
+        first = partition.replicas[0] if partition.leader == -1 else partition.leader
+        partition.log.share()
+        for node_id in partition.replicas:
+            self.logs[node_id] = partition.log if node_id == first else partition.log.replica()
+        partition.log.subscribe(self.pursue)
+
+    # -- what happens --------------------------------------------------------------------------
+
+    def lead(self, node_id: int) -> None:
+        """The partition has this leader now, -1 for none, under a new epoch."""
+        partition, former = self._partition, self._partition.log
+        self.stop()
+        self._overdue.clear()
+        if node_id != -1:
+            partition.log = self._log_of(node_id)
+            if partition.log is not former:
+                former.unsubscribe(self.pursue)
+                partition.log.subscribe(self.pursue)
+            self._unsure = {n: None for n in partition.replicas if n != node_id}
+            partition.log.begin_epoch(partition.leader_epoch)
+        self.pursue()
+        former.wake()
+
+    def catch_up(self, node_id: int) -> None:
+        """A replica gets all that the leader has, and is in sync."""
+        partition = self._partition
+        self._log_of(node_id)
+        if partition.leader not in (-1, node_id):
+            self._fetch(node_id)
+        if partition.in_sync is not None and node_id not in partition.in_sync:
+            partition.in_sync.append(node_id)
+
+    def hurry(self) -> None:
+        """Followers do not wait any longer."""
+        self.stop()
+        self.pursue()
+
+    def pursue(self) -> None:
+        """Let each follower copy, at once or after its lag, what it does not have; the leader's log
+        calls this at every change."""
+        if self._pursuing or self._closed:
+            return
+        self._pursuing = True
+        try:
+            moved = True
+            while moved:  # a round may move the high watermark, which others have to hear of
+                rounds = [self._next_round(node_id) for node_id in self.logs]
+                moved = True in rounds
+            self._settle()
+        finally:
+            self._pursuing = False
+
+    def _next_round(self, node_id: int) -> bool:
+        """Whether a follower has copied something."""
+        if node_id in self._timers or not self._is_behind(node_id):
+            return False
+        delay = self._model.delay(self._partition, node_id) if self._can_fetch(node_id) else None
+        if delay is not None and delay <= 0:
+            self._fetch(node_id)
+            return True
+        if self._misses_records(node_id):
+            self._be_patient(node_id)
+        if delay is not None:
+            loop = asyncio.get_running_loop()
+            self._timers[node_id] = loop.call_later(delay, self._round, node_id)
+        return False
+
+    def _round(self, node_id: int) -> None:
+        del self._timers[node_id]
+        if self._can_fetch(node_id) and self._model.delay(self._partition, node_id) is not None:
+            self._fetch(node_id)
+        self.pursue()
+
+    def _fetch(self, node_id: int) -> None:
+        leader, log = self._partition.log, self.logs[node_id]
+        mark = leader.high_watermark
+        self._unsure.pop(node_id, None)
+        log.follow(leader)
+        log.set_high_watermark(mark)
+        timer = self._patience.pop(node_id, None)
+        if timer is not None:
+            timer.cancel()
+        self._overdue.pop(node_id, None)
+        self._settle()
+
+    # -- who is in sync ------------------------------------------------------------------------
+
+    def shrink(self, node_id: int) -> None:
+        """A follower is behind for too long."""
+        self._overdue[node_id] = None
+        self._settle()
+
+    def _be_patient(self, node_id: int) -> None:
+        if node_id in self._patience or node_id not in (self._partition.in_sync or ()):
+            return
+        longest = self._state.setting("replica.lag.time.max.ms") / 1000
+        loop = asyncio.get_running_loop()
+        self._patience[node_id] = loop.call_later(longest, self.shrink, node_id)
+
+    def _settle(self) -> None:
+        """Shrink and grow the ISR as the leader asks the controller to, and move the high
+        watermark to what all of them have."""
+        partition, in_sync = self._partition, self._partition.in_sync
+        if partition.leader == -1 or in_sync is None:
+            return
+        if self._state.has_controller:
+            for node_id in tuple(self._overdue):
+                if node_id in in_sync and node_id != partition.leader:
+                    in_sync.remove(node_id)
+            self._overdue.clear()
+            for node_id in partition.replicas:
+                if node_id not in in_sync and self._has_caught_up(node_id):
+                    in_sync.append(node_id)
+        if not self._may_advance(in_sync) or any(n in self._unsure for n in in_sync):
+            return
+        mark = min(self.logs[node_id].end_offset for node_id in in_sync)
+        if mark > partition.log.high_watermark:
+            partition.log.set_high_watermark(mark)
+
+    def _may_advance(self, in_sync: Sequence[int]) -> bool:
+        topic = self._state.topics.get(self._partition.topic)
+        if topic is None or self._state.profile.release < _FIRST_WAITING_FOR_MIN:
+            return True
+        least = min(int(topic.setting("min.insync.replicas")), len(self._partition.replicas))
+        return len(in_sync) >= least
+
+    def _has_caught_up(self, node_id: int) -> bool:
+        fetches = self._can_fetch(node_id) and self._state.nodes[node_id].registered
+        return fetches and not self._misses_records(node_id)
+
+    # -- questions -----------------------------------------------------------------------------
+
+    def _misses_records(self, node_id: int) -> bool:
+        end = self._partition.log.end_offset
+        return node_id in self._unsure or self.logs[node_id].end_offset != end
+
+    def _is_behind(self, node_id: int) -> bool:
+        """Whether a round would bring a follower anything."""
+        leader, log = self._partition.log, self.logs[node_id]
+        if log is leader or self._partition.leader == -1:
+            return False
+        return (
+            self._misses_records(node_id)
+            or log.high_watermark != leader.high_watermark
+            or log.start_offset != leader.start_offset
+        )
+
+    def _can_fetch(self, node_id: int) -> bool:
+        """Whether a follower and its leader run, reach each other and agree on who leads."""
+        leader = self._partition.leader
+        if leader in (-1, node_id):
+            return False
+        return all(self._takes_part(self._state.nodes[n]) for n in (leader, node_id))
+
+    def _takes_part(self, node: Node) -> bool:
+        partition = self._partition
+        if not node.alive or node.isolated:
+            return False
+        if (partition.topic, partition.index) in node.failed_logs:
+            return False
+        if node.view is None:
+            return True
+        seen = node.view.partition(partition.topic, partition.index)
+        return seen is not None and seen.leader == partition.leader
+
+    # -- means ---------------------------------------------------------------------------------
+
+    def _log_of(self, node_id: int) -> PartitionLog:
+        if node_id not in self.logs:
+            self.logs[node_id] = self._partition.log.replica()
+        return self.logs[node_id]
+
+    def stop(self) -> None:
+        """Stop all timers, until something changes."""
+        for timer in (*self._timers.values(), *self._patience.values()):
+            timer.cancel()
+        self._timers.clear()
+        self._patience.clear()
+
+    def close(self) -> None:
+        """Copy nothing any more: the topic is gone."""
+        self._closed = True
+        self.stop()
