@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
-from tests.chain.ledger import Ledger, Reader, key_of
+from tests.chain.ledger import Ledger, Reader, find_copies, key_of
 from tests.chain.members import Member
 from tests.chain.options import MemberOptions, Mode
 from tests.kafka.launcher import KafkaCluster
@@ -68,15 +68,18 @@ class Report:
     longest_pause: float = 0.0
     events: Counter[str] = field(default_factory=Counter)
     ends: Counter[str] = field(default_factory=Counter)
+    copies: list[str] = field(default_factory=list)
+    """What a transaction wrote although another had: only where the work is in transactions."""
 
     def __str__(self) -> str:
         plan = self.plan
         group = "assigned" if plan.assigned else f"{plan.protocol}, {plan.assignor}"
         share = f"{plan.records} records, {plan.mode}, {group}"
         pause = f"longest pause {self.longest_pause:.1f} s"
+        copies = "".join(f"\n{line}" for line in self.copies)
         return (
             f"{share}: {self.seconds:.0f} s, {self.repeats} repeats, {pause}; "
-            f"events: {_counts(self.events)}; work ended: {_counts(self.ends)}"
+            f"events: {_counts(self.events)}; work ended: {_counts(self.ends)}{copies}"
         )
 
 
@@ -148,6 +151,9 @@ class Chain:
         self.report.repeats = self._ledger.repeats
         for member in (*self._members, *self._ended):
             self.report.ends += member.ends()
+        if self.report.repeats and isolation == "read_committed":
+            for topic, partitions in zip(self._topics[1:], PARTITIONS[1:], strict=True):
+                self.report.copies += await find_copies(self._servers, topic, partitions, isolation)
         return self.report
 
     async def _until_complete(self, reader: Reader) -> None:

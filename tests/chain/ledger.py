@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 from dataclasses import dataclass, field
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 KEYS = 16
+_SHOWN = 10
 
 
 def key_of(number: int) -> bytes:
@@ -85,3 +87,27 @@ class Reader:
                 ledger.add(int(record.value), f"{tp.partition}@{record.offset}")
         if ledger.seen > before:
             self.progress.set()
+
+
+async def find_copies(servers: str, topic: str, partitions: int, isolation: str) -> list[str]:
+    """Where and when the numbers were written that a topic has more than once, the first few."""
+    found: dict[int, str] = {}
+    copies: list[str] = []
+    reader = Reader(servers, topic, partitions, isolation)
+    async with reader.consumer as consumer:
+        ends = await consumer.end_offsets(list(consumer.assignment()))
+        while any([await consumer.position(tp) < end for tp, end in ends.items()]):
+            for tp, records in (await consumer.getmany(timeout_ms=200)).items():
+                for record in records:
+                    number = int(record.value or b"-1")
+                    place = f"{tp.partition}@{record.offset} at {_clock(record.timestamp)}"
+                    first = found.setdefault(number, place)
+                    if first is not place:
+                        copies.append(f"{topic}: {number} is at {first} and at {place}")
+    return copies[:_SHOWN] + ([f"{len(copies)} copies in {topic}"] if copies else [])
+
+
+def _clock(timestamp: int) -> str:
+    """As the members' logs have it."""
+    moment = datetime.datetime.fromtimestamp(timestamp / 1000)
+    return f"{moment:%H:%M:%S},{timestamp % 1000:03}"

@@ -89,7 +89,7 @@ async def test_exactly_once(
     size: dict[str, Any] = {"records": 200_000, "rate": 2000} if scale.is_long else SHORT
     report = await Chain(brokers, Plan(**PROGRAMS[program], **size), tmp_path).run()
     print(report)
-    assert report.repeats == 0
+    assert report.repeats == 0, str(report)
 
 
 @pytest.mark.parametrize(
@@ -111,4 +111,4 @@ async def test_exactly_once_on_older_brokers(
         plan = Plan(records=200_000, rate=2000, **PROGRAMS[program])
         report = await Chain(cluster, plan, tmp_path).run()
     print(report)
-    assert report.repeats == 0
+    assert report.repeats == 0, str(report)
