@@ -219,7 +219,9 @@ class AIOKafkaConsumer(ConsumerPositions):
         made = ClassicCoordinator if is_classic else ConsumerCoordinator
         coordinator = made(*parts, committer)
         instance_id = self._config.group_instance_id
-        self._group_view = GroupView(self._client, self._subscription, coordinator, instance_id)
+        self._group_view = GroupView(
+            self._client, self._subscription, self._fetcher, coordinator, instance_id
+        )
         add_reader(self._loop, self._group_view)
         return coordinator, committer
 

@@ -10,6 +10,7 @@ from aiokafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPart
 
 if TYPE_CHECKING:
     from aiokafka.client import AIOKafkaClient
+    from aiokafka.consumer.fetcher import Fetcher
     from aiokafka.consumer.group_coordinator import GroupCoordinator
     from aiokafka.consumer.subscription_state import SubscriptionState
 
@@ -28,10 +29,12 @@ class GroupView:
         self,
         client: AIOKafkaClient,
         subscriptions: SubscriptionState,
+        fetcher: Fetcher,
         coordinator: GroupCoordinator,
         instance_id: str | None,
     ) -> None:
         self._client = client
+        self._fetcher = fetcher
         self._subscriptions = subscriptions
         self._coordinator = coordinator
         self._instance_id = instance_id
@@ -81,11 +84,26 @@ class GroupView:
 
     def stands_for(self, partition: TopicPartition, offset: int) -> bool:
         """Whether an offset to commit may come of what this consumer handed out, or may do no
-        harm, being where the consumer is."""
+        harm, being where the consumer is.
+
+        The position alone proves nothing while the application still has records that it got
+        before the partition went away and came back:
+
+        1. It gets the records 0 to 9 and works on them for long.
+        2. The group takes the partition away. Another member gets the same records, commits 10.
+        3. The partition comes back: the position is 10.
+        4. The application commits 10, or its position, with what it made of the records. They would
+           count twice.
+
+        With its next call for records it is done with those.
+        """
         state = self._subscriptions.assignment.get(partition)
         if state is None or not self._counts:
             return False
-        return state.call > 0 or state.position == offset
+        if state.call > 0:
+            return True
+        given_up = self._subscriptions.given_up.get(partition)
+        return state.position == offset and given_up != self._fetcher.buffer.call
 
     def has_lost(self, partition: TopicPartition) -> bool:
         """Whether the partition was taken away with records handed out. It is when the membership

@@ -112,9 +112,9 @@ class SubscriptionState:
         self._subscription: Subscription | None = None
         self._assignment = Assignment({}, 0)
         self._watcher: StateWatcher | None = None
-        self.given_up: set[TopicPartition] = set()
+        self.given_up: dict[TopicPartition, int] = {}
         """Partitions that were taken away, or begun anew, after records of theirs were handed
-        out."""
+        out, and the number of the call that got the last of these."""
 
     @property
     def subscription(self) -> Subscription | None:
@@ -243,5 +243,5 @@ class SubscriptionState:
         for state in old.states():
             if state.tp not in states:
                 if state.call:
-                    self.given_up.add(state.tp)
+                    self.given_up[state.tp] = state.call
                 state.retire()

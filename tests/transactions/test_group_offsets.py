@@ -16,9 +16,10 @@ from aiokafka.errors import (
     IllegalOperation,
     UnknownMemberIdError,
 )
+from aiokafka.protocol.messages.join_group import JoinGroupRequest
 from aiokafka.protocol.messages.transactions import TxnOffsetCommitRequest
 from aiokafka.structs import OffsetAndMetadata
-from aiokafka.testing import FakeCluster, Hold
+from aiokafka.testing import FakeCluster, Hold, RequestContext
 from tests.consumer.conftest import T0, T1, Start, fill
 from tests.transactions.conftest import READING, Produce, committed_values, stored, until
 
@@ -223,8 +224,48 @@ async def test_the_position_of_a_partition_that_came_back(
         await put(producer, {T0: 1}, "g")
     position = await consumer.position(T0)
     assert position == 0
+    # The application may still have the record, and what it made of it in the transaction.
+    with pytest.raises(CommitFailedError):
+        await put(producer, {T0: position}, "g")
+    await consumer.getmany(T1, timeout_ms=0)
     await put(producer, {T0: position}, "g")
     assert stored(cluster) == [0, None]
+
+
+@pytest.mark.parametrize("given", ["id", "consumer"])
+async def test_another_member_got_as_far_with_the_same_records(
+    cluster: FakeCluster, start: Start, produce: Produce, given: str
+) -> None:
+    fill(cluster, 0, 3)
+    consumer = await start(cluster, "t", **READING, client_id="slow")
+    producer, others = await produce(cluster), await produce(cluster, transactional_id="other")
+    records = (await consumer.getmany(T0, timeout_ms=5000))[T0]
+    await producer.begin_transaction()
+    for record in records:
+        await producer.send("out", record.value, partition=0)
+
+    # The consumer counts as dead for a while, and another one does its work.
+    may_join = asyncio.Event()
+
+    def hold(_: JoinGroupRequest, context: RequestContext) -> Hold | None:
+        return Hold(may_join) if context.client_id == "slow" else None
+
+    with cluster.intercept(JoinGroupRequest, hold) as joins:
+        (member_id,) = cluster.groups.classic["g"].members
+        cluster.groups.expire("g", member_id)
+        await until(lambda: joins.hits > 0)
+        other = await start(cluster, "t", **READING)
+        await put(others, {T0: len(records)}, other)
+        await other.stop()
+        may_join.set()
+        await until(lambda: T0 in consumer.assignment())
+    assert await consumer.position(T0) == len(records)
+
+    group = "g" if given == "id" else consumer
+    with pytest.raises(CommitFailedError, match="t-0"):
+        await producer.send_offsets_to_transaction({T0: len(records)}, group)
+    await producer.abort_transaction()
+    assert committed_values(cluster) == [b"v"]
 
 
 @pytest.mark.parametrize("given", ["id", "consumer", "metadata"])
