@@ -116,7 +116,7 @@ def parse_address(text: str) -> tuple[str, int]:
         port = port[1:]
     elif rest.count(":") == 1:
         host, port = rest.split(":")
-    if not host or any(c.isspace() or c == "/" for c in host):
+    if not host or not host.isprintable() or any(c.isspace() or c == "/" for c in host):
         raise ValueError(f"{text!r} has no valid host")
     if not port and rest.endswith(":"):
         raise ValueError(f"{text!r} has no port after the colon")
@@ -327,7 +327,7 @@ class ClientConfig(Options):
         Text(), "client_id", "aiokafka-0.14.100", "Name of the client in the broker's logs."
     )
     request_timeout: float = option(
-        Milliseconds(1),
+        Milliseconds(1, is_sent=True),
         "request_timeout_ms",
         40_000,
         "How long to wait for the answer to a request.",

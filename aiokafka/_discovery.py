@@ -20,7 +20,7 @@ from aiokafka.errors import (
     UnsupportedVersionError,
     for_code,
 )
-from aiokafka.net.address import canonical, format_address
+from aiokafka.net.address import canonical, format_address, is_address
 from aiokafka.net.pool import ConnectionPool, Endpoint, Purpose
 from aiokafka.protocol.messages.metadata import (
     MetadataRequest,
@@ -244,5 +244,4 @@ def _let_go(pool: ConnectionPool, future: asyncio.Future[BrokerConnection], node
 
 
 def _is_reachable(broker: Any) -> bool:
-    """A broker that is shutting down may be told with an empty address."""
-    return bool(broker.host) and 0 < broker.port < 65536 and broker.node_id >= 0
+    return broker.node_id >= 0 and is_address(broker.host, broker.port)

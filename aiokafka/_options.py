@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 # Times have 32 bits in requests.
 MOST_SENT_MS = 2**31 - 1
 
+_LONGEST_TEXT = 2**15 - 1  # bytes
+_MOST_SHOWN = 200  # characters
+
 
 class Kind(Protocol):
     """What an option accepts."""
@@ -102,7 +105,7 @@ class Milliseconds:
 
 
 class Choice:
-    """One of a few values."""
+    """One of a few values; converted to exactly that, so that 1.0 is not taken for 1."""
 
     def __init__(self, values: tuple[Any, ...]) -> None:
         self.values = values
@@ -112,9 +115,10 @@ class Choice:
         return "one of " + ", ".join(repr(value) for value in self.values)
 
     def convert(self, value: Any) -> Any:
-        if isinstance(value, bool) or value not in self.values:
-            raise ValueError
-        return value
+        for choice in self.values:
+            if isinstance(value, type(choice)) and not isinstance(value, bool) and value == choice:
+                return choice
+        raise ValueError
 
 
 class Text:
@@ -137,7 +141,7 @@ class Text:
             raise TypeError
         if not value and not self.empty:
             raise ValueError
-        require_unicode(value)
+        require_sendable(value)
         return value
 
 
@@ -326,9 +330,26 @@ def check(kind: Kind, keyword: str, value: Any, opening: str = "") -> Any:
         return kind.convert(value)
     except (TypeError, ValueError) as error:
         reason = f" ({error})" if str(error) else ""
-        shown = "" if getattr(kind, "secret", False) else f"={value!r}"
+        shown = "" if getattr(kind, "secret", False) else f"={brief(value)}"
         start = f"{opening}: " if opening else ""
         raise type(error)(f"{start}{keyword}{shown}: must be {kind.accepts}{reason}") from None
+
+
+def brief(value: Any) -> str:
+    """What a message shows of a wrong value."""
+    try:
+        text = repr(value)
+    except Exception:
+        # Integers of some thousand digits have none.
+        return f"<{type(value).__name__}>"
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+
+
+def require_sendable(text: str) -> None:
+    """Raise ValueError for a string that no request has room for, or as `require_unicode`."""
+    require_unicode(text)
+    if len(text) * 4 > _LONGEST_TEXT and len(text.encode()) > _LONGEST_TEXT:
+        raise ValueError(f"it has more than {_LONGEST_TEXT} bytes")
 
 
 def require_unicode(text: str) -> None:

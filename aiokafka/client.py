@@ -17,7 +17,7 @@ from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
 from aiokafka._loops import made_for, refuse_other_loop
 from aiokafka._metadata import MetadataLoop
-from aiokafka._options import refuse_unknown, require_unicode
+from aiokafka._options import brief, refuse_unknown, require_sendable
 from aiokafka._tasks import TaskOwner
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import (
@@ -26,12 +26,13 @@ from aiokafka.errors import (
     InvalidTopicError,
     KafkaConnectionError,
     KafkaError,
+    KafkaProtocolError,
     KafkaTimeoutError,
     NodeNotReadyError,
     TopicAuthorizationFailedError,
     for_code,
 )
-from aiokafka.net.address import format_address
+from aiokafka.net.address import format_address, is_address
 from aiokafka.net.connection import BrokerConnection
 from aiokafka.net.pool import ConnectionPool
 from aiokafka.protocol import _tuples
@@ -603,6 +604,9 @@ class AIOKafkaClient:
         found = _coordinator_in(response, key)
         if found.error_code:
             raise for_code(found.error_code)(found.error_message or f"coordinator of {key!r}")
+        if found.node_id < 0 or not is_address(found.host, found.port):
+            place = f"node {found.node_id} at {found.host!r}, port {found.port}"
+            raise KafkaProtocolError(f"coordinator of {key!r}: told to be {place}")
         self._metadata.update_leaders({}, (BrokerMetadata(found.node_id, found.host, found.port),))
         self._coordinators[kind, key] = found.node_id
         return found.node_id
@@ -637,9 +641,9 @@ def _check_name(topic: Any) -> None:
     if not topic:
         raise ValueError("topics: a topic name must not be empty")
     try:
-        require_unicode(topic)
+        require_sendable(topic)
     except ValueError as error:
-        raise ValueError(f"topics: {topic!r} is no topic name: {error}") from None
+        raise ValueError(f"topics: {brief(topic)} is no topic name: {error}") from None
 
 
 async def _send_tuples(

@@ -6,6 +6,7 @@ import dataclasses
 import re
 import ssl
 import warnings
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -25,6 +26,15 @@ from aiokafka.abc import AbstractTokenProvider
 class TokenProvider(AbstractTokenProvider):
     async def token(self) -> str:
         return "token"
+
+
+class LikeAnything:
+    """Equal to all, like some arrays."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = object.__hash__
 
 
 CONFIGS = [SecurityConfig, ClientConfig, ProducerConfig, ConsumerConfig]
@@ -94,7 +104,14 @@ WRONG: list[tuple[type[Any], str, Any, type[Exception], str]] = [
     (ClientConfig, "request_timeout_ms", True, TypeError, "a number of milliseconds"),
     (ClientConfig, "request_timeout_ms", 0, ValueError, "at least 1"),
     (ClientConfig, "request_timeout_ms", float("nan"), ValueError, "at least 1"),
+    (ClientConfig, "request_timeout_ms", 2**31, ValueError, "at most 2147483647"),
+    (ClientConfig, "request_timeout_ms", 10**400, ValueError, "at most 2147483647"),
     (ClientConfig, "retry_backoff_ms", -1, ValueError, "at least 0"),
+    (ClientConfig, "retry_backoff_ms", 10**400, ValueError, "at least 0"),
+    (ClientConfig, "retry_backoff_ms", float("inf"), ValueError, "at least 0"),
+    (ClientConfig, "retry_backoff_ms", Decimal(5), TypeError, "a number of milliseconds"),
+    (ClientConfig, "client_id", "x" * 2**15, ValueError, "more than 32767 bytes"),
+    (ClientConfig, "client_id", "\N{SNOWMAN}" * 2**14, ValueError, "more than 32767 bytes"),
     (ClientConfig, "client_id", 7, TypeError, "a string"),
     (ClientConfig, "security_protocol", "TLS", ValueError, "'SASL_SSL'"),
     (ClientConfig, "sasl_mechanism", "plain", ValueError, "'SCRAM-SHA-256'"),
@@ -107,6 +124,11 @@ WRONG: list[tuple[type[Any], str, Any, type[Exception], str]] = [
     (ClientConfig, "allow_auto_create_topics", "yes", TypeError, "True or False"),
     (ProducerConfig, "acks", 2, ValueError, "one of 0, 1, -1, 'all'"),
     (ProducerConfig, "acks", True, ValueError, "one of 0, 1, -1, 'all'"),
+    (ProducerConfig, "acks", 1.0, ValueError, "one of 0, 1, -1, 'all'"),
+    (ProducerConfig, "acks", 0.0, ValueError, "one of 0, 1, -1, 'all'"),
+    (ProducerConfig, "acks", LikeAnything(), ValueError, "one of 0, 1, -1, 'all'"),
+    (ProducerConfig, "transaction_timeout_ms", 2**31, ValueError, "at most 2147483647"),
+    (ProducerConfig, "transactional_id", "x" * 2**15, ValueError, "more than 32767 bytes"),
     (ProducerConfig, "compression_type", "zip", ValueError, "'zstd'"),
     (ProducerConfig, "key_serializer", "utf-8", TypeError, "a function or None"),
     (ProducerConfig, "buffer_memory", 0, ValueError, "an integer from 1"),
@@ -125,7 +147,10 @@ WRONG: list[tuple[type[Any], str, Any, type[Exception], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("config", "keyword", "value", "error", "text"), WRONG)
+@pytest.mark.parametrize(
+    ("config", "keyword", "value", "error", "text"),
+    [pytest.param(*case, id=f"{case[1]}-{number}") for number, case in enumerate(WRONG)],
+)
 def test_wrong_value_is_refused_by_name(
     config: type[Any], keyword: str, value: Any, error: type[Exception], text: str
 ) -> None:
@@ -134,6 +159,39 @@ def test_wrong_value_is_refused_by_name(
     # At the start, or behind the words that programs match.
     assert re.search(rf"(^|: ){keyword}\b", str(caught.value))
     assert text in str(caught.value)
+
+
+@pytest.mark.parametrize("length", [2**15 - 1, 1])
+def test_the_longest_values_are_taken(length: int) -> None:
+    config = ClientConfig.from_options(client_id="x" * length, request_timeout_ms=2**31 - 1)
+    assert config.client_id == "x" * length
+    assert round(config.request_timeout * 1000) == 2**31 - 1
+
+
+def test_a_long_value_is_not_repeated_in_full() -> None:
+    with pytest.raises(ValueError) as caught:
+        ClientConfig.from_options(client_id="x" * 10**6)
+    assert len(str(caught.value)) < 1000
+    # Python does not even print such integers.
+    with pytest.raises(ValueError, match="^retry_backoff_ms.*: must be a number"):
+        ClientConfig.from_options(retry_backoff_ms=-(10**6000))
+
+
+def test_a_choice_is_taken_as_it_is_listed() -> None:
+    class Text(str):
+        pass
+
+    class Integer(int):
+        pass
+
+    config = ProducerConfig.from_options(acks=Integer(1), compression_type=Text("gzip"))
+    assert (type(config.acks), type(config.compression_type)) == (int, str)
+
+
+def test_time_between_polls_may_be_longer_than_brokers_can_be_told() -> None:
+    config = ConsumerConfig.from_options(group_protocol="consumer", max_poll_interval_ms=2**40)
+    assert config.rebalance_timeout is not None
+    assert round(config.rebalance_timeout * 1000) == 2**31 - 1
 
 
 def test_password_is_never_shown() -> None:
@@ -172,7 +230,9 @@ def test_bootstrap_servers(given: Any, expected: list[tuple[str, int]]) -> None:
     assert list(config.bootstrap_servers) == expected
 
 
-@pytest.mark.parametrize("text", ["", ":9092", "a:", "a:0", "a:65536", "a:٣", "[::1", "a b:1"])
+@pytest.mark.parametrize(
+    "text", ["", ":9092", "a:", "a:0", "a:65536", "a:٣", "[::1", "a b:1", "a\0b:1", "a\x7f:1"]
+)
 def test_address_that_cannot_be_read(text: str) -> None:
     with pytest.raises(ValueError):
         parse_address(text)

@@ -9,12 +9,21 @@ from typing import Any
 
 from aiokafka._compat import timeout_at
 
-__all__ = ["canonical", "format_address", "resolve"]
+__all__ = ["canonical", "format_address", "is_address", "resolve"]
+
+# Characters of a host name; what is longer resolvers do not even look up.
+_LONGEST_NAME = 255
 
 
 def format_address(host: str, port: int) -> str:
     """`host:port`, with IPv6 hosts in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_address(host: str, port: int) -> bool:
+    """Whether this can be where a broker is. One that is shutting down may be told with an empty
+    address."""
+    return 0 < len(host) <= _LONGEST_NAME and host.isprintable() and 0 < port < 65536
 
 
 async def resolve(host: str, port: int) -> list[str]:

@@ -95,7 +95,8 @@ class Connector:
         except asyncio.TimeoutError:
             text = f"{self.peer}: the host name could not be resolved in time"
             raise KafkaConnectionError(text) from None
-        except (OSError, UnicodeError) as error:
+        except (OSError, ValueError) as error:
+            # A ValueError is about a name that cannot be one, such as with a zero byte.
             raise connect_failure(error, self.peer, uses_tls=False) from error
 
     async def _open_address(self, address: str, deadline: float) -> BrokerConnection:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from aiokafka._options import require_unicode
+from aiokafka._options import brief, require_sendable, require_unicode
 from aiokafka.errors import WrongArgument
 
 __all__ = ["as_bytes", "as_headers", "as_timestamp", "check_topic"]
@@ -94,11 +94,11 @@ def check_topic(topic: Any) -> None:
         raise TypeError(f"topic: must be a str, not {type(topic).__name__}")
     if not topic:
         raise WrongArgument("topic: must not be empty")
-    _check_text(topic, "topic:")
+    _check_text(topic, "topic:", require_sendable)
 
 
-def _check_text(text: str, what: str) -> None:
+def _check_text(text: str, what: str, require: Callable[[str], None] = require_unicode) -> None:
     try:
-        require_unicode(text)
+        require(text)
     except ValueError as error:
-        raise WrongArgument(f"{what} {text!r} cannot be sent: {error}") from None
+        raise WrongArgument(f"{what} {brief(text)} cannot be sent: {error}") from None

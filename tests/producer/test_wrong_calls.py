@@ -139,9 +139,11 @@ async def test_a_timestamp_that_cannot_be_in_a_batch(cluster: FakeCluster, times
     assert batch.record_count() == 0
 
 
-async def test_a_name_that_cannot_be_encoded_harms_nothing_else(cluster: FakeCluster) -> None:
+@pytest.mark.parametrize("wrong", ["x\ud800", "x" * 2**15], ids=["no character", "too long"])
+async def test_a_name_that_cannot_be_encoded_harms_nothing_else(
+    cluster: FakeCluster, wrong: str
+) -> None:
     """Each metadata request names every topic in use, so one such name would fail all of them."""
-    wrong = "x\ud800"
     async with new_producer(cluster, max_block_ms=2000, metadata_max_age_ms=50) as producer:
         for call in (producer.partitions_for(wrong), producer.send(wrong, b"v", b"k")):
             with pytest.raises(WrongArgument, match="cannot be sent"):
