@@ -14,6 +14,7 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
     for_code,
 )
+from aiokafka.net.address import is_address
 from aiokafka.structs import BrokerMetadata, PartitionMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -265,13 +266,18 @@ class ClusterMetadata:
         """The snapshot with newer (leader id, epoch) by partition, as error answers tell them
         (KIP-951).
 
-        Returns self when nothing is newer than what is known.
+        Returns self when nothing is newer than what is known. A leader whose address is not known
+        is not believed: its epoch would outlast all that the brokers tell in metadata.
         """
-        newer = {tp: told for tp, told in leaders.items() if self._is_newer(tp, *told)}
         brokers = {
             broker.nodeId: broker
             for broker in endpoints
-            if not _is_same_place(self._brokers.get(broker.nodeId), broker)
+            if _is_news(self._brokers.get(broker.nodeId), broker)
+        }
+        newer = {
+            tp: told
+            for tp, told in leaders.items()
+            if (told[0] in self._brokers or told[0] in brokers) and self._is_newer(tp, told[1])
         }
         if not newer and not brokers:
             return self
@@ -281,9 +287,9 @@ class ClusterMetadata:
         twin._move_leaders(newer)
         return twin
 
-    def _is_newer(self, tp: TopicPartition, leader: int, epoch: int) -> bool:
+    def _is_newer(self, tp: TopicPartition, epoch: int) -> bool:
         known = self.partition(tp)
-        return known is not None and leader >= 0 and epoch > known.epoch
+        return known is not None and epoch > known.epoch
 
     def _move_leaders(self, leaders: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """Change what a twin still shares with the snapshot it was made from, and no more."""
@@ -407,9 +413,11 @@ class ClusterMetadata:
         log.debug("Metadata update failed: %s", exception)
 
 
-def _is_same_place(known: BrokerMetadata | None, told: BrokerMetadata) -> bool:
-    """Whether an answer tells nothing new about a broker; it may not tell the rack."""
-    return known is not None and (known.host, known.port) == (told.host, told.port)
+def _is_news(known: BrokerMetadata | None, told: BrokerMetadata) -> bool:
+    """Whether an answer tells where a broker is now; it may not tell the rack."""
+    if told.nodeId < 0 or not is_address(told.host, told.port):
+        return False
+    return known is None or (known.host, known.port) != (told.host, told.port)
 
 
 def _merge_topic(old: TopicInfo | None, topic: MetadataResponseTopic) -> TopicInfo:
@@ -424,6 +432,7 @@ def _merge_topic(old: TopicInfo | None, topic: MetadataResponseTopic) -> TopicIn
         partitions = {
             p.partition_index: _merge_partition(known.get(p.partition_index), p, has_id)
             for p in topic.partitions
+            if p.partition_index >= 0
         }
         topic_id = topic.topic_id
         if topic_id == _NO_TOPIC_ID and old is not None and is_same:

@@ -101,13 +101,19 @@ def group_by_topic(
 def results_of(
     request: ProduceRequest, response: ProduceResponse
 ) -> dict[tuple[str, int], PartitionProduceResponse]:
-    """The answer for each partition, by topic and number."""
+    """The answer for each partition, by topic and number.
+
+    Of several for one partition the first with an error counts: to take for written what was not
+    would lose it.
+    """
     names = {topic.topic_id: topic.name for topic in request.topic_data}
-    results = {}
+    results: dict[tuple[str, int], PartitionProduceResponse] = {}
     for topic in response.responses:
         name = topic.name or names.get(topic.topic_id, "")
         for result in topic.partition_responses:
-            results[name, result.index] = result
+            other = results.get((name, result.index))
+            if other is None or not other.error_code:
+                results[name, result.index] = result
     return results
 
 

@@ -44,6 +44,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Delivery"]
 
+# After so many attempts there is a pause before the next, even if the answer told the new leader:
+# leaders that name each other would be asked without end as fast as they answer.
+_MOST_PROMPT_ATTEMPTS = 3
+
 _NOT_DELIVERED = "not delivered: the transaction was aborted; the last attempt failed with: {}"
 
 _TOO_LARGE = (MessageSizeTooLargeError.errno, RecordListTooLargeError.errno)
@@ -173,7 +177,7 @@ class Delivery:
             if result is None:
                 batch.succeed_unacknowledged()
             else:
-                offset = -1 if result.error_code else result.base_offset
+                offset = -1 if result.error_code else max(-1, result.base_offset)
                 start = result.log_start_offset
                 batch.succeed(offset, result.log_append_time_ms, None if start < 0 else start)
             self.accumulator.finish(batch)
@@ -218,7 +222,8 @@ class Delivery:
             is_told = self._learn_leader(queue, result, response)
             if error.invalid_metadata and not is_told:
                 self.client.request_metadata(f"{error}")
-            self._retry(queue, batch, error, pause=not is_told)
+            is_prompt = is_told and batch.attempts <= _MOST_PROMPT_ATTEMPTS
+            self._retry(queue, batch, error, pause=not is_prompt)
         else:
             self.fail(queue, batch, error, record_errors(queue.partition, error, result))
 
@@ -240,10 +245,9 @@ class Delivery:
             ),
             None,
         )
-        cluster = self.client.cluster
-        if leader.leader_epoch < cluster.leader_epoch(queue.partition):
-            return False
         self.client.update_leader(queue.partition, leader.leader_id, leader.leader_epoch, endpoint)
+        if self.client.cluster.leader_for_partition(queue.partition) != leader.leader_id:
+            return False  # it is older than what is known, or names nobody knows
         # Others hear of it later; until then the batches would go to the old leader again.
         self._route(queue)
         return True

@@ -103,6 +103,7 @@ class NodeSender:
         self._sent = asyncio.Event()
         self._timer = DeadlineTimer(self._loop, self._wake.set)
         self._company_until = 0.0
+        self._is_retired = False
 
     def __repr__(self) -> str:
         return f"<NodeSender {self.node_id} in_flight={len(self._flights)}>"
@@ -137,11 +138,18 @@ class NodeSender:
         """Stop the timer; the tasks are ended by their owner."""
         self._timer.cancel()
 
+    def retire(self) -> None:
+        """End the tasks: there is nothing to send, and no answer to come."""
+        self._is_retired = True
+        self._wake.set()
+        self._sent.set()
+        self.close()
+
     # -- the tasks
 
     async def run(self) -> None:
         """Send whenever there is something to send."""
-        while True:
+        while not self._is_retired:
             await self._wake.wait()
             self._wake.clear()
             self._appender.since_turn = 0
@@ -191,10 +199,11 @@ class NodeSender:
 
     async def settle(self) -> None:
         """Take the answers in the order of the requests."""
-        while True:
-            while not self._flights:
+        while not self._is_retired:
+            if not self._flights:
                 self._sent.clear()
                 await self._sent.wait()
+                continue
             flight = self._flights[0]
             with self.contact.asked("Produce", _PATIENCE):
                 try:

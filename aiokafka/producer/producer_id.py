@@ -13,16 +13,20 @@ from aiokafka.errors import (
     InvalidProducerEpoch,
     KafkaConnectionError,
     KafkaError,
+    KafkaProtocolError,
     KafkaTimeoutError,
     ProducerFenced,
     for_code,
 )
-from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from aiokafka.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 
 if TYPE_CHECKING:
     from aiokafka.client import AIOKafkaClient
 
-__all__ = ["ProducerIdentity", "check", "init_producer_id", "retry"]
+__all__ = ["ProducerIdentity", "check", "identity_in", "init_producer_id", "retry"]
 
 T = TypeVar("T")
 
@@ -92,10 +96,23 @@ async def init_producer_id(client: AIOKafkaClient, deadline: float) -> ProducerI
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_NO_TIMEOUT)
         async with timeout_at(deadline):
             response = await client.send(node_id, request)
-        check(response.error_code, f"node {node_id} gave no producer id")
-        return ProducerIdentity(response.producer_id, response.producer_epoch)
+        what = f"node {node_id} gave no producer id"
+        check(response.error_code, what)
+        return identity_in(response, what)
 
     return await retry(client, "a producer id, which idempotence needs", deadline, ask)
+
+
+def identity_in(response: InitProducerIdResponse, what: str) -> ProducerIdentity:
+    """The identity that an answer without an error gives.
+
+    Raises KafkaProtocolError for one that is none. Under it brokers would take records and neither
+    know them again nor count them to a transaction.
+    """
+    identity = ProducerIdentity(response.producer_id, response.producer_epoch)
+    if min(identity) < 0:
+        raise KafkaProtocolError(f"{what}: the answer is id {identity[0]}, epoch {identity[1]}")
+    return identity
 
 
 def check(error_code: int, what: str) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from aiokafka._backoff import Backoff
 from aiokafka._log import SubjectLog
 from aiokafka._tasks import TaskOwner
+from aiokafka._vitals import newest
 from aiokafka.errors import KafkaError
 from aiokafka.net.failures import renewed
 from aiokafka.producer._append import PartitionQueue
@@ -155,6 +156,22 @@ class Sender:
         for queue in self.accumulator.queues.values():
             if queue.node is not None or queue.waiting:
                 self._route(queue, cluster)
+        self._retire_nodes(cluster)
+
+    def _retire_nodes(self, cluster: ClusterMetadata) -> None:
+        """Do without the NodeSenders of brokers that have left: most ids never come back, and where
+        brokers are replaced rather than restarted they would add up."""
+        gone = self._nodes.keys() - set(cluster.node_ids)
+        if not gone:
+            return
+        used = {queue.node for queue in self.accumulator.queues.values()}
+        for node_id in gone:
+            node = self._nodes[node_id]
+            if node not in used and not node.is_busy:
+                del self._nodes[node_id]
+                node.retire()
+                known = self.delivery.last_error
+                self.delivery.last_error = newest([known], [node.contact])
 
     def _may_forget(self, queue: PartitionQueue) -> bool:
         """Whether the sequence numbers of an idle `queue` can be done without."""

@@ -22,7 +22,7 @@ from aiokafka.errors import (
     for_code,
 )
 from aiokafka.producer.errands import Errand
-from aiokafka.producer.producer_id import ProducerIdentity, check, retry
+from aiokafka.producer.producer_id import ProducerIdentity, check, identity_in, retry
 from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from aiokafka.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
@@ -30,6 +30,7 @@ from aiokafka.protocol.messages.transactions import (
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
     EndTxnRequest,
+    EndTxnResponse,
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
@@ -141,16 +142,22 @@ class TransactionRequests:
         deadline: float,
         max_version: int | None = None,
         errand: Errand | None = None,
-    ) -> Any:
-        """Ask the coordinator of the transactional id; the answer has one error code."""
+        take: Callable[[Any, str], T] = lambda response, _: response,
+    ) -> T:
+        """Ask the coordinator of the transactional id; the answer has one error code.
+
+        Returns what `take(response, words for an error)` makes of it. What that raises may pass
+        like an error of the broker.
+        """
         kind = CoordinationType.TRANSACTION
+        what = f"{what} of {self._id!r}"
 
-        async def attempt() -> Any:
+        async def attempt() -> T:
             response = await self._send(kind, self._id, request, deadline, max_version, errand)
-            self._read(kind, self._id, response.error_code, f"{what} of {self._id!r}")
-            return response
+            self._read(kind, self._id, response.error_code, what)
+            return take(response, what)
 
-        return await self._retry(f"{what} of {self._id!r}", deadline, attempt)
+        return await self._retry(what, deadline, attempt)
 
     async def init(
         self, timeout: float, current: ProducerIdentity | None, deadline: float
@@ -168,14 +175,16 @@ class TransactionRequests:
             request.producer_id, request.producer_epoch = current
         # Version 6 is for two-phase commit (KIP-939), which no broker has in force.
         try:
-            response = await self._ask("InitProducerId", request, deadline, max_version=5)
+            identity = await self._ask(
+                "InitProducerId", request, deadline, max_version=5, take=identity_in
+            )
         except InvalidTransactionTimeout as error:
             raise InvalidTransactionTimeout(
                 f"transaction_timeout_ms={timeout * 1000:.0f} is more than the brokers allow: "
                 "their transaction.max.timeout.ms is lower (by default 900000)"
             ) from error
         self._passing = REFUSALS
-        return ProducerIdentity(response.producer_id, response.producer_epoch)
+        return identity
 
     async def can_renew(self, deadline: float) -> bool:
         """Whether `init` can tell the owner of the transactional id from others (KIP-360)."""
@@ -297,8 +306,9 @@ class TransactionRequests:
 
     async def end(
         self, identity: ProducerIdentity, is_commit: bool, is_version_2: bool, deadline: float
-    ) -> ProducerIdentity:
-        """Commit or abort. Returns the identity for the next transaction.
+    ) -> ProducerIdentity | None:
+        """Commit or abort. Returns the identity for the next transaction; None if it is another
+        one, but the answer does not tell which.
 
         Repeated after an unknown outcome it has no other effect than the first time.
         """
@@ -309,10 +319,11 @@ class TransactionRequests:
             committed=is_commit,
         )
         limit = None if is_version_2 else _LAST_PLAIN_END
-        response = await self._ask("EndTxn", request, deadline, limit)
-        if response.producer_id < 0:
-            return identity
-        return ProducerIdentity(response.producer_id, response.producer_epoch)
+        response: EndTxnResponse = await self._ask("EndTxn", request, deadline, limit)
+        told = ProducerIdentity(response.producer_id, response.producer_epoch)
+        if min(told) >= 0:
+            return told
+        return None if is_version_2 else identity
 
 
 def _telling_code(response: AddPartitionsToTxnResponse) -> tuple[int, str]:

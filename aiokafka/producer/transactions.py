@@ -16,6 +16,7 @@ from aiokafka.errors import (
     TransactionStateError,
 )
 from aiokafka.producer.fencing import PAST, Fencing
+from aiokafka.producer.producer_id import ProducerIdentity
 from aiokafka.producer.transaction_contents import TransactionContents
 from aiokafka.producer.transaction_manager import TransactionManager
 from aiokafka.producer.transaction_requests import TransactionRequests
@@ -194,7 +195,8 @@ class Transactions:
     async def _tell_end(self, is_commit: bool, deadline: float) -> None:
         """Tell the coordinator."""
         transaction = self.transaction
-        before = identity = self._fencing.identity
+        before = self._fencing.identity
+        identity: ProducerIdentity | None = before
         transaction.is_ending = is_commit
         try:
             identity = await self._requests.end(
@@ -213,7 +215,9 @@ class Transactions:
             raise
         # From here on a call that is made again has no end to tell.
         transaction.is_ended = True
-        if identity != before:
+        if identity is None:
+            transaction.needs_new_epoch = True
+        elif identity != before:
             transaction.needs_new_epoch = False
             self.manager.set_producer_id(*identity)
 
