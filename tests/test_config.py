@@ -173,7 +173,7 @@ def test_a_long_value_is_not_repeated_in_full() -> None:
         ClientConfig.from_options(client_id="x" * 10**6)
     assert len(str(caught.value)) < 1000
     # Python does not even print such integers.
-    with pytest.raises(ValueError, match="^retry_backoff_ms.*: must be a number"):
+    with pytest.raises(ValueError, match=r"^retry_backoff_ms.*: must be a number"):
         ClientConfig.from_options(retry_backoff_ms=-(10**6000))
 
 
