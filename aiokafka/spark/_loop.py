@@ -25,6 +25,7 @@ T = TypeVar("T")
 
 # Below the 32 MiB that glibc goes up to.
 _KEEP_BUFFERS_TO = 31 * 1024 * 1024
+_LONGEST_END = 5.0  # seconds for what is cancelled when the loop stops
 
 
 class LoopThread:
@@ -62,10 +63,20 @@ class LoopThread:
     def stop(self) -> None:
         """Close every client and end the thread. A process of Spark need not: it just ends."""
         self.is_stopped = True
-        self.run(self.clients.close())
+        self.run(self._end())
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self.loop.close()
+
+
+    async def _end(self) -> None:
+        """Close every client, and have those that still wait in `run` told that it is over."""
+        await self.clients.close()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=_LONGEST_END)
 
 
 _current: LoopThread | None = None

@@ -133,3 +133,56 @@ async def test_a_client_that_cannot_be_made() -> None:
                 raise AssertionError
     assert not len(clients)
     await clients.close()
+
+
+async def test_a_client_that_does_not_close_in_order(caplog: pytest.LogCaptureFixture) -> None:
+    """It is told, and the others are closed all the same."""
+    clients = SharedClients()
+
+    async def fail(thing: Thing) -> None:
+        raise OSError("gone")
+
+    async with clients.use("a", make, fail, 60), clients.use("b", make, close, 60) as other:
+        pass
+    await clients.close()
+    assert other.is_closed
+    assert "A client was not closed in order: gone" in caplog.text
+
+
+async def test_a_client_that_fails_while_another_uses_it() -> None:
+    """The other one goes on with it, and closes it; who comes then gets a new one."""
+    clients = SharedClients()
+    async with clients.use("a", make, close, 60) as first:
+        with pytest.raises(ValueError):
+            async with clients.use("a", make, close, 60) as same:
+                raise ValueError
+        assert same is first and not first.is_closed
+        async with clients.use("a", make, close, 60) as second:
+            assert second is not first
+    assert first.is_closed and not second.is_closed
+    await clients.close()
+    assert second.is_closed
+
+
+def test_who_waits_is_told_that_the_loop_has_stopped() -> None:
+    thread = LoopThread()
+    is_waiting = threading.Event()
+    told: list[BaseException] = []
+
+    async def wait() -> None:
+        is_waiting.set()
+        await asyncio.Event().wait()
+
+    def ask() -> None:
+        try:
+            thread.run(wait())
+        except RuntimeError as error:
+            told.append(error)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    assert is_waiting.wait(10)
+    thread.stop()
+    asking.join(10)
+    assert not asking.is_alive()
+    assert "stopped" in str(told[0])

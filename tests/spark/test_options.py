@@ -150,6 +150,7 @@ READ_ERRORS = [
     ({"subscribe": None, "assign": "t"}, "assign='t'"),
     ({"subscribe": None, "assign": '{"t": ["0"]}'}, "assign="),
     ({"subscribe": None, "subscribePattern": "("}, "subscribePattern="),
+    ({"subscribe": None, "subscribePattern": " "}, "subscribePattern: must not be empty"),
     ({"startingOffsets": "soon"}, "startingOffsets='soon'"),
     ({"startingOffsets": '{"t": 1}'}, "startingOffsets="),
     ({"startingOffsets": '{"t": {"0": true}}'}, "startingOffsets="),
@@ -291,6 +292,36 @@ def test_every_option_is_known_on_its_side(caplog: pytest.LogCaptureFixture) -> 
     )
     stream(topic="true")
     assert len(caplog.records) == len(told)
+
+
+def test_options_without_effect_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    given = {**SERVERS, "subscribe": "t", "groupIdPrefix": "p"}
+    parse_read(given, streaming=True)
+    assert caplog.text == ""
+    parse_read({**given, "kafka.group.id": "g"}, streaming=True)
+    assert "groupIdPrefix has no effect: kafka.group.id is given" in caplog.text
+    for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger"):
+        caplog.clear()
+        parse_read({**SERVERS, "subscribe": "t", name: "9"}, streaming=False)
+        assert "have no effect in a batch query" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("given", "is_so"),
+    [
+        ({}, False),
+        ({"startingOffsets": "earliest"}, True),
+        ({"startingOffsets": '{"t": {"0": 3}}'}, True),
+        ({"startingOffsets": '{"t": {"0": -2, "1": -1}}'}, False),
+        ({"startingTimestamp": "5"}, True),
+        ({"startingOffsetsByTimestamp": '{"t": {"0": 5}}'}, True),
+        ({"startingTimestamp": "5", "startingOffsetsByTimestampStrategy": "latest"}, False),
+        ({"startingOffsets": "committed", "kafka.group.id": "g"}, False),
+    ],
+    ids=str,
+)
+def test_what_begins_at_the_same_records_again(given: dict[str, str], is_so: bool) -> None:
+    assert stream(**given).starts_alike is is_so
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from aiokafka import AIOKafkaClient
+from aiokafka.abc import AbstractTokenProvider
 from aiokafka.oauth import ClientCredentialsTokenProvider, MskIamTokenProvider
 from aiokafka.spark._jaas import parse_jaas
 from aiokafka.spark._kafka_options import ClientSettings, parse_settings
@@ -114,6 +115,24 @@ async def test_tokens_of_an_endpoint(given: dict[str, str]) -> None:
     assert isinstance(provider, ClientCredentialsTokenProvider)
     is_jaas = "sasl_jaas_config" in given
     assert provider.extensions() == ({"logicalCluster": "lkc-1"} if is_jaas else {})
+
+
+class Tokens(AbstractTokenProvider):
+    """A provider of the job's own."""
+
+    async def token(self) -> str:
+        return "secret"
+
+
+def test_tokens_of_ones_own() -> None:
+    """Each client has a provider of its own: what it holds belongs to an event loop."""
+    path = f"{__name__}:Tokens"
+    made = pickle.loads(
+        pickle.dumps(settings(sasl_mechanism="OAUTHBEARER", sasl_oauth_token_provider=path))
+    )
+    first, second = (made.keywords()["sasl_oauth_token_provider"] for _ in range(2))
+    assert isinstance(first, Tokens) and isinstance(second, Tokens)
+    assert first is not second
 
 
 def test_tokens_of_msk(monkeypatch: pytest.MonkeyPatch) -> None:
