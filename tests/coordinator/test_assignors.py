@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import struct
 from collections.abc import Mapping
 
 import pytest
@@ -240,6 +241,39 @@ def test_claims() -> None:
         {"a": Claim(2, tps[:2]), "b": Claim(1, tps[:1]), "c": Claim(2, tps[1:]), "d": Claim(-1, ())}
     )
     assert owned == {"a": tps[:1], "b": [], "c": tps[2:], "d": []}
+
+
+@pytest.mark.parametrize("version", [1, 3])
+def test_cooperative_gives_nothing_to_an_outdated_claim(version: int) -> None:
+    """The newer of two claims counts, whoever comes first; the other one is to let go first.
+
+    Before version 2 of the metadata the generation is in the user data.
+    """
+    cluster = make_cluster(t=2)
+    for newer, older in (("a", "b"), ("b", "a")):
+        members = {
+            member: ConsumerProtocolMemberMetadata(
+                version,
+                ["t"],
+                struct.pack(">i", generation) if version < 2 else b"",
+                [("t", [0, 1])],
+                -1 if version < 2 else generation,
+            )
+            for member, generation in ((newer, 7), (older, 6))
+        }
+        found = CooperativeStickyAssignor().assign(cluster, members)
+        assert len(found[newer].partitions()) == 1
+        assert found[older].partitions() == []
+
+
+def test_cooperative_takes_away_what_two_claim_of_the_same_generation() -> None:
+    """Neither can be trusted to be the only one that reads it."""
+    cluster = make_cluster(t=2)
+    members = {
+        member: ConsumerProtocolMemberMetadata(3, ["t"], b"", [("t", [0])], 7) for member in "ab"
+    }
+    found = CooperativeStickyAssignor().assign(cluster, members)
+    assert [tp for m in "ab" for tp in found[m].partitions()] == [TopicPartition("t", 1)]
 
 
 def test_cooperative_moves_in_two_steps() -> None:

@@ -123,9 +123,6 @@ class _Sharing:
         moved = False
         while richest:
             load, taker = poorest[0]
-            if load != self.load[taker]:  # It has given since this entry was made.
-                heapq.heapreplace(poorest, (self.load[taker], taker))
-                continue
             above, giver = richest[0]
             if -above - load < 2:
                 break

@@ -55,7 +55,7 @@ class CooperativeStickyAssignor(AbstractPartitionAssignor):
         subscribers = subscribers_by_topic(members)
         partitions = partitions_by_topic(cluster, subscribers)
         shares = balance(subscribers, partitions, owned)
-        return build(self.version, _without_moving(shares, claims))
+        return build(self.version, _without_moving(shares, claims, owned))
 
     @either
     def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
@@ -85,11 +85,15 @@ def _claim(metadata: ConsumerProtocolMemberMetadata) -> Claim:
     return Claim(generation, metadata.owned())
 
 
-def _without_moving(shares: Shares, claims: dict[str, Claim]) -> Shares:
-    """Leave out what only others claim: the next rebalance can give it away."""
-    claimed = {member: set(claim.partitions) for member, claim in claims.items()}
-    taken = set().union(*claimed.values())
+def _without_moving(shares: Shares, claims: dict[str, Claim], owned: Shares) -> Shares:
+    """Leave out what others claim: the next rebalance can give it away.
+
+    A claim that did not count is one, too: who made it may be reading the partition. Nor does it
+    entitle: the partition is read by the one whose claim counted.
+    """
+    taken = set().union(*(claim.partitions for claim in claims.values()))
+    mine = {member: set(partitions) for member, partitions in owned.items()}
     return {
-        member: [tp for tp in share if tp in claimed[member] or tp not in taken]
+        member: [tp for tp in share if tp in mine[member] or tp not in taken]
         for member, share in shares.items()
     }
