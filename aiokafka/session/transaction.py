@@ -181,7 +181,6 @@ class SessionTransaction:
         """Make these records part of it."""
         for tp, records in batches.items():
             self.first.setdefault(tp, records[0].offset)
-            self.next[tp] = records[-1].offset + 1
             self.records.extend(records)
 
     def give_up(self, partitions: Iterable[TopicPartition]) -> None:

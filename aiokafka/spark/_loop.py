@@ -68,7 +68,6 @@ class LoopThread:
         self._thread.join()
         self.loop.close()
 
-
     async def _end(self) -> None:
         """Close every client, and have those that still wait in `run` told that it is over."""
         await self.clients.close()

@@ -10,7 +10,12 @@ from typing import Any
 
 import pytest
 
-from aiokafka.errors import GroupAuthorizationFailedError, UnknownTopicOrPartitionError
+from aiokafka.errors import (
+    GroupAuthorizationFailedError,
+    KafkaConnectionError,
+    UnknownTopicOrPartitionError,
+)
+from aiokafka.protocol.messages.api_versions import ApiVersionsRequest
 from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
@@ -19,7 +24,7 @@ from aiokafka.ranges import DataLossError
 from aiokafka.spark._loop import loop_thread
 from aiokafka.spark._plan import batch_tasks
 from aiokafka.spark._pushdown import Pushed
-from aiokafka.testing import Fail, FakeCluster
+from aiokafka.testing import Cut, Fail, FakeCluster
 from tests.spark.test_plan import (
     BEGIN,
     BOTH,
@@ -132,6 +137,22 @@ async def test_a_driver_that_may_not_connect_leaves_nothing(cluster: FakeCluster
     given |= {"kafka.sasl.jaas.config": 'x.PlainLoginModule required username="a" password="b";'}
     with pytest.raises(Exception, match=r"SASL|authentication"):
         await ranges(cluster, **given)
+    await cluster.wait_for(lambda: cluster.connections == 0)
+    assert len(loop_thread().clients) == 0
+
+
+async def test_a_driver_that_connects_by_half_leaves_nothing(cluster: FakeCluster) -> None:
+    """The client has its connection, the consumer gets none: again and again, then it is told."""
+    connections = 0
+
+    def cut_others(request: Any, context: Any) -> Cut | None:
+        nonlocal connections
+        connections += 1
+        return None if connections == 1 else Cut()
+
+    cluster.intercept(ApiVersionsRequest, cut_others)
+    with pytest.raises(KafkaConnectionError):
+        await ranges(cluster, **{"kafka.request.timeout.ms": "300"})
     await cluster.wait_for(lambda: cluster.connections == 0)
     assert len(loop_thread().clients) == 0
 

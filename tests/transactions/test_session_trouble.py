@@ -137,6 +137,17 @@ async def test_batches_of_a_transaction_that_is_not_open(cluster: FakeCluster) -
     assert committed_values(cluster) == []
 
 
+async def test_other_partitions_do_not_count(cluster: FakeCluster) -> None:
+    """Only what its records are of makes a transaction void."""
+    fill(cluster, 0, 3)
+    async with session_of(cluster) as some:
+        transaction = await anext(aiter(some))
+        transaction.give_up([T1])
+        assert not transaction.is_void
+        transaction.give_up([T1, T0])
+        assert transaction.is_void
+
+
 # -- while it is committed
 
 
