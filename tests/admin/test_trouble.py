@@ -53,6 +53,18 @@ async def test_another_broker_is_asked_when_one_is_silent() -> None:
                 assert (await admin.describe_topics(["t"]))[0]["error_code"] == 0
 
 
+async def test_a_silent_broker_is_asked_once_in_a_call() -> None:
+    async with FakeCluster(brokers=2) as cluster:
+        async with make_admin(cluster, request_timeout_ms=600) as admin:
+            await admin.list_topics()
+            silent = cluster.intercept(FindCoordinatorRequest, Silence(), broker=1)
+            for _ in range(15):
+                before = silent.hits
+                await admin.find_coordinator("g")
+                assert silent.hits <= before + 1
+            assert silent.hits
+
+
 @pytest.mark.parametrize("version", ["2.1", "4.3"])
 async def test_a_silent_controller_is_given_up(version: str) -> None:
     async with FakeCluster(brokers=3, as_version=version) as cluster:

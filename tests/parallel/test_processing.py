@@ -484,6 +484,21 @@ async def test_a_cancelled_work_is_handed_out_again(cluster: FakeCluster) -> Non
     assert committed(cluster)[0] == 3
 
 
+async def test_what_was_handed_back_comes_before_what_is_behind_it(cluster: FakeCluster) -> None:
+    cluster.log("t").extend([(b"%d" % n, b"x", ()) for n in range(5)])
+    async with make_parallel(cluster) as parallel:
+        work = await anext(parallel)
+        await until(lambda: parallel.unfinished == 5)
+        with pytest.raises(asyncio.CancelledError):
+            async with work:
+                raise asyncio.CancelledError
+        offsets = []
+        while len(offsets) < 5:
+            async with await anext(parallel) as record:
+                offsets.append(record.offset)
+    assert offsets == [0, 1, 2, 3, 4]
+
+
 async def test_whoever_is_cancelled_takes_nothing(cluster: FakeCluster) -> None:
     loop = asyncio.get_running_loop()
     async with make_parallel(cluster) as parallel:

@@ -235,11 +235,23 @@ async def test_the_listener_comes_between_finishing_and_committing(cluster: Fake
     consumer = make_consumer(cluster)
     consumer.subscribe(["t"], listener=log)
     seen = Seen()
+    gate = asyncio.Event()
+
+    async def handle(record: Record) -> None:
+        if record.value == b"7":
+            await gate.wait()
+        await seen(record)
+
     async with ParallelConsumer(consumer, commit_interval_ms=60_000) as parallel:
-        runs = Runs(parallel, seen)
-        await until(lambda: len(seen.ended) == 8)
+        runs = Runs(parallel, handle)
+        await until(lambda: len(seen.ended) == 7)
         cluster.groups.rebalance("g")
+        beats = heartbeats(cluster)
+        await until(lambda: heartbeats(cluster) >= beats + 5)
+        assert len(log.calls) == 1  # not before the last handler has ended
+        gate.set()
         await until(lambda: len(log.calls) == 3)
+        assert len(seen.ended) == 8
         # What it had before, and has again, goes on.
         cluster.log("t").append(b"8")
         await until(lambda: len(seen.ended) == 9)

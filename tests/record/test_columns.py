@@ -24,7 +24,7 @@ from tests.record.samples import (
     with_body,
 )
 from tests.record.test_batch import items
-from tests.record.test_reader import TWO_PRODUCERS, numbered
+from tests.record.test_reader import TWO_PRODUCERS, beyond_64_bits, numbered
 
 
 def numbers(kind: str, buffer: bytearray) -> tuple[int, ...]:
@@ -153,3 +153,11 @@ def test_unknown_codecs_and_bombs_are_refused() -> None:
     with pytest.raises(CorruptRecordError, match="max_decompressed_bytes"):
         bomb = make_batch([Item(0, None, bytes(5_000_000))], codec=4)
         read_columns(bomb, position=0, max_decompressed_bytes=1_000_000)
+
+
+@pytest.mark.parametrize("delta", [1, 2**62])
+def test_a_timestamp_beyond_64_bits_is_corrupt(delta: int) -> None:
+    reader = ColumnReader(beyond_64_bits(delta), position=0)
+    assert numbers("q", reader.read().timestamps) == (2**63 - 1,)
+    with pytest.raises(CorruptRecordError, match="timestamp"):
+        reader.read()

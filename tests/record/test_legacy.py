@@ -117,6 +117,27 @@ def test_wrappers_that_cannot_be_are_corrupt(magic: int) -> None:
 
 
 @both
+def test_the_checksum_of_what_is_wrapped_is_checked(magic: int) -> None:
+    """The wrapper's own is right."""
+    inner = bytearray(pack(magic, 0, 0, 5, b"value"))
+    inner[-1] ^= 1
+    data = pack(magic, 0, 1, 5, zlib_pack(bytes(inner)))
+    with pytest.raises(CorruptRecordError, match="checksum"):
+        read(data)
+    assert len(read(data, check_crcs=False)) == 1
+
+
+@both
+def test_a_wrapper_of_nothing_is_corrupt(magic: int) -> None:
+    """It has no value at all, where the messages should be."""
+    head = struct.pack(">Bb", magic, 1) + (struct.pack(">q", 5) if magic else b"")
+    body = head + struct.pack(">ii", -1, -1)
+    data = struct.pack(">qiI", 3, len(body) + 4, zlib.crc32(body)) + body
+    with pytest.raises(CorruptRecordError, match="offset 3 has no value"):
+        read(data)
+
+
+@both
 def test_zstd_is_not_part_of_these_formats(magic: int) -> None:
     with pytest.raises(UnsupportedCodecError):
         build_message_set(magic, PLAIN, 4)

@@ -128,11 +128,16 @@ def test_a_delete_horizon_does_no_harm() -> None:
     assert [record.timestamp for record in records] == [item.timestamp for item in ITEMS]
 
 
-@pytest.mark.parametrize("delta", [1, 2**62])
-def test_a_timestamp_beyond_64_bits_is_corrupt(delta: int) -> None:
+def beyond_64_bits(delta: int) -> bytes:
+    """A batch whose second record has a timestamp that is larger than there can be."""
     batch = bytearray(make_batch([Item(0, None, b""), Item(delta, None, b"")]))
     struct.pack_into(">q", batch, 27, 2**63 - 1)
-    reader = open_reader(mend(batch))
+    return mend(batch)
+
+
+@pytest.mark.parametrize("delta", [1, 2**62])
+def test_a_timestamp_beyond_64_bits_is_corrupt(delta: int) -> None:
+    reader = open_reader(beyond_64_bits(delta))
     assert len(reader.take(10)) == 1
     with pytest.raises(CorruptRecordError, match="timestamp"):
         reader.take(10)
@@ -188,6 +193,36 @@ def test_the_position_passes_aborted_data_without_being_asked() -> None:
     assert reader.next().offset == 0
     assert reader.position == 4
     assert reader.exhausted
+
+
+def test_an_aborted_transaction_may_be_of_one_record() -> None:
+    one = make_batch(numbered(1), producer=(1, 0, 0), transactional=True)
+    data = one + make_marker(ABORT, base_offset=1, producer_id=1)
+    reader = open_reader(data, read_committed=True, aborted=[(1, 0)])
+    assert reader.take(9) == []
+    assert reader.position == 2
+
+
+def test_only_the_marker_of_an_abort_ends_one() -> None:
+    data = (
+        transaction(1, 0)
+        + make_marker(COMMIT, base_offset=2, producer_id=1)
+        + transaction(1, 3)
+        + make_marker(ABORT, base_offset=5, producer_id=1)
+        + transaction(1, 6)
+        + make_marker(COMMIT, base_offset=8, producer_id=1)
+    )
+    reader = open_reader(data, read_committed=True, aborted=[(1, 0)])
+    assert offsets(reader.take(9)) == [6, 7]
+
+
+def test_a_damaged_marker_ends_no_transaction() -> None:
+    marker = bytearray(make_marker(ABORT, base_offset=2, producer_id=1))
+    marker[-1] ^= 1
+    data = transaction(1, 0) + bytes(marker) + transaction(1, 3)
+    reader = open_reader(data, read_committed=True, aborted=[(1, 0)])
+    with pytest.raises(CorruptRecordError, match="checksum"):
+        reader.take(9)
 
 
 def test_records_outside_transactions_of_an_aborted_producer_are_kept() -> None:
@@ -345,6 +380,15 @@ def test_a_deserializer_that_raises_stops_at_its_record_only(old: bool) -> None:
     reader.skip()
     assert reader.position == 3
     assert [record.value for record in reader.take(9)] == [3, 4]
+
+
+def test_a_record_that_cannot_be_read_is_told_as_it_came() -> None:
+    """Its key too, which had been read by then."""
+    data = make_batch([Item(0, b"7", b"bad")])
+    reader = open_reader(data, key_deserializer=int, value_deserializer=fail_on(b"bad"))
+    with pytest.raises(RecordDeserializationError) as caught:
+        reader.take(9)
+    assert (caught.value.record.key, caught.value.record.value) == (b"7", b"bad")
 
 
 def test_the_last_record_can_be_skipped() -> None:

@@ -1,0 +1,62 @@
+"""The parts of reading ranges that need no broker, or little of one."""
+
+from __future__ import annotations
+
+from aiokafka import AIOKafkaClient
+from aiokafka._backoff import Backoff
+from aiokafka.ranges import LossKind, PartitionRange
+from aiokafka.ranges.questions import is_so_for_sure
+from aiokafka.ranges.record_set import scan_record_set
+from aiokafka.ranges.state import Phase, RangeState
+from aiokafka.testing import FakeCluster
+from tests.ranges.test_reading import cluster
+from tests.record.samples import make_batch
+from tests.record.test_reader import numbered
+
+__all__ = ["cluster"]
+
+WANTED = PartitionRange("t", 0, 0, 50)
+
+
+def test_a_batch_that_begins_at_the_end_is_none_of_the_range() -> None:
+    first = make_batch(numbered(10))
+    view = memoryview(first + make_batch(numbered(10), base_offset=10))
+    assert scan_record_set(view, 0, 10) == (len(first), 10, 10)
+    assert scan_record_set(view, 5, 11) == (len(view), 20, 20)
+    assert scan_record_set(memoryview(make_batch(base_offset=60)), 0, 50) == (0, 50, 50)
+
+
+def test_progress_ends_the_growth_of_pauses() -> None:
+    state = RangeState(WANTED, 0.0, Backoff(0.1, 100.0))
+    for _ in range(10):
+        state.postpone(0.0, "LeaderNotAvailableError")
+    assert state.retry_at > 10
+    state.transition(Phase.FETCHING)
+    state.moved(5, 1.0)
+    assert (state.reason, state.phase, state.since) == ("", Phase.IDLE, 1.0)
+    state.postpone(0.0, "LeaderNotAvailableError")
+    assert state.retry_at < 0.2
+
+
+def test_a_loss_lies_within_its_range() -> None:
+    state = RangeState(PartitionRange("t", 0, 10, 40), 0.0, Backoff(0.1, 1.0))
+    assert state.lost(LossKind.RETENTION, 20)[3:] == (10, 20)
+    assert state.lost(LossKind.RETENTION, 90)[3:] == (10, 40)
+    assert state.lost(LossKind.TRUNCATION, 5)[3:] == (10, 10)
+
+
+async def test_one_look_is_no_proof(cluster: FakeCluster) -> None:
+    """The client may know an older state, and so may the broker that it asks."""
+    looks: list[bool] = []
+    state = RangeState(WANTED, 0.0, Backoff(0.1, 1.0))
+
+    def look(client: AIOKafkaClient, state: RangeState) -> bool:
+        return looks.pop(0)
+
+    async with AIOKafkaClient(
+        bootstrap_servers=cluster.bootstrap_servers, retry_backoff_ms=1
+    ) as client:
+        for said, sure in (([False], False), ([True, False], False), ([True, True, True], True)):
+            looks[:] = said
+            assert await is_so_for_sure(client, state, look) is sure
+            assert looks == []
