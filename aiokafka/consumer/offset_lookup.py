@@ -142,8 +142,11 @@ class OffsetLookup:
     async def ask_epochs(
         self, node_id: int, wanted: Mapping[TopicPartition, EpochQuery]
     ) -> EpochEnds | None:
-        """One request to one broker: ends of leader epochs; None if the broker is too old to
-        know."""
+        """One request to one broker: ends of leader epochs; None if the broker is too old to know.
+
+        Raises as `client.send`; errors of single partitions come as values.
+        """
+        await self._client.connection(node_id)  # It tells what the broker knows.
         versions = self._client.versions(node_id)
         if versions is not None and not _knows_epochs(versions.api_versions):
             return None
