@@ -189,8 +189,8 @@ async def test_what_waits_to_be_read_is_fetched_again_before_its_end_is_called_l
         script = cluster.intercept(FetchRequest, out_of_range, times=1)
         await script.wait()
         fetches = cluster.count(FetchRequest)
-        await cluster.wait_for(lambda: cluster.count(FetchRequest) > fetches)
         fill(cluster, 0, 1)
+        await cluster.wait_for(lambda: cluster.count(FetchRequest) > fetches)
         assert await read(consumer, 5) == [(0, n) for n in range(1, 6)]
     assert consumer.health().last_error is None
 
