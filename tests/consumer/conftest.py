@@ -28,22 +28,23 @@ async def cluster() -> AsyncIterator[FakeCluster]:
 async def start() -> AsyncIterator[Start]:
     """`await start(cluster, *topics, **options)`: a started consumer that reads from the
     beginning."""
-    consumers: list[AIOKafkaConsumer] = []
+    consumers: list[tuple[AIOKafkaConsumer, FakeCluster]] = []
 
     async def make(fake: FakeCluster, *topics: str, assign: Any = (), **options: Any) -> Any:
         options.setdefault("auto_offset_reset", "earliest")
         options.setdefault("retry_backoff_ms", 10)
         options.setdefault("fetch_max_wait_ms", 100)
         consumer = AIOKafkaConsumer(*topics, bootstrap_servers=fake.bootstrap_servers, **options)
-        consumers.append(consumer)
+        consumers.append((consumer, fake))
         if assign:
             consumer.assign(assign)
         await consumer.start()
         return consumer
 
     yield make
-    for consumer in consumers:
-        await consumer.stop()
+    for consumer, fake in consumers:
+        # To a cluster that the test has ended nobody can commit: do not wait for it.
+        await consumer.stop(timeout=None if fake.state.live_nodes() else 0)
 
 
 def fill(

@@ -8,6 +8,9 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka._compat import timeout
+from aiokafka.errors import CommitFailedError
+from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
 from aiokafka.testing import FakeCluster
 
 
@@ -51,6 +54,23 @@ class Loop:
         await asyncio.wait([self.task])
         if not self.task.cancelled():
             self.task.result()
+
+
+def coordinator(cluster: FakeCluster) -> int:
+    """Node id of the broker that heard the last heartbeat of any member."""
+    beats = [
+        *cluster.requests(HeartbeatRequest),
+        *cluster.requests(ConsumerGroupHeartbeatRequest),
+    ]
+    return max(beats, key=lambda seen: seen.context.received_at).broker_id
+
+
+def is_member(consumer: AIOKafkaConsumer) -> bool:
+    """Whether the consumer takes itself for a member of its group."""
+    try:
+        return consumer.group_metadata().generation_id >= 0
+    except CommitFailedError:
+        return False
 
 
 async def until(cluster: FakeCluster, condition: Any) -> None:

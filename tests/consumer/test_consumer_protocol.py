@@ -280,7 +280,7 @@ async def test_unsubscribing(four: FakeCluster, start: Start) -> None:
     assert beats(four)[-1].member_epoch == -1
     consumer.subscribe(["t"], listener=log)
     assert await read(consumer, 2) == [(0, 1), (0, 2)]
-    assert consumer._coordinator.member_id == member_id
+    assert consumer.group_metadata().member_id == member_id
 
 
 async def test_unsubscribing_and_subscribing_at_once(four: FakeCluster, start: Start) -> None:
@@ -323,16 +323,13 @@ async def test_members_say_who_they_are(four: FakeCluster, start: Start) -> None
     consumer = await start(four, "t", group_instance_id="one", **OPTIONS)
     assert await consumer.position(T0) == 0
     await consumer.commit({T0: 1})
-    coordinator = consumer._coordinator
+    me = consumer.group_metadata()
     commit = four.requests(OffsetCommitRequest)[-1].request
-    assert commit.member_id == coordinator.member_id
-    assert commit.generation_id_or_member_epoch == coordinator.generation > 0
+    assert commit.member_id == me.member_id
+    assert commit.generation_id_or_member_epoch == me.generation_id > 0
     assert commit.group_instance_id == "one"
     fetched = four.requests(OffsetFetchRequest)[-1].request.groups[0]
-    assert (fetched.member_id, fetched.member_epoch) == (
-        coordinator.member_id,
-        coordinator.generation,
-    )
+    assert (fetched.member_id, fetched.member_epoch) == (me.member_id, me.generation_id)
 
 
 async def test_calls_inside_a_listener(four: FakeCluster, start: Start) -> None:

@@ -15,7 +15,7 @@ from aiokafka.protocol.messages.sync_group import SyncGroupRequest
 from aiokafka.testing import FakeCluster
 from tests.consumer.conftest import Start
 
-MEMBERS, PARTITIONS = 100, 1000
+MEMBERS, PARTITIONS = 40, 400
 
 
 def shares(consumers: list[AIOKafkaConsumer]) -> list[int]:

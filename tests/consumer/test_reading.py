@@ -362,7 +362,7 @@ async def test_a_seek_wins_over_a_position_being_looked_up(
 ) -> None:
     await cluster.create_topic("t", partitions=2)
     fill(cluster, 0, 10)
-    consumer = await start(cluster, assign=[T1])
+    consumer = await start(cluster, assign=[T1], fetch_max_wait_ms=10)
     for turns in range(20):
         consumer.assign([T0, T1])
         for _ in range(turns):
