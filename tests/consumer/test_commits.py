@@ -92,6 +92,18 @@ async def test_auto_commit_leaves_out_what_may_not_be_finished(
     assert await watcher.committed(T0) == 3
 
 
+async def test_auto_commit_follows_a_seek(cluster: FakeCluster, start: Start) -> None:
+    await cluster.create_topic("t")
+    fill(cluster, 0, 10)
+    consumer = await start(cluster, assign=[T0], group_id="g", auto_commit_interval_ms=20)
+    await read(consumer, 5)
+    for offset in (2, 9, 0):
+        consumer.seek(T0, offset)
+        await cluster.wait_for(
+            lambda offset=offset: cluster.groups.committed("g", "t") == offset  # type: ignore[misc]
+        )
+
+
 async def test_without_auto_commit_nothing_is_committed(cluster: FakeCluster, start: Start) -> None:
     await cluster.create_topic("t")
     fill(cluster, 0, 3)
@@ -128,6 +140,8 @@ async def test_unstable_offsets_are_waited_for(cluster: FakeCluster, start: Star
     await consumer.commit({T0: 5})
     cluster.intercept(OffsetFetchRequest, Fail(UnstableOffsetCommit), times=2)
     assert await consumer.committed(T0) == 5
+    # Brokers say so only to those who ask for stable offsets.
+    assert all(seen.request.require_stable for seen in cluster.requests(OffsetFetchRequest))
 
 
 async def test_a_moved_coordinator_is_found(start: Start) -> None:

@@ -13,16 +13,23 @@ import pytest
 from aiokafka import AIOKafkaConsumer, SubscriptionPattern, TopicPartition
 from aiokafka._compat import timeout
 from aiokafka.errors import (
+    BrokerResponseError,
+    CommitFailedError,
     ConsumerStoppedError,
+    GroupLoadInProgressError,
+    IllegalGenerationError,
     IllegalStateError,
     InconsistentGroupProtocolError,
     InvalidRequestError,
     KafkaTimeoutError,
+    RebalanceInProgressError,
     TopicAuthorizationFailedError,
+    UnknownMemberIdError,
     UnsupportedVersionError,
 )
 from aiokafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
 from aiokafka.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -31,7 +38,7 @@ from aiokafka.protocol.messages.sync_group import SyncGroupRequest
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.testing import Cut, Delay, Edit, Fail, FakeCluster, Hold
 from tests.consumer.conftest import T0, Start, fill, read
-from tests.consumer.group_support import Log, until
+from tests.consumer.group_support import Log, is_member, until
 
 CLASSIC: dict[str, Any] = {"group_id": "g", "heartbeat_interval_ms": 20}
 CONSUMER: dict[str, Any] = {"group_id": "g", "group_protocol": "consumer"}
@@ -78,6 +85,89 @@ async def test_a_commit_does_not_wait_without_end_for_an_earlier_one(
     async with timeout(10):
         await consumer.commit({T0: 2})
     await until(cluster, lambda: cluster.groups.committed("g", "t") == 2)
+
+
+class Leading(Log):
+    """Has an answer given when its member has joined, behind it on the same connection."""
+
+    def __init__(self, answer: asyncio.Event) -> None:
+        super().__init__()
+        self._answer = answer
+
+    async def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
+        await super().on_partitions_revoked(revoked)
+        asyncio.get_running_loop().call_later(0.05, self._answer.set)
+
+
+@pytest.mark.parametrize(
+    "error", [IllegalGenerationError, UnknownMemberIdError, RebalanceInProgressError]
+)
+@pytest.mark.parametrize("request_type", [OffsetCommitRequest, HeartbeatRequest])
+async def test_what_is_refused_to_the_member_of_before_means_nothing(
+    cluster: FakeCluster, start: Start, request_type: Any, error: type[BrokerResponseError]
+) -> None:
+    """1. A commit, or a heartbeat, is under way. 2. The member gives up its partitions and joins
+    again. 3. The request is refused: that is nothing against the member of now, and the commit is
+    made again."""
+    await cluster.create_topic("u")
+    answer = asyncio.Event()
+    log = Leading(answer)
+    consumer = await start(cluster, enable_auto_commit=False, **CLASSIC)
+    consumer.subscribe(["t"], listener=log)
+    await until(cluster, lambda: consumer.assignment() == {T0})
+    answer.clear()
+    log.calls.clear()
+    joins = cluster.count(JoinGroupRequest)
+    with cluster.intercept(request_type, Hold(answer, Fail(error)), times=1) as script:
+        commit = asyncio.get_running_loop().create_task(consumer.commit({T0: 5}))
+        await script.wait()
+        consumer.subscribe(["t", "u"], listener=log)
+        async with timeout(10):
+            await commit
+    assert cluster.groups.committed("g", "t") == 5
+    await until(cluster, lambda: len(consumer.assignment()) == 2)
+    beats = cluster.count(HeartbeatRequest)
+    await until(cluster, lambda: cluster.count(HeartbeatRequest) > beats + 1)
+    assert cluster.count(JoinGroupRequest) == joins + 1
+    assert [name for name, _ in log.calls] == ["revoked", "assigned"]
+
+
+@pytest.mark.parametrize("options", [CLASSIC, CONSUMER], ids=["classic", "consumer"])
+async def test_a_commit_does_not_outlive_the_membership_it_was_called_in(
+    cluster: FakeCluster, start: Start, options: dict[str, Any]
+) -> None:
+    """Others may have read on meanwhile, though the partition has come back."""
+    log = Log()
+    consumer = await start(cluster, enable_auto_commit=False, **options)
+    consumer.subscribe(["t"], listener=log)
+    await until(cluster, lambda: log.calls[-1:] == [("assigned", {0})])
+    with cluster.intercept(OffsetCommitRequest, Fail(GroupLoadInProgressError)) as script:
+        commit = asyncio.get_running_loop().create_task(consumer.commit({T0: 5}))
+        await script.wait()
+        cluster.groups.expire("g", consumer.group_metadata().member_id)
+        await until(cluster, lambda: log.calls[-2:] == [("lost", {0}), ("assigned", {0})])
+        await until(cluster, lambda: consumer.health().state == "running")
+    with pytest.raises(CommitFailedError):
+        async with timeout(10):
+            await commit
+    assert cluster.groups.committed("g", "t") is None
+
+
+async def test_who_was_removed_does_not_commit_as_somebody_else(
+    cluster: FakeCluster, start: Start
+) -> None:
+    """The group has no members left: it takes commits of whoever knows its name."""
+    consumer = await start(cluster, "t", enable_auto_commit=False, **CLASSIC)
+    await read(consumer, 3)
+    answer = asyncio.Event()
+    script = cluster.intercept(JoinGroupRequest, Hold(answer), times=1)
+    cluster.groups.expire("g", consumer.group_metadata().member_id)
+    await until(cluster, lambda: not is_member(consumer))
+    with pytest.raises((CommitFailedError, IllegalStateError)):
+        await consumer.commit({T0: 3})
+    assert cluster.groups.committed("g", "t") is None
+    await script.wait()
+    answer.set()
 
 
 # -- the application turns elsewhere in the middle of a rebalance ----------------------------------
