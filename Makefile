@@ -18,6 +18,7 @@ SEEDS ?= 1000
 MINUTES ?=
 SEED ?=
 WORKLOAD ?=
+FAULTS ?= suite
 export PIP_NO_WARN_SCRIPT_LOCATION = 1
 
 # What the extensions are built from: any of it newer than the stamp means to install again.
@@ -38,7 +39,7 @@ JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 SPARK_TESTS := tests/integration/test_spark_kills.py \
 	$(filter-out %_kills.py,$(sort $(wildcard tests/integration/test_spark*.py))) tests/spark
 
-.PHONY: help demo test test-unit test-all test-long test-spark test-dependents simulate spark-demo java fuzz lint format docs bench bench-spark broker dist clean
+.PHONY: help demo test test-unit test-all test-long test-spark test-dependents simulate spark-demo java fuzz mutants lint format docs bench bench-spark broker dist clean
 .DELETE_ON_ERROR:
 
 help:
@@ -51,6 +52,7 @@ help:
 	@echo "make test-dependents  FastStream, Faust, taskiq and tracers, as released, on this library"
 	@echo "make simulate   programs, a cluster and faults, by the seed (SEEDS=1000, MINUTES=, SEED=, WORKLOAD=)"
 	@echo "make fuzz       read damaged record sets (MUTATIONS=10000000)"
+	@echo "make mutants    plant faults and see what notices them (FAULTS=suite or simulation)"
 	@echo "make lint docs  ruff and mypy; the manual, warnings are errors"
 	@echo "make bench      compare with the other clients (ROWS=... ROUNDS=...)"
 	@echo "make bench-spark compare in Spark with its own Kafka source (ROWS=... ROUNDS=...)"
@@ -143,6 +145,9 @@ fuzz: $(LIBRARY) $(VENV)/.tests
 simulate: $(LIBRARY) $(VENV)/.tests
 	PYTHONHASHSEED=0 $(BIN)/python -m tests.simulation --seeds $(SEEDS) $(if $(MINUTES),--minutes $(MINUTES)) \
 		$(if $(SEED),--seed $(SEED)) $(foreach kind,$(WORKLOAD),--workload $(kind)) $(ARGS)
+
+mutants: $(LIBRARY) $(VENV)/.tests
+	$(BIN)/python -m tests.mutants $(FAULTS) $(ARGS)
 
 test-spark: java $(LIBRARY) $(VENV)/.tests $(VENV)/.spark
 	AIOKAFKA_SPARK=required PYSPARK_SUBMIT_ARGS='$(SPARK_SUBMIT_ARGS)' \
