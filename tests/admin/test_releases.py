@@ -1,0 +1,68 @@
+"""What brokers of other releases, and other brokers than the first, have to say."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.admin import ConfigResource, ConfigResourceType
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
+from aiokafka.errors import GroupAuthorizationFailedError, GroupLoadInProgressError
+from aiokafka.protocol.messages.configs import DescribeConfigsRequest
+from aiokafka.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
+from aiokafka.structs import TopicPartition
+from aiokafka.testing import Fail, FakeCluster
+from tests.admin.test_admin import make_admin
+
+
+async def test_loggers_of_a_broker_are_asked_of_that_broker() -> None:
+    async with FakeCluster(brokers=3) as cluster, make_admin(cluster) as admin:
+        for node_id in (2, 0, 1):
+            cluster.forget_requests()
+            await admin.describe_configs(
+                [ConfigResource(ConfigResourceType.BROKER_LOGGER, str(node_id))]
+            )
+            (seen,) = cluster.requests(DescribeConfigsRequest)
+            assert seen.broker_id == node_id
+
+
+async def test_members_of_the_next_protocol_tell_what_they_own() -> None:
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        await cluster.create_topic("t", partitions=2)
+        consumer = AIOKafkaConsumer(
+            "t",
+            bootstrap_servers=cluster.bootstrap_servers,
+            group_id="g",
+            group_protocol="consumer",
+        )
+        async with consumer:
+            both = {TopicPartition("t", 0), TopicPartition("t", 1)}
+            await cluster.wait_for(lambda: consumer.assignment() == both)
+            (answer,) = await admin.describe_consumer_groups(
+                ["g"], include_authorized_operations=True
+            )
+            (found,) = answer.groups[0].members
+            metadata = ConsumerProtocolMemberMetadata.decode(found.member_metadata)
+            assert set(metadata.owned()) == both
+        (seen,) = cluster.requests(ConsumerGroupDescribeRequest)
+        assert seen.request.include_authorized_operations
+
+
+@pytest.mark.parametrize("version", ["1.1", "2.8", "3.9"])
+async def test_offsets_are_not_taken_from_a_coordinator_that_loads(version: str) -> None:
+    """Before Kafka 3.0 there is one error for all of the response."""
+    tp = TopicPartition("t", 0)
+    async with FakeCluster(as_version=version) as cluster, make_admin(cluster) as admin:
+        await cluster.create_topic("t")
+        async with AIOKafkaConsumer(
+            bootstrap_servers=cluster.bootstrap_servers, group_id="g"
+        ) as consumer:
+            consumer.assign([tp])
+            await consumer.commit({tp: 7})
+        cluster.intercept(OffsetFetchRequest, Fail(GroupLoadInProgressError), times=2)
+        found = await admin.list_consumer_group_offsets("g", partitions=[tp])
+        assert found[tp].offset == 7
+        cluster.intercept(OffsetFetchRequest, Fail(GroupAuthorizationFailedError))
+        with pytest.raises(GroupAuthorizationFailedError):
+            await admin.list_consumer_group_offsets("g", partitions=[tp])

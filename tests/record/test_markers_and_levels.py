@@ -1,0 +1,56 @@
+"""Markers of later versions, levels of codecs side by side, times of wrappers."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+import zstandard
+
+from aiokafka.errors import CorruptRecordError
+from aiokafka.record.compression import ZSTD, compress
+from aiokafka.record.control import ABORT, COMMIT, ControlRecord
+from aiokafka.record.header import iter_batches
+from aiokafka.record.legacy import build_message_set
+
+TEXT = b"".join(b'{"id": %d, "name": "some words that shrink"}' % (n * n) for n in range(4000))
+
+
+@pytest.mark.parametrize("kind", [ABORT, COMMIT])
+@pytest.mark.parametrize("rest", [b"", b"what a later version adds"])
+def test_markers_may_become_longer(kind: int, rest: bytes) -> None:
+    key = struct.pack(">hh", 0, kind) + rest
+    value = struct.pack(">hi", 0, 12) + rest
+    assert ControlRecord.parse(key, value) == (0, kind, 12)
+
+
+@pytest.mark.parametrize("value", [None, b"", b"\0\0\0"])
+def test_the_epoch_of_a_marker_may_be_missing(value: bytes | None) -> None:
+    assert ControlRecord.parse(struct.pack(">hh", 0, COMMIT), value) == (0, COMMIT, -1)
+
+
+def test_markers_of_other_kinds_have_no_epoch() -> None:
+    value = struct.pack(">hi", 0, 12)
+    assert ControlRecord.parse(struct.pack(">hh", 0, 5), value) == (0, 5, -1)
+
+
+@pytest.mark.parametrize("key", [None, b"", b"\0\0\0"])
+def test_a_marker_needs_a_key(key: bytes | None) -> None:
+    with pytest.raises(CorruptRecordError, match="control record"):
+        ControlRecord.parse(key)
+
+
+@pytest.mark.parametrize("levels", [(1, 19), (19, 1)])
+def test_levels_of_zstd_do_not_mix(levels: tuple[int, int]) -> None:
+    """Two producers of a process may have different ones."""
+    for level in levels:
+        assert compress(ZSTD, TEXT, level) == zstandard.ZstdCompressor(level=level).compress(TEXT)
+    assert compress(ZSTD, TEXT) == zstandard.ZstdCompressor(level=3).compress(TEXT)
+
+
+@pytest.mark.parametrize("times", [(5, 9, 7), (9, 5, 7), (7, 5, 9)])
+def test_a_wrapper_has_the_newest_time_of_its_messages(times: tuple[int, ...]) -> None:
+    """By that time brokers of Kafka 0.10 delete records, and find them."""
+    items = [(stamp, None, b"value") for stamp in times]
+    (wrapper,) = iter_batches(build_message_set(1, items, 1))
+    assert wrapper.max_timestamp == 9
