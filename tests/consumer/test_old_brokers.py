@@ -1,0 +1,73 @@
+"""What consumers do about brokers of long ago."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka._compat import timeout
+from aiokafka.errors import RecordTooLargeError, UnsupportedVersionError
+from aiokafka.protocol.messages.fetch import FetchRequest, FetchResponse
+from aiokafka.testing import Edit, FakeCluster
+from tests.consumer.conftest import T0, Start, fill
+
+LIMIT = 1000
+
+
+@pytest.fixture(autouse=True)
+def _soon_taken_for_0_9(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that leaves ApiVersions unanswered is otherwise waited for for two seconds."""
+    monkeypatch.setattr("aiokafka.net.connector._PATIENCE", 0.1)
+
+
+@pytest.mark.parametrize("version", ["0.9", "0.10.2"])
+async def test_topics_that_match_a_pattern(version: str) -> None:
+    """Version 0 of Metadata has no word for "all topics" but an empty list."""
+    async with FakeCluster(as_version=version) as cluster:
+        for name in ("t", "t2", "other"):
+            await cluster.create_topic(name)
+        consumer = AIOKafkaConsumer(bootstrap_servers=cluster.bootstrap_servers)
+        consumer.subscribe(pattern="^t")
+        async with timeout(20), consumer:
+            assert {tp.topic for tp in consumer.assignment()} == {"t", "t2"}
+            assert await consumer.topics() == {"t", "t2", "other"}
+
+
+async def test_times_cannot_be_looked_up_in_kafka_0_9(start: Start) -> None:
+    """It knows the times of whole files only."""
+    async with FakeCluster(as_version="0.9") as cluster:
+        await cluster.create_topic("t")
+        fill(cluster, 0, 3)
+        consumer = await start(cluster, assign=[T0])
+        async with timeout(20):
+            with pytest.raises(UnsupportedVersionError, match=r"offsets by time.*0\.10\.1"):
+                await consumer.offsets_for_times({T0: 1000})
+            assert await consumer.end_offsets([T0]) == {T0: 3}
+
+
+@pytest.mark.parametrize("size", [8, 16, 17, 40, 90])
+async def test_a_record_that_does_not_fit_is_too_large(
+    cluster: FakeCluster, start: Start, size: int
+) -> None:
+    """Before Kafka 0.10.1 a fetch brings as much of a record as was asked for, and no more."""
+    await cluster.create_topic("t")
+    fill(cluster, 0, 1)
+    cluster.log("t", 0).append(b"1" * LIMIT)
+    fill_from = cluster.log("t", 0).end_offset
+    cluster.log("t", 0).append(b"%d" % fill_from)
+
+    def cut(response: FetchResponse) -> None:
+        for topic in response.responses:
+            for data in topic.partitions:
+                if data.records and len(data.records) > LIMIT:
+                    data.records = bytes(data.records)[:size]
+
+    cluster.intercept(FetchRequest, Edit(cut))
+    consumer = await start(cluster, assign=[T0], max_partition_fetch_bytes=LIMIT)
+    consumer.seek(T0, 1)
+    async with timeout(20):
+        for _ in range(2):
+            with pytest.raises(RecordTooLargeError, match=f"max_partition_fetch_bytes={LIMIT}"):
+                await consumer.getone()
+        consumer.seek(T0, 2)
+        assert (await consumer.getone()).offset == 2
