@@ -66,3 +66,14 @@ async def test_offsets_are_not_taken_from_a_coordinator_that_loads(version: str)
         cluster.intercept(OffsetFetchRequest, Fail(GroupAuthorizationFailedError))
         with pytest.raises(GroupAuthorizationFailedError):
             await admin.list_consumer_group_offsets("g", partitions=[tp])
+
+
+@pytest.mark.parametrize("version", ["0.11", "2.8", "4.3"])
+@pytest.mark.parametrize("key_type", [0, 1])
+async def test_coordinators_of_groups_and_of_transactions(version: str, key_type: int) -> None:
+    async with FakeCluster(brokers=3, as_version=version) as cluster:
+        kind, other = ("group", "transaction") if key_type == 0 else ("transaction", "group")
+        cluster.move_coordinator(kind, "name", 2)
+        cluster.move_coordinator(other, "name", 1)
+        async with make_admin(cluster) as admin:
+            assert await admin.find_coordinator("name", key_type) == 2

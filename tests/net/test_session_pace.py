@@ -1,0 +1,43 @@
+"""How often a connection logs in anew, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+
+from aiokafka.protocol.messages.metadata import MetadataRequest
+from aiokafka.protocol.messages.sasl import SaslHandshakeRequest
+from aiokafka.testing import Edit, FakeCluster, Security
+from aiokafka.testing.simulation import Simulation, simulate
+from tests.net.support import pooled
+from tests.net.test_sessions import options, shorten
+
+SESSION_MS = 700
+LENIENCE = 20  # as in `shorten`
+
+
+def test_brokers_are_not_asked_twice_within_a_second() -> None:
+    """They refuse that, and then close the connection."""
+
+    async def main(simulation: Simulation) -> list[float]:
+        rules = Security({"alice": "first"}, session_lifetime_ms=LENIENCE * SESSION_MS)
+        async with FakeCluster(security=rules) as cluster:
+            cluster.intercept(None, Edit(_shorten_logins))
+            async with pooled(cluster.bootstrap_servers, **options()) as pool:
+                connection = await pool.get(0)
+                while rules.renewals < 5:
+                    assert (await connection.request(MetadataRequest(topics=[]))).brokers
+                    await asyncio.sleep(0.05)
+                assert await pool.get(0) is connection
+                assert (rules.logins, rules.refusals) == (1, 0)
+            return [seen.context.received_at for seen in cluster.requests(SaslHandshakeRequest)]
+
+    times = simulate(main)
+    gaps = [after - before for before, after in itertools.pairwise(times[1:])]
+    assert len(gaps) >= 4
+    assert min(gaps) > 1.0
+
+
+def _shorten_logins(response: object) -> None:
+    if hasattr(response, "session_lifetime_ms"):
+        shorten(response)
