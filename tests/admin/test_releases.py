@@ -10,6 +10,7 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 from aiokafka.errors import GroupAuthorizationFailedError, GroupLoadInProgressError
 from aiokafka.protocol.messages.configs import DescribeConfigsRequest
 from aiokafka.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from aiokafka.protocol.messages.groups import DescribeGroupsRequest
 from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Fail, FakeCluster
@@ -77,3 +78,11 @@ async def test_coordinators_of_groups_and_of_transactions(version: str, key_type
         cluster.move_coordinator(other, "name", 1)
         async with make_admin(cluster) as admin:
             assert await admin.find_coordinator("name", key_type) == 2
+
+
+async def test_groups_of_a_coordinator_that_loads_are_asked_for_again() -> None:
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        refused = cluster.intercept(DescribeGroupsRequest, Fail(GroupLoadInProgressError), times=2)
+        (answer,) = await admin.describe_consumer_groups(["g"])
+        assert refused.hits == 2
+        assert answer.groups[0].error_code != GroupLoadInProgressError.errno

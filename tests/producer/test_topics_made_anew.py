@@ -9,6 +9,7 @@ import pytest
 
 from aiokafka._compat import timeout
 from aiokafka.producer._append import PartitionQueue
+from aiokafka.producer._sizing import BatchSizing
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.record.batch import iter_batches
 from aiokafka.testing import FakeCluster
@@ -33,9 +34,13 @@ async def test_a_topic_made_anew_elsewhere(version: str) -> None:
         assert values(cluster) == [b"1", b"2"]
 
 
-def count_queues() -> int:
+def count_of(kind: type) -> int:
     gc.collect()
-    return sum(type(thing) is PartitionQueue for thing in gc.get_objects())
+    return sum(type(thing) is kind for thing in gc.get_objects())
+
+
+def count_queues() -> int:
+    return count_of(PartitionQueue)
 
 
 async def test_partitions_that_are_not_used_are_forgotten(cluster: FakeCluster) -> None:
@@ -47,11 +52,13 @@ async def test_partitions_that_are_not_used_are_forgotten(cluster: FakeCluster) 
             await cluster.create_topic(topic, partitions=10)
             await producer.send_and_wait(topic, b"1", partition=0)
         assert count_queues() - before == 200
+        sizings = count_of(BatchSizing)
         for _ in range(3):
             await asyncio.sleep(0.5)
             await producer.send_and_wait(TOPIC, b"v", partition=0)
         await producer.client.force_metadata_update()
         assert count_queues() - before == 3
+        assert count_of(BatchSizing) <= sizings - len(others) + 1
         # The same number of records as before: under the same epoch, a repetition.
         for topic in others:
             await producer.send_and_wait(topic, b"2", partition=0)
