@@ -5,13 +5,18 @@ from __future__ import annotations
 import pytest
 
 from aiokafka import AIOKafkaConsumer
-from aiokafka.admin import ConfigResource, ConfigResourceType
+from aiokafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
-from aiokafka.errors import GroupAuthorizationFailedError, GroupLoadInProgressError
+from aiokafka.errors import (
+    GroupAuthorizationFailedError,
+    GroupLoadInProgressError,
+    NotControllerError,
+)
 from aiokafka.protocol.messages.configs import DescribeConfigsRequest
 from aiokafka.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from aiokafka.protocol.messages.groups import DescribeGroupsRequest
 from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
+from aiokafka.protocol.messages.topics import CreateTopicsRequest
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Fail, FakeCluster
 from tests.admin.test_admin import make_admin
@@ -86,3 +91,16 @@ async def test_groups_of_a_coordinator_that_loads_are_asked_for_again() -> None:
         (answer,) = await admin.describe_consumer_groups(["g"])
         assert refused.hits == 2
         assert answer.groups[0].error_code != GroupLoadInProgressError.errno
+
+
+async def test_the_controller_that_took_over_is_asked() -> None:
+    """Not the old one again and again: it knows only that it is none."""
+    async with FakeCluster(brokers=3, as_version="2.1") as cluster, make_admin(cluster) as admin:
+        await admin.create_topics([NewTopic("a", 1, 1)])
+        cluster.controller.start(2)
+        cluster.intercept(CreateTopicsRequest, Fail(NotControllerError), broker=0)
+        (result,) = (await admin.create_topics([NewTopic("b", 1, 1)])).topic_error_codes
+        assert result == ("b", 0)
+    asked = [seen.broker_id for seen in cluster.requests(CreateTopicsRequest)]
+    assert asked[-1] == 2
+    assert len(asked) <= 10
