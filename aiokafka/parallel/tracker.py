@@ -44,6 +44,13 @@ class OffsetTracker:
         self._window.append(offset)
         self._next = offset + 1
 
+    def cut(self, offset: int) -> None:
+        """Forget what was taken from `offset` on."""
+        window = self._window
+        while window and window[-1] >= offset:
+            self._finished.discard(window.pop())
+        self._next = min(self._next, offset)
+
     def finish(self, offset: int) -> None:
         """`offset`, taken before, is done. Raises ValueError if it is not open."""
         window, finished = self._window, self._finished

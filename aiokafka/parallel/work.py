@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PartitionWork", "Work", "WorkQueue", "WorkState"]
 
+_UNKNOWN = -1
+
 LaneOf = Callable[["ConsumerRecord[Any, Any]"], Hashable]
 
 
@@ -35,6 +37,7 @@ class PartitionWork:
 
     __slots__ = (
         "committed",
+        "cuts",
         "idle",
         "is_closed",
         "is_current",
@@ -55,6 +58,7 @@ class PartitionWork:
         self.nbytes = 0
         self.running = 0
         self.committed = first
+        self.cuts: list[int] = []  # offsets at which the log was cut meanwhile
         self.is_closed = False  # nothing more is started
         self.is_current = True  # False: it is another's now, or was taken again
         self.idle: asyncio.Event | None = None  # set when nothing is running
@@ -69,7 +73,17 @@ class Work:
     never entered stays unfinished, and nothing after it is committed.
     """
 
-    __slots__ = ("_end", "_lane", "_partition", "_size", "_state", "failure", "is_open", "record")
+    __slots__ = (
+        "_cuts",
+        "_end",
+        "_lane",
+        "_partition",
+        "_size",
+        "_state",
+        "failure",
+        "is_open",
+        "record",
+    )
 
     #: The record.
     record: ConsumerRecord[Any, Any]
@@ -84,6 +98,7 @@ class Work:
     ) -> None:
         self.record = record
         self._partition = partition
+        self._cuts = len(partition.cuts)
         self._lane = lane
         self._size = size
         self._state = WorkState.QUEUED
@@ -93,8 +108,13 @@ class Work:
 
     @property
     def is_current(self) -> bool:
-        """False once the partition is another member's: finishing has no effect any more."""
-        return self._partition.is_current
+        """False once the partition is another member's, or the record was cut from the log:
+        finishing has no effect any more."""
+        return self._partition.is_current and not self._is_cut
+
+    @property
+    def _is_cut(self) -> bool:
+        return any(cut <= self.record.offset for cut in self._partition.cuts[self._cuts :])
 
     @property
     def partition(self) -> PartitionWork:
@@ -175,10 +195,10 @@ class WorkQueue:
         """Queue records of one partition, in their order, until `max_bytes` are unfinished: the
         position of the tracker tells how far it came. At least one is queued."""
         partition = self._partitions.get(tp)
-        if partition is None or records[0].offset < partition.tracker.position:
-            # Gone back, to the start of a log that was cut: as if it was newly assigned.
-            self._forget([tp])
+        if partition is None:
             partition = self._begin(tp, records[0].offset)
+        elif records[0].offset < partition.tracker.position:
+            self._cut(partition, records[0].offset)
         count = 0
         total = 0
         room = max_bytes - self.nbytes
@@ -197,6 +217,35 @@ class WorkQueue:
         partition = self._partitions[tp] = PartitionWork(tp, first)
         partition.lanes.update(self._lingering.get(tp, {}))
         return partition
+
+    def _cut(self, partition: PartitionWork, offset: int) -> None:
+        """The log was cut here, and has other records from here on. What was taken of those before
+        stays to be done; what was taken from here on is void, and waits no more."""
+        partition.tracker.cut(offset)
+        partition.cuts.append(offset)
+        if partition.committed > offset:
+            partition.committed = _UNKNOWN
+        gone = {work for work in self._ready if work._partition is partition and work._is_cut}
+        for lane, queued in list(partition.lanes.items()):
+            works = [queued] if isinstance(queued, Work) else list(queued)
+            # One that is running stays, for those that come to wait for its end.
+            kept = [w for w in works if w._state is WorkState.RUNNING or not w._is_cut]
+            gone.update(works[len(kept) :])
+            if not kept:
+                del partition.lanes[lane]
+            else:
+                partition.lanes[lane] = kept[0] if len(kept) == 1 else deque(kept)
+        self._ready = deque(work for work in self._ready if work not in gone)
+        for work in gone:
+            self._discount(work)
+
+    def _discount(self, work: Work) -> None:
+        """It is done, or need not be done."""
+        partition = work._partition
+        partition.unfinished -= 1
+        partition.nbytes -= work._size
+        self.records -= 1
+        self.nbytes -= work._size
 
     def _enqueue(self, record: ConsumerRecord[Any, Any], partition: PartitionWork) -> int:
         """Put a record at the end of its lane; its size."""
@@ -248,13 +297,14 @@ class WorkQueue:
         if not partition.is_current:
             self._end_lingering(work)
             return
-        partition.tracker.finish(work.record.offset)
-        partition.unfinished -= 1
-        partition.nbytes -= work._size
-        self.records -= 1
-        self.nbytes -= work._size
+        if not (partition.cuts and work._is_cut):
+            partition.tracker.finish(work.record.offset)
+        self._end_work(work)
+
+    def _end_work(self, work: Work) -> None:
+        self._discount(work)
         if work._lane is not None:
-            self._advance(partition, work._lane)
+            self._advance(work._partition, work._lane)
 
     def _advance(self, partition: PartitionWork, lane: Hashable) -> None:
         """What is first in a lane is done: the next one is ready."""
@@ -273,6 +323,8 @@ class WorkQueue:
         work.is_open = False
         if not partition.is_current:
             self._end_lingering(work)
+        elif work._is_cut:
+            self._end_work(work)
         elif not partition.is_closed:
             self._ready.appendleft(work)
 
