@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from aiokafka._backoff import Backoff
 from aiokafka.consumer.committer import Identity, OffsetCommitter
-from aiokafka.consumer.group_assignors import GroupAssignors, subscriptions_of
+from aiokafka.consumer.group_assignors import GroupAssignors, assignment_of, subscriptions_of
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.consumer.membership_classic import ClassicMembership, Joined
 from aiokafka.errors import (
@@ -119,8 +119,13 @@ class ClassicCoordinator(GroupCoordinator):
             f"leader of {len(joined.members)}" if joined.members else "no leader",
             joined.protocol,
         )
+        is_wanted = self._subscriptions.subscription is subscription
+        if not is_wanted and self._assignors.is_cooperative:
+            # It is not adopted, so the next join has to claim what we have in fact: nobody may get
+            # that before we gave it up.
+            data = assignment_of(self._handover.owned)
         assignment = self._assignors.accept(joined.protocol, joined.generation, data)
-        if self._subscriptions.subscription is subscription:
+        if is_wanted:
             await self._adopt(frozenset(assignment.partitions()))
             if joined.is_kept and len(joined.members) == 1:
                 self._look_for_growth()
@@ -172,7 +177,11 @@ class ClassicCoordinator(GroupCoordinator):
         self._commits.resume()
         self._is_revoked = False
         if self._assignors.is_cooperative:
-            if await self._handover.change(assigned):
+            had_others = await self._handover.give_up_all_but(assigned)
+            if not self._may_take_part():
+                return  # the application has unsubscribed meanwhile
+            await self._handover.extend(assigned)
+            if had_others:
                 self.request_join("partitions were given up for others")
         else:
             await self._handover.take_over(assigned)

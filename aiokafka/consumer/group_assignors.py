@@ -14,6 +14,7 @@ from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberMetadata,
 )
 from aiokafka.errors import InconsistentGroupProtocolError
+from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka.cluster import ClusterMetadata
@@ -115,6 +116,14 @@ def subscriptions_of(
     for member, instance_id in instances.items():
         found[member].group_instance_id = instance_id
     return found
+
+
+def assignment_of(partitions: Iterable[TopicPartition]) -> bytes:
+    """An assignment of these partitions, as a leader would write it."""
+    topics: dict[str, list[int]] = {}
+    for topic, number in sorted(partitions):
+        topics.setdefault(topic, []).append(number)
+    return ConsumerProtocolMemberAssignment(0, list(topics.items())).encode()
 
 
 class _Member(NamedTuple):

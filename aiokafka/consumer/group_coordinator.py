@@ -372,6 +372,8 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
         """The application seems dead: let others have the partitions until it asks again."""
         if self._membership.is_member or self._handover.owned:
             self._commits.lose()
+            # It may wake up while we leave: others read from now on what was buffered here.
+            self._fetcher.hold()
             await self._resign("the application did not ask for records in time")
             self._membership.become_stale()
             await self._handover.lose()

@@ -113,15 +113,10 @@ class Handover:
         if self._assign(assigned, keep=False):
             await self._tell_assigned(assigned)
 
-    async def change(self, assigned: Partitions) -> bool:
-        """These partitions now; those that stay go on as if nothing had happened (KIP-429). True
-        if any had to be given up, which the group can give away when we join again."""
-        had_others = await self.give_up_all_but(assigned)
-        await self.extend(assigned)
-        return had_others
+    # Those that stay go on as if nothing had happened (KIP-429).
 
     async def give_up_all_but(self, kept: Partitions) -> bool:
-        """The first half of `change()`."""
+        """Keep only these. True if any had to be given up, which the group can give away then."""
         owned = self.owned
         revoked = owned - kept
         if revoked:
@@ -130,7 +125,7 @@ class Handover:
         return bool(revoked)
 
     async def extend(self, assigned: Partitions) -> None:
-        """The second half of `change()`."""
+        """These partitions now, more than before."""
         added = assigned - self.owned
         if self._assign(assigned, keep=True):
             await self._tell_assigned(added)

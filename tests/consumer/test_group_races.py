@@ -1,0 +1,99 @@
+"""What the application does while the group, or the member itself, is busy with something else."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka._compat import timeout
+from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
+from aiokafka.health import ConsumerState
+from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
+from aiokafka.protocol.messages.sync_group import SyncGroupRequest
+from aiokafka.testing import FakeCluster, Hold
+from aiokafka.testing.script import RequestContext
+from tests.consumer.conftest import Start, fill, read
+from tests.consumer.group_support import Log, Loop, until
+
+OPTIONS: dict[str, Any] = {"group_id": "g", "heartbeat_interval_ms": 20}
+
+
+class Watched(Log):
+    """Notes partitions that came here while another consumer still had them."""
+
+    def __init__(self, other: AIOKafkaConsumer) -> None:
+        super().__init__()
+        self.shared: set[TopicPartition] = set()
+        self._other = other
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        super().on_partitions_assigned(assigned)
+        self.shared |= self._other.assignment() & assigned
+
+
+async def test_a_member_that_subscribes_while_it_joins_gives_up_before_others_get(
+    cluster: FakeCluster, start: Start
+) -> None:
+    await cluster.create_topic("t", partitions=2)
+    await cluster.create_topic("u")
+    options = {**OPTIONS, "partition_assignment_strategy": [CooperativeStickyAssignor]}
+    first = await start(cluster, "t", client_id="first", **options)
+    last = asyncio.Event()
+    syncs = 0
+
+    def subscribe_meanwhile(request: SyncGroupRequest, context: RequestContext) -> Hold | None:
+        nonlocal syncs
+        if context.client_id != "first":
+            return None
+        syncs += 1
+        if syncs == 1:
+            # It gets one partition, and is to give up the other. It does not come to that.
+            first.subscribe(["t", "u"])
+            return None
+        return Hold(last)
+
+    cluster.intercept(SyncGroupRequest, subscribe_meanwhile)
+    second = AIOKafkaConsumer(bootstrap_servers=cluster.bootstrap_servers, **options)
+    watched = Watched(first)
+    second.subscribe(["t"], listener=watched)
+    loop = Loop(first)
+    try:
+        async with second:
+            asyncio.get_running_loop().call_later(0.2, last.set)
+            await until(cluster, lambda: second.assignment() and first.assignment())
+            await until(cluster, lambda: len(first.assignment() | second.assignment()) == 3)
+    finally:
+        await loop.end()
+    assert watched.shared == set()
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_nothing_is_handed_out_by_a_member_that_leaves(
+    cluster: FakeCluster, start: Start, protocol: str
+) -> None:
+    await cluster.create_topic("t")
+    fill(cluster, 0, 4)
+    options: dict[str, Any] = {"group_id": "g", "enable_auto_commit": False}
+    options |= {"group_protocol": protocol, "max_poll_interval_ms": 300}
+    consumer = await start(cluster, "t", **options)
+    assert await read(consumer, 2) == [(0, 0), (0, 1)]
+    left = asyncio.Event()
+
+    def hold(request: Any, context: RequestContext) -> Hold | None:
+        is_leaving = protocol == "classic" or request.member_epoch == -1
+        return Hold(left) if is_leaving else None
+
+    request = LeaveGroupRequest if protocol == "classic" else ConsumerGroupHeartbeatRequest
+    script = cluster.intercept(request, hold)
+    await until(cluster, lambda: consumer.health().state == ConsumerState.POLL_OVERDUE)
+    await script.wait()
+    with pytest.raises(asyncio.TimeoutError):
+        async with timeout(0.1):
+            await consumer.getone()
+    left.set()
+    script.remove()
+    assert await read(consumer, 2) == [(0, 0), (0, 1)]
