@@ -293,16 +293,17 @@ class MetadataLoop:
         self.error = None
         self._schedule.note_success(is_full)
         before = self.cluster
-        after = before.updated(response, is_full=is_full, keep=self._schedule.single_topics)
+        after = before.updated(
+            response, is_full=is_full, has_all=has_all, keep=self._schedule.single_topics
+        )
         if before.cluster_id and after.cluster_id != before.cluster_id:
             self._log.warning(
                 "The cluster id changed from %s to %s", before.cluster_id, after.cluster_id
             )
-        after.has_all_topics = has_all
         self.cluster = after
         self._absences.look(after, self.topics.names())
         self._tell()
-        if lacking := after.topics_without_leaders(self.topics.names()):
+        if lacking := after.topics_without_leaders(self.topics.names()) | after.doubtful_topics():
             self._schedule.request_again(lacking)
         self._schedule.note_missing(after.missing_topics(self.topics.pinned))
 

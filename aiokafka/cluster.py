@@ -31,8 +31,9 @@ log = logging.getLogger("aiokafka.cluster")
 _NO_TOPIC_ID = bytes(16)
 _EMPTY: frozenset[TopicPartition] = frozenset()
 
-# How many answers in a row may say "no such topic" about a topic we have seen before it is dropped:
-# a broker that has just started says so until it has loaded its own metadata.
+# How many answers in a row may say "no such topic" about a topic we have seen, or not list it among
+# all, before it is dropped: so answers a broker that has just started, until it has loaded its own
+# metadata.
 _PATIENCE_WITH_UNKNOWN = 3
 
 # Without topic ids no answer says that a topic was deleted and made again, which starts its epochs
@@ -220,6 +221,11 @@ class ClusterMetadata:
                 found.add(name)
         return found
 
+    def doubtful_topics(self) -> set[str]:
+        """Topics that the last answer said are gone, which is not believed yet."""
+        gone = UnknownTopicOrPartitionError.errno
+        return {n for n, topic in self._topics.items() if topic.error == gone and topic.partitions}
+
     def missing_topics(self, topics: Iterable[str]) -> frozenset[str]:
         """Those of `topics` that are not there, as the last answer said, but may be soon."""
         found = set()
@@ -234,13 +240,20 @@ class ClusterMetadata:
     # -- successors
 
     def updated(
-        self, response: MetadataResponse, *, is_full: bool = True, keep: Iterable[str] = ()
+        self,
+        response: MetadataResponse,
+        *,
+        is_full: bool = True,
+        has_all: bool = False,
+        keep: Iterable[str] = (),
     ) -> ClusterMetadata:
         """The snapshot after `response`.
 
         `is_full`: the response lists every topic that matters, so others are forgotten, except
-        those in `keep`. A topic with a passing error keeps its old partitions; a leader with an
-        older epoch than the known one is ignored unless the topic was made anew (KIP-320, KIP-516).
+        those in `keep`. `has_all`: it lists every topic of the cluster; one that was among them
+        before is believed to be gone when several answers leave it out. A topic with a passing
+        error keeps its old partitions; a leader with an older epoch than the known one is ignored
+        unless the topic was made anew (KIP-320, KIP-516).
         """
         twin = self._twin()
         twin._brokers = {
@@ -254,7 +267,13 @@ class ClusterMetadata:
         topics = {name: self._topics[name] for name in kept if name not in answered}
         for name, topic in answered.items():
             topics[name] = _merge_topic(self._topics.get(name), topic)
+        if has_all and self.has_all_topics:
+            for name in self._topics.keys() - topics.keys():
+                missed = _merge_missing(self._topics[name])
+                if missed is not None:
+                    topics[name] = missed
         twin._topics = topics
+        twin.has_all_topics = has_all
         twin._index()
         return twin
 
@@ -441,6 +460,14 @@ def _merge_topic(old: TopicInfo | None, topic: MetadataResponseTopic) -> TopicIn
     if old is None or not old.partitions or _is_final(topic.error_code, old.misses):
         return TopicInfo(_NO_TOPIC_ID, topic.is_internal, {}, topic.error_code)
     return old._replace(error=topic.error_code, misses=old.misses + 1)
+
+
+def _merge_missing(old: TopicInfo) -> TopicInfo | None:
+    """What to believe of a topic that an answer about all leaves out: None if it is gone."""
+    error_code = UnknownTopicOrPartitionError.errno
+    if not old.partitions or _is_final(error_code, old.misses):
+        return None
+    return old._replace(error=error_code, misses=old.misses + 1)
 
 
 def _is_final(error_code: int, misses: int) -> bool:

@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from aiokafka import AIOKafkaConsumer, ConsumerStoppedError, TopicPartition
+from aiokafka._compat import timeout
 from aiokafka.errors import IllegalStateError, UnsupportedVersionError
 from aiokafka.protocol.messages.fetch import FetchRequest
-from aiokafka.testing import FakeCluster
+from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from aiokafka.testing import Edit, FakeCluster
 from tests.consumer.conftest import T0, T1, T2, Start, fill, read
 
 
@@ -208,6 +210,39 @@ async def test_new_partitions_and_topics_are_noticed(cluster: FakeCluster, start
     fill(cluster, 0, 1, topic="logs-2")
     assert (await consumer.getone()).topic == "logs-2"
     assert consumer.subscription() == {"logs-1", "logs-2"}
+
+
+@pytest.mark.parametrize("policy", ["earliest", "latest"])
+async def test_a_topic_that_is_left_out_once_is_read_on(
+    cluster: FakeCluster, start: Start, policy: str
+) -> None:
+    await cluster.create_topic("t")
+    await cluster.create_topic("t2")
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=cluster.bootstrap_servers,
+        auto_offset_reset=policy,
+        metadata_max_age_ms=100,
+        fetch_max_wait_ms=100,
+    )
+    consumer.subscribe(pattern="t")
+    async with consumer:
+        assert await consumer.position(T0) == 0
+        fill(cluster, 0, 3)
+        assert await read(consumer, 3) == [(0, 0), (0, 1), (0, 2)]
+
+        def leave_out(response: MetadataResponse) -> None:
+            response.topics = [topic for topic in response.topics if topic.name != "t"]
+
+        # So answers a broker that has just started.
+        script = cluster.intercept(MetadataRequest, Edit(leave_out), times=2)
+        await script.wait(2)
+        fill(cluster, 0, 2)
+        assert await read(consumer, 2) == [(0, 3), (0, 4)]
+        await cluster.delete_topic("t2")
+        async with timeout(10):
+            while TopicPartition("t2", 0) in consumer.assignment():
+                await asyncio.sleep(0.01)
+        assert consumer.assignment() == {T0}
 
 
 async def test_subscription_can_be_given_up_and_replaced(
