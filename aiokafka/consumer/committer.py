@@ -96,6 +96,10 @@ class Identity(NamedTuple):
     instance_id: str | None = None
 
 
+Fetched = tuple[dict[TopicPartition, CommittedOffset], dict[TopicPartition, BrokerResponseError]]
+"""Committed offsets, and the errors of single partitions."""
+
+
 class OffsetCommitter:
     """OffsetCommit and OffsetFetch for one group, with the coordinator found, and found again, on
     the way.
@@ -155,9 +159,29 @@ class OffsetCommitter:
         if deadline is None:
             deadline = asyncio.get_running_loop().time() + self._config.client.request_timeout
         wanted = list(partitions)
-        return await self._retry(
-            lambda: self._fetch_once(wanted), deadline, "committed offsets not read", "OffsetFetch"
-        )
+
+        async def attempt() -> dict[TopicPartition, CommittedOffset]:
+            found, refused = await self._fetch_once(wanted)
+            for error in refused.values():
+                raise error
+            return found
+
+        return await self._retry(attempt, deadline, "committed offsets not read", "OffsetFetch")
+
+    async def fetch_each(self, partitions: Iterable[TopicPartition]) -> Fetched:
+        """As `fetch`, but what is refused of single partitions, such as of those with offsets in an
+        open transaction, does not hold up the others: their errors come as values."""
+        deadline = asyncio.get_running_loop().time() + self._config.client.request_timeout
+        wanted = list(partitions)
+
+        async def attempt() -> Fetched:
+            found, refused = await self._fetch_once(wanted)
+            if refused and len(refused) == len(set(wanted)):
+                # Old brokers say of each partition what is wrong with the group or its coordinator.
+                raise next(iter(refused.values()))
+            return found, refused
+
+        return await self._retry(attempt, deadline, "committed offsets not read", "OffsetFetch")
 
     async def _retry(
         self, attempt: Callable[[], Awaitable[T]], deadline: float, what: str, request: str
@@ -266,9 +290,7 @@ class OffsetCommitter:
 
     # -- fetch -------------------------------------------------------------------------------------
 
-    async def _fetch_once(
-        self, wanted: list[TopicPartition]
-    ) -> dict[TopicPartition, CommittedOffset]:
+    async def _fetch_once(self, wanted: list[TopicPartition]) -> Fetched:
         node_id = await self._coordinator()
         connection = await self._client.connection(node_id, ConnectionGroup.COORDINATION)
         version = connection.pick(OffsetFetchRequest, _LAST_VERSION_WITH_NAMES)
@@ -302,10 +324,8 @@ class OffsetCommitter:
             request.require_stable = True
         return request
 
-    def _read_fetched(
-        self, response: OffsetFetchResponse, wanted: list[TopicPartition]
-    ) -> dict[TopicPartition, CommittedOffset]:
-        """Return the offsets; a partition without one is not in the result.
+    def _read_fetched(self, response: OffsetFetchResponse, wanted: list[TopicPartition]) -> Fetched:
+        """Return the offsets, and the errors; a partition without either has no offset.
 
         Only a broker that says so may send a partition to the reset policy: one that the response
         does not mention is asked for again.
@@ -314,6 +334,7 @@ class OffsetCommitter:
         if group.error_code:
             raise for_code(group.error_code)(self.group_id)
         found: dict[TopicPartition, CommittedOffset] = {}
+        refused: dict[TopicPartition, BrokerResponseError] = {}
         missing = set(wanted)
         for topic in group.topics:
             for p in topic.partitions:
@@ -322,8 +343,8 @@ class OffsetCommitter:
                 if p.error_code:
                     error = for_code(p.error_code)
                     subject: object = tp.topic if error is TopicAuthorizationFailedError else tp
-                    raise error(subject)
-                if p.committed_offset >= 0:
+                    refused[tp] = error(subject)
+                elif p.committed_offset >= 0:
                     found[tp] = CommittedOffset(
                         p.committed_offset, p.metadata or "", p.committed_leader_epoch
                     )
@@ -331,7 +352,7 @@ class OffsetCommitter:
             raise KafkaProtocolError(
                 f"group {self.group_id!r}: the OffsetFetch response lacks {min(missing)}"
             )
-        return found
+        return found, refused
 
 
 def _commit_topic(

@@ -363,12 +363,15 @@ class Fetcher:
         return node
 
     def _note_leader_epoch(self, state: PartitionState, epoch: int) -> None:
-        """Have the position checked if a newer leader took over since it was read (KIP-320)."""
+        """Have the position checked if a newer leader took over since it was read (KIP-320), or an
+        older one than it was read from: the topic may have been made anew."""
         cursor = state.cursor
         if epoch < 0 or epoch == cursor.leader_epoch:
             return
-        if (state.phase is Phase.READY and 0 <= cursor.offset_epoch < epoch) or (
-            state.phase is Phase.VALIDATING and epoch > cursor.leader_epoch
+        is_newer = epoch > cursor.leader_epoch
+        was_newer = not is_newer and cursor.offset_epoch > epoch
+        if (state.phase is Phase.READY and (0 <= cursor.offset_epoch < epoch or was_newer)) or (
+            state.phase is Phase.VALIDATING and is_newer
         ):
             state.begin_validation(epoch)
         else:
@@ -387,13 +390,15 @@ class Fetcher:
                 self._on_made_anew(topic)
 
     def _on_made_anew(self, topic: str) -> None:
-        """The topic was deleted and there is another one of its name. Positions in the old one mean
-        nothing in it; all that it holds is still to be read."""
         self.log.warning("Topic %s was deleted and made anew: its positions are reset", topic)
-        spec = None if self._reset_spec is None else EARLIEST
         for state in list(self._subscriptions.assignment.states()):
             if state.tp.topic == topic and not state.is_unset:
-                state.reset(spec)
+                self.begin_anew(state)
+
+    def begin_anew(self, state: PartitionState) -> None:
+        """The topic was deleted and there is another one of its name. Positions in the old one mean
+        nothing in it; all that it holds is still to be read."""
+        state.reset(None if self._reset_spec is None else EARLIEST)
 
     # -- who answers -------------------------------------------------------------------------------
 

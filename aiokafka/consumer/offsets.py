@@ -183,12 +183,16 @@ class OffsetResolver:
     async def _ask_committed(self, states: list[PartitionState]) -> None:
         assert self._committer is not None
         epochs = {state: state.epoch for state in states if state.phase is Phase.UNSET}
-        found = await self._committer.fetch([state.tp for state in epochs])
+        if not epochs:
+            return
+        found, refused = await self._committer.fetch_each([state.tp for state in epochs])
         for state, epoch in epochs.items():
             if state.epoch != epoch or state.phase is not Phase.UNSET:
                 continue
             committed = found.get(state.tp)
-            if committed is None:
+            if state.tp in refused:
+                self._on_refused(state, type(refused[state.tp]))
+            elif committed is None:
                 self._apply_policy(state)
             else:
                 state.seek_to_committed(committed.offset, committed.leader_epoch)
@@ -272,6 +276,11 @@ class OffsetResolver:
             state.end_validation()
             return
         position = state.next_offset
+        if not is_known and cursor.offset_epoch > cursor.leader_epoch:
+            # Brokers without topic ids, before Kafka 2.8, tell no other way.
+            self._log.warning("%s was deleted and made anew: its position is reset", state.tp)
+            self._fetcher.begin_anew(state)
+            return
         if is_known and end.end_offset >= position:
             # Only data buffered ahead is gone.
             state.move(position, end.leader_epoch)

@@ -337,3 +337,51 @@ async def test_a_partition_that_a_response_leaves_out_is_not_read_as_no_offset(
         second = await start(cluster, assign=[T0, T1], **options)
         async with timeout(10):
             assert await read(second, 2) == [(0, 3), (0, 4)]
+
+
+@pytest.mark.parametrize("version", ["2.8", "4.3"])
+@pytest.mark.parametrize("error", [UnstableOffsetCommit, TopicAuthorizationFailedError])
+async def test_a_refused_look_at_one_partition_does_not_hold_up_the_others(
+    start: Start, version: str, error: type[BrokerResponseError]
+) -> None:
+    async with FakeCluster(as_version=version) as cluster:
+        await cluster.create_topic("t", partitions=2)
+        fill(cluster, 1, 3)
+
+        def refuse(response: OffsetFetchResponse) -> None:
+            for topic in (response.groups[0] if response.groups else response).topics:
+                for data in topic.partitions:
+                    if data.partition_index == 0:
+                        data.error_code, data.committed_offset = error.errno, -1
+
+        script = cluster.intercept(OffsetFetchRequest, Edit(refuse))
+        consumer = await start(cluster, assign=[T0, T1], group_id="g", enable_auto_commit=False)
+        async with timeout(10):
+            await consumer.position(T1)
+        # They were asked for together, and T1 did not have to be asked for again.
+        assert asks_for_1(cluster) == 1
+        assert (await consumer.getone(T1)).offset == 0
+        script.remove()
+        fill(cluster, 0, 2)
+        async with timeout(10):
+            await until_read(consumer)
+        await consumer.stop()
+
+
+async def until_read(consumer: AIOKafkaConsumer) -> None:
+    """Read from partition 0, which was denied before."""
+    while True:
+        try:
+            assert (await consumer.getone(T0)).offset == 0
+            return
+        except TopicAuthorizationFailedError:
+            await asyncio.sleep(0.01)
+
+
+def asks_for_1(cluster: FakeCluster) -> int:
+    """How many requests asked for the committed offset of partition 1."""
+    count = 0
+    for seen in cluster.requests(OffsetFetchRequest):
+        asked = (seen.request.groups[0] if seen.request.groups else seen.request).topics
+        count += any(1 in topic.partition_indexes for topic in asked)
+    return count

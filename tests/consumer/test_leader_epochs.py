@@ -10,10 +10,11 @@ import pytest
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.consumer.leader_epochs import MOST_SPANS, LeaderEpochs
-from aiokafka.errors import LogTruncationError
+from aiokafka.errors import LogTruncationError, NoOffsetForPartitionError
+from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-from aiokafka.testing import FakeCluster
+from aiokafka.testing import Edit, FakeCluster
 from tests.consumer.conftest import T0, T1, Start, fill, read
 
 BY_HAND = {"group_id": "g", "enable_auto_commit": False}
@@ -213,6 +214,54 @@ async def test_a_topic_made_again_is_not_taken_for_the_old_one(
     assert await read(consumer, 3) == [(0, 0), (0, 1), (0, 2)]
     await consumer.commit()
     assert await committed_epoch(consumer) == 0
+
+
+@pytest.mark.parametrize("policy", ["earliest", "latest", "none"])
+@pytest.mark.parametrize("version", ["2.1", "2.8", "4.3"])
+async def test_a_topic_made_again_is_read_from_its_beginning(
+    start: Start, version: str, policy: str
+) -> None:
+    async with FakeCluster(as_version=version) as cluster:
+        await cluster.create_topic("t")
+        for _ in range(3):
+            cluster.move_leader(T0, 0)
+        fill(cluster, 0, 5)
+        options: dict[str, Any] = {"metadata_max_age_ms": 50, "auto_offset_reset": policy}
+        consumer = await start(cluster, assign=[T0], **options)
+        consumer.seek(T0, 0)
+        await read(consumer, 5)
+        await cluster.delete_topic("t")
+        await cluster.create_topic("t")
+        # Before Kafka 2.8 only lower epochs tell. The old position is one of the new topic, too.
+        fill(cluster, 0, 10)
+        if policy == "none":
+            with pytest.raises(NoOffsetForPartitionError):
+                await consumer.getone()
+            consumer.seek(T0, 0)
+        assert await read(consumer, 10) == [(0, n) for n in range(10)]
+        await consumer.stop()
+
+
+async def test_brokers_that_lag_behind_reset_no_position(start: Start) -> None:
+    async with FakeCluster(as_version="2.1") as cluster:
+        await cluster.create_topic("t")
+        for _ in range(3):
+            cluster.move_leader(T0, 0)
+        fill(cluster, 0, 5)
+        consumer = await start(cluster, assign=[T0], metadata_max_age_ms=20)
+        await read(consumer, 5)
+
+        def tell_old_epoch(response: MetadataResponse) -> None:
+            for topic in response.topics:
+                for partition in topic.partitions:
+                    partition.leader_epoch = 1
+
+        script = cluster.intercept(MetadataRequest, Edit(tell_old_epoch))
+        await cluster.wait_for(lambda: cluster.count(OffsetForLeaderEpochRequest) > 0)
+        script.remove()
+        fill(cluster, 0, 3)
+        assert await read(consumer, 3) == [(0, 5), (0, 6), (0, 7)]
+        await consumer.stop()
 
 
 # -- what is remembered
