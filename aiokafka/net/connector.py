@@ -202,6 +202,7 @@ class Connector:
         finally:
             _discard(answer)
         if self._config.security.uses_sasl:
+            left = deadline - asyncio.get_running_loop().time()
             await authenticate(connection, self._config.security, self.host, left)
         connection.admit()
         return connection

@@ -50,6 +50,9 @@ _FIRST_WITH_FEATURES = 3
 # deadline.
 _MAX_SASL_STEPS = 16
 
+# How much of the time for a handshake it may take to get credentials.
+_PREPARING_PART = 0.9
+
 # Characters of a broker's own words in a message of ours.
 _MAX_SHOWN = 500
 
@@ -146,7 +149,8 @@ async def authenticate(
     AuthenticationFailedError when it refuses the credentials, KafkaConnectionError (also when there
     are no credentials), RequestTimedOutError.
     """
-    mechanism = await prepare_mechanism(connection, security, host, timeout)
+    # Less than all of it: a timer of the caller's would go off first, and lose the reason.
+    mechanism = await prepare_mechanism(connection, security, host, _PREPARING_PART * timeout)
     await exchange(connection, mechanism, timeout)
     log.debug("%s: authenticated by %s", connection.peer, mechanism.name)
 

@@ -35,7 +35,7 @@ log = logging.getLogger("aiokafka.producer.producer")
 class Sender:
     """Routes every partition queue to the NodeSender of its leader.
 
-    Owns: the NodeSenders, the queues without a leader, the tasks (`owner`), among them
+    Owns: the NodeSenders, the tasks (`owner`), among them
     `sender_task`, which gives up batches whose time is up.
     """
 
@@ -60,7 +60,6 @@ class Sender:
         )
         self.sender_task: asyncio.Task[None] | None = None
         self._nodes: dict[int, NodeSender] = {}
-        self._leaderless: set[PartitionQueue] = set()
         self._something = asyncio.Event()
         self.on_change: Callable[[], None] | None = None
         """Told whenever the producer may be doing better or worse than before."""
@@ -121,13 +120,11 @@ class Sender:
                 queue.node.discard(queue)
                 queue.node = None
             if queue.waiting:
-                self._leaderless.add(queue)
                 topic, number = queue.partition
                 # After a long outage nothing else may have used it, and the answer leaves it out.
                 self._client.touch_topic(topic)
                 self._client.request_metadata(f"no leader for {topic}-{number}")
             return
-        self._leaderless.discard(queue)
         node = self._node(leader)
         if queue.node is not node:
             if queue.node is not None:
@@ -150,7 +147,6 @@ class Sender:
         if self.owner.is_stopping:
             return
         for queue in self.accumulator.forget_queues(cluster, self._may_forget):
-            self._leaderless.discard(queue)
             if queue.node is not None:
                 queue.node.discard(queue)
         for queue in self.accumulator.queues.values():

@@ -11,7 +11,6 @@ from aiokafka._compat import timeout
 from aiokafka.errors import (
     InvalidRecord,
     InvalidTopicError,
-    KafkaConnectionError,
     KafkaTimeoutError,
     MessageSizeTooLargeError,
     NotEnoughReplicasAfterAppendError,
@@ -210,7 +209,7 @@ async def test_after_a_refused_batch_the_partition_goes_on(cluster: FakeCluster)
 
 
 async def test_an_expired_batch_does_not_stop_those_behind_it(cluster: FakeCluster) -> None:
-    options = {"delivery_timeout_ms": 2000, "request_timeout_ms": 1500, "max_batch_size": 200}
+    options = {"delivery_timeout_ms": 700, "request_timeout_ms": 500, "max_batch_size": 200}
     async with new_producer(cluster, **options) as producer:
         await producer.send_and_wait(TOPIC, b"first", partition=0)
         with cluster.intercept(ProduceRequest, Cut()):
@@ -222,7 +221,7 @@ async def test_an_expired_batch_does_not_stop_those_behind_it(cluster: FakeClust
 
 
 async def test_an_expired_batch_that_was_written(cluster: FakeCluster) -> None:
-    options = {"delivery_timeout_ms": 2000, "request_timeout_ms": 1500}
+    options = {"delivery_timeout_ms": 700, "request_timeout_ms": 500}
     async with new_producer(cluster, **options) as producer:
         with cluster.intercept(ProduceRequest, Cut(handled=True)):
             (failure,) = await results(await send_all(producer, [b"written"]))
@@ -383,11 +382,18 @@ async def test_producer_id_is_asked_for_again(cluster: FakeCluster) -> None:
 
 
 async def test_throttling_is_obeyed_and_survived(cluster: FakeCluster) -> None:
-    payloads = numbers(300)
-    async with new_producer(cluster, max_batch_size=400) as producer:
-        cluster.throttle(30)
-        await results(await send_all(producer, payloads))
+    """What comes while the broker wants silence leaves afterwards, together."""
+    payloads = numbers(11)
+    async with new_producer(cluster) as producer:
+        cluster.throttle(600)
+        await producer.send_and_wait(TOPIC, payloads[0], partition=0)
         cluster.throttle(0)
+        futures = []
+        for payload in payloads[1:]:
+            futures += await send_all(producer, [payload])
+            await asyncio.sleep(0.002)
+        await results(futures)
+    assert cluster.count(ProduceRequest) <= 3  # one by one, or five in flight, are more
     assert values(cluster) == payloads
 
 
@@ -400,16 +406,6 @@ async def test_an_answer_that_lacks_a_partition(cluster: FakeCluster) -> None:
     async with new_producer(cluster) as producer:
         assert (await producer.send_and_wait(TOPIC, b"v", partition=0)).offset == 0
     assert values(cluster) == [b"v"]
-
-
-async def test_connection_errors_reach_the_user_as_the_cause(cluster: FakeCluster) -> None:
-    options = {"delivery_timeout_ms": 1500, "request_timeout_ms": 1000}
-    async with new_producer(cluster, **options) as producer:
-        await producer.send_and_wait(TOPIC, b"v", partition=0)
-        await cluster.stop_broker(0)
-        with pytest.raises(KafkaTimeoutError, match=f"{TOPIC}-0") as caught:
-            await producer.send_and_wait(TOPIC, b"w", partition=0)
-    assert isinstance(caught.value.__cause__, (KafkaConnectionError, type(None)))
 
 
 async def test_a_held_broker_does_not_hold_up_the_others() -> None:
@@ -426,7 +422,7 @@ async def test_a_held_broker_does_not_hold_up_the_others() -> None:
             await held
 
 
-async def test_a_batch_comes_back_after_its_leader_went_and_came(cluster: FakeCluster) -> None:
+async def test_a_batch_comes_back_after_its_leader_went_and_came() -> None:
     """The error is no reason to ask for metadata, and nothing else is about to."""
 
     def forget_leaders(response: MetadataResponse) -> None:
@@ -434,20 +430,24 @@ async def test_a_batch_comes_back_after_its_leader_went_and_came(cluster: FakeCl
             for partition in topic.partitions:
                 partition.leader_id = -1
 
-    async with new_producer(cluster) as producer:
-        await producer.send_and_wait(TOPIC, b"first", partition=0)
-        release = asyncio.Event()
-        refusal = Hold(release, Fail(NotEnoughReplicasError))
-        with cluster.intercept(ProduceRequest, refusal, times=1) as held:
-            refused = await producer.send(TOPIC, b"second", partition=0)
-            await held.wait()
-            with cluster.intercept(MetadataRequest, Edit(forget_leaders)):
-                await producer.client.force_metadata_update()
-            await producer.client.force_metadata_update()
-            release.set()
-            async with timeout(5):
-                await refused
-    assert values(cluster) == [b"first", b"second"]
+    # The other broker gives metadata meanwhile.
+    async with FakeCluster(brokers=2) as cluster:
+        await cluster.create_topic(TOPIC, assignment={0: (0,), 1: (1,)})
+        async with new_producer(cluster) as producer:
+            for partition in (0, 1):
+                await producer.send_and_wait(TOPIC, b"first", partition=partition)
+            release = asyncio.Event()
+            refusal = Hold(release, Fail(NotEnoughReplicasError))
+            with cluster.intercept(ProduceRequest, refusal, times=1) as held:
+                refused = await producer.send(TOPIC, b"second", partition=0)
+                await held.wait()
+                with cluster.intercept(MetadataRequest, Edit(forget_leaders)):
+                    assert await producer.client.force_metadata_update()
+                assert await producer.client.force_metadata_update()
+                release.set()
+                async with timeout(5):
+                    await refused
+        assert values(cluster) == [b"first", b"second"]
 
 
 async def test_batches_go_out_as_numbered(cluster: FakeCluster) -> None:

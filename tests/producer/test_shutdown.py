@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from aiokafka._compat import timeout
 from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, ProducerClosed
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.testing import FakeCluster, Hold, RawBytes, Silence
@@ -29,18 +30,20 @@ async def test_stop_with_all_brokers_gone(cluster: FakeCluster) -> None:
     await producer.send_and_wait(TOPIC, b"v", partition=0)
     await cluster.stop_broker(0)
     futures = await send_all(producer, numbers(10))
-    await producer.stop()
+    async with timeout(15):
+        await producer.stop()
     assert all(isinstance(one, KafkaTimeoutError) for one in await results(futures))
 
 
-@pytest.mark.parametrize("timeout", [0, 0.05])
-async def test_stop_with_a_timeout(cluster: FakeCluster, timeout: float) -> None:
+@pytest.mark.parametrize("limit", [0, 0.05])
+async def test_stop_with_a_timeout(cluster: FakeCluster, limit: float) -> None:
     producer = new_producer(cluster)
     await producer.start()
     await producer.send_and_wait(TOPIC, b"v", partition=0)
     with cluster.intercept(ProduceRequest, Silence()):
         futures = await send_all(producer, numbers(10))
-        await producer.stop(timeout)
+        async with timeout(10):  # without a limit it would wait for delivery_timeout_ms
+            await producer.stop(limit)
     assert all(isinstance(one, ProducerClosed) for one in await results(futures))
 
 

@@ -351,7 +351,7 @@ async def test_a_refused_batch_fails_the_transaction(release: str, error: Any) -
 
 @pytest.mark.parametrize("release", ["2.8", "4.3"])
 async def test_an_expired_batch_fails_the_transaction(release: str) -> None:
-    options = {"delivery_timeout_ms": 2000, "request_timeout_ms": 1500}
+    options = {"delivery_timeout_ms": 700, "request_timeout_ms": 500}
     async with FakeCluster(as_version=release) as cluster:
         await cluster.create_topic(TOPIC)
         async with transactional(cluster, **options) as producer:

@@ -1,0 +1,91 @@
+"""Ends of a transaction that the coordinator refuses, or does not explain in time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aiokafka._compat import timeout
+from aiokafka.errors import (
+    InvalidProducerIdMapping,
+    KafkaTimeoutError,
+    ProducerFenced,
+    TransactionAbortable,
+)
+from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from aiokafka.protocol.messages.transactions import EndTxnRequest
+from aiokafka.testing import Fail, FakeCluster, Hold, Silence
+from tests.producer.support import TOPIC
+from tests.producer.test_transactions import committed, transactional
+
+
+@pytest.mark.parametrize("release", ["2.8", "4.3"])
+async def test_an_abort_that_is_refused_is_the_end_of_the_producer(release: str) -> None:
+    """What the coordinator holds open cannot be ended any more: nothing may be added to it."""
+    async with FakeCluster(as_version=release) as cluster:
+        await cluster.create_topic(TOPIC)
+        async with transactional(cluster) as producer:
+            await producer.begin_transaction()
+            await producer.send_and_wait(TOPIC, b"v", partition=0)
+            with cluster.intercept(EndTxnRequest, Fail(InvalidProducerIdMapping), times=1):
+                with pytest.raises(InvalidProducerIdMapping):
+                    await producer.abort_transaction()
+            for call in (producer.begin_transaction, producer.abort_transaction):
+                with pytest.raises(InvalidProducerIdMapping):
+                    await call()
+            with pytest.raises(InvalidProducerIdMapping):
+                await producer.send(TOPIC, b"w")
+        assert committed(cluster) == []
+
+
+@pytest.mark.parametrize("release", ["2.8", "4.3"])
+async def test_a_commit_that_is_refused_can_be_aborted(release: str) -> None:
+    async with FakeCluster(as_version=release) as cluster:
+        await cluster.create_topic(TOPIC)
+        async with transactional(cluster) as producer:
+            await producer.begin_transaction()
+            await producer.send_and_wait(TOPIC, b"no", partition=0)
+            with cluster.intercept(EndTxnRequest, Fail(InvalidProducerIdMapping), times=1):
+                with pytest.raises(InvalidProducerIdMapping):
+                    await producer.commit_transaction()
+            await producer.abort_transaction()
+            async with producer.transaction():
+                await producer.send(TOPIC, b"yes", partition=0)
+        assert committed(cluster) == [b"yes"]
+
+
+async def test_no_time_to_find_out_whether_the_producer_was_fenced(cluster: FakeCluster) -> None:
+    """Nothing is known then, and the call can be made again."""
+    async with transactional(cluster, max_block_ms=500) as producer, timeout(30):
+        await producer.begin_transaction()
+        await producer.send_and_wait(TOPIC, b"no", partition=0)
+        cluster.intercept(EndTxnRequest, Fail(ProducerFenced), times=2)
+        with cluster.intercept(InitProducerIdRequest, Silence()):
+            with pytest.raises(KafkaTimeoutError):
+                await producer.commit_transaction()
+        cluster.drop_connections()
+        with pytest.raises(TransactionAbortable, match="ended by its coordinator"):
+            await producer.commit_transaction()
+        await producer.abort_transaction()
+        async with producer.transaction():
+            await producer.send(TOPIC, b"yes", partition=0)
+    assert committed(cluster) == [b"yes"]
+
+
+async def test_a_second_commit_waits_no_longer_than_its_own_time(cluster: FakeCluster) -> None:
+    release = asyncio.Event()
+    async with transactional(cluster, max_block_ms=400) as producer, timeout(30):
+        await producer.begin_transaction()
+        await producer.send_and_wait(TOPIC, b"v", partition=0)
+        with cluster.intercept(EndTxnRequest, Hold(release), times=1) as held:
+            first = asyncio.ensure_future(producer.commit_transaction())
+            await held.wait()
+            await asyncio.sleep(0.05)
+            second = asyncio.ensure_future(producer.commit_transaction())
+            with pytest.raises(KafkaTimeoutError):
+                await first
+            # It goes on by itself once the first has given up.
+            release.set()
+            await second
+    assert committed(cluster) == [b"v"]
