@@ -195,6 +195,36 @@ async def test_what_waits_to_be_read_is_fetched_again_before_its_end_is_called_l
     assert consumer.health().last_error is None
 
 
+async def test_records_of_a_partition_that_was_given_up_are_not_handed_out(
+    cluster: FakeCluster, start: Start
+) -> None:
+    """They come with the answer to a fetch that was under way."""
+    await cluster.create_topic("t", partitions=2)
+    consumer = await start(cluster, assign=[T0, T1], fetch_max_wait_ms=10**6)
+    await consumer.position(T0)
+    fill(cluster, 1, 1)
+    async with timeout(10):
+        assert await read(consumer, 1) == [(1, 0)]
+        # Both are asked for, at the places where they stand.
+        await cluster.wait_for(lambda: asked_for(cluster, T1) == 1)
+        consumer.assign([T1])
+        fill(cluster, 0, 1)
+        fill(cluster, 1, 1)
+        assert await read(consumer, 1) == [(1, 1)]
+        assert await consumer.getmany() == {}
+
+
+def asked_for(cluster: FakeCluster, tp: TopicPartition) -> int:
+    """The offset at which a partition was asked for last."""
+    return [
+        partition.fetch_offset
+        for seen in cluster.requests(FetchRequest)
+        for topic in seen.request.topics
+        for partition in topic.partitions
+        if partition.partition == tp.partition
+    ][-1]
+
+
 async def test_an_error_of_a_position_that_was_left_is_not_raised(
     cluster: FakeCluster, start: Start
 ) -> None:

@@ -462,3 +462,27 @@ async def test_a_listener_that_swallows_its_cancellation_does_not_hold_up_stop(
     async with timeout(4):
         await consumer.stop()
     assert cluster.groups.state_of("g") == "Empty"
+
+
+async def test_all_is_told_when_everything_is_exchanged(
+    cluster: FakeCluster, protocol: str
+) -> None:
+    """What comes and what goes in one rebalance have nothing in common."""
+    await cluster.create_topic("u")
+    listener = Listener()
+    async with AIOKafkaConsumer(
+        bootstrap_servers=cluster.bootstrap_servers, group_id="g", **PROTOCOLS[protocol]
+    ) as consumer:
+        consumer.subscribe(["t"], listener=listener)
+        await until_calls(listener, [("assigned", FOUR)])
+        consumer.subscribe(["u"], listener=listener)
+        new = {TopicPartition("u", 0)}
+        await until_calls(listener, [("assigned", FOUR), ("revoked", FOUR), ("assigned", new)])
+        assert consumer.assignment() == new
+
+
+async def until_calls(listener: Listener, calls: list[tuple[str, set[TopicPartition]]]) -> None:
+    """Wait until it was told this and nothing else, but for calls about nothing."""
+    async with timeout(10):
+        while [call for call in listener.calls if call[1]] != calls:
+            await asyncio.sleep(0.01)

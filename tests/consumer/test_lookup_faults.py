@@ -228,7 +228,8 @@ async def test_positions_are_not_waited_for_without_end(two: FakeCluster, start:
                 await consumer.position(T0)
     # Where to go is not forgotten.
     async with timeout(10):
-        assert await consumer.seek_to_end()
+        while not await consumer.seek_to_end():
+            pass
     assert [await consumer.position(tp) for tp in (T0, T1)] == [3, 4]
 
 
