@@ -491,19 +491,10 @@ def _merge_partition(
     if old is not None and 0 <= epoch < old.epoch:
         if has_id or old.doubts + 1 < _PATIENCE_WITH_OLD:
             return old._replace(doubts=old.doubts + 1)
-        log.info(
-            "Leader epoch %d is told of a partition that had %d: the topic was made anew",
-            epoch,
-            old.epoch,
-        )
+        text = "Leader epoch %d is told of a partition that had %d: the topic was made anew"
+        log.info(text, epoch, old.epoch)
     if old is not None and epoch < 0 <= old.epoch and new.leader_id == old.leader:
         epoch = old.epoch
     leader = -1 if new.error_code == LeaderNotAvailableError.errno else new.leader_id
-    return PartitionInfo(
-        leader,
-        epoch,
-        tuple(new.replica_nodes),
-        tuple(new.isr_nodes),
-        tuple(new.offline_replicas),
-        new.error_code,
-    )
+    nodes = (tuple(new.replica_nodes), tuple(new.isr_nodes), tuple(new.offline_replicas))
+    return PartitionInfo(leader, epoch, *nodes, new.error_code)
