@@ -397,6 +397,26 @@ async def test_throttling_is_obeyed_and_survived(cluster: FakeCluster) -> None:
     assert values(cluster) == payloads
 
 
+async def test_what_waits_for_an_answer_waits_out_the_throttling(cluster: FakeCluster) -> None:
+    release = asyncio.Event()
+    async with new_producer(cluster, max_in_flight_requests_per_connection=1) as producer:
+        for partition in range(3):
+            await producer.send_and_wait(TOPIC, b"first", partition=partition)
+        cluster.forget_requests()
+        cluster.throttle(600)
+        with cluster.intercept(ProduceRequest, Hold(release), times=1) as held:
+            futures = await send_all(producer, [b"1"], 0)
+            await held.wait()
+            futures += await send_all(producer, [b"1"], 1)
+            release.set()
+            await futures[0]
+        cluster.throttle(0)
+        futures += await send_all(producer, [b"1"], 2)
+        await results(futures)
+    # What came after the answer left together with what had waited for it.
+    assert cluster.count(ProduceRequest) == 2
+
+
 async def test_an_answer_that_lacks_a_partition(cluster: FakeCluster) -> None:
     def drop(response: ProduceResponse) -> ProduceResponse:
         response.responses = []

@@ -50,14 +50,14 @@ async def test_many_small_batches_leave_when_the_application_pauses() -> None:
     """No batch is full, none is new since the event loop had its turn, and no answer is awaited:
     nothing else would send them."""
     async with FakeCluster() as cluster:
-        await cluster.create_topic(TOPIC, partitions=200)
-        async with new_producer(cluster) as producer, timeout(20):
+        await cluster.create_topic(TOPIC, partitions=20)
+        async with new_producer(cluster, max_batch_size=100_000) as producer, timeout(20):
             await producer.send_and_wait(TOPIC, b"first", partition=0)
             futures = [
-                await producer.send(TOPIC, b"x" * 1000, partition=number % 200)
-                for number in range(350)
+                await producer.send(TOPIC, b"x" * 10_000, partition=number % 20)
+                for number in range(30)
             ]
-            assert len(await asyncio.gather(*futures)) == 350
+            assert len(await asyncio.gather(*futures)) == 30
 
 
 # -- without a leader
