@@ -92,6 +92,23 @@ async def test_auto_commit_leaves_out_what_may_not_be_finished(
     assert await watcher.committed(T0) == 3
 
 
+async def test_auto_commit_leaves_out_all_that_one_call_handed_out(
+    cluster: FakeCluster, start: Start
+) -> None:
+    """Of two answers to fetches as well."""
+    await cluster.create_topic("t")
+    fill(cluster, 0, 3)
+    consumer = await start(cluster, assign=[T0], group_id="g", auto_commit_interval_ms=20)
+    await cluster.wait_for(lambda: consumer.highwater(T0) == 3)
+    fill(cluster, 0, 3)
+    await cluster.wait_for(lambda: consumer.highwater(T0) == 6)
+    assert len((await consumer.getmany(timeout_ms=5000))[T0]) == 6
+    await asyncio.sleep(0.1)
+    assert not cluster.groups.committed("g", "t")
+    await consumer.getmany()
+    await cluster.wait_for(lambda: cluster.groups.committed("g", "t") == 6)
+
+
 async def test_auto_commit_follows_a_seek(cluster: FakeCluster, start: Start) -> None:
     await cluster.create_topic("t")
     fill(cluster, 0, 10)
