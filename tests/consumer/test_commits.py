@@ -23,7 +23,7 @@ from aiokafka.errors import (
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
-from aiokafka.testing import Cut, Fail, FakeCluster
+from aiokafka.testing import Cut, Fail, FakeCluster, Hold
 from tests.consumer.conftest import T0, T1, T2, Start, fill, read
 
 
@@ -107,6 +107,37 @@ async def test_auto_commit_leaves_out_all_that_one_call_handed_out(
     assert not cluster.groups.committed("g", "t")
     await consumer.getmany()
     await cluster.wait_for(lambda: cluster.groups.committed("g", "t") == 6)
+
+
+async def test_auto_commit_leaves_out_the_first_record(cluster: FakeCluster, start: Start) -> None:
+    await cluster.create_topic("t", partitions=2)
+    fill(cluster, 1, 1)
+    consumer = await start(cluster, assign=[T0, T1], group_id="g", auto_commit_interval_ms=20)
+    assert await read(consumer, 1) == [(1, 0)]
+    fill(cluster, 0, 2, batch=2)
+    assert await read(consumer, 1) == [(0, 0)]
+    await cluster.wait_for(lambda: cluster.groups.committed("g", "t", 1) == 1)
+    assert not cluster.groups.committed("g", "t", 0)
+    assert await read(consumer, 1) == [(0, 1)]
+    await cluster.wait_for(lambda: cluster.groups.committed("g", "t", 0) == 1)
+
+
+async def test_a_seek_wins_over_a_committed_offset_being_looked_up(
+    cluster: FakeCluster, start: Start
+) -> None:
+    await cluster.create_topic("t")
+    fill(cluster, 0, 10)
+    consumer = await start(cluster, assign=[T0], group_id="g", enable_auto_commit=False)
+    await consumer.commit({T0: 3})
+    consumer.unsubscribe()
+    answer = asyncio.Event()
+    script = cluster.intercept(OffsetFetchRequest, Hold(answer), times=1)
+    consumer.assign([T0])
+    await script.wait()
+    consumer.seek(T0, 7)
+    answer.set()
+    assert await consumer.committed(T0) == 3  # Answered after the first.
+    assert await read(consumer, 3) == [(0, 7), (0, 8), (0, 9)]
 
 
 async def test_auto_commit_follows_a_seek(cluster: FakeCluster, start: Start) -> None:
