@@ -29,6 +29,7 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from aiokafka.protocol.messages.groups import ListGroupsRequest
+from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from aiokafka.protocol.messages.records import DeleteRecordsRequest
 from aiokafka.protocol.messages.topics import (
     CreatePartitionsRequest,
@@ -137,6 +138,35 @@ async def test_changes_beyond_the_quota_wait(
         async with make_admin(cluster) as admin:
             assert sorted(await call(admin)) == [("a", 0), ("b", 0)]
     assert [sorted(names) for names in asked] == [["a", "b"]] * 2
+
+
+@pytest.mark.parametrize(
+    ("request_class", "call", "code"),
+    [(CreateTopicsRequest, _create, 36), (DeleteTopicsRequest, _delete, 3)],
+)
+async def test_only_what_was_refused_for_the_quota_is_asked_for_again(
+    request_class: Any,
+    call: Callable[[AIOKafkaAdminClient], Awaitable[list[tuple[str, int]]]],
+    code: int,
+) -> None:
+    asked: list[list[str]] = []
+
+    def refuse_b(response: Any) -> None:
+        results = response.topics if request_class is CreateTopicsRequest else response.responses
+        asked.append(sorted(each.name for each in results))
+        for each in results:
+            if each.name == "b" and len(asked) == 1:
+                each.error_code = ThrottlingQuotaExceeded.errno
+
+    async with FakeCluster() as cluster:
+        if request_class is DeleteTopicsRequest:
+            for name in ("a", "b"):
+                await cluster.create_topic(name)
+        cluster.intercept(request_class, Edit(refuse_b))
+        async with make_admin(cluster) as admin:
+            # The second request for "b" finds that the first one was carried out.
+            assert sorted(await call(admin)) == [("a", 0), ("b", code)]
+    assert asked == [["a", "b"], ["b"]]
 
 
 async def test_a_quota_that_stays_used_up_is_told_of() -> None:
@@ -292,6 +322,17 @@ async def test_a_leader_that_refuses_for_good_ends_the_call() -> None:
 
 
 # -- groups ----------------------------------------------------------------------------------------
+
+
+async def test_a_coordinator_that_cuts_connections_is_looked_up_again() -> None:
+    """It may have lost its groups to another broker."""
+    async with FakeCluster(brokers=2) as cluster, make_admin(cluster) as admin:
+        await cluster.create_topic("t")
+        cluster.move_coordinator("group", "g", 1)
+        assert await admin.list_consumer_group_offsets("g") == {}
+        cluster.move_coordinator("group", "g", 0)
+        cluster.intercept(OffsetFetchRequest, Cut(), broker=1)
+        assert await admin.list_consumer_group_offsets("g") == {}
 
 
 async def test_a_coordinator_may_be_named() -> None:

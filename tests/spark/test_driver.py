@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from typing import Any
 
 import pytest
@@ -284,6 +285,26 @@ async def test_a_topic_that_is_made_anew(
     while "made anew, and read on at the same offsets: ['t']" not in caplog.text:
         assert await read(tolerant, until, following) == [("t", 0, 10, 30)]
         await asyncio.sleep(0.05)
+
+
+async def test_a_topic_that_is_made_anew_while_others_are_read(cluster: FakeCluster) -> None:
+    """What is noticed while nothing of it is to be read is not forgotten until there is."""
+    await cluster.create_topic("u", partitions=2)
+    fill(cluster, 20)
+    fill(cluster, 20, topic="u")
+    plan = stream(cluster, **BOTH)
+    at = {"t": {"0": 5, "1": 0, "2": 0}, "u": {"0": 0, "1": 0}}
+    assert await read(plan, BEGIN, at) == [("t", 0, 0, 5)]
+    await cluster.delete_topic("t")
+    await cluster.create_topic("t", partitions=3)
+    fill(cluster, 20)
+    begun = time.monotonic()
+    while time.monotonic() < begun + 1.2:  # the driver looks for topics once in a second
+        following = {**at, "u": {"0": at["u"]["0"] + 1, "1": 0}}
+        assert await read(plan, at, following) == [("u", 0, at["u"]["0"], at["u"]["0"] + 1)]
+        await asyncio.sleep(0.3)
+    with pytest.raises(DataLossError, match=r"t-0: offsets 5 to 9 are gone: .* made anew"):
+        await read(plan, at, {**at, "t": {"0": 10, "1": 0, "2": 0}})
 
 
 # -- the group that shows progress
