@@ -24,6 +24,9 @@ def test_a_batch_that_begins_at_the_end_is_none_of_the_range() -> None:
     assert scan_record_set(view, 0, 10) == (len(first), 10, 10)
     assert scan_record_set(view, 5, 11) == (len(view), 20, 20)
     assert scan_record_set(memoryview(make_batch(base_offset=60)), 0, 50) == (0, 50, 50)
+    # Compaction has left nothing from 10 to 11.
+    view = memoryview(first + make_batch(numbered(10), base_offset=12))
+    assert scan_record_set(view, 0, 12) == (len(first), 12, 12)
 
 
 def test_progress_ends_the_growth_of_pauses() -> None:

@@ -179,7 +179,7 @@ def test_who_waits_is_told_that_the_loop_has_stopped() -> None:
         except RuntimeError as error:
             told.append(error)
 
-    asking = threading.Thread(target=ask)
+    asking = threading.Thread(target=ask, daemon=True)
     asking.start()
     assert is_waiting.wait(10)
     thread.stop()
