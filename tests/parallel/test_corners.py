@@ -171,3 +171,33 @@ async def test_a_partition_that_the_application_resumes_stays_in_order(
             await until(lambda: committed(cluster, 1, "t-retry-1") == [2])
             await runs.stop()
     assert seen == [b"first", b"second"]
+
+
+async def test_a_record_without_key_may_outlive_its_partition(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its handler ignores that it is cancelled, and ends when the partition was given up."""
+    cluster.log("t").append(b"x")
+    gate = asyncio.Event()
+    calls = 0
+
+    async def handle(record: Record) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            while not gate.is_set():
+                try:
+                    await gate.wait()
+                except asyncio.CancelledError:
+                    pass
+
+    async with make_parallel(cluster, drain_timeout_ms=20) as parallel:
+        runs = Runs(parallel, handle)
+        await until(lambda: calls == 1)
+        cluster.groups.rebalance("g")
+        await until(lambda: committed(cluster)[0] == 1)  # the second call
+        assert "Cancelling handlers that run for longer" in caplog.text
+        gate.set()
+        await until(lambda: parallel.running == 0)
+        assert (calls, parallel.failure) == (2, None)
+        await runs.stop()

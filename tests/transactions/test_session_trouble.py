@@ -13,6 +13,7 @@ from aiokafka.errors import (
     IllegalStateError,
     KafkaTimeoutError,
     OutOfOrderSequenceNumber,
+    TransactionAbortable,
 )
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.protocol.messages.transactions import EndTxnRequest, TxnOffsetCommitRequest
@@ -83,6 +84,34 @@ async def test_partitions_are_lost_while_more_records_are_waited_for(cluster: Fa
         await until(lambda: "lost" in [kind for kind, _ in told.calls])
         assert await copying == [numbers(3)]
     assert committed_values(cluster) == numbers(3)
+
+
+async def test_an_abort_goes_back_to_the_first_of_several_reads(cluster: FakeCluster) -> None:
+    fill(cluster, 0, 1)
+    cluster.intercept(ProduceRequest, Fail(TransactionAbortable), times=1)
+    async with session_of(cluster, linger_ms=10_000, max_records=3) as several:
+        copying = asyncio.ensure_future(copy(several, 3))
+        await until(lambda: several.consumer.lag().get(T0) == 0)
+        fill(cluster, 0, 2)
+        assert await copying == [numbers(3)] * 2
+    assert committed_values(cluster) == numbers(3)
+
+
+async def test_retries_are_counted_in_a_row(cluster: FakeCluster) -> None:
+    """Each transaction fails once, which is once in a row as long as the others are committed."""
+    fill(cluster, 0, 4)
+    failed: set[int] = set()
+
+    async def fail_once(transaction: SessionTransaction) -> None:
+        offset = transaction.records[0].offset
+        if offset not in failed:
+            failed.add(offset)
+            raise TransactionAbortable
+
+    async with session_of(cluster, max_records=1, retries=1) as often:
+        tries = await copy(often, 4, fail_once)
+    assert tries == [[b"%d" % n] for n in range(4) for _ in range(2)]
+    assert committed_values(cluster) == numbers(4)
 
 
 # -- while a block runs
