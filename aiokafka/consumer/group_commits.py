@@ -13,6 +13,7 @@ from aiokafka._log import SubjectLog
 from aiokafka.consumer._names import some_names
 from aiokafka.consumer._signal import Signal
 from aiokafka.consumer.committer import CommittedOffset, Identity, OffsetCommitter
+from aiokafka.consumer.listener_call import refuse_in_listener
 from aiokafka.errors import (
     CommitFailedError,
     KafkaError,
@@ -205,6 +206,8 @@ class GroupCommits:
 
     async def _wait_for_assignment(self, deadline: float) -> None:
         while self._is_suspended and not self._is_lost:
+            # It would wait for the listener to return.
+            refuse_in_listener(self._fetcher, "commit() of what was assigned since unsubscribe()")
             if not await self._changed.wait(deadline):
                 raise KafkaTimeoutError(
                     f"group {self._committer.group_id!r}: offsets not committed in time: "

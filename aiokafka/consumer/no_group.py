@@ -60,6 +60,7 @@ class NoGroupCoordinator:
         self._subscriptions = subscriptions
         self._fetcher = fetcher
         self._denied: dict[str, PartitionState] = {}
+        self._topic_ids: dict[str, bytes | None] = {}
 
     @property
     def _metadata_snapshot(self) -> dict[str, int]:
@@ -129,16 +130,20 @@ class NoGroupCoordinator:
         self._subscriptions.match_pattern(self._client.cluster.topics(hide_internal))
 
     def _assign(self) -> None:
-        """All partitions known. One that metadata does not show for a moment is kept."""
+        """All partitions known. One that metadata does not show for a moment is kept, unless the
+        topic is another one now, with fewer partitions."""
         topics = self._subscriptions.topics
         current = self._subscriptions.assignment.tps
         cluster = self._client.cluster
+        before = self._topic_ids
+        self._topic_ids = {name: cluster.topic_id(name) or before.get(name) for name in topics}
+        same = {n for n, i in self._topic_ids.items() if before.get(n) in (None, i)}
         wanted = {
             TopicPartition(topic, number)
             for topic in topics
             for number in cluster.partitions_for_topic(topic) or ()
         }
-        wanted |= {tp for tp in current if tp.topic in topics}
+        wanted |= {tp for tp in current if tp.topic in same}
         if wanted != current:
             self._subscriptions.assign_from_subscribed(sorted(wanted))
 

@@ -10,13 +10,14 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka._compat import timeout
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
+from aiokafka.errors import IllegalStateError
 from aiokafka.health import ConsumerState
 from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest
 from aiokafka.testing import FakeCluster, Hold
 from aiokafka.testing.script import RequestContext
-from tests.consumer.conftest import Start, fill, read
+from tests.consumer.conftest import T0, Start, fill, read
 from tests.consumer.group_support import Log, Loop, until
 
 OPTIONS: dict[str, Any] = {"group_id": "g", "heartbeat_interval_ms": 20}
@@ -97,3 +98,28 @@ async def test_nothing_is_handed_out_by_a_member_that_leaves(
     left.set()
     script.remove()
     assert await read(consumer, 2) == [(0, 0), (0, 1)]
+
+
+async def test_a_listener_does_not_wait_for_itself(cluster: FakeCluster) -> None:
+    await cluster.create_topic("t", partitions=2)
+    found: list[str] = []
+
+    class Committing(Log):
+        async def on_partitions_revoked(self, revoked: Any) -> None:
+            await super().on_partitions_revoked(revoked)
+            if revoked:
+                try:
+                    await consumer.commit({T0: 1})
+                except IllegalStateError as error:
+                    found.append(str(error))
+
+    consumer = AIOKafkaConsumer(bootstrap_servers=cluster.bootstrap_servers, **OPTIONS)
+    consumer.subscribe(["t"], listener=Committing())
+    async with consumer:
+        consumer.unsubscribe()
+        consumer.assign([T0])
+        await until(cluster, lambda: found)
+        assert "rebalance listener" in found[0]
+        # When the group was left it can be committed.
+        await consumer.commit({T0: 1})
+    assert cluster.groups.committed("g", "t") == 1

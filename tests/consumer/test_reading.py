@@ -245,6 +245,19 @@ async def test_a_topic_that_is_left_out_once_is_read_on(
         assert consumer.assignment() == {T0}
 
 
+async def test_a_topic_made_again_with_fewer_partitions(cluster: FakeCluster, start: Start) -> None:
+    await cluster.create_topic("t", partitions=3)
+    consumer = await start(cluster, "t", metadata_max_age_ms=50)
+    assert consumer.assignment() == {T0, T1, T2}
+    await cluster.delete_topic("t")
+    await cluster.create_topic("t", partitions=2)
+    async with timeout(10):
+        while consumer.assignment() != {T0, T1}:
+            await asyncio.sleep(0.01)
+    fill(cluster, 0, 1)
+    assert await read(consumer, 1) == [(0, 0)]
+
+
 async def test_subscription_can_be_given_up_and_replaced(
     cluster: FakeCluster, start: Start
 ) -> None:
