@@ -39,7 +39,7 @@ JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 SPARK_TESTS := tests/integration/test_spark_kills.py \
 	$(filter-out %_kills.py,$(sort $(wildcard tests/integration/test_spark*.py))) tests/spark
 
-.PHONY: help demo test test-unit test-all test-long test-spark test-dependents simulate spark-demo java fuzz mutants lint format docs bench bench-spark broker dist clean
+.PHONY: help demo test test-unit test-all test-long test-spark test-dependents simulate spark-demo java fuzz mutants traces lint format docs bench bench-spark broker dist clean
 .DELETE_ON_ERROR:
 
 help:
@@ -51,6 +51,7 @@ help:
 	@echo "make test-spark the Spark source and sink in PySpark (likewise)"
 	@echo "make test-dependents  FastStream, Faust, taskiq and tracers, as released, on this library"
 	@echo "make simulate   programs, a cluster and faults, by the seed (SEEDS=1000, MINUTES=, SEED=, WORKLOAD=)"
+	@echo "make traces     run simulations twice, with other hashes; both must be alike (SEEDS=1000)"
 	@echo "make fuzz       read damaged record sets (MUTATIONS=10000000)"
 	@echo "make mutants    plant faults and see what notices them (FAULTS=suite or simulation)"
 	@echo "make lint docs  ruff and mypy; the manual, warnings are errors"
@@ -148,6 +149,9 @@ simulate: $(LIBRARY) $(VENV)/.tests
 
 mutants: $(LIBRARY) $(VENV)/.tests
 	$(BIN)/python -m tests.mutants $(FAULTS) $(ARGS)
+
+traces: $(LIBRARY) $(VENV)/.tests
+	$(BIN)/python -m tests.testing.traces $(SEEDS) --apart
 
 test-spark: java $(LIBRARY) $(VENV)/.tests $(VENV)/.spark
 	AIOKAFKA_SPARK=required PYSPARK_SUBMIT_ARGS='$(SPARK_SUBMIT_ARGS)' \

@@ -1,24 +1,28 @@
-"""Where the library takes the time of day and random bytes from.
+"""Where the library takes the time of day, random bytes and numbers of its objects from.
 
 Everything else that a simulation has to decide (timers, sockets, threads, names) goes through the
-event loop already. These two do not, so `aiokafka.testing.simulation` puts its own functions here
+event loop already. These do not, so `aiokafka.testing.simulation` puts its own functions here
 for as long as a simulated loop runs. Call them through the module: ``_seams.wall_time()``.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 import uuid
 from collections.abc import Callable
 
-__all__ = ["random_bytes", "random_uuid", "wall_time"]
+__all__ = ["next_number", "random_bytes", "random_uuid", "wall_time"]
 
 wall_time: Callable[[], float] = time.time
 """Seconds since 1970."""
 
 random_bytes: Callable[[int], bytes] = os.urandom
 """So many bytes that cannot be guessed."""
+
+next_number: Callable[[], int] = itertools.count(1).__next__
+"""A number that no object before had, for names."""
 
 
 def random_uuid() -> uuid.UUID:

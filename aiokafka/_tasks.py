@@ -27,10 +27,10 @@ _GRACE = 0.1
 class TaskOwner:
     """Starts tasks, notices the first that fails, ends them all.
 
-    Owns: the set of running tasks and `failure`, the first exception one of them raised. A child
-    that fails cancels its siblings, then `on_failure(exception)` is called once so that nobody
-    waits for the dead. A child cancelled from outside counts as failed: nobody will do its work any
-    more.
+    Owns: the running tasks, the oldest first, and `failure`, the first exception one of them
+    raised. A child that fails cancels its siblings, then `on_failure(exception)` is called once so
+    that nobody waits for the dead. A child cancelled from outside counts as failed: nobody will do
+    its work any more.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class TaskOwner:
         self.name = name
         self.failure: BaseException | None = None
         self._on_failure = on_failure
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}
         self._stopping = False
 
     @property
@@ -58,7 +58,7 @@ class TaskOwner:
             self.check()
             raise IllegalStateError(f"{self.name} is stopped: cannot start {name!r}")
         task = asyncio.get_running_loop().create_task(coro, name=f"{self.name}:{name}")
-        self._tasks.add(task)
+        self._tasks[task] = None
         # A wrapper coroutine would leave `coro` un-awaited when cancelled before its first step.
         task.add_done_callback(self._on_done)
         return task
@@ -102,15 +102,16 @@ class TaskOwner:
         self._stopping = True
         self._cancel_others()
 
-    def _cancel_others(self) -> set[asyncio.Task[Any]]:
+    def _cancel_others(self) -> list[asyncio.Task[Any]]:
         """Cancel every child but the calling one; return those that have yet to end."""
-        others = self._tasks - {asyncio.current_task()}
+        caller = asyncio.current_task()
+        others = [task for task in self._tasks if task is not caller]
         for task in others:
             task.cancel()
         return others
 
     def _on_done(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if not task.cancelled():
             error = task.exception()
             if error is not None and self.failure is None:

@@ -23,7 +23,8 @@ class Signal:
     __slots__ = ("_waiters",)
 
     def __init__(self) -> None:
-        self._waiters: set[asyncio.Future[bool]] = set()
+        # In the order in which they came, not that of a set: runs can be repeated.
+        self._waiters: dict[asyncio.Future[bool], None] = {}
 
     @property
     def has_waiters(self) -> bool:
@@ -37,11 +38,11 @@ class Signal:
     async def wait(self, deadline: float | None = None) -> bool:
         """True once notified, False at `deadline` (loop time; None = wait without limit)."""
         waiter, timer = _make_waiter(deadline)
-        self._waiters.add(waiter)
+        self._waiters[waiter] = None
         try:
             return await waiter
         finally:
-            self._waiters.discard(waiter)
+            del self._waiters[waiter]
             if timer is not None:
                 timer.cancel()
 
@@ -61,7 +62,7 @@ class Arrivals(Signal):
 
     def __init__(self) -> None:
         super().__init__()
-        self._by_partition: dict[TopicPartition, set[asyncio.Future[bool]]] = {}
+        self._by_partition: dict[TopicPartition, dict[asyncio.Future[bool], None]] = {}
         self._wanted: dict[asyncio.Future[bool], Collection[TopicPartition]] = {}
 
     @property
@@ -103,14 +104,14 @@ class Arrivals(Signal):
         waiter, timer = _make_waiter(deadline)
         self._wanted[waiter] = wanted
         for tp in wanted:
-            self._by_partition.setdefault(tp, set()).add(waiter)
+            self._by_partition.setdefault(tp, {})[waiter] = None
         try:
             return await waiter
         finally:
             del self._wanted[waiter]
             for tp in wanted:
                 waiters = self._by_partition[tp]
-                waiters.discard(waiter)
+                waiters.pop(waiter, None)
                 if not waiters:
                     del self._by_partition[tp]
             if timer is not None:

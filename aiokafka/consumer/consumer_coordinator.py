@@ -154,7 +154,7 @@ class ConsumerCoordinator(GroupCoordinator):
 
     def _named(self, slots: Slots) -> dict[TopicPartition, bytes]:
         found: dict[TopicPartition, bytes] = {}
-        for topic_id, number in slots:
+        for topic_id, number in sorted(slots):
             name = self._names.get(topic_id)
             if name is not None:
                 found[TopicPartition(name, number)] = topic_id

@@ -54,7 +54,7 @@ class FetchAnswers:
         self._buffer = fetcher.buffer
         self._node: NodeFetcher | None = None
         self._frame: Frame | None = None
-        self._arrived: set[TopicPartition] = set()
+        self._arrived: dict[TopicPartition, None] = {}
         self._leaders: dict[TopicPartition, tuple[int, int]] = {}
         self._endpoints: dict[int, BrokerMetadata] = {}
         self._timestamp = 0
@@ -90,7 +90,7 @@ class FetchAnswers:
     def end(self) -> None:
         """Wake the readers, pass on what was learnt about leaders."""
         if self._arrived:
-            arrived, self._arrived = self._arrived, set()
+            arrived, self._arrived = self._arrived, {}
             self._fetcher.arrived(arrived)
         if self._leaders:
             leaders, self._leaders = self._leaders, {}
@@ -121,7 +121,7 @@ class FetchAnswers:
             return
         reader = self._reader(state, data, records)
         self._buffer.add(state, reader, self._frame_of(records))
-        self._arrived.add(state.tp)
+        self._arrived[state.tp] = None
         if end < 0:
             # An unreadable record set: it is there to raise its error; nothing after it can be
             # asked for.

@@ -17,31 +17,32 @@ class FetchPlan:
 
     Owns `specs` (by partition, what to ask), the states and epochs they were made for, `full`
     (partitions left out because enough of them waits to be read) and the partitions that back off.
-    A partition that changed is touched; `update()` looks at those alone.
+    A partition that changed is touched; `update()` looks at those alone. All in the order in which
+    it came about, so that requests do not depend on the hashes of objects.
     """
 
     def __init__(self, node_id: int, max_bytes: int) -> None:
         self.specs: dict[TopicPartition, FetchSpec] = {}
-        self.full: set[PartitionState] = set()
+        self.full: dict[PartitionState, None] = {}
         self._node_id = node_id
         self._max_bytes = max_bytes
         self._made_for: dict[TopicPartition, tuple[PartitionState, int]] = {}
         self._later: dict[PartitionState, float] = {}
-        self._touched: set[PartitionState] = set()
-        self._changed: set[TopicPartition] = set()
+        self._touched: dict[PartitionState, None] = {}
+        self._changed: dict[TopicPartition, None] = {}
 
     def touch(self, state: PartitionState) -> None:
         """Look at this partition again with the next `update()`."""
-        self._touched.add(state)
+        self._touched[state] = None
 
     def update(self, now: float, topic_ids: dict[str, bytes]) -> bool:
         """Take note of everything touched and of back-offs that ended; True if there is more to ask
         for."""
         if self._later:
-            self._touched.update(state for state, at in self._later.items() if at <= now)
+            self._touched.update((state, None) for state, at in self._later.items() if at <= now)
         if not self._touched:
             return False
-        touched, self._touched = self._touched, set()
+        touched, self._touched = self._touched, {}
         gained = False
         for state in touched:
             gained |= self._look_at(state, now, topic_ids)
@@ -51,9 +52,9 @@ class FetchPlan:
         """When the first back-off ends."""
         return min(self._later.values(), default=None)
 
-    def take_changed(self) -> set[TopicPartition]:
+    def take_changed(self) -> dict[TopicPartition, None]:
         """The partitions whose spec may be another than at the last call."""
-        changed, self._changed = self._changed, set()
+        changed, self._changed = self._changed, {}
         return changed
 
     def state_for(self, tp: TopicPartition) -> PartitionState | None:
@@ -72,7 +73,7 @@ class FetchPlan:
 
     def _look_at(self, state: PartitionState, now: float, topic_ids: dict[str, bytes]) -> bool:
         cursor = state.cursor
-        self.full.discard(state)
+        self.full.pop(state, None)
         self._later.pop(state, None)
         if cursor.node_id != self._node_id or not state.is_fetchable:
             return self._leave_out(state)
@@ -80,7 +81,7 @@ class FetchPlan:
             self._later[state] = cursor.retry_at
             return self._leave_out(state)
         if cursor.queued >= QUEUED_PER_PARTITION:
-            self.full.add(state)
+            self.full[state] = None
             return self._leave_out(state)
         tp = state.tp
         topic_id = topic_ids.get(tp.topic, _NO_ID)
@@ -88,7 +89,7 @@ class FetchPlan:
         gained = tp not in self.specs
         self.specs[tp] = spec
         self._made_for[tp] = (state, state.epoch)
-        self._changed.add(tp)
+        self._changed[tp] = None
         return gained
 
     def _leave_out(self, state: PartitionState) -> bool:
@@ -96,7 +97,7 @@ class FetchPlan:
         if made_for is not None and made_for[0] is state:
             del self._made_for[state.tp]
             del self.specs[state.tp]
-            self._changed.add(state.tp)
+            self._changed[state.tp] = None
         return False
 
 

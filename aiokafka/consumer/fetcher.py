@@ -379,7 +379,7 @@ class Fetcher:
 
     def _refresh_topic_ids(self) -> None:
         cluster = self.client.cluster
-        topics = {tp.topic for tp in self._subscriptions.assignment.tps}
+        topics = dict.fromkeys(state.tp.topic for state in self._subscriptions.assignment.states())
         found = ((topic, cluster.topic_id(topic)) for topic in topics)
         self.topic_ids = {topic: topic_id for topic, topic_id in found if topic_id is not None}
         self._former_ids = {t: ids for t, ids in self._former_ids.items() if t in topics}

@@ -67,11 +67,11 @@ class Newcomers:
         if self._subscriptions.subscription is not self._subscription:
             self._follow(cluster)
         if self._subscriptions.pattern is None:
-            for name in self._subscriptions.topics:
+            for name in sorted(self._subscriptions.topics):
                 self._look_at(name, cluster, is_late=False)
         elif cluster.has_all_topics:
             names = cluster.topics(exclude_internal_topics=False)
-            for name in names:
+            for name in sorted(names):
                 self._look_at(name, cluster, is_late=self._has_seen_all)
             self._has_seen_all = True
             self._prune(names)
@@ -102,7 +102,7 @@ class Newcomers:
             seen = _Topic(topic_id, frozenset())
         if numbers is not seen.partitions:
             until = _now() + self._youth
-            for number in numbers - seen.partitions:
+            for number in sorted(numbers - seen.partitions):
                 self._until[TopicPartition(name, number)] = until
             seen = _Topic(topic_id or seen.topic_id, numbers | seen.partitions)
         self._seen[name] = seen

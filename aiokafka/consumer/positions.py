@@ -164,7 +164,7 @@ class ConsumerPositions:
 
     def _states_of(self, partitions: tuple[TopicPartition, ...]) -> list[PartitionState]:
         rule = "partitions must be TopicPartition instances"
-        tps = [as_partition(tp, rule) for tp in partitions] or list(self.assignment())
+        tps = [as_partition(tp, rule) for tp in partitions] or sorted(self.assignment())
         assert tps, "No partitions are currently assigned"
         return [self._subscription.assigned_state(tp, _NOT_ALL_OURS) for tp in tps]
 
@@ -286,7 +286,7 @@ class ConsumerPositions:
         KafkaTimeoutError after `default_api_timeout_ms`.
         """
         committer = self._need_group("committed_offsets")
-        tps = list(self.assignment()) if partitions is None else as_partitions(partitions)
+        tps = sorted(self.assignment()) if partitions is None else as_partitions(partitions)
         deadline = self._loop.time() + self._config.default_api_timeout
         found = await committer.fetch(tps, deadline) if tps else {}
         return {tp: OffsetAndMetadata(*found[tp]) if tp in found else None for tp in tps}

@@ -120,7 +120,8 @@ class ConnectionPool:
         self._open: dict[tuple[int, int], BrokerConnection] = {}
         # Closed by us, their transports perhaps not yet gone. Weak: a transport holds its
         # connection for as long as it is there.
-        self._leaving: weakref.WeakSet[BrokerConnection] = weakref.WeakSet()
+        self._leaving: weakref.WeakKeyDictionary[BrokerConnection, None]
+        self._leaving = weakref.WeakKeyDictionary()
         self._attempts: dict[tuple[int, int], _Attempt] = {}
         self._nodes: dict[int, _Node] = {}
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -179,7 +180,7 @@ class ConnectionPool:
             self._dismiss(connection, error)
 
     def _dismiss(self, connection: BrokerConnection, error: KafkaError | None = None) -> None:
-        self._leaving.add(connection)
+        self._leaving[connection] = None
         connection.close(error)
 
     def adopt(self, bootstrap_id: int, node_id: int, endpoint: Endpoint) -> None:
@@ -275,7 +276,7 @@ class ConnectionPool:
         if lost is not None:
             node.retry_at = max(node.retry_at, lost.closed_at + node.backoff.peek())
             if not lost.closed.done():
-                self._leaving.add(lost)
+                self._leaving[lost] = None
 
     def _start(self, key: tuple[int, int], node: _Node, attempt: _Attempt) -> None:
         try:

@@ -238,7 +238,11 @@ class NodeSender:
             now = self._loop.time()
             self._company_until = now + max(_COMPANY, _SHARE * (now - start))
         if self._patient and self._flights and not self._config.linger:
-            self._timer.arm(self._company_until)
+            if now < self._company_until:
+                self._timer.arm(self._company_until)
+            elif self._appender.is_busy:
+                # For the rest of this turn only. What still waits then waits for an answer.
+                self._timer.arm(now)
 
     def _load(self, now: float) -> list[tuple[PartitionQueue, ProducerBatch]]:
         """Take batches for one request: the urgent ones in turn, then those that need not wait

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import warnings
 from asyncio import Future
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from aiokafka import _seams
 from aiokafka._compat import timeout_at
 from aiokafka._config import ProducerConfig, warn_ignored
 from aiokafka._log import SubjectLog
@@ -54,8 +54,6 @@ _LONG_STOP = 3.0
 """Seconds after which `stop()` tells what it waits for."""
 
 _DEFAULT_PARTITIONER = DefaultPartitioner()
-
-_numbers = itertools.count(1)
 
 
 class AIOKafkaProducer:
@@ -124,7 +122,7 @@ class AIOKafkaProducer:
         }
         warn_ignored(api_version=api_version, send_backoff_ms=send_backoff_ms)
         if client_id is None:
-            options["client_id"] = f"aiokafka-producer-{next(_numbers)}"
+            options["client_id"] = f"aiokafka-producer-{_seams.next_number()}"
         name = type(self).__name__
         self._config = config = ProducerConfig.of(name, options, client_options)
         self._demands_idempotence = enable_idempotence is True

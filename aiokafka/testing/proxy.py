@@ -64,7 +64,7 @@ class FaultProxy:
         self.forwarded: dict[Direction, int] = {"requests": 0, "responses": 0}
         self._rules: dict[Direction, _Rules] = {"requests": _Rules(), "responses": _Rules()}
         self._refusing = False
-        self._links: set[_Link] = set()
+        self._links: dict[_Link, None] = {}
         self._server: asyncio.Server | None = None
 
     @property
@@ -185,11 +185,11 @@ class FaultProxy:
         if self._refusing or self.target is None or self._server is None:
             writer.transport.abort()
             return
-        self._links.add(link)
+        self._links[link] = None
         try:
             await link.run(self.target)
         finally:
-            self._links.discard(link)
+            self._links.pop(link, None)
 
 
 class _Rules:

@@ -1,7 +1,7 @@
 """The pytest plugin, found by itself once aiokafka is installed.
 
-It gives one fixture, ``kafka_cluster``: a started :class:`~aiokafka.testing.FakeCluster`, new for
-each test. A marker passes arguments to it::
+It gives two fixtures. The first is ``kafka_cluster``: a started
+:class:`~aiokafka.testing.FakeCluster`, new for each test. A marker passes arguments to it::
 
     async def test_order_is_sent(kafka_cluster):
         await shop.order(bootstrap_servers=kafka_cluster.bootstrap_servers)
@@ -14,12 +14,23 @@ each test. A marker passes arguments to it::
 
 It works with pytest-asyncio in both of its modes and with any `loop_scope`, and with the plugin of
 anyio where that is the only one. The cluster runs in the loop of the test.
+
+The other one is ``simulation``, for tests that run many times in virtual time, each time under
+another seed::
+
+    @pytest.mark.simulated(seeds=50)
+    async def test_nothing_is_lost(simulation):
+        async with simulation.cluster(brokers=3) as cluster:
+            async with simulation.chaos(cluster) as chaos:
+                ...
+
+It needs neither pytest-asyncio nor anyio, and goes with both.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -32,9 +43,56 @@ _LOOP_SCOPES = ("function", "class", "module", "package", "session")
 _MARKER = "kafka_cluster(brokers=1, **options): arguments of the FakeCluster in the fixture"
 
 
+_SIMULATED = (
+    "simulated(seeds=10, first=0, limit_s=3600): run this async test in virtual time, for at most "
+    "limit_s virtual seconds, once for each seed"
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare how simulated tests are run."""
+    group = parser.getgroup("aiokafka", "simulated tests (aiokafka)")
+    group.addoption(
+        "--simulation-seed", type=int, metavar="N", help="run simulated tests under this seed only"
+    )
+    group.addoption(
+        "--simulation-seeds", type=int, metavar="COUNT", help="run them under so many seeds"
+    )
+    group.addoption(
+        "--simulation-timeline", action="store_true", help="show all of the timeline of a failure"
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker."""
+    """Declare the markers."""
     config.addinivalue_line("markers", _MARKER)
+    config.addinivalue_line("markers", _SIMULATED)
+
+
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
+    """Put a plain function in place of a simulated test, so that no other plugin runs it."""
+    marker = pyfuncitem.get_closest_marker("simulated")
+    if marker is None:
+        yield
+        return
+    from aiokafka.testing.simulation.pytest_runs import in_simulations
+
+    test = pyfuncitem.obj
+    pyfuncitem.obj = in_simulations(pyfuncitem, marker)
+    try:
+        yield
+    finally:
+        pyfuncitem.obj = test
+
+
+@pytest.fixture
+def simulation(request: pytest.FixtureRequest) -> None:
+    """The run of a test with ``@pytest.mark.simulated``: another one for each seed."""
+    if request.node.get_closest_marker("simulated") is None:
+        raise pytest.UsageError(
+            f"{request.node.nodeid}: the fixture simulation needs @pytest.mark.simulated(seeds=...)"
+        )
 
 
 def _cluster_fixture() -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aiokafka.testing.simulation.chaos import Chaos, Faults
 from aiokafka.testing.simulation.errors import (
     BusyLoopError,
     NotSimulatedError,
@@ -12,9 +13,12 @@ from aiokafka.testing.simulation.errors import (
 from aiokafka.testing.simulation.loop import SimulatedLoop
 from aiokafka.testing.simulation.network import Line, Network
 from aiokafka.testing.simulation.run import Simulation, simulate
+from aiokafka.testing.simulation.timeline import Timeline
 
 __all__ = [
     "BusyLoopError",
+    "Chaos",
+    "Faults",
     "Line",
     "Network",
     "NotSimulatedError",
@@ -22,6 +26,7 @@ __all__ = [
     "Simulation",
     "SimulationError",
     "StuckError",
+    "Timeline",
     "VirtualTimeError",
     "simulate",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from aiokafka import _seams
+from aiokafka.testing.cluster import FakeCluster
+from aiokafka.testing.simulation.chaos import Chaos, Faults
 from aiokafka.testing.simulation.errors import (
     BusyLoopError,
     SimulationError,
@@ -18,6 +21,7 @@ from aiokafka.testing.simulation.errors import (
 )
 from aiokafka.testing.simulation.loop import SimulatedLoop
 from aiokafka.testing.simulation.network import Network
+from aiokafka.testing.simulation.timeline import Timeline
 
 __all__ = ["Simulation", "simulate"]
 
@@ -34,13 +38,19 @@ class Simulation:
     Args:
         seed: Decides everything that is left to chance.
         limit_s: Virtual seconds after which the run fails.
+        recording: Keep what happens in :attr:`timeline`: requests, responses and what is logged.
+            Without it only notes and faults are kept.
     """
 
-    def __init__(self, seed: int = 0, *, limit_s: float = 3600.0) -> None:
+    def __init__(self, seed: int = 0, *, limit_s: float = 3600.0, recording: bool = False) -> None:
+        #: What it was made with.
         self.seed = seed
         self.loop = SimulatedLoop(seed)
         self.network = Network(self.loop)
+        #: What has happened, for people; see `recording`.
+        self.timeline = Timeline(self.loop)
         self._limit = limit_s
+        self._is_recording = recording
         #: For decisions of a test: independent of how many the loop and the network take.
         self.random = random.Random(f"test {seed}")
         #: What the run came to, once it is over: equal for equal runs, and hardly for others.
@@ -62,6 +72,8 @@ class Simulation:
             self.loop.close()
             raise
         with self._in_place():
+            if self._is_recording:
+                self.timeline.begin(self.network)
             task = self.loop.create_task(main, name="main")
             try:
                 self.loop.limit(self._limit)
@@ -72,6 +84,41 @@ class Simulation:
             finally:
                 self.trace = self._mark()
                 self._finish()
+                self.timeline.end()
+
+    # -- for the program
+
+    def cluster(self, brokers: int = 3, **options: Any) -> FakeCluster:
+        """A Kafka cluster in this run, not started: use it with ``async with``.
+
+        Args:
+            brokers: How many.
+            options: As for :class:`aiokafka.testing.FakeCluster`.
+        """
+        return FakeCluster(brokers, **options)
+
+    def faults(self, cluster: FakeCluster) -> Faults:
+        """What can be broken between the program and a cluster, by hand."""
+        return Faults(self, cluster)
+
+    def chaos(self, cluster: FakeCluster, **options: Any) -> Chaos:
+        """Faults one after the other, as the seed draws them, while an ``async with`` block runs.
+
+        Args:
+            cluster: The cluster to break.
+            options: As for :class:`Chaos`.
+        """
+        return Chaos(self, cluster, **options)
+
+    def note(self, text: str) -> None:
+        """Add a line to the timeline."""
+        self.timeline.note(text)
+
+    def wall_time(self) -> float:
+        """The time of day in the run, in seconds since 1970."""
+        return self.loop.wall_time()
+
+    # -- for the run
 
     def _check(self) -> None:
         if self.loop.is_closed():
@@ -90,15 +137,16 @@ class Simulation:
     @contextmanager
     def _in_place(self) -> Iterator[None]:
         """Let the library and the standard library take chance and time from this run."""
-        seams = _seams.wall_time, _seams.random_bytes
+        seams = _seams.wall_time, _seams.random_bytes, _seams.next_number
         state = random.getstate()
         _seams.wall_time, _seams.random_bytes = self.loop.wall_time, self.loop.random.randbytes
+        _seams.next_number = itertools.count(1).__next__
         random.seed(f"library {self.seed}")
         try:
             yield
         finally:
             random.setstate(state)
-            _seams.wall_time, _seams.random_bytes = seams
+            _seams.wall_time, _seams.random_bytes, _seams.next_number = seams
 
     def _explain(self, error: SimulationError) -> None:
         """Let the error say what every task waits for."""

@@ -1,0 +1,82 @@
+"""Run one test under many seeds."""
+
+from __future__ import annotations
+
+import inspect
+import shlex
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from aiokafka.testing.simulation.run import Simulation
+
+__all__ = ["in_simulations"]
+
+_FIXTURE = "simulation"
+_LAST_LINES = 150
+_NO_ASYNC_FIXTURES = ("kafka_cluster",)
+
+
+def in_simulations(item: pytest.Function, marker: pytest.Mark) -> Callable[..., None]:
+    """A plain function in place of an async test: it runs the test once for each seed.
+
+    Raises pytest.UsageError for a test or a marker that is used wrongly.
+    """
+    test = inspect.unwrap(item.obj)
+    if not inspect.iscoroutinefunction(test):
+        raise pytest.UsageError(f"{item.nodeid}: a test marked simulated must be an async function")
+    if unfit := [name for name in _NO_ASYNC_FIXTURES if name in item.fixturenames]:
+        raise pytest.UsageError(
+            f"{item.nodeid}: the fixture {unfit[0]} runs in another loop: use simulation.cluster()"
+        )
+    options = _Options(*marker.args, **marker.kwargs)
+    seeds = options.chosen(item.config)
+
+    def run(**arguments: Any) -> None:
+        for count, seed in enumerate(seeds, 1):
+            simulation = Simulation(seed, limit_s=options.limit_s, recording=True)
+            if _FIXTURE in arguments:
+                arguments[_FIXTURE] = simulation
+            try:
+                simulation.run(test(**arguments))
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                _tell(item, simulation, f"{count} of {len(seeds)}", error)
+                raise
+
+    return run
+
+
+class _Options:
+    """What the marker says."""
+
+    def __init__(self, seeds: int = 10, *, first: int = 0, limit_s: float = 3600.0) -> None:
+        self.seeds = seeds
+        self.first = first
+        self.limit_s = limit_s
+
+    def chosen(self, config: pytest.Config) -> list[int]:
+        """The seeds to run: the one of the command line, or as many as wanted."""
+        only = config.getoption("simulation_seed", None)
+        if only is not None:
+            return [int(only)]
+        count = config.getoption("simulation_seeds", None)
+        return list(range(self.first, self.first + int(self.seeds if count is None else count)))
+
+
+def _tell(item: pytest.Item, simulation: Simulation, place: str, error: BaseException) -> None:
+    """Put the seed and what happened under it into the report."""
+    lines = simulation.timeline.lines()
+    again = f"pytest {shlex.quote(item.nodeid)} --simulation-seed={simulation.seed}"
+    text = f"seed {simulation.seed} ({place}) failed; to run it again: {again}"
+    if hasattr(error, "add_note"):
+        error.add_note(text)
+    left_out = len(lines) - _LAST_LINES
+    if left_out > 0 and not item.config.getoption("simulation_timeline", False):
+        lines = [
+            f"({left_out} lines before; all with --simulation-timeline)",
+            *lines[-_LAST_LINES:],
+        ]
+    item.add_report_section("call", "simulation", "\n".join([text, *lines]))
