@@ -1,0 +1,68 @@
+"""Requests that are sent while a broker reads nothing from their connection, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aiokafka.errors import KafkaError
+from aiokafka.net.gate import SendGate
+from aiokafka.protocol.messages.metadata import MetadataRequest
+from aiokafka.testing import FakeCluster
+from aiokafka.testing.simulation import Simulation, simulate
+from tests.net.support import pooled, split
+
+THROTTLE_S = 10.0
+TIMEOUT_S = 2.0
+
+
+@pytest.mark.parametrize("is_patient", [True, False])
+def test_the_time_of_a_throttle_is_granted_on_top(is_patient: bool) -> None:
+    async def main(simulation: Simulation) -> float:
+        loop = asyncio.get_running_loop()
+        async with FakeCluster() as cluster:
+            address = cluster.bootstrap_servers
+            async with pooled(address, request_timeout_ms=TIMEOUT_S * 1000) as pool:
+                connection = await pool.get(0)
+                cluster.throttle(int(THROTTLE_S * 1000))
+                await connection.request(MetadataRequest(topics=[]))
+                cluster.throttle(0)
+                began = loop.time()
+                request = MetadataRequest(topics=[])
+                if is_patient:
+                    await connection.request(request)
+                else:
+                    await connection.send_nowait(request)
+                assert connection.is_open
+                return loop.time() - began
+
+    assert simulate(main) == pytest.approx(THROTTLE_S, abs=0.5)
+
+
+def test_after_a_throttle_silence_is_a_failure_again() -> None:
+    async def main(simulation: Simulation) -> float:
+        loop = asyncio.get_running_loop()
+        async with FakeCluster() as cluster:
+            address = cluster.bootstrap_servers
+            async with pooled(address, request_timeout_ms=TIMEOUT_S * 1000) as pool:
+                connection = await pool.get(0)
+                cluster.throttle(int(THROTTLE_S * 1000))
+                await connection.request(MetadataRequest(topics=[]))
+                began = loop.time()
+                simulation.network.line(*split(address)).lose()
+                with pytest.raises(KafkaError):
+                    await connection.send_nowait(MetadataRequest(topics=[]))
+                return loop.time() - began
+
+    assert simulate(main) == pytest.approx(THROTTLE_S + TIMEOUT_S, abs=0.5)
+
+
+async def test_no_broker_silences_a_connection_for_weeks() -> None:
+    """The field has room for 24 days."""
+    loop = asyncio.get_running_loop()
+    gate = SendGate(loop)
+    assert gate.throttle(2.0**31 / 1000) == 60.0
+    assert gate.throttled_until <= loop.time() + 60.0
+    assert gate.throttle(5.0) == 5.0
+    assert gate.throttled_until > loop.time() + 30.0
