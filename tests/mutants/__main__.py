@@ -8,6 +8,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
@@ -100,11 +101,10 @@ def main() -> int:
     results = Results(options.record)
     waiting = deque(fault for fault in faults if fault.name not in results.verdicts)
     shared = (waiting, judge_of(options), results)
-    threads = [threading.Thread(target=work, args=shared) for _ in range(options.jobs)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(options.jobs) as threads:
+        ends = [threads.submit(work, *shared) for _ in range(options.jobs)]
+    for end in ends:
+        end.result()  # a worker that failed has left faults out
     print("", *summary(faults, results), sep="\n")
     return int(any(not verdict.is_noticed for verdict in results.verdicts.values()))
 
