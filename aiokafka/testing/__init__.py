@@ -11,13 +11,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from aiokafka.testing.acls import Acls
     from aiokafka.testing.actions import Action, Cut, Delay, Edit, Fail, Hold, RawBytes, Silence
     from aiokafka.testing.cluster import FakeCluster
     from aiokafka.testing.controller import Controller
+    from aiokafka.testing.coordinators import Coordinators
     from aiokafka.testing.faults import Faults
     from aiokafka.testing.groups import Groups
     from aiokafka.testing.log import PartitionLog
     from aiokafka.testing.proxy import FaultProxy
+    from aiokafka.testing.quotas import Quotas
     from aiokafka.testing.replication import Replication
     from aiokafka.testing.script import Interception, RequestContext, SeenRequest
     from aiokafka.testing.security import Security
@@ -25,8 +28,10 @@ if TYPE_CHECKING:
     from aiokafka.testing.transactions import Transactions
 
 __all__ = [
+    "Acls",
     "Action",
     "Controller",
+    "Coordinators",
     "Cut",
     "Delay",
     "Edit",
@@ -38,6 +43,7 @@ __all__ = [
     "Hold",
     "Interception",
     "PartitionLog",
+    "Quotas",
     "RawBytes",
     "Replication",
     "RequestContext",
@@ -49,12 +55,15 @@ __all__ = [
 ]
 
 _HOMES = {
+    "acls": ("Acls",),
     "cluster": ("FakeCluster",),
     "controller": ("Controller",),
+    "coordinators": ("Coordinators",),
     "faults": ("Faults",),
     "groups": ("Groups",),
     "log": ("PartitionLog",),
     "proxy": ("FaultProxy",),
+    "quotas": ("Quotas",),
     "replication": ("Replication",),
     "script": ("Interception", "RequestContext", "SeenRequest"),
     "security": ("Security",),

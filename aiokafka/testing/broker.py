@@ -1,63 +1,39 @@
-"""One listening socket of a fake cluster: frames in, handler, frames out."""
+"""One broker of a fake cluster: it listens, decodes, asks the script, answers."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import itertools
 import logging
 import struct
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import KafkaProtocolError
 from aiokafka.protocol.compiler import codec
-from aiokafka.testing import codes, handlers
-from aiokafka.testing.actions import (
-    Answer,
-    Cut,
-    Delay,
-    Edit,
-    Fail,
-    Hold,
-    RawBytes,
-    Silence,
-)
+from aiokafka.testing import handlers
+from aiokafka.testing.actions import Answer, Cut, Delay, Edit, Fail, Hold, RawBytes, Silence
 from aiokafka.testing.ailment import Ailment
-from aiokafka.testing.batches import Buffer
+from aiokafka.testing.connection import Connection, Later, Reply
 from aiokafka.testing.handlers import CloseConnectionError
 from aiokafka.testing.script import RequestContext, Script
-from aiokafka.testing.security import Session, State
 from aiokafka.testing.sockets import close_server
+from aiokafka.testing.wire import encode, read_header, refuse_version, skip_tags
 
 if TYPE_CHECKING:
     import ssl
 
     from aiokafka.protocol.schema import Response
+    from aiokafka.testing.security import Session
     from aiokafka.testing.services import Services
     from aiokafka.testing.state import ClusterState
     from aiokafka.testing.versions import BrokerProfile
 
 log = logging.getLogger(__name__)
 
-_API_VERSIONS = 18
-_READ_LIMIT = 4 * 1024 * 1024
-_HEADER = struct.Struct(">hhi")
-_connection_ids = itertools.count(1)
-
-
-@dataclass(slots=True)
-class Reply:
-    """What goes back for one request."""
-
-    chunks: list[Buffer]
-    """Nothing if the client gets no answer."""
-    mute: float = 0.0
-    """Seconds for which the connection is not read afterwards (KIP-219)."""
-
 
 class FakeBroker:
-    """A broker of a :class:`FakeCluster`: it listens, decodes, asks the script, answers.
+    """A broker of a :class:`FakeCluster`.
 
     Requests of one connection are answered one after the other, as Kafka does.
     """
@@ -85,8 +61,8 @@ class FakeBroker:
         self.ailment = Ailment(services.random)
         self._script = script
         self._ssl = ssl_context
-        self._server: asyncio.Server | None = None
-        self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._server: asyncio.AbstractServer | None = None
+        self._connections: dict[Connection, None] = {}
 
     @property
     def state(self) -> ClusterState:
@@ -102,114 +78,118 @@ class FakeBroker:
     @property
     def connections(self) -> int:
         """Number of open client connections."""
-        return len(self._connections)
+        return sum(connection.is_open for connection in self._connections)
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether it takes connections."""
+        return self._server is not None
+
+    @property
+    def largest_request(self) -> int:
+        """Bytes; the connection is closed for more."""
+        return self.services.state.setting("socket.request.max.bytes")
 
     async def start(self) -> None:
         """Listen; after a :meth:`stop` on the same port as before."""
-        self._server = await asyncio.start_server(
-            self._accept, self.host, self.port, ssl=self._ssl, limit=_READ_LIMIT
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(
+            lambda: Connection(self), self.host, self.port, ssl=self._ssl
         )
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._server = server
+        self.port = server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
         """Stop listening and break all connections; requests in progress are dropped."""
         server, self._server = self._server, None
         if server is not None:
             server.close()
-        connections = dict(self._connections)
+        connections = tuple(self._connections)
         self.drop_connections()
-        await asyncio.gather(*connections, return_exceptions=True)
+        for connection in connections:
+            await connection.wait_closed()
         await close_server(server)
 
     def drop_connections(self) -> None:
         """Break all connections; new ones are accepted."""
-        for task, writer in self._connections.items():
-            writer.transport.abort()
-            task.cancel()
+        for connection in tuple(self._connections):
+            connection.abort()
 
-    # -- one connection ------------------------------------------------------------------------
+    # -- for connections -----------------------------------------------------------------------
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._server is None:
-            writer.transport.abort()
-            return
-        name = f"fake-broker-{self.node_id}"
-        task = asyncio.get_running_loop().create_task(self._serve(reader, writer), name=name)
-        self._connections[task] = writer
+    def opened(self, connection: Connection) -> None:
+        """A client has connected."""
+        self._connections[connection] = None
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection_id = next(_connection_ids)
-        peer = writer.get_extra_info("peername") or ("", 0)
-        security = self.services.security
-        session = None if security is None else Session(security)
-        try:
-            while session is None or session.state is not State.REFUSED:
-                frame = await self._read_frame(reader)
-                if session is not None and session.takes_raw_tokens:
-                    reply = _reply_to_token(frame, session)
-                else:
-                    reply = await self._reply_to(frame, connection_id, peer[0], session)
-                if reply.chunks:
-                    writer.writelines(reply.chunks)
-                    await writer.drain()
-                if reply.mute:
-                    await asyncio.sleep(reply.mute)
-        except (CloseConnectionError, asyncio.IncompleteReadError, OSError):
-            pass  # the connection ends: by the script, by the client, or by the network
-        except Exception as exc:
-            self.failures.append(exc)
-            log.exception("fake broker %d failed on a request", self.node_id)
-        finally:
-            await self._finish(writer)
+    def gone(self, connection: Connection) -> None:
+        """A connection is lost, and no request of it is in progress."""
+        self._connections.pop(connection, None)
 
-    async def _finish(self, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        try:
-            writer.close()
-            await writer.wait_closed()
-        except OSError:
-            pass
-        finally:
-            writer.transport.abort()
-            if task is not None:
-                self._connections.pop(task, None)
+    def failed(self, exc: Exception) -> None:
+        """Note an error inside the fake."""
+        if isinstance(exc, OSError):
+            return  # the network
+        self.failures.append(exc)
+        log.error("fake broker %d failed on a request", self.node_id, exc_info=exc)
 
-    async def _read_frame(self, reader: asyncio.StreamReader) -> bytes:
-        size = int.from_bytes(await reader.readexactly(4), "big", signed=True)
-        if not 0 <= size <= self.state.setting("socket.request.max.bytes"):
-            raise CloseConnectionError
-        return await reader.readexactly(size)
+    def answer(self, frame: bytes, connection: Connection) -> Reply | Later:
+        """The reply to a request, or what has to be awaited for it.
 
-    # -- one request ---------------------------------------------------------------------------
-
-    async def _reply_to(
-        self, frame: bytes, connection_id: int, host: str, session: Session | None
-    ) -> Reply:
-        try:
-            api_key, version, correlation_id = _HEADER.unpack_from(frame)
-            client_id, position = _read_client_id(frame)
-        except (struct.error, ValueError, IndexError):
-            raise CloseConnectionError from None
-        now = asyncio.get_running_loop().time()
-        context = RequestContext(
-            self, api_key, version, correlation_id, client_id, connection_id, host, now, session
-        )
+        Raises:
+            CloseConnectionError: the connection is to be closed instead.
+        """
+        session = connection.session
+        if session is not None and session.takes_raw_tokens:
+            return _reply_to_token(frame, session)
+        header = read_header(frame)
+        api_key, version, correlation_id, client_id, position = header
         if session is not None:
             session.check(api_key)
         if not self.profile.serves(api_key, version) or not handlers.known(api_key):
-            return self._refuse_version(context, frame, position)
+            return refuse_version(self.profile, frame, header)
+        request = self._decode(frame, api_key, version, position)
+        context = RequestContext(
+            self,
+            api_key,
+            version,
+            correlation_id,
+            client_id,
+            connection.connection_id,
+            connection.host,
+            asyncio.get_running_loop().time(),
+            session,
+            len(frame),
+        )
+        if self.ailment.is_felt or not self._script.idle:
+            return Later(self._answer_by_script(request, context), _as_it_is)
+        self._script.saw(request, context)
+        response = self._begin(request, context)
+        if inspect.iscoroutine(response):
+            return Later(response, partial(self._end, context))
+        return self._end(context, response)
+
+    def _end(self, context: RequestContext, response: Response | None) -> Reply:
+        reply = self._reply(self._finished(response, context), context)
+        self._script.wake()
+        return reply
+
+    def _decode(self, frame: bytes, api_key: int, version: int, position: int) -> Any:
         request_class = handlers.load(api_key).REQUEST
         if request_class.FLEXIBLE is not None and version >= request_class.FLEXIBLE:
-            position = _skip_tags(frame, position)
+            position = skip_tags(frame, position)
         try:
             # Kafka ignores what follows a request, and librdkafka sends such bytes.
-            request, _ = codec(request_class, version).decode_prefix(frame, position)
+            return codec(request_class, version).decode_prefix(frame, position)[0]
         except KafkaProtocolError as exc:
             self.failures.append(exc)
             raise CloseConnectionError from exc
+
+    # -- one request ---------------------------------------------------------------------------
+
+    async def _answer_by_script(self, request: Any, context: RequestContext) -> Reply:
         if self.ailment.is_felt:
-            await self.ailment.wait(api_key)
-        self._script.saw(request, context, len(frame))
+            await self.ailment.wait(context.api_key)
+        self._script.saw(request, context)
         answer = None if self._script.idle else await self._script.ask(request, context)
         reply = await self._act(answer, request, context)
         self._script.wake()
@@ -233,58 +213,49 @@ class FakeBroker:
                 raise CloseConnectionError
             return Reply([])
         if isinstance(answer, Fail):
-            return self._encode(self._failure(answer.errno, request, context), context)
+            return self._reply(self._failure(answer.errno, request, context), context)
         if isinstance(answer, Edit):
             response = await self._handle(request, context)
             changed = answer.change(response)
             answer = response if changed is None else changed
         elif answer is None:
             answer = await self._handle(request, context)
-        return self._encode(answer, context)
+        return self._reply(answer, context)
 
     async def _handle(self, request: Any, context: RequestContext) -> Response | None:
-        answer = handlers.load(context.api_key).handle(context, request)
+        answer = self._begin(request, context)
         result = await answer if inspect.isawaitable(answer) else answer
-        if result is not None and self.throttle_ms and hasattr(result, "throttle_time_ms"):
+        return self._finished(result, context)
+
+    def _begin(self, request: Any, context: RequestContext) -> Any:
+        """What the handler gives: a response, None, or either to await."""
+        acls = self.services.acls
+        errno = 0 if acls.is_idle else acls.check(context, request)
+        module = handlers.load(context.api_key)
+        return module.refuse(context, request, errno) if errno else module.handle(context, request)
+
+    def _finished(self, result: Response | None, context: RequestContext) -> Response | None:
+        if result is None or not hasattr(result, "throttle_time_ms"):
+            return result
+        if self.throttle_ms:
             result.throttle_time_ms = self.throttle_ms
-        return result  # type: ignore[no-any-return]
+        if not self.services.quotas.is_idle:
+            waits = self.services.quotas.charge_for(context, result)
+            result.throttle_time_ms = max(waits, result.throttle_time_ms)
+        return result
 
     def _failure(self, errno: int, request: Any, context: RequestContext) -> Response:
         return handlers.load(context.api_key).refuse(context, request, errno)
 
-    def _encode(self, response: Response | None, context: RequestContext) -> Reply:
+    def _reply(self, response: Response | None, context: RequestContext) -> Reply:
         if response is None:
             return Reply([])
-        body = codec(type(response), context.api_version).encode(response)
-        flexible = response.FLEXIBLE is not None and context.api_version >= response.FLEXIBLE
-        tags = b"\x00" if flexible and context.api_key != _API_VERSIONS else b""
-        size = 4 + len(tags) + sum(map(len, body))
-        header = struct.pack(">ii", size, context.correlation_id) + tags
-        throttle = getattr(response, "throttle_time_ms", 0) / 1000
-        return Reply([header, *body], mute=throttle)
+        chunks = encode(response, context.api_key, context.api_version, context.correlation_id)
+        return Reply(chunks, mute=getattr(response, "throttle_time_ms", 0) / 1000)
 
-    def _refuse_version(self, context: RequestContext, frame: bytes, position: int) -> Reply:
-        """What brokers do with an API or version that they do not have."""
-        profile = self.profile
-        if profile.release < (0, 10):
-            return Reply([])  # the broker throws inside; the client never hears of it
-        if context.api_key != _API_VERSIONS:
-            raise CloseConnectionError
-        if context.api_version >= 3:
-            _skip_tags(frame, position)  # must be there: the header is of the newest form
-        return self._encode_unsupported_api_versions(context)
 
-    def _encode_unsupported_api_versions(self, context: RequestContext) -> Reply:
-        """ApiVersions tells, in its oldest form, which versions of itself there are (KIP-511)."""
-        profile = self.profile
-        entries = b""
-        if profile.release >= (2, 4):
-            low, high = profile.ranges[_API_VERSIONS]
-            entries = struct.pack(">hhh", _API_VERSIONS, low, high)
-        count = len(entries) // 6
-        body = struct.pack(">ihi", context.correlation_id, codes.UNSUPPORTED_VERSION, count)
-        body += entries
-        return Reply([struct.pack(">i", len(body)) + body])
+def _as_it_is(reply: Reply) -> Reply:
+    return reply
 
 
 def _reply_to_token(frame: bytes, session: Session) -> Reply:
@@ -293,37 +264,3 @@ def _reply_to_token(frame: bytes, session: Session) -> Reply:
     if verdict.errno:
         raise CloseConnectionError
     return Reply([struct.pack(">i", len(verdict.challenge)), verdict.challenge])
-
-
-def _read_client_id(frame: bytes) -> tuple[str | None, int]:
-    """The client id, a nullable string even in flexible headers, and the position after it."""
-    start = _HEADER.size + 2
-    size = int.from_bytes(frame[_HEADER.size : start], "big", signed=True)
-    if size < 0:
-        return None, start
-    if start + size > len(frame):
-        raise ValueError("client id is longer than the frame")
-    return frame[start : start + size].decode(), start + size
-
-
-def _skip_tags(frame: bytes, position: int) -> int:
-    """The position after the tagged fields of a request header, of which none is defined."""
-    count, position = _uvarint(frame, position)
-    for _ in range(count):
-        _, position = _uvarint(frame, position)
-        size, position = _uvarint(frame, position)
-        position += size
-    return position
-
-
-def _uvarint(frame: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        if position >= len(frame) or shift > 28:
-            raise CloseConnectionError
-        byte = frame[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7

@@ -6,87 +6,20 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import TypeVar
 
 from aiokafka import _seams
 from aiokafka.testing import codes
+from aiokafka.testing.group_members import (
+    Application,
+    GroupRefusedError,
+    GroupState,
+    Joined,
+    Member,
+    StoredGroup,
+)
 
 _T = TypeVar("_T")
-Protocols = list[tuple[str, bytes]]
-
-
-class GroupState(Enum):
-    """The states of a classic group; the values are Kafka's names for them."""
-
-    EMPTY = "Empty"
-    PREPARING = "PreparingRebalance"
-    COMPLETING = "CompletingRebalance"
-    STABLE = "Stable"
-    DEAD = "Dead"
-
-
-class GroupRefusedError(Exception):
-    """The coordinator says no; `errno` says why."""
-
-    def __init__(self, errno: int, member_id: str = "") -> None:
-        super().__init__(errno)
-        self.errno = errno
-        self.member_id = member_id
-        """The id to come back with, for MEMBER_ID_REQUIRED."""
-
-
-@dataclass(slots=True)
-class Joined:
-    """The answer to a member that has joined."""
-
-    generation: int
-    protocol_type: str
-    protocol: str
-    leader: str
-    member_id: str
-    members: list[Member]
-    """All members, for the leader; nothing for the others."""
-    skip_assignment: bool = False
-
-
-@dataclass(slots=True, eq=False)
-class Member:
-    """A member of a classic group."""
-
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    session_timeout: float
-    rebalance_timeout: float
-    protocols: Protocols
-    assignment: bytes = b""
-    joining: asyncio.Future[Joined] | None = None
-    syncing: asyncio.Future[bytes] | None = None
-    expiry: asyncio.TimerHandle | None = None
-
-    def metadata(self, protocol: str) -> bytes:
-        """What the member said under a protocol."""
-        return dict(self.protocols).get(protocol, b"")
-
-
-@dataclass(frozen=True, slots=True)
-class Application:
-    """What a JoinGroup request says."""
-
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    session_timeout: float
-    rebalance_timeout: float
-    protocol_type: str
-    protocols: Protocols
-    needs_member_id: bool
-    """The version of the request has new members come back with an id (KIP-394)."""
-    knows_skip: bool
-    """The version of the response can say that the assignment is to be kept (KIP-814)."""
 
 
 @dataclass
@@ -107,6 +40,7 @@ class ClassicGroup:
     members: dict[str, Member] = field(default_factory=dict)
     pending: dict[str, asyncio.TimerHandle] = field(default_factory=dict)
     """Ids given to members that have not come back with them yet."""
+    _stored: StoredGroup = field(default_factory=StoredGroup)
     _timer: asyncio.TimerHandle | None = None
     _waits_for_more: bool = False
 
@@ -188,6 +122,7 @@ class ClassicGroup:
         if self.state is not GroupState.STABLE:
             return self._add(application, member_id)
         joined = self._add_quietly(application, member_id, old.assignment)
+        self._store()
         if self._vote() != self.protocol:
             return self._wait_for_join(joined)
         answer = self._answer(joined)
@@ -347,6 +282,7 @@ class ClassicGroup:
             waiting, member.syncing = member.syncing, None
             if waiting is not None and not waiting.done():
                 waiting.set_result(member.assignment)
+        self._store()
         self.changed()
 
     def _sync_expired(self) -> None:
@@ -425,6 +361,7 @@ class ClassicGroup:
         self._stop_timer()
         self.state = GroupState.EMPTY
         self.leader = self.protocol = ""
+        self._store()
         self.changed()
 
     def _drop(self, member: Member, errno: int) -> None:
@@ -443,13 +380,38 @@ class ClassicGroup:
             handle.cancel()
         self.pending.clear()
 
+    # -- memory --------------------------------------------------------------------------------
+
+    def _store(self) -> None:
+        """Write down what another coordinator would have to know."""
+        members = tuple(member.stored() for member in self.members.values())
+        self._stored = StoredGroup(
+            self.generation, self.protocol_type, self.protocol, self.leader, members
+        )
+
+    def load(self, seconds: float) -> None:
+        """Be as it was written down; sessions begin when it is loaded, in so many seconds."""
+        self.close()
+        for member in list(self.members.values()):
+            self._drop(member, codes.NOT_COORDINATOR)
+        self._timer = None
+        self._waits_for_more = False
+        stored = self._stored
+        self.generation, self.protocol_type = stored.generation, stored.protocol_type
+        self.protocol, self.leader = stored.protocol, stored.leader
+        self.members = {member.member_id: member.stored() for member in stored.members}
+        self.state = GroupState.STABLE if self.members else GroupState.EMPTY
+        for member in self.members.values():
+            self._touch(member, seconds)
+        self.changed()
+
     # -- timers --------------------------------------------------------------------------------
 
-    def _touch(self, member: Member) -> None:
-        """The member lives: its session begins anew."""
+    def _touch(self, member: Member, later: float = 0.0) -> None:
+        """The member lives: its session begins afresh."""
         self._stop_expiry(member)
         loop = asyncio.get_running_loop()
-        member.expiry = loop.call_later(member.session_timeout, self._expire, member)
+        member.expiry = loop.call_later(later + member.session_timeout, self._expire, member)
 
     def _expire(self, member: Member) -> None:
         if member.joining is None and self.members.get(member.member_id) is member:

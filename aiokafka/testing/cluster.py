@@ -8,13 +8,16 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.structs import TopicPartition
+from aiokafka.testing.acls import Acls
 from aiokafka.testing.actions import Answer
 from aiokafka.testing.broker import FakeBroker
 from aiokafka.testing.controller import Controller
+from aiokafka.testing.coordinators import Coordinators
 from aiokafka.testing.faults import Faults
 from aiokafka.testing.groups import Groups
 from aiokafka.testing.log import PartitionLog
 from aiokafka.testing.proxy import FaultProxy
+from aiokafka.testing.quotas import Quotas
 from aiokafka.testing.replication import Replication
 from aiokafka.testing.script import Handler, Interception, Script, SeenRequest
 from aiokafka.testing.services import Services
@@ -176,6 +179,21 @@ class FakeCluster:
     def controller(self) -> Controller:
         """What decides who leads: elections, also unclean ones, and times without a controller."""
         return self._services.controller
+
+    @property
+    def coordinators(self) -> Coordinators:
+        """Who coordinates groups and transactions: moves, and the time that loading takes."""
+        return self._services.coordinators
+
+    @property
+    def quotas(self) -> Quotas:
+        """How much clients may send, fetch and ask for, before they are throttled."""
+        return self._services.quotas
+
+    @property
+    def acls(self) -> Acls:
+        """What clients may not do."""
+        return self._services.acls
 
     @property
     def faults(self) -> Faults:
@@ -359,8 +377,8 @@ class FakeCluster:
         node.host, node.port = host, port
 
     def move_coordinator(self, kind: str, key: str, broker_id: int) -> None:
-        """Let another broker coordinate a group or transactional id; the old one answers
-        NOT_COORDINATOR from now on.
+        """Let another broker coordinate a group or transactional id, see
+        :meth:`Coordinators.move`.
 
         Args:
             kind: ``"group"`` or ``"transaction"``.
@@ -370,9 +388,7 @@ class FakeCluster:
         Raises:
             KeyError: no such kind or broker.
         """
-        self._check_broker(broker_id)
-        kinds = {"group": 0, "transaction": 1}
-        self._state.placed_coordinators[kinds[kind], key] = broker_id
+        self._services.coordinators.move(kind, key, broker_id)
 
     def _check_broker(self, broker_id: int) -> None:
         if broker_id not in self._state.nodes:

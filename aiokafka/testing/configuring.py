@@ -5,12 +5,35 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from aiokafka.testing import codes
-from aiokafka.testing.settings import BROKER_DEFAULTS, TOPIC_DEFAULTS, invalid_topic_setting
+from aiokafka.testing.script import RequestContext
+from aiokafka.testing.settings import (
+    BROKER_DEFAULTS,
+    GROUP_DEFAULTS,
+    TOPIC_DEFAULTS,
+    invalid_topic_setting,
+)
 from aiokafka.testing.state import ClusterState, TopicRefusedError
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, GROUP = 2, 4, 32
+_DESCRIBE = 32
+_FIRST_WITH_GROUPS = (4, 3)  # releases
 
 Changes = Mapping[str, "str | None"]
+
+
+def check_allowed(context: RequestContext, kind: int, name: str) -> None:
+    """Raise TopicRefusedError if the client may not read or change the settings of a resource."""
+    acls = context.services.acls
+    if acls.is_idle:
+        return
+    if kind == TOPIC:
+        errno = context.check_topic(name)
+    else:
+        operation = "describe_configs" if context.api_key == _DESCRIBE else "alter_configs"
+        denied = acls.denies(context, "cluster", "", operation)
+        errno = codes.CLUSTER_AUTHORIZATION_FAILED if denied else codes.NONE
+    if errno:
+        raise TopicRefusedError(errno, "not allowed")
 
 
 def read_settings(state: ClusterState, kind: int, name: str) -> tuple[dict[str, str], set[str]]:
@@ -32,6 +55,11 @@ def read_settings(state: ClusterState, kind: int, name: str) -> tuple[dict[str, 
         if not name:  # of the whole cluster: only what was set
             return {key: state.config[key] for key in sorted(changed)}, changed
         return dict(state.config), changed
+    if kind == GROUP and state.profile.release >= _FIRST_WITH_GROUPS:
+        if not name:
+            raise TopicRefusedError(codes.INVALID_REQUEST, "Default group resources not allowed")
+        own = {key: state.config.get(of, value) for key, (of, value) in GROUP_DEFAULTS.items()}
+        return own, set()
     raise TopicRefusedError(codes.INVALID_REQUEST, f"Unsupported resource type {kind}")
 
 
@@ -48,6 +76,8 @@ def change_settings(
     Raises:
         TopicRefusedError: no such resource, or not such settings.
     """
+    if kind not in (TOPIC, BROKER):
+        raise TopicRefusedError(codes.INVALID_REQUEST, f"Unsupported resource type {kind}")
     read_settings(state, kind, name)
     if kind == BROKER:
         settings = {k: v for k, v in state.config.items() if v != BROKER_DEFAULTS[k]}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aiokafka.testing import codes
-from aiokafka.testing.classic_group import GroupRefusedError
+from aiokafka.testing.group_members import GroupRefusedError
 
 Slot = tuple[bytes, int]
 """Topic id and partition."""
@@ -109,7 +109,7 @@ class ConsumerGroup:
     def assignor(self) -> str:
         """The assignor that most members ask for; ``uniform`` if none asks."""
         asked = [m.assignor for m in self.members.values() if m.assignor]
-        return max(set(asked), key=asked.count) if asked else ASSIGNORS[0]
+        return max(asked, key=asked.count) if asked else ASSIGNORS[0]
 
     # -- heartbeat -----------------------------------------------------------------------------
 
@@ -297,10 +297,15 @@ class ConsumerGroup:
         _cancel(member.revocation)
         del self.members[member.member_id]
 
-    def _touch(self, member: ConsumerMember) -> None:
+    def load(self, seconds: float) -> None:
+        """Be in the memory of another coordinator in so many seconds: sessions begin afresh."""
+        for member in self.members.values():
+            self._touch(member, seconds)
+
+    def _touch(self, member: ConsumerMember, later: float = 0.0) -> None:
         _cancel(member.expiry)
         loop = asyncio.get_running_loop()
-        member.expiry = loop.call_later(self.session_timeout, self._expire, member)
+        member.expiry = loop.call_later(later + self.session_timeout, self._expire, member)
 
     def _expire(self, member: ConsumerMember) -> None:
         if self.members.get(member.member_id) is member:

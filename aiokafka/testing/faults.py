@@ -180,8 +180,10 @@ class Faults:
     # -- all -----------------------------------------------------------------------------------
 
     def heal(self) -> None:
-        """End all that was done by :attr:`FakeCluster.faults`, :attr:`~FakeCluster.controller` and
-        :attr:`~FakeCluster.replication`. Brokers that were stopped are not started by it."""
+        """End all that was done by :attr:`FakeCluster.faults`, :attr:`~FakeCluster.controller`,
+        :attr:`~FakeCluster.replication`, :attr:`~FakeCluster.coordinators`,
+        :attr:`~FakeCluster.quotas` and :attr:`~FakeCluster.acls`. Brokers that were stopped are not
+        started by it."""
         for node_id, broker in self._brokers.items():
             broker.ailment.heal()
             self.rejoin(node_id)
@@ -190,6 +192,9 @@ class Faults:
         self._services.controller.session_timeout = 0.0
         self._services.controller.start()
         self._services.replication.heal()
+        self._services.coordinators.heal()
+        self._services.quotas.heal()
+        self._services.acls.heal()
 
 
 def _keys(apis: Apis | None) -> tuple[int, ...] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aiokafka.protocol.messages.fetch import FetchRequest
@@ -50,6 +50,9 @@ def look(context: RequestContext, request: FetchRequest, position: FetchPosition
         missing = codes.UNKNOWN_TOPIC_OR_PARTITION
     if topic is None:
         return Look(position, missing)
+    errno = context.check_topic(topic.name)
+    if errno:
+        return Look(position, errno)
     partition = state.partition(topic.name, position.partition)
     if partition is None:
         return Look(position, codes.UNKNOWN_TOPIC_OR_PARTITION)
@@ -96,19 +99,31 @@ def _closer_replica(context: RequestContext, request: FetchRequest, partition: P
     return in_rack[0] if in_rack else -1
 
 
+def look_at_all(
+    context: RequestContext, request: FetchRequest, positions: Sequence[FetchPosition]
+) -> tuple[list[Look], bool]:
+    """Look at all partitions, and say whether the answer can go out: there are `min_bytes` to send,
+    a partition has something urgent to say, or `max_wait_ms` is over."""
+    looks = [look(context, request, position) for position in positions]
+    if request.max_wait_ms <= 0 or _is_enough(looks, request.min_bytes):
+        return looks, True
+    deadline = context.received_at + request.max_wait_ms / 1000
+    return looks, deadline <= asyncio.get_running_loop().time()
+
+
 async def look_until_enough(
-    context: RequestContext, request: FetchRequest, positions: Iterable[FetchPosition]
+    context: RequestContext,
+    request: FetchRequest,
+    positions: Sequence[FetchPosition],
+    looks: list[Look],
 ) -> list[Look]:
-    """Look at all partitions, and again at each change, until there are `min_bytes` to send, a
-    partition has something urgent to say, or `max_wait_ms` is over."""
-    positions = list(positions)
-    loop = asyncio.get_running_loop()
+    """Look again at each change, until the answer can go out."""
     deadline = context.received_at + request.max_wait_ms / 1000
     while True:
-        looks = [look(context, request, position) for position in positions]
-        if deadline <= loop.time() or _is_enough(looks, request.min_bytes):
-            return looks
         await _changed(looks, deadline)
+        looks, enough = look_at_all(context, request, positions)
+        if enough:
+            return looks
 
 
 def _is_enough(looks: list[Look], min_bytes: int) -> bool:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from aiokafka.testing import codes
-from aiokafka.testing.classic_group import ClassicGroup, GroupRefusedError, GroupState
+from aiokafka.testing.classic_group import ClassicGroup
 from aiokafka.testing.consumer_group import ConsumerGroup
+from aiokafka.testing.coordinators import Coordinators
+from aiokafka.testing.group_members import GroupRefusedError, GroupState
 from aiokafka.testing.offsets import CommittedOffset, GroupOffsets, Key
 from aiokafka.testing.state import ClusterState
 
@@ -15,10 +17,15 @@ _GROUP = 0
 
 class Groups:
     """All groups of the cluster, whichever broker coordinates them; their state outlives brokers,
-    as Kafka's does through its offsets topic. Sessions go on while a broker is down."""
+    as Kafka's does through its offsets topic. Sessions go on while a broker is down, unless
+    coordinators take time to load (:class:`Coordinators`)."""
 
-    def __init__(self, state: ClusterState, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, state: ClusterState, coordinators: Coordinators, changed: Callable[[], None]
+    ) -> None:
         self._state = state
+        self._coordinators = coordinators
+        coordinators.attach(self)
         self._changed = changed
         self.classic: dict[str, ClassicGroup] = {}
         self.consumer: dict[str, ConsumerGroup] = {}
@@ -26,9 +33,13 @@ class Groups:
 
     def check_coordinator(self, node_id: int, group_id: str) -> int:
         """The error code for a request about a group to this broker; 0 if it is the right one."""
-        if self._state.coordinator(_GROUP, group_id) != node_id:
-            return codes.NOT_COORDINATOR
-        return codes.NONE
+        return self._coordinators.check(_GROUP, group_id, node_id)
+
+    def load(self, group_id: str, seconds: float) -> None:
+        """Be as the coordinator has written it down, in so many seconds."""
+        group = self.classic.get(group_id) or self.consumer.get(group_id)
+        if group is not None:
+            group.load(seconds)
 
     def classic_for_join(self, group_id: str) -> ClassicGroup:
         """The classic group to join, made if there is none.

@@ -45,6 +45,7 @@ class PartitionLog:
         self._end = 0
         self._held_high_watermark: int | None = None
         self._replicated: int | None = None  # high watermark of a log that others copy
+        self._newest_deleted: tuple[int, int, int] | None = None
         self._epochs: list[tuple[int, int]] = [(0, 0)]  # (leader epoch, its first offset)
         self._wakers: dict[Callable[[], None], None] = {}  # in order, as sets are not
 
@@ -162,6 +163,8 @@ class PartitionLog:
         count = bisect_right(self._bases, self._start)
         while count and self._batches[count - 1].last_offset >= self._start:
             count -= 1
+        if count:
+            self._newest_deleted = self._newest(self._batches[:count])
         del self._batches[:count], self._bases[:count]
         self.producers.forget_before(self._start)
         self.wake()
@@ -181,6 +184,8 @@ class PartitionLog:
             self._batches.pop()
             self._end = self._bases.pop()
         self._end = max(min(self._end, offset), self._start)
+        if self._newest_deleted is not None and self._newest_deleted[1] >= self._end:
+            self._newest_deleted = None
         if self._replicated is not None:
             self._replicated = min(self._replicated, self._end)
         self.producers.rebuild(self._batches, self._start)
@@ -259,6 +264,7 @@ class PartitionLog:
         copy._batches, copy._bases = list(self._batches), list(self._bases)
         copy._start, copy._end = self._start, self._end
         copy._epochs = list(self._epochs)
+        copy._newest_deleted = self._newest_deleted
         copy.producers = self.producers.copy()
         return copy
 
@@ -278,6 +284,7 @@ class PartitionLog:
         if self._end < leader._start:
             self._batches, self._bases = [], []
             self._start = self._end = leader._start
+            self._newest_deleted = leader._newest_deleted
         for batch in leader._batches[leader._index(self._end) :]:
             if batch.base_offset < self._end:
                 self._cut(batch.base_offset)
@@ -372,14 +379,22 @@ class PartitionLog:
         return None
 
     def offset_of_max_timestamp(self) -> tuple[int, int, int] | None:
-        """(timestamp, offset, leader epoch) of the record with the greatest timestamp (KIP-734)."""
-        data = [batch for batch in self._batches if not batch.is_control]
+        """(timestamp, offset, leader epoch) of the record with the greatest timestamp (KIP-734),
+        also of one that was deleted: a broker keeps it in mind as long as the segment, and the
+        fake's log is one segment."""
+        return self._newest(self._batches)
+
+    def _newest(self, batches: Sequence[Batch]) -> tuple[int, int, int] | None:
+        data = [batch for batch in batches if not batch.is_control]
+        known = self._newest_deleted
         if not data:
-            return None
+            return known
         batch = max(data, key=lambda candidate: candidate.max_timestamp)
-        found = records.decode(batch.data, self.topic, self.partition, self._start)
+        if known is not None and known[0] >= batch.max_timestamp:
+            return known
+        found = records.decode(batch.data, self.topic, self.partition, 0)
         if not found:
-            return None
+            return known
         record = max(found, key=lambda candidate: candidate.timestamp)
         return record.timestamp, record.offset, batch.leader_epoch
 

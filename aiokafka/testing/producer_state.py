@@ -93,6 +93,12 @@ class ProducerState:
         else:
             _check_sequence(entry.last_sequence, batch.base_sequence)
 
+    def is_in_transaction(self, batch: Batch) -> bool:
+        """Whether the transaction has begun here of which a batch wants to be part."""
+        entry = self.entries.get(batch.producer_id)
+        same = entry is not None and entry.epoch == batch.producer_epoch
+        return same and batch.producer_id in self.open
+
     def appended(self, batch: Batch) -> None:
         """Take note of a batch now in the log."""
         if batch.producer_id < 0:

@@ -32,7 +32,7 @@ _LOOK_AGAIN = 0.05  # seconds
 _KEPT_BYTES = 32 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)  # frozen ones take four times as long to make
 class RequestContext:
     """Where a request came from."""
 
@@ -49,6 +49,8 @@ class RequestContext:
     """``loop.time()`` when the request was complete."""
     session: Session | None = None
     """Who is logged in on this connection; None where brokers ask for no login."""
+    size: int = 0
+    """Bytes of the request."""
 
     @property
     def state(self) -> ClusterState:
@@ -70,13 +72,17 @@ class RequestContext:
         """The cluster's coordinators."""
         return self.broker.services
 
+    def check_topic(self, name: str) -> int:
+        """The error code if the client may not do this with a topic; else 0."""
+        return self.broker.services.acls.check_topic(self, name)
+
     @property
     def node_id(self) -> int:
         """Id of the broker that received it."""
         return self.broker.node_id
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class SeenRequest:
     """A request that reached a broker."""
 
@@ -165,7 +171,7 @@ class Script:
 
     def __init__(self) -> None:
         self._interceptions: list[Interception] = []
-        self._seen: deque[tuple[int, SeenRequest]] = deque()
+        self._seen: deque[SeenRequest] = deque()
         self._seen_bytes = 0
         #: Requests by API key, since the start.
         self.counts: dict[int, int] = {}
@@ -204,19 +210,19 @@ class Script:
         """Whether there is nothing to ask."""
         return not self._interceptions
 
-    def saw(self, request: Any, context: RequestContext, size: int) -> None:
+    def saw(self, request: Any, context: RequestContext) -> None:
         """Remember a request; the oldest go when there are too many or they pin too much memory."""
-        self._seen.append((size, SeenRequest(request, context)))
-        self._seen_bytes += size
+        self._seen.append(SeenRequest(request, context))
+        self._seen_bytes += context.size
         self.counts[context.api_key] = self.counts.get(context.api_key, 0) + 1
         while len(self._seen) > _KEPT_REQUESTS or self._seen_bytes > _KEPT_BYTES:
-            self._seen_bytes -= self._seen.popleft()[0]
+            self._seen_bytes -= self._seen.popleft().context.size
         self.wake()
 
     def seen(self, api: type[Request[Any]] | int | None) -> list[SeenRequest]:
         """The requests of one API, or all, oldest first."""
         key = key_of(api)
-        return [seen for _, seen in self._seen if key is None or seen.context.api_key == key]
+        return [seen for seen in self._seen if key is None or seen.context.api_key == key]
 
     def forget(self) -> None:
         """Forget the requests seen so far."""

@@ -6,10 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aiokafka.testing import codes
+from aiokafka.testing.acls import Acls
 from aiokafka.testing.batches import BatchRefusedError
 from aiokafka.testing.controller import Controller
+from aiokafka.testing.coordinators import Coordinators
 from aiokafka.testing.fetch_sessions import FetchSessions
 from aiokafka.testing.groups import Groups
+from aiokafka.testing.quotas import Quotas
 from aiokafka.testing.replication import Replication
 from aiokafka.testing.transactions import Transactions
 
@@ -46,10 +49,16 @@ class Services:
         self._changed = changed
         #: Who may log in; None where brokers ask for no login.
         self.security = security
+        #: What clients may not do.
+        self.acls = Acls()
+        #: How much they may use.
+        self.quotas = Quotas()
+        #: Who coordinates what, and what is being loaded.
+        self.coordinators = Coordinators(state, random)
         #: The group coordinators.
-        self.groups = Groups(state, changed)
+        self.groups = Groups(state, self.coordinators, changed)
         #: The transaction coordinators.
-        self.transactions = Transactions(state, self.groups, changed)
+        self.transactions = Transactions(state, self.coordinators, self.groups, changed)
         self._fetch_sessions: dict[int, FetchSessions] = {}
 
     def fetch_sessions(self, node_id: int) -> FetchSessions:
@@ -87,9 +96,10 @@ class Services:
                 codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                 "transactional records in a request without a transactional id",
             )
-        release = self.state.profile.release
-        if release < _FIRST_VERIFYING:
+        if context.profile.release < _FIRST_VERIFYING:
             return
+        if partition.log.producers.is_in_transaction(batch):
+            return  # verified before, under whatever transactional id
         errno = self.transactions.check_produce(
             transactional_id,
             batch.producer_id,
@@ -124,6 +134,7 @@ class Services:
     def node_stopped(self, node_id: int) -> None:
         """Forget what only the memory of that broker held."""
         self._fetch_sessions.pop(node_id, None)
+        self.coordinators.broker_stopped(node_id)
 
     def close(self) -> None:
         """Cancel all timers."""

@@ -73,6 +73,28 @@ INHERITED: dict[str, str] = {
 }
 """Settings of a topic that the broker's, by these names, stand in for."""
 
+GROUP_DEFAULTS: dict[str, tuple[str, str]] = {
+    # name: (the setting of brokers that stands in for it, its default)
+    "consumer.assignment.interval.ms": ("group.consumer.assignment.interval.ms", "1000"),
+    "consumer.heartbeat.interval.ms": ("group.consumer.heartbeat.interval.ms", "5000"),
+    "consumer.session.timeout.ms": ("group.consumer.session.timeout.ms", "45000"),
+    "share.assignment.interval.ms": ("group.share.assignment.interval.ms", "1000"),
+    "share.auto.offset.reset": ("share.auto.offset.reset", "latest"),
+    "share.delivery.count.limit": ("group.share.delivery.count.limit", "5"),
+    "share.heartbeat.interval.ms": ("group.share.heartbeat.interval.ms", "5000"),
+    "share.isolation.level": ("share.isolation.level", "read_uncommitted"),
+    "share.partition.max.record.locks": ("group.share.partition.max.record.locks", "2000"),
+    "share.record.lock.duration.ms": ("group.share.record.lock.duration.ms", "30000"),
+    "share.renew.acknowledge.enable": ("share.renew.acknowledge.enable", "true"),
+    "share.session.timeout.ms": ("group.share.session.timeout.ms", "45000"),
+    "streams.assignment.interval.ms": ("group.streams.assignment.interval.ms", "1000"),
+    "streams.heartbeat.interval.ms": ("group.streams.heartbeat.interval.ms", "5000"),
+    "streams.initial.rebalance.delay.ms": ("group.streams.initial.rebalance.delay.ms", "3000"),
+    "streams.num.standby.replicas": ("group.streams.num.standby.replicas", "0"),
+    "streams.session.timeout.ms": ("group.streams.session.timeout.ms", "45000"),
+}
+"""Of a group, as Kafka 4.3 has them. They can be read; the fake has those of brokers obeyed."""
+
 _LEAST: dict[str, float] = {
     "compression.lz4.level": 1,
     "delete.retention.ms": 0,

@@ -7,7 +7,7 @@ import asyncio
 _TURNS = 10
 
 
-async def close_server(server: asyncio.Server | None) -> None:
+async def close_server(server: asyncio.AbstractServer | None) -> None:
     """Wait until a server that was told to close has let go of everything.
 
     A connection that was accepted in the same turn of the loop reaches its handler a few turns

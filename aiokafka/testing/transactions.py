@@ -10,6 +10,7 @@ from enum import Enum
 from aiokafka import _seams
 from aiokafka.testing import codes
 from aiokafka.testing.batches import Batch
+from aiokafka.testing.coordinators import Coordinators
 from aiokafka.testing.groups import Groups
 from aiokafka.testing.log import PartitionLog
 from aiokafka.testing.state import ClusterState, Partition
@@ -88,8 +89,15 @@ class Transactions:
     leader: then the transaction stays in its Prepare state, as on a slow cluster.
     """
 
-    def __init__(self, state: ClusterState, groups: Groups, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        state: ClusterState,
+        coordinators: Coordinators,
+        groups: Groups,
+        changed: Callable[[], None],
+    ) -> None:
         self._state = state
+        self._coordinators = coordinators
         self._groups = groups
         self._changed = changed
         self._paused = False
@@ -99,9 +107,7 @@ class Transactions:
 
     def check_coordinator(self, node_id: int, transactional_id: str) -> int:
         """The error code for a request about an id to this broker; 0 if it is the right one."""
-        if self._state.coordinator(_TRANSACTION, transactional_id) != node_id:
-            return codes.NOT_COORDINATOR
-        return codes.NONE
+        return self._coordinators.check(_TRANSACTION, transactional_id, node_id)
 
     # -- InitProducerId ------------------------------------------------------------------------
 

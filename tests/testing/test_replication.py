@@ -31,11 +31,16 @@ T = ("t", 0)
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[FakeCluster]:
-    async with FakeCluster(3, config={"replica.lag.time.max.ms": 50}, seed=7) as started:
+    async with FakeCluster(3, seed=7) as started:
         await started.create_topic("t", assignment={0: [0, 1, 2]})
         started.replication.use()
         yield started
         assert started.failures == []
+
+
+def be_impatient(cluster: FakeCluster) -> None:
+    """Let who is behind leave the ISR soon."""
+    cluster.state.config["replica.lag.time.max.ms"] = "20"
 
 
 def stored(cluster: FakeCluster, broker: int) -> list[bytes | None]:
@@ -82,6 +87,7 @@ async def test_consumers_see_what_the_isr_has(cluster: FakeCluster) -> None:
 
 
 async def test_who_is_behind_leaves_the_isr_and_comes_back(cluster: FakeCluster) -> None:
+    be_impatient(cluster)
     cluster.replication.stall(broker_id=2)
     waiting = asyncio.create_task(send(cluster, 0, b"a", timeout_ms=30_000))
     await cluster.wait_for(lambda: cluster.replication.isr(T) == [0, 1])
@@ -96,6 +102,7 @@ async def test_who_is_behind_leaves_the_isr_and_comes_back(cluster: FakeCluster)
 
 
 async def test_too_few_in_sync(cluster: FakeCluster) -> None:
+    be_impatient(cluster)
     cluster.state.topics["t"].config["min.insync.replicas"] = "3"
     cluster.replication.stall(broker_id=2)
     waiting = asyncio.create_task(send(cluster, 0, b"a", timeout_ms=300))
@@ -181,6 +188,7 @@ async def test_truncation_shows_in_epochs(cluster: FakeCluster) -> None:
 
 
 async def test_nobody_leads_unless_unclean_is_allowed(cluster: FakeCluster) -> None:
+    be_impatient(cluster)
     cluster.replication.stall(T)
     waiting = asyncio.create_task(send(cluster, 0, b"acknowledged", timeout_ms=30_000))
     await cluster.wait_for(lambda: cluster.replication.isr(T) == [0])
@@ -296,6 +304,7 @@ async def test_a_broker_that_was_away_truncates_and_copies(cluster: FakeCluster)
 
 
 async def test_moving_to_a_new_or_late_replica_loses_nothing(cluster: FakeCluster) -> None:
+    be_impatient(cluster)
     await cluster.create_topic("one", assignment={0: [0]})
     cluster.log("one").append(b"x")
     cluster.move_leader(("one", 0), 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 
 from aiokafka.protocol.messages.produce import (
     LeaderIdAndEpoch,
@@ -27,10 +28,14 @@ _FIRST_WITH_LEADER = 10  # KIP-951
 _FIRST_CAPPED = (3, 9)  # releases that ask for no more replicas in sync than there are
 
 
-async def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
+def handle(
+    context: RequestContext, request: ProduceRequest
+) -> ProduceResponse | Awaitable[ProduceResponse] | None:
     """Append what can be appended; with acks=all wait for the replicas."""
     if request.acks not in (0, 1, _ALL):
         return refuse(context, request, codes.INVALID_REQUIRED_ACKS)
+    if any(part.records is None for topic in request.topic_data for part in topic.partition_data):
+        return _never()
     response = ProduceResponse(responses=[])
     for data in request.topic_data:
         topic = find_topic(context, data.name, data.topic_id)
@@ -47,10 +52,16 @@ async def handle(context: RequestContext, request: ProduceRequest) -> ProduceRes
         if any(answer.error_code for t in response.responses for answer in t.partition_responses):
             raise CloseConnectionError  # the only way to tell a client that wants no answer
         return None
-    if request.acks == _ALL:
-        await _await_replicas(context, request, response)
+    if request.acks == _ALL and not _is_replicated(context, request, response):
+        return _await_replicas(context, request, response)
     _add_endpoints(context, response)
     return response
+
+
+async def _never() -> ProduceResponse:
+    """A broker fails inside on a partition without records, and the connection is mute for ever."""
+    waiting: asyncio.Future[ProduceResponse] = asyncio.get_running_loop().create_future()
+    return await waiting
 
 
 def refuse(context: RequestContext, request: ProduceRequest, errno: int) -> ProduceResponse:
@@ -131,9 +142,23 @@ def _add_endpoints(context: RequestContext, response: ProduceResponse) -> None:
     ]
 
 
+def _is_replicated(
+    context: RequestContext, request: ProduceRequest, response: ProduceResponse
+) -> bool:
+    """Whether all replicas in sync have all that was written, as is usual."""
+    for data, topic in zip(request.topic_data, response.responses, strict=True):
+        found = find_topic(context, data.name, data.topic_id)
+        for answer in topic.partition_responses:
+            if answer.error_code or found is None:
+                continue
+            if found.partitions[answer.index].log.high_watermark <= answer.base_offset:
+                return False
+    return True
+
+
 async def _await_replicas(
     context: RequestContext, request: ProduceRequest, response: ProduceResponse
-) -> None:
+) -> ProduceResponse:
     """Wait until the high watermark has passed what was written, or answer REQUEST_TIMED_OUT."""
     deadline = context.received_at + request.timeout_ms / 1000
     for data, topic in zip(request.topic_data, response.responses, strict=True):
@@ -153,6 +178,8 @@ async def _await_replicas(
             if errno:
                 answer.error_code = errno
                 answer.base_offset = -1
+    _add_endpoints(context, response)
+    return response
 
 
 async def _replicated(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator, Sequence
 
 from aiokafka.protocol.messages.fetch import (
     AbortedTransaction,
@@ -16,8 +16,8 @@ from aiokafka.protocol.messages.fetch import (
 )
 from aiokafka.testing import codes, records
 from aiokafka.testing.batches import Batch, Buffer
-from aiokafka.testing.fetch_sessions import FetchPosition, FetchSessionError
-from aiokafka.testing.fetching import Look, look_until_enough
+from aiokafka.testing.fetch_sessions import FetchPosition, FetchSession, FetchSessionError
+from aiokafka.testing.fetching import Look, look_at_all, look_until_enough
 from aiokafka.testing.log import PartitionLog
 from aiokafka.testing.script import RequestContext
 
@@ -33,7 +33,9 @@ _READ_COMMITTED = 1
 _UNKNOWN = (codes.UNKNOWN_TOPIC_OR_PARTITION, codes.UNKNOWN_TOPIC_ID)
 
 
-async def handle(context: RequestContext, request: FetchRequest) -> FetchResponse:
+def handle(
+    context: RequestContext, request: FetchRequest
+) -> FetchResponse | Awaitable[FetchResponse]:
     """Read from the partitions of the request and of its session."""
     sessions = context.services.fetch_sessions(context.node_id)
     try:
@@ -45,7 +47,31 @@ async def handle(context: RequestContext, request: FetchRequest) -> FetchRespons
         )
     except FetchSessionError as exc:
         return refuse(context, request, exc.errno)
-    looks = await look_until_enough(context, request, session.positions.values())
+    positions = tuple(session.positions.values())
+    looks, enough = look_at_all(context, request, positions)
+    if not enough:
+        return _wait_and_read(context, request, (session, incremental), positions, looks)
+    return _read_all(context, request, session, incremental, looks)
+
+
+async def _wait_and_read(
+    context: RequestContext,
+    request: FetchRequest,
+    opened: tuple[FetchSession, bool],
+    positions: Sequence[FetchPosition],
+    looks: list[Look],
+) -> FetchResponse:
+    looks = await look_until_enough(context, request, positions, looks)
+    return _read_all(context, request, *opened, looks)
+
+
+def _read_all(
+    context: RequestContext,
+    request: FetchRequest,
+    session: FetchSession,
+    incremental: bool,
+    looks: list[Look],
+) -> FetchResponse:
     response = FetchResponse(session_id=session.session_id, responses=[])
     budget = request.max_bytes
     for one in looks:

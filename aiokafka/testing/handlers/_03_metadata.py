@@ -66,7 +66,11 @@ def _brokers(state: ClusterState) -> list[MetadataResponseBroker]:
 def _topics(context: RequestContext, request: MetadataRequest) -> list[MetadataResponseTopic]:
     all_wanted = request.topics is None or (context.api_version == 0 and not request.topics)
     if all_wanted:
-        return [_describe(context, request, t) for t in context.state.topics.values()]
+        return [
+            _describe(context, request, topic)
+            for topic in context.state.topics.values()
+            if not context.check_topic(topic.name)
+        ]
     return [_one(context, request, wanted) for wanted in request.topics or []]
 
 
@@ -78,8 +82,14 @@ def _one(
         found = state.topics_by_id.get(wanted.topic_id)
         if found is None:
             return _missing(None, wanted.topic_id, codes.UNKNOWN_TOPIC_ID)
+        errno = context.check_topic(found.name)
+        if errno:
+            return _missing(None, wanted.topic_id, errno)
         return _describe(context, request, found)
     name = wanted.name or ""
+    errno = context.check_topic(name)
+    if errno:
+        return _missing(name, ZERO_UUID, errno)
     if name in state.topics:
         return _describe(context, request, state.topics[name])
     try:

@@ -74,6 +74,9 @@ def _commit_one(
 ) -> OffsetCommitResponsePartition:
     if topic is None and context.api_version >= _FIRST_TOPIC_IDS:
         return _answer(part, codes.UNKNOWN_TOPIC_ID)
+    errno = 0 if topic is None else context.check_topic(topic.name)
+    if errno:
+        return _answer(part, errno)
     if topic is None or context.state.partition(topic.name, part.partition_index) is None:
         return _answer(part, codes.UNKNOWN_TOPIC_OR_PARTITION)
     metadata = part.committed_metadata or ""

@@ -88,6 +88,9 @@ def _look_up(
     context: RequestContext, request: OffsetFetchRequest, group_id: str, topic: str, index: int
 ) -> tuple[int, CommittedOffset, int]:
     """(partition, position, error code)."""
+    errno = context.check_topic(topic)
+    if errno:
+        return index, _NOTHING, errno
     offsets = context.services.groups.offsets.get(group_id)
     if offsets is None:
         return index, _NOTHING, codes.NONE

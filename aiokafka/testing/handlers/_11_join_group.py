@@ -9,7 +9,7 @@ from aiokafka.protocol.messages.join_group import (
     JoinGroupResponseMember,
 )
 from aiokafka.testing import codes
-from aiokafka.testing.classic_group import Application, GroupRefusedError, Joined
+from aiokafka.testing.group_members import Application, GroupRefusedError, Joined
 from aiokafka.testing.script import RequestContext
 
 REQUEST = JoinGroupRequest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiokafka.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from aiokafka.testing import codes
-from aiokafka.testing.classic_group import GroupRefusedError
+from aiokafka.testing.group_members import GroupRefusedError
 from aiokafka.testing.script import RequestContext
 
 REQUEST = HeartbeatRequest

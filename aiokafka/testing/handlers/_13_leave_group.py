@@ -9,7 +9,7 @@ from aiokafka.protocol.messages.leave_group import (
     MemberResponse,
 )
 from aiokafka.testing import codes
-from aiokafka.testing.classic_group import GroupRefusedError
+from aiokafka.testing.group_members import GroupRefusedError
 from aiokafka.testing.script import RequestContext
 
 REQUEST = LeaveGroupRequest

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from aiokafka.testing import codes
-from aiokafka.testing.classic_group import ClassicGroup, GroupRefusedError
+from aiokafka.testing.classic_group import ClassicGroup
+from aiokafka.testing.group_members import GroupRefusedError
 from aiokafka.testing.script import RequestContext
 
 REQUEST = SyncGroupRequest

@@ -9,7 +9,8 @@ from aiokafka.protocol.messages.groups import (
     DescribeGroupsResponse,
 )
 from aiokafka.testing import codes
-from aiokafka.testing.classic_group import ClassicGroup, GroupState, Member
+from aiokafka.testing.classic_group import ClassicGroup
+from aiokafka.testing.group_members import GroupState, Member
 from aiokafka.testing.handlers._common import GROUP_OPERATIONS, authorized_operations
 from aiokafka.testing.script import RequestContext
 

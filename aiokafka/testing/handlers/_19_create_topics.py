@@ -10,12 +10,13 @@ from aiokafka.protocol.messages.topics import (
     CreateTopicsResponse,
 )
 from aiokafka.testing import codes
-from aiokafka.testing.handlers._common import await_controller
+from aiokafka.testing.handlers._common import await_controller, over_quota
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.settings import TOPIC_DEFAULTS
 from aiokafka.testing.state import Topic, TopicRefusedError
 
 REQUEST = CreateTopicsRequest
+_FIRST_QUOTA = 6
 _FROM_TOPIC, _FROM_DEFAULT = 1, 5
 
 
@@ -60,6 +61,13 @@ def _create(
     assignment = {a.partition_index: a.broker_ids for a in topic.assignments}
     numbers = topic.num_partitions, topic.replication_factor
     state = context.truth
+    errno = context.check_topic(topic.name)
+    if errno:
+        return CreatableTopicResult(name=topic.name, error_code=errno, error_message=None)
+    changes = len(assignment) or max(topic.num_partitions, 1)
+    errno = over_quota(context, changes, _FIRST_QUOTA)
+    if errno:
+        return CreatableTopicResult(name=topic.name, error_code=errno, error_message=None)
     try:
         if assignment and numbers != (-1, -1):
             raise TopicRefusedError(

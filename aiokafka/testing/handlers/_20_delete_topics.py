@@ -10,10 +10,11 @@ from aiokafka.protocol.messages.topics import (
 )
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.testing import codes
-from aiokafka.testing.handlers._common import await_controller
+from aiokafka.testing.handlers._common import await_controller, over_quota
 from aiokafka.testing.script import RequestContext
 
 REQUEST = DeleteTopicsRequest
+_FIRST_QUOTA = 5
 
 
 async def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
@@ -46,12 +47,19 @@ def _delete(context: RequestContext, wanted: DeleteTopicState) -> DeletableTopic
     by_id = wanted.topic_id != ZERO_UUID
     if by_id and wanted.name is not None:
         return _refused(wanted, codes.INVALID_REQUEST, "Both name and id were given.")
+    errno = 0 if by_id else context.check_topic(wanted.name or "")
+    if errno:
+        return _refused(wanted, errno, None)
     truth = context.truth
     topic = (
         truth.topics_by_id.get(wanted.topic_id) if by_id else truth.topics.get(wanted.name or "")
     )
     if topic is None:
         errno = codes.UNKNOWN_TOPIC_ID if by_id else codes.UNKNOWN_TOPIC_OR_PARTITION
+        return _refused(wanted, errno, None)
+    errno = context.check_topic(topic.name)
+    errno = errno or over_quota(context, len(topic.partitions), _FIRST_QUOTA)
+    if errno:
         return _refused(wanted, errno, None)
     if context.truth.config["delete.topic.enable"] != "true":
         return _refused(wanted, codes.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from aiokafka.protocol.messages.transactions import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -73,7 +75,7 @@ def _response(
 
 
 def _results(
-    topics: list[AddPartitionsToTxnTopic], errno: int, unknown: frozenset[Place] = frozenset()
+    topics: list[AddPartitionsToTxnTopic], errno: int, wrong: Mapping[Place, int] | None = None
 ) -> list[AddPartitionsToTxnTopicResult]:
     return [
         AddPartitionsToTxnTopicResult(
@@ -81,15 +83,18 @@ def _results(
             results_by_partition=[
                 AddPartitionsToTxnPartitionResult(
                     partition_index=index,
-                    partition_error_code=codes.UNKNOWN_TOPIC_OR_PARTITION
-                    if (topic.name, index) in unknown
-                    else errno,
+                    partition_error_code=(wrong or {}).get((topic.name, index)) or errno,
                 )
                 for index in topic.partitions
             ],
         )
         for topic in topics
     ]
+
+
+def _error_of(context: RequestContext, place: Place) -> int:
+    missing = context.state.partition(*place) is None
+    return context.check_topic(place[0]) or (missing and codes.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def _add(
@@ -100,9 +105,9 @@ def _add(
     if errno:
         return _results(wanted.topics, errno)
     places = [(topic.name, index) for topic in wanted.topics for index in topic.partitions]
-    unknown = frozenset(place for place in places if context.state.partition(*place) is None)
-    if unknown:
-        return _results(wanted.topics, _OPERATION_NOT_ATTEMPTED, unknown)
+    wrong = {place: _error_of(context, place) for place in places}
+    if any(wrong.values()):
+        return _results(wanted.topics, _OPERATION_NOT_ATTEMPTED, wrong)
     try:
         transactions.add_partitions(
             wanted.transactional_id, wanted.producer_id, wanted.producer_epoch, places

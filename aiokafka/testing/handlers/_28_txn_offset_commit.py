@@ -105,6 +105,9 @@ def _commit(
     topic: str,
     part: TxnOffsetCommitRequestPartition,
 ) -> TxnOffsetCommitResponsePartition:
+    errno = context.check_topic(topic)
+    if errno:
+        return _answer(part, errno)
     if context.state.partition(topic, part.partition_index) is None:
         return _answer(part, codes.UNKNOWN_TOPIC_OR_PARTITION)
     metadata = part.committed_metadata or ""

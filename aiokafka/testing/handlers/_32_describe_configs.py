@@ -10,9 +10,9 @@ from aiokafka.protocol.messages.configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from aiokafka.testing.configuring import BROKER, TOPIC, read_settings
+from aiokafka.testing.configuring import GROUP, TOPIC, check_allowed, read_settings
 from aiokafka.testing.script import RequestContext
-from aiokafka.testing.settings import BROKER_DEFAULTS, INHERITED
+from aiokafka.testing.settings import BROKER_DEFAULTS, GROUP_DEFAULTS, INHERITED
 from aiokafka.testing.state import TopicRefusedError
 
 REQUEST = DescribeConfigsRequest
@@ -53,12 +53,13 @@ def _describe(
 ) -> DescribeConfigsResult:
     kind, name = resource.resource_type, resource.resource_name
     try:
+        check_allowed(context, kind, name)
         settings, changed = read_settings(context.state, kind, name)
     except TopicRefusedError as exc:
         return _refused(resource, exc.errno, exc.message)
     # Version 0 of the request means "all" by null as the others do; librdkafka sends an empty list.
     wanted = set(resource.configuration_keys or settings)
-    changed_source = {TOPIC: _DYNAMIC_TOPIC, BROKER: _STATIC_BROKER}[kind]
+    changed_source = _DYNAMIC_TOPIC if kind == TOPIC else _STATIC_BROKER
     return DescribeConfigsResult(
         error_message=None,
         resource_type=kind,
@@ -67,7 +68,7 @@ def _describe(
             _entry(
                 context,
                 request,
-                key,
+                (kind, key),
                 value,
                 changed_source if key in changed else _source(context, kind, key),
             )
@@ -80,14 +81,33 @@ def _describe(
 def _source(context: RequestContext, kind: int, name: str) -> int:
     """Where a setting comes from that its resource does not have."""
     inherited = INHERITED.get(name) if kind == TOPIC else None
-    if inherited and context.state.config[inherited] != BROKER_DEFAULTS[inherited]:
-        return _STATIC_BROKER
+    if kind == GROUP:
+        inherited = GROUP_DEFAULTS[name][0]
+    if inherited in BROKER_DEFAULTS:
+        changed = context.state.config[inherited] != BROKER_DEFAULTS[inherited]
+        return _STATIC_BROKER if changed else _DEFAULT
     return _DEFAULT
 
 
+def _synonyms(kind: int, name: str, value: str, source: int) -> list[DescribeConfigsSynonym]:
+    """The setting by the names under which it counts, first that which does."""
+    if kind != GROUP:
+        return [DescribeConfigsSynonym(name=name, value=value, source=source)]
+    name, default = GROUP_DEFAULTS[name]
+    found = [DescribeConfigsSynonym(name=name, value=default, source=_DEFAULT)]
+    if source != _DEFAULT:
+        found.insert(0, DescribeConfigsSynonym(name=name, value=value, source=source))
+    return found
+
+
 def _entry(
-    context: RequestContext, request: DescribeConfigsRequest, name: str, value: str, source: int
+    context: RequestContext,
+    request: DescribeConfigsRequest,
+    place: tuple[int, str],
+    value: str,
+    source: int,
 ) -> DescribeConfigsResourceResult:
+    kind, name = place
     entry = DescribeConfigsResourceResult(
         name=name,
         value=value,
@@ -100,7 +120,7 @@ def _entry(
     if context.api_version == 0:
         entry.is_default = source == _DEFAULT
     if request.include_synonyms:
-        entry.synonyms = [DescribeConfigsSynonym(name=name, value=value, source=source)]
+        entry.synonyms = _synonyms(kind, name, value, source)
     return entry
 
 

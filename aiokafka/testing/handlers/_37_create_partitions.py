@@ -9,10 +9,11 @@ from aiokafka.protocol.messages.topics import (
     CreatePartitionsTopicResult,
 )
 from aiokafka.testing import codes
-from aiokafka.testing.handlers._common import await_controller
+from aiokafka.testing.handlers._common import await_controller, over_quota
 from aiokafka.testing.script import RequestContext
 
 REQUEST = CreatePartitionsRequest
+_FIRST_QUOTA = 3
 
 
 async def handle(
@@ -45,6 +46,10 @@ def _grow(
 ) -> CreatePartitionsTopicResult:
     topic = context.truth.topics.get(asked.name)
     result = CreatePartitionsTopicResult(name=asked.name)
+    errno = context.check_topic(asked.name)
+    if errno:
+        result.error_code = errno
+        return result
     if topic is None:
         result.error_code = codes.UNKNOWN_TOPIC_OR_PARTITION
         return result
@@ -58,7 +63,8 @@ def _grow(
         result.error_code = codes.INVALID_REPLICA_ASSIGNMENT
         result.error_message = "The manual partition assignment is not valid."
         return result
-    if not request.validate_only:
+    result.error_code = over_quota(context, asked.count - present, _FIRST_QUOTA)
+    if not request.validate_only and not result.error_code:
         context.truth.add_partitions(topic, asked.count, placed)
     return result
 

@@ -10,7 +10,7 @@ from aiokafka.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from aiokafka.testing import codes
-from aiokafka.testing.configuring import change_settings
+from aiokafka.testing.configuring import change_settings, check_allowed
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.settings import BROKER_DEFAULTS, TOPIC_DEFAULTS
 from aiokafka.testing.state import TopicRefusedError
@@ -59,6 +59,7 @@ def _alter(
             _apply(settings, config)
 
     try:
+        check_allowed(context, resource.resource_type, resource.resource_name)
         change_settings(
             context.truth,
             resource.resource_type,

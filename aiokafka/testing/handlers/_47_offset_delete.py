@@ -36,6 +36,7 @@ def handle(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDelet
             errno = codes.GROUP_SUBSCRIBED_TO_TOPIC if topic.name in in_use else codes.NONE
             if context.state.partition(*key) is None:
                 errno = codes.UNKNOWN_TOPIC_OR_PARTITION
+            errno = context.check_topic(topic.name) or errno
             if not errno:
                 groups.offsets_of(request.group_id).delete(key)
             answer.partitions.append(

@@ -13,8 +13,8 @@ from aiokafka.protocol.messages.consumer_group_heartbeat import (
     TopicPartitions,
 )
 from aiokafka.testing import codes
-from aiokafka.testing.classic_group import GroupRefusedError
 from aiokafka.testing.consumer_group import JOINING, Heartbeat, Slots
+from aiokafka.testing.group_members import GroupRefusedError
 from aiokafka.testing.script import RequestContext
 
 REQUEST = ConsumerGroupHeartbeatRequest
@@ -72,6 +72,10 @@ def _check(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> i
         owns_nothing = request.topic_partitions is not None and not request.topic_partitions
         if not owns_nothing or request.rebalance_timeout_ms < 0:
             return codes.INVALID_REQUEST
+    for name in request.subscribed_topic_names or ():
+        errno = context.check_topic(name)
+        if errno:
+            return errno
     return context.services.groups.check_coordinator(context.node_id, request.group_id)
 
 

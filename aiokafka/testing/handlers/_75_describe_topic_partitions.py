@@ -32,6 +32,11 @@ def handle(
             continue
         first = start.partition_index if start is not None and name == start.topic_name else 0
         topic = state.topics.get(name)
+        errno = context.check_topic(name)
+        if errno:
+            if request.topics:  # else what may not be seen is left out
+                response.topics.append(_missing(name, errno))
+            continue
         if topic is None:
             response.topics.append(_missing(name, codes.UNKNOWN_TOPIC_OR_PARTITION))
             continue

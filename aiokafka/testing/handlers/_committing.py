@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiokafka.testing import codes
-from aiokafka.testing.classic_group import GroupRefusedError, GroupState
+from aiokafka.testing.group_members import GroupRefusedError, GroupState
 from aiokafka.testing.script import RequestContext
 
 _OFFSET_COMMIT = 8

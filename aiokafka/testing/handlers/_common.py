@@ -28,6 +28,9 @@ def check_leader(context: RequestContext, partition: Partition | None, epoch: in
     """The error code for a request that only the partition's leader answers."""
     if partition is None:
         return codes.UNKNOWN_TOPIC_OR_PARTITION
+    errno = context.check_topic(partition.topic)
+    if errno:
+        return errno
     if is_offline(context, partition):
         return codes.KAFKA_STORAGE_ERROR
     if partition.leader != context.node_id:
@@ -50,6 +53,17 @@ async def await_controller(context: RequestContext, seconds: float) -> int:
     if await context.services.controller.wait(seconds):
         return codes.NONE
     return codes.REQUEST_TIMED_OUT
+
+
+def over_quota(context: RequestContext, changes: int, first_version: int) -> int:
+    """The error code for so many changes to topics (KIP-599)."""
+    quotas = context.services.quotas
+    if quotas.is_idle:
+        return codes.NONE
+    if quotas.is_over("mutation", context.client_id) and context.api_version >= first_version:
+        return codes.THROTTLING_QUOTA_EXCEEDED
+    quotas.charge("mutation", context.client_id, changes)
+    return codes.NONE
 
 
 def authorized_operations(wanted: bool, operations: tuple[int, ...]) -> int:

@@ -1,0 +1,193 @@
+"""What clients of a fake cluster are not allowed to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aiokafka.testing import codes
+
+if TYPE_CHECKING:
+    from aiokafka.testing.script import RequestContext
+
+RESOURCES = ("topic", "group", "transactional_id", "cluster")
+_ERRORS = {
+    "topic": codes.TOPIC_AUTHORIZATION_FAILED,
+    "group": codes.GROUP_AUTHORIZATION_FAILED,
+    "transactional_id": codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    "cluster": codes.CLUSTER_AUTHORIZATION_FAILED,
+}
+_FIND_COORDINATOR, _INIT_PRODUCER_ID = 10, 22
+_BYSTANDER = "ANONYMOUS"
+
+# What each API needs on the topics that it names.
+_TOPIC_OPERATIONS = {
+    0: "write",
+    1: "read",
+    2: "describe",
+    3: "describe",
+    8: "read",
+    9: "describe",
+    19: "create",
+    20: "delete",
+    21: "delete",
+    23: "describe",
+    24: "write",
+    28: "read",
+    32: "describe_configs",
+    33: "alter_configs",
+    37: "alter",
+    44: "alter_configs",
+    47: "read",
+    61: "read",
+    68: "describe",
+    75: "describe",
+}
+# What each API needs besides: resource, field of the request with its name, operation. Lists of
+# names are refused as a whole.
+_OTHERS: dict[int, tuple[tuple[str, str, str], ...]] = {
+    0: (("transactional_id", "transactional_id", "write"),),
+    8: (("group", "group_id", "read"),),
+    9: (("group", "group_id", "describe"), ("group", "groups", "describe")),
+    11: (("group", "group_id", "read"),),
+    12: (("group", "group_id", "read"),),
+    13: (("group", "group_id", "read"),),
+    14: (("group", "group_id", "read"),),
+    15: (("group", "groups", "describe"),),
+    22: (("transactional_id", "transactional_id", "write"),),
+    24: (
+        ("transactional_id", "v3_and_below_transactional_id", "write"),
+        ("transactional_id", "transactions", "write"),
+    ),
+    25: (("transactional_id", "transactional_id", "write"), ("group", "group_id", "read")),
+    26: (("transactional_id", "transactional_id", "write"),),
+    28: (("transactional_id", "transactional_id", "write"), ("group", "group_id", "read")),
+    42: (("group", "groups_names", "delete"),),
+    47: (("group", "group_id", "delete"),),
+    65: (("transactional_id", "transactional_ids", "describe"),),
+    68: (("group", "group_id", "read"),),
+    69: (("group", "group_ids", "describe"),),
+}
+
+
+class Acls:
+    """What clients of a :class:`FakeCluster` may not do; see its `acls`. At first all is allowed.
+
+    A principal is who is logged in, ``"ANONYMOUS"`` where brokers ask for no login.
+
+    Example::
+
+        cluster.acls.withdraw("topic", "orders", "write")
+        ...                                    # producers get TOPIC_AUTHORIZATION_FAILED
+        cluster.acls.restore("topic", "orders", "write")
+    """
+
+    def __init__(self) -> None:
+        self._denied: dict[tuple[str, str | None, str | None, str | None], None] = {}
+
+    # -- for tests -----------------------------------------------------------------------------
+
+    def withdraw(
+        self,
+        resource: str,
+        name: str | None = None,
+        operation: str | None = None,
+        principal: str | None = None,
+    ) -> None:
+        """Allow something no more.
+
+        Args:
+            resource: ``"topic"``, ``"group"``, ``"transactional_id"`` or ``"cluster"``.
+            name: Of which; None (the default) for all of them.
+            operation: ``"read"``, ``"write"``, ``"create"``, ``"delete"``, ``"alter"``,
+                ``"describe"``, ``"describe_configs"``, ``"alter_configs"``,
+                ``"idempotent_write"``; None for all. Without ``"describe"`` nothing else is
+                allowed either, except to read and to write by those who know the place.
+            principal: Only for this user; None for all.
+
+        Raises:
+            ValueError: unknown resource.
+        """
+        self._check(resource)
+        self._denied[resource, name, operation, principal] = None
+
+    def restore(
+        self,
+        resource: str,
+        name: str | None = None,
+        operation: str | None = None,
+        principal: str | None = None,
+    ) -> None:
+        """End what :meth:`withdraw` began with the same arguments.
+
+        Raises:
+            ValueError: unknown resource.
+        """
+        self._check(resource)
+        self._denied.pop((resource, name, operation, principal), None)
+
+    def heal(self) -> None:
+        """Allow everything."""
+        self._denied.clear()
+
+    # -- for the brokers -----------------------------------------------------------------------
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all is allowed."""
+        return not self._denied
+
+    def denies(self, context: RequestContext, resource: str, name: str, operation: str) -> bool:
+        """Whether a client may not do that."""
+        session = context.session
+        principal = _BYSTANDER if session is None else session.user
+        return any(
+            (resource, at, doing, by) in self._denied
+            for at in (name, None)
+            for doing in (operation, None)
+            for by in (principal, None)
+        )
+
+    def check_topic(self, context: RequestContext, name: str) -> int:
+        """The error code for a topic that a request names; 0 if all is well."""
+        if not self._denied:
+            return codes.NONE
+        operation = _TOPIC_OPERATIONS.get(context.api_key, "describe")
+        denied = self.denies(context, "topic", name, operation)
+        return codes.TOPIC_AUTHORIZATION_FAILED if denied else codes.NONE
+
+    def check(self, context: RequestContext, request: Any) -> int:
+        """The error code for a request as a whole; 0 if all is well, or only topics may be."""
+        if context.api_key == _FIND_COORDINATOR:
+            return self._check_coordinator(context, request)
+        plain = context.api_key == _INIT_PRODUCER_ID and request.transactional_id is None
+        if plain and self.denies(context, "cluster", "", "idempotent_write"):
+            return codes.CLUSTER_AUTHORIZATION_FAILED
+        for resource, field, operation in _OTHERS.get(context.api_key, ()):
+            for name in _names(request, field):
+                if self.denies(context, resource, name, operation):
+                    return _ERRORS[resource]
+        return codes.NONE
+
+    def _check_coordinator(self, context: RequestContext, request: Any) -> int:
+        resource = "transactional_id" if request.key_type == 1 else "group"
+        keys = request.coordinator_keys if context.api_version >= 4 else [request.key]
+        denied = any(self.denies(context, resource, key, "describe") for key in keys)
+        return _ERRORS[resource] if denied else codes.NONE
+
+    @staticmethod
+    def _check(resource: str) -> None:
+        if resource not in RESOURCES:
+            raise ValueError(f"resource must be one of {', '.join(RESOURCES)}, not {resource!r}")
+
+
+def _names(request: Any, field: str) -> list[str]:
+    """The names in a field: a text, texts, or structures with a group or transactional id."""
+    value = getattr(request, field, None)
+    if not value:
+        return []
+    if isinstance(value, str):
+        return [value]
+    return [
+        one if isinstance(one, str) else getattr(one, "group_id", None) or one.transactional_id
+        for one in value
+    ]

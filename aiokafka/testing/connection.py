@@ -1,0 +1,209 @@
+"""One client connection to a fake broker: frames in, answers out, one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import itertools
+import struct
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from aiokafka.testing.batches import Buffer
+from aiokafka.testing.handlers import CloseConnectionError
+from aiokafka.testing.security import Session, State
+
+if TYPE_CHECKING:
+    from aiokafka.testing.broker import FakeBroker
+
+_LENGTH = struct.Struct(">i")
+_connection_ids = itertools.count(1)
+
+
+@dataclass(slots=True)
+class Reply:
+    """What goes back for one request."""
+
+    chunks: list[Buffer]
+    """Nothing if the client gets no answer."""
+    mute: float = 0.0
+    """Seconds for which the connection is not read afterwards (KIP-219)."""
+
+
+@dataclass(slots=True)
+class Later:
+    """A reply that has to be awaited."""
+
+    work: Coroutine[Any, Any, Any]
+    finish: Callable[[Any], Reply]
+    """Makes the reply of what comes from `work`."""
+
+
+class Connection(asyncio.Protocol):
+    """Requests are answered in order. Most are answered where they arrive; only what has to wait
+    gets a task, and the requests behind it wait as well.
+
+    Owns: the bytes that are not a whole request yet, and the task of the request that waits.
+    """
+
+    def __init__(self, broker: FakeBroker) -> None:
+        #: A number that no other connection has had.
+        self.connection_id = next(_connection_ids)
+        #: The client's address.
+        self.host = ""
+        #: Who is logged in; None where brokers ask for no login.
+        self.session: Session | None = None
+        self._broker = broker
+        self._transport: asyncio.Transport | None = None
+        self._received = bytearray()
+        self._task: asyncio.Task[None] | None = None
+        self._later: Later | None = None  # what the task is about
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_full = False  # the client does not read what it is sent
+        self._is_ended = False  # the client sends no more
+        self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    # -- what the transport calls --------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        if not self._broker.is_listening:
+            self._transport.abort()
+            return
+        self.host = (transport.get_extra_info("peername") or ("", 0))[0]
+        security = self._broker.services.security
+        self.session = None if security is None else Session(security)
+        self._broker.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        if not self._waits:
+            self._advance()
+
+    def eof_received(self) -> bool:
+        self._is_ended = True
+        if not self._waits:
+            self._close()
+        transport = self._transport
+        return transport is not None and transport.get_extra_info("ssl_object") is None
+
+    def pause_writing(self) -> None:
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        if not self._waits:
+            self._advance()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._is_ended = True
+        if exc is not None:
+            self._received.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._closed.done():
+            self._closed.set_result(None)
+        if self._task is None:
+            self._broker.gone(self)
+
+    # -- for the broker ------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the client is there."""
+        return not self._closed.done()
+
+    def abort(self) -> None:
+        """Break the connection; a request in progress is dropped."""
+        self._received.clear()
+        if self._task is not None and self._later is not None:
+            self._task.cancel()
+            if inspect.getcoroutinestate(self._later.work) == inspect.CORO_CREATED:
+                self._later.work.close()  # the task will not come to it
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def wait_closed(self) -> None:
+        """Wait until nothing is left of it."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+        await self._closed
+
+    # -- requests ------------------------------------------------------------------------------
+
+    @property
+    def _waits(self) -> bool:
+        return self._task is not None or self._timer is not None or self._is_full
+
+    def _advance(self) -> None:
+        """Answer what is there, up to a request that has to wait."""
+        try:
+            while not self._waits:
+                frame = self._next_frame()
+                if frame is None:
+                    if self._is_ended:
+                        self._close()
+                    return
+                answer = self._broker.answer(frame, self)
+                if isinstance(answer, Reply):
+                    self._send(answer)
+                else:
+                    name = f"fake-broker-{self._broker.node_id}"
+                    loop = asyncio.get_running_loop()
+                    self._later = answer
+                    self._task = loop.create_task(self._answer_later(answer), name=name)
+        except CloseConnectionError:
+            self._close()  # by the script, or what Kafka does
+        except Exception as exc:
+            self._broker.failed(exc)
+            self._close()
+
+    async def _answer_later(self, later: Later) -> None:
+        try:
+            reply = later.finish(await later.work)
+        except CloseConnectionError:
+            self._close()
+        except Exception as exc:
+            self._broker.failed(exc)
+            self._close()
+        else:
+            self._send(reply)
+        finally:
+            self._task = self._later = None
+            if self._closed.done():
+                self._broker.gone(self)
+        self._advance()
+
+    def _next_frame(self) -> bytes | None:
+        received = self._received
+        if len(received) < 4:
+            return None
+        size = _LENGTH.unpack_from(received)[0]
+        if not 0 <= size <= self._broker.largest_request:
+            raise CloseConnectionError
+        if len(received) < size + 4:
+            return None
+        frame = bytes(memoryview(received)[4 : size + 4])
+        del received[: size + 4]
+        return frame
+
+    def _send(self, reply: Reply) -> None:
+        transport = self._transport
+        if reply.chunks and transport is not None and not transport.is_closing():
+            transport.write(b"".join(reply.chunks))
+        if self.session is not None and self.session.state is State.REFUSED:
+            self._close()
+        elif reply.mute:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(reply.mute, self._speak_again)
+
+    def _speak_again(self) -> None:
+        self._timer = None
+        self._advance()
+
+    def _close(self) -> None:
+        self._received.clear()
+        if self._transport is not None:
+            self._transport.close()
