@@ -135,6 +135,7 @@ async def test_one_of_two_brokers_is_no_outage(start: Start) -> None:
     async with FakeCluster(brokers=2, config=SHORT_SESSIONS) as cluster:
         await cluster.create_topic("t", partitions=2, replication_factor=1)
         consumer = await start(cluster, assign=[T0, T1], **QUICK)
+        await cluster.wait_for(lambda: cluster.count(FetchRequest) >= 2)
         gone = cluster.partition("t", 1).leader
         assert gone is not None
         await cluster.stop_broker(gone)
