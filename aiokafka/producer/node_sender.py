@@ -135,8 +135,14 @@ class NodeSender:
         self._delayed.pop(queue, None)
 
     def close(self) -> None:
-        """Stop the timer; the tasks are ended by their owner."""
+        """Stop the timer and give up what was not answered; the tasks are ended by their owner."""
         self._timer.cancel()
+        for flight in self._flights:
+            # The end of the connection comes next. It fails these, and they have no reader.
+            flight.answer.add_done_callback(_look_at)
+            for _, batch in flight.cargo:
+                self._delivery.accumulator.release(batch)
+        self._flights.clear()
 
     def retire(self) -> None:
         """End the tasks: there is nothing to send, and no answer to come."""
@@ -436,3 +442,9 @@ class NodeSender:
                     return {}
                 ids[topic] = topic_id
         return ids
+
+
+def _look_at(answer: asyncio.Future[Any]) -> None:
+    """Keep asyncio from logging a failure that concerns nothing any more."""
+    if not answer.cancelled():
+        answer.exception()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+from typing import Any
 
 import pytest
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaTimeoutError, ProducerClosed
-from aiokafka.testing import FakeCluster
+from aiokafka.protocol.messages.produce import ProduceRequest
+from aiokafka.testing import FakeCluster, Silence
 from tests.producer.support import TOPIC, new_producer
 
 
@@ -49,6 +51,28 @@ async def test_stop_in_the_block_bounds_its_end(cluster: FakeCluster) -> None:
         await producer.stop(0.1)
     assert isinstance(future.exception(), ProducerClosed)
     assert loop.time() - began < 30
+
+
+async def test_what_is_in_flight_at_the_end_leaves_nothing_behind(cluster: FakeCluster) -> None:
+    complaints: list[dict[str, Any]] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: complaints.append(context))
+    producer = new_producer(cluster, max_in_flight_requests_per_connection=5, linger_ms=0)
+    await producer.start()
+    free = producer.buffer_available_bytes
+    await producer.send_and_wait(TOPIC, b"1", partition=0)
+    held = cluster.intercept(ProduceRequest, Silence())
+    futures = []
+    for partition in (0, 1, 2):
+        futures.append(await producer.send(TOPIC, b"2", partition=partition))
+        await asyncio.sleep(0.02)
+    await held.wait()
+    await producer.stop(0)
+    assert all(isinstance(future.exception(), ProducerClosed) for future in futures)
+    assert producer.buffer_available_bytes == free
+    del producer
+    gc.collect()
+    assert not complaints
 
 
 async def test_representations(cluster: FakeCluster) -> None:
