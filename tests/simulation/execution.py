@@ -15,6 +15,7 @@ from aiokafka.testing.simulation import (
 )
 from tests.simulation import checks, faults, workloads
 from tests.simulation.commits import watch_commits
+from tests.simulation.rates import check_rates
 from tests.simulation.scenario import FaultPlan, Scenario
 from tests.simulation.watch import look_for_leftovers, watching
 from tests.simulation.workloads.base import Workload
@@ -104,6 +105,7 @@ async def _main(world: World) -> None:
         world.turns[rank].set()
         await asyncio.gather(*[task for w, task in tasks.items() if w.rank == rank])
     checks.check_all(world)
+    check_rates(world)
     await cluster.stop()
     # Goodbyes are under way for a moment.
     await asyncio.sleep(5.0)

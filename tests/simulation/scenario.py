@@ -148,7 +148,7 @@ def draw(seed: int, kinds: Sequence[str] = ()) -> Scenario:
     draft = Draft(
         random=source,
         cluster=_draw_cluster(source),
-        active_s=round(source.choice((5.0, 15.0, 30.0, 60.0)) * (0.5 + source.random()), 3),
+        active_s=round(source.choice((2.0, 5.0, 10.0, 20.0, 60.0)) * (0.5 + source.random()), 3),
     )
     draw_workloads(draft, kinds)
     faults = draw_faults(draft)

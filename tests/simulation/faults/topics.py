@@ -20,10 +20,10 @@ class MorePartitions(Fault):
         return draw_partition(draft)
 
     async def begin(self) -> None:
-        """Add it, if a broker runs."""
+        """Add it, if all brokers run: it gets no replicas on others later."""
         state = self.world.cluster.state
         topic = state.topics.get(self.arguments["topic"])
-        if topic is not None and state.live_nodes():
+        if topic is not None and len(state.live_nodes()) == len(state.nodes):
             state.add_partitions(topic, len(topic.partitions) + 1)
             self.hit()
 
@@ -74,11 +74,10 @@ class TopicAgain(Fault):
         """Make it again, as it was."""
         name = self.arguments["topic"]
         cluster = self.world.cluster
-        live = cluster.state.live_nodes()
-        if name not in cluster.state.topics and live:
+        all_live = len(cluster.state.live_nodes()) == len(cluster.state.nodes)
+        if name not in cluster.state.topics and all_live:
             plan = self.world.scenario.topic(name)
-            factor = min(plan.replicas, len(live))
-            await cluster.create_topic(name, plan.partitions, factor, config=plan.config)
+            await cluster.create_topic(name, plan.partitions, plan.replicas, config=plan.config)
 
 
 TOPIC_FAULTS: dict[type[Fault], int] = {MorePartitions: 2, Retention: 2, TopicAgain: 1}

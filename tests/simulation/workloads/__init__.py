@@ -35,7 +35,7 @@ def draw_workloads(draft: Draft, kinds: Sequence[str] = ()) -> None:
     """Add one to four workloads to a draft; those that read come after what they can read."""
     wanted = [BY_NAME[name] for name in kinds] or list(KINDS)
     possible = [kind for kind in wanted if kind.is_possible(draft.cluster)] or [ProducerWorkload]
-    count = draft.random.choice((1, 2, 2, 2, 3, 3, 4))
+    count = draft.random.choice((1, 1, 2, 2, 2, 3, 4))
     drawn = draft.random.choices(possible, [KINDS[kind] for kind in possible], k=count)
     if all(kind.rank for kind in drawn):
         # There has to be something to read.

@@ -78,7 +78,7 @@ def draw_client_options(draft: Draft) -> dict[str, Any]:
     source = draft.random
     options: dict[str, Any] = {
         "request_timeout_ms": source.choice((1000, 2000, 5000, 10_000, 40_000)),
-        "metadata_max_age_ms": source.choice((2000, 10_000, 60_000, 300_000)),
+        "metadata_max_age_ms": source.choice((2000, 20_000, 60_000, 300_000)),
     }
     if source.random() < 0.3:
         options["retry_backoff_ms"] = source.choice((10, 50, 500))

@@ -46,7 +46,7 @@ class GroupWorkload(Workload):
         names = [topic.name for topic in draft.topics] or [draft.new_topic().name]
         group = draw_group(draft)
         isolation = source.choice(("read_committed", "read_uncommitted"))
-        members = [cls._draw_member(draft, group) for _ in range(source.choice((1, 1, 2, 2, 3)))]
+        members = [cls._draw_member(draft, group) for _ in range(source.choice((1, 1, 1, 2, 2, 3)))]
         for number, member in enumerate(members):
             member["client"]["isolation_level"] = isolation
             if group["static"]:

@@ -40,7 +40,7 @@ class ProducerWorkload(Workload):
             "topic": topic or draft.new_topic(config=draw_topic_config(draft)).name,
             "client": client,
             "style": source.choice(_STYLES),
-            "records": source.choice((10, 30, 60, 120)),
+            "records": source.choice((5, 10, 20, 40, 100)),
             "sizes": source.choice(([8, 8], [8, 40], [100, 100], [8, 1500])),
             "keys": source.choice((0, 0, 1, 5)),
             "to_partition": source.random() < 0.2,

@@ -22,7 +22,7 @@ def draw_consumer_options(draft: Draft) -> dict[str, Any]:
     options = draw_client_options(draft)
     options |= {
         "auto_offset_reset": "earliest",
-        "fetch_max_wait_ms": source.choice((100, 500, 2000, 5000)),
+        "fetch_max_wait_ms": source.choice((500, 2000, 5000, 5000, 20_000)),
         "isolation_level": source.choice(("read_committed", "read_uncommitted")),
         "default_api_timeout_ms": source.choice((2000, 10_000, 60_000)),
     }
@@ -59,7 +59,7 @@ async def read_once(
     else:
         call = consumer.getone() if style == "one" else anext(consumer)
         try:
-            records = [await caller.call("getone", call, patience=2.0)]
+            records = [await caller.call("getone", call, patience=5.0)]
         except InterruptedCall:
             records = []
     generation = generation_of(consumer)
@@ -71,12 +71,12 @@ async def read_once(
 
 
 async def _read_many(caller: Caller, consumer: AIOKafkaConsumer) -> list[ConsumerRecord[Any, Any]]:
-    timeout = caller.random.choice((0, 100, 1000, 3000))
+    timeout = caller.random.choice((0, 100, 1000, 3000, 10_000))
     most = caller.random.choice((None, None, 1, 3, 100))
     call = consumer.getmany(timeout_ms=timeout, max_records=most)
     found = await caller.call(f"getmany({timeout})", call, limit=timeout / 1000)
     if not found and not timeout:
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.5)
     return [record for records in found.values() for record in records]
 
 

@@ -42,7 +42,7 @@ class TransactionalWorkload(Workload):
             "topic": topic.name,
             "transactional_id": f"id of {topic.name}",
             "client": draw_transactional_options(draft, f"id of {topic.name}"),
-            "transactions": source.choice((3, 8, 20)),
+            "transactions": source.choice((2, 5, 12)),
             "most_records": source.choice((1, 3, 10)),
             "abort_rate": source.choice((0, 0.2, 0.5)),
             "sizes": [8, 100],

@@ -1,0 +1,28 @@
+"""How often clients ask: one that has nothing to wait for, and asks again at once, is a fault."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+_PRODUCE, _FETCH, _API_VERSIONS = 0, 1, 18
+# Requests of one client to one broker in a virtual second. Those with data follow the data.
+_MOST = 60
+_MOST_WITH_DATA = 300
+
+
+def check_rates(world: World) -> None:
+    """No client asks the same thing again and again, whatever it is answered."""
+    counts: Counter[tuple[str, int, int, int]] = Counter()
+    for seen in world.cluster.requests():
+        context = seen.context
+        second = int(context.received_at)
+        counts[context.client_id or "", context.api_key, context.node_id, second] += 1
+    for (client, api, broker, second), count in counts.items():
+        most = _MOST_WITH_DATA if api in (_PRODUCE, _FETCH) else _MOST
+        if count > most:
+            text = f"{client} sent {count} requests of API {api} to broker {broker} in second "
+            world.violate("asks too often", text + str(second))
