@@ -164,19 +164,24 @@ def _check_pipelines(world: World, found: Logs) -> None:
         )
         if any(tp.topic == target for tp in history.kept):
             continue
-        doubled = [number for number, count in copies.items() if count > 1]
+        doubled = [place for place, count in copies.items() if count > 1]
         if doubled:
-            text = f"{group_id}: records {doubled[:5]} of {source} were copied to {target} twice"
+            text = f"{group_id}: records {doubled[:5]} were copied to {target} twice"
             world.violate("copied twice", text)
-        missing = [e.number for e in _before_commits(world, group_id, source, found)]
-        missing = [number for number in missing if not copies[number]]
+        places = _before_commits(world, group_id, source, found)
+        missing = [place for place in places if not copies[place]]
         if missing:
-            text = f"{group_id}: records {missing[:5]} of {source} are committed, but not copied"
+            text = f"{group_id}: records {missing[:5]} are committed, but not copied"
             world.violate("not copied", text)
 
 
-def _before_commits(world: World, group_id: str, source: str, found: Logs) -> Iterable[logs.Entry]:
+def _before_commits(
+    world: World, group_id: str, source: str, found: Logs
+) -> Iterable[tuple[str, int, int]]:
+    """The places of the records that the group has committed."""
     for tp, entries in found.items():
         if tp.topic == source:
             end = world.cluster.groups.committed(group_id, *tp) or 0
-            yield from (e for e in entries if e.offset < end and not e.is_aborted and not e.is_open)
+            for entry in entries:
+                if entry.offset < end and not entry.is_aborted and not entry.is_open:
+                    yield (*tp, entry.offset)

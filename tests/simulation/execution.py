@@ -18,6 +18,7 @@ from tests.simulation.commits import watch_commits
 from tests.simulation.rates import check_rates
 from tests.simulation.scenario import FaultPlan, Scenario
 from tests.simulation.watch import look_for_leftovers, watching
+from tests.simulation.wire import WireTap
 from tests.simulation.workloads.base import Workload
 from tests.simulation.world import Note, Violation, World
 
@@ -83,7 +84,9 @@ def _run(world: World) -> None:
 
 async def _main(world: World) -> None:
     scenario = world.scenario
-    cluster = world.cluster
+    cluster = world.open()
+    if world.is_tracing:
+        WireTap(world)
     await cluster.start()
     for topic in scenario.topics:
         await cluster.create_topic(
@@ -135,9 +138,15 @@ async def _happen(world: World, plan: FaultPlan) -> None:
 async def _calm_down(world: World) -> None:
     """Mend what several faults at once may have left."""
     cluster = world.cluster
+    cluster.faults.heal()
+    cluster.controller.session_timeout = 0.0
     for broker in cluster.state.nodes:
         await cluster.start_broker(broker)
         world.line(broker).restore()
+        if cluster.state.nodes[broker].profile.name != world.scenario.cluster.release:
+            cluster.set_release(broker, world.scenario.cluster.release)
+    cluster.controller.start()
+    cluster.faults.heal()
     for plan in world.scenario.topics:
         if plan.name not in cluster.state.topics:
             await cluster.create_topic(

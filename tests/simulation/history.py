@@ -52,7 +52,8 @@ class Sent:
         self.error: BaseException | None = None
         self.transaction: Transaction | None = None
         self.future: asyncio.Future[RecordMetadata] | None = None
-        self.copy_of: int | None = None
+        self.copy_of: tuple[str, int, int] | None = None
+        """Topic, partition and offset of the record that it is a copy of."""
         self.companions: list[Sent] = []
         """The records behind this one in a batch that the program built."""
 
@@ -277,6 +278,10 @@ class History:
 
     def keep(self, tp: TopicPartition) -> None:
         """Remember the records of a partition, since some are about to be deleted."""
+        for audience in self.audiences:
+            if not audience.starts_at_beginning:
+                # Behind what was deleted it goes on at the end.
+                audience.forgiven.add(tp.topic)
         known = self.kept.setdefault(tp, {})
         for offset, number in logs.numbers(self._world, tp):
             known.setdefault(offset, [number])

@@ -18,7 +18,7 @@ def missing_for(world: World, audience: Audience, *, by_hand: bool = False) -> s
     `by_hand`: it reads the partitions that were there at the beginning only.
     """
     for topic in audience.topics:
-        if topic in world.history.forgiven:
+        if topic in world.history.forgiven or topic in audience.forgiven:
             continue
         for tp in logs.partitions(world, topic):
             if by_hand and tp.partition >= world.scenario.topic(topic).partitions:

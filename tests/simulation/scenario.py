@@ -113,11 +113,16 @@ class Draft:
         """A topic of its own for the workload that asks."""
         source = self.random
         most = self.cluster.brokers
+        replicas = min(most, source.choice((1, 2, 3, 3)))
+        settings = dict(config or {})
+        if replicas == 1:
+            # Nothing could ever be written.
+            settings.pop("min.insync.replicas", None)
         topic = TopicPlan(
             name=f"t{len(self.topics)}",
             partitions=source.choice((1, 1, 2, 3, 4)),
-            replicas=min(most, source.choice((1, 2, 3, 3))),
-            config=dict(config or {}),
+            replicas=replicas,
+            config=settings,
         )
         self.topics.append(topic)
         return topic

@@ -14,8 +14,13 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 # What is an error indeed: a listener that raises on purpose, a static member that comes back before
-# the session of the one that has crashed is over.
-_TRUE_ERRORS = ("the listener raises on purpose", "UnreleasedInstanceId", "FencedInstanceId")
+# the session of the one that has crashed is over, a group that cannot be joined in time.
+_TRUE_ERRORS = (
+    "the listener raises on purpose",
+    "UnreleasedInstanceId",
+    "FencedInstanceId",
+    "The membership ends: KafkaTimeoutError: no coordinator",
+)
 
 
 class _Lines(logging.Handler):

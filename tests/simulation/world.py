@@ -55,11 +55,7 @@ class World:
         self.trace: list[Note] = []
         self._trace_sum = 0
         self.violations: list[Violation] = []
-        self.cluster = FakeCluster(
-            scenario.cluster.brokers,
-            as_version=scenario.cluster.release,
-            config=scenario.cluster.settings,
-        )
+        self.cluster: FakeCluster
         self.history = History(self)
         #: Set when the last fault is over: from then on everything has to come to rest.
         self.calm = asyncio.Event()
@@ -72,6 +68,17 @@ class World:
         #: Errors in the log that faults of this run explain, by their beginning.
         self.expected_errors: list[str] = []
         self.hits: dict[str, int] = {}
+
+    def open(self) -> FakeCluster:
+        """Make the cluster; within the run, where chance is the seed's."""
+        plan = self.scenario.cluster
+        self.cluster = FakeCluster(
+            plan.brokers,
+            as_version=plan.release,
+            config=plan.settings,
+            seed=self.scenario.seed,
+        )
+        return self.cluster
 
     @property
     def bootstrap(self) -> str:

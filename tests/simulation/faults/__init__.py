@@ -13,6 +13,7 @@ from tests.simulation.faults.brokers import BROKER_FAULTS
 from tests.simulation.faults.groups import GROUP_FAULTS
 from tests.simulation.faults.machine import MACHINE_FAULTS
 from tests.simulation.faults.network import NETWORK_FAULTS
+from tests.simulation.faults.replicas import REPLICA_FAULTS
 from tests.simulation.faults.responses import RESPONSE_FAULTS
 from tests.simulation.faults.topics import TOPIC_FAULTS
 from tests.simulation.scenario import Draft, FaultPlan
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 KINDS: dict[type[Fault], int] = {
     **BROKER_FAULTS,
     **NETWORK_FAULTS,
+    **REPLICA_FAULTS,
     **RESPONSE_FAULTS,
     **GROUP_FAULTS,
     **TOPIC_FAULTS,

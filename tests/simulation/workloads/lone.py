@@ -8,10 +8,14 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 from tests.simulation.calls import Caller, InterruptedCall
 from tests.simulation.history import Audience, Reading
+from tests.simulation.logs import partitions, visible_end
 from tests.simulation.progress import missing_for
 from tests.simulation.scenario import Draft
 from tests.simulation.workloads.base import Workload
 from tests.simulation.workloads.reading import draw_consumer_options, read_once
+
+# Seconds for which start() waits to learn where the logs end.
+_SOON = 4.0
 
 
 class LoneWorkload(Workload):
@@ -25,10 +29,13 @@ class LoneWorkload(Workload):
         """Topics that others write, and how to read them."""
         source = draft.random
         names = [topic.name for topic in draft.topics] or [draft.new_topic().name]
+        client = draw_consumer_options(draft)
+        if source.random() < 0.3:
+            client["auto_offset_reset"] = "latest"
         return {
             "topics": sorted(source.sample(names, source.randint(1, len(names)))),
             "by_hand": source.random() < 0.5,
-            "client": draw_consumer_options(draft),
+            "client": client,
             "style": source.choice(("one", "many", "iterate", "mixed")),
             "work_s": source.choice((0, 0, 0.01, 0.2)),
             "seek_rate": source.choice((0, 0, 0.05)),
@@ -44,16 +51,27 @@ class LoneWorkload(Workload):
             self.plan.name,
             options["topics"],
             committed_only=options["client"].get("isolation_level") == "read_committed",
-            starts_at_beginning=True,
+            starts_at_beginning=options["client"]["auto_offset_reset"] == "earliest",
         )
         caller = Caller(self.world, self.plan.name, options["cancel_rate"])
         while not self._is_over(audience):
             consumer = self._make(caller)
             reading = Reading(self.world, caller.name, audience)
+            began_at = self.world.now
             if await start_consumer(caller, consumer, options["client"]):
+                if not audience.starts_at_beginning:
+                    self._begin_here(audience, self.world.now - began_at)
                 await self._read(caller, consumer, reading)
             await stop_consumer(caller, consumer, None)
             await self.until_turn(0.5)
+
+    def _begin_here(self, audience: Audience, took: float) -> None:
+        """By "latest": what is written from now on must come, if the brokers answered soon."""
+        for topic in audience.topics:
+            if took > _SOON:
+                audience.forgiven.add(topic)
+            for tp in partitions(self.world, topic):
+                audience.frontier[tp] = visible_end(self.world, tp, False)
 
     def _make(self, caller: Caller) -> AIOKafkaConsumer:
         options = self.options
@@ -91,7 +109,7 @@ class LoneWorkload(Workload):
                 pass
             except KafkaError:
                 await self.until_turn(0.1)
-            if caller.chance(options["restart_rate"]):
+            if reading.audience.starts_at_beginning and caller.chance(options["restart_rate"]):
                 return
 
     async def _seek(self, caller: Caller, consumer: AIOKafkaConsumer, reading: Reading) -> None:

@@ -8,7 +8,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 from aiokafka.structs import ConsumerRecord
 from tests.simulation.calls import AllowedError, Caller, InterruptedCall
-from tests.simulation.history import Reading, Transaction, number_of
+from tests.simulation.history import Reading, Transaction
 from tests.simulation.scenario import ClusterPlan, Draft
 from tests.simulation.workloads.base import FIRST_WITH_PRODUCER_IDS, Workload
 from tests.simulation.workloads.group import ASSIGNORS, draw_group
@@ -194,7 +194,7 @@ class Copier:
 
         async def body(transaction: Transaction) -> bool:
             for record in records:
-                sent = await program.send(copy_of=number_of(record.value))
+                sent = await program.send(copy_of=(record.topic, record.partition, record.offset))
                 if sent.outcome == "unsent":
                     return False
             offsets = {

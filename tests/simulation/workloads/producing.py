@@ -23,6 +23,10 @@ _FIRST_ZSTD = (2, 1)
 _STYLES = ("send", "send", "wait", "together", "batch", "mixed")
 
 
+Place = tuple[str, int, int]
+"""Topic, partition and offset of a record."""
+
+
 class ProducerWorkload(Workload):
     """One producer, made again whenever it cannot go on."""
 
@@ -204,7 +208,7 @@ class ProducerProgram:
             arguments["partition"] = 0
         return arguments
 
-    async def send(self, copy_of: int | None = None) -> Sent:
+    async def send(self, copy_of: Place | None = None) -> Sent:
         """Send a record, without waiting for its delivery."""
         sent = self.world.history.new_record(self.session, self.options["topic"], self.transaction)
         sent.copy_of = copy_of
