@@ -95,7 +95,7 @@ class Simulation:
             brokers: How many.
             options: As for :class:`aiokafka.testing.FakeCluster`.
         """
-        return FakeCluster(brokers, **options)
+        return FakeCluster(brokers, **{"seed": self.seed, **options})
 
     def faults(self, cluster: FakeCluster) -> Faults:
         """What can be broken between the program and a cluster, by hand."""
