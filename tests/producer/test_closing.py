@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from aiokafka import AIOKafkaProducer
+from aiokafka._compat import timeout
 from aiokafka.errors import KafkaTimeoutError, ProducerClosed
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.testing import FakeCluster, Silence
@@ -73,6 +74,29 @@ async def test_what_is_in_flight_at_the_end_leaves_nothing_behind(cluster: FakeC
     del producer
     gc.collect()
     assert not complaints
+
+
+def test_answers_are_not_waited_for_after_the_stop(caplog: pytest.LogCaptureFixture) -> None:
+    """They fail with the connections, and asyncio would say of each that nothing took that."""
+    lost: list[str] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: lost.append(str(context["exception"])))
+        async with FakeCluster() as cluster:
+            await cluster.create_topic(TOPIC, partitions=3)
+            cluster.intercept(ProduceRequest, Silence())
+            async with new_producer(cluster) as producer, timeout(20):
+                for partition in range(3):
+                    await producer.send(TOPIC, b"v", partition=partition)
+                    while len(cluster.requests(ProduceRequest)) <= partition:
+                        await asyncio.sleep(0.001)
+                await producer.stop(0)
+
+    caplog.set_level(logging.CRITICAL)  # what is logged refers to the producer
+    asyncio.run(main())
+    gc.collect()
+    assert [text for text in lost if "ProducerClosed" not in text] == []
 
 
 async def test_representations(cluster: FakeCluster) -> None:
