@@ -456,12 +456,14 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
 
     def _notice_idleness(self) -> None:
         """Have the member leave if the application has not asked for records within
-        `max_poll_interval_ms`."""
+        `max_poll_interval_ms`. From then on `_go_idle` looks who asks, when it gets to it."""
+        if self._is_idle:
+            return
         is_asking = self._fetcher.buffer.call != self._call or self._fetcher.has_readers
         if is_asking or self._is_starting:
             self._note_polls()
-        now = asyncio.get_running_loop().time()
-        if not self._is_idle and now - self._polled_at > self._config.max_poll_interval:
+        late = asyncio.get_running_loop().time() - self._polled_at
+        if late > self._config.max_poll_interval:
             self._is_idle = True
             self._fetcher.on_change()
             self._signal.notify()

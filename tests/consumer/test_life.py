@@ -27,6 +27,7 @@ from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest
 from aiokafka.testing import Delay, Fail, FakeCluster, Hold, Silence
+from aiokafka.testing.simulation import Simulation, simulate
 from tests.consumer.conftest import T0, Start, fill, read
 from tests.consumer.group_support import Log, until
 
@@ -370,9 +371,12 @@ async def test_fenced_while_the_listener_runs_and_overdue_then(
     log = Slow()
     consumer.subscribe(["t"], listener=log)
     await consumer.start()
+    # Its application asks all the time, and stops when the listener runs.
+    asking = asyncio.get_running_loop().create_task(consumer.getone())
     try:
         other = await start(cluster, "t", group_id="g", group_protocol="consumer")
         await until(cluster, lambda: log.calls[-1][0] == "revoked")
+        asking.cancel()
         cluster.groups.fence("g", consumer.group_metadata().member_id)
         await until(cluster, lambda: consumer.health().state == "poll_overdue")
         go.set()
@@ -383,6 +387,33 @@ async def test_fenced_while_the_listener_runs_and_overdue_then(
             assert (await consumer.getone()).offset == 0
     finally:
         await consumer.stop()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_who_asks_while_the_listener_hears_of_the_loss_is_served(protocol: str) -> None:
+    async def main(_: Simulation) -> int:
+        go = asyncio.Event()
+
+        class Slow(Log):
+            async def on_partitions_lost(self, lost: Any) -> None:  # type: ignore[override]
+                super().on_partitions_lost(lost)
+                await go.wait()
+
+        async with FakeCluster() as fake:
+            await fake.create_topic("t")
+            fill(fake, 0, 1)
+            log = Slow()
+            consumer = member(fake, protocol, max_poll_interval_ms=1000)
+            consumer.subscribe(["t"], listener=log)
+            async with consumer:
+                await until(fake, lambda: log.calls[-1][0] == "lost")
+                asking = asyncio.get_running_loop().create_task(consumer.getone())
+                await asyncio.sleep(10)  # heartbeats would be due, and look who asks
+                go.set()
+                async with timeout(30):
+                    return (await asking).offset
+
+    assert simulate(main) == 0
 
 
 async def test_every_strategy_may_be_stopped_in_the_middle_of_a_rebalance(
