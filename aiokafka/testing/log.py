@@ -200,6 +200,12 @@ class PartitionLog:
         self._held_high_watermark = None
         self.wake()
 
+    def pass_pause_to(self, successor: PartitionLog) -> None:
+        """Another log leads now: a pause goes on there."""
+        if self._held_high_watermark is not None:
+            self._held_high_watermark = None
+            successor.pause_replication()
+
     def compact(self) -> int:
         """Keep only the newest record of each key, at its old offset, as the log cleaner does.
         Records without a key, and those of aborted transactions, are dropped. What is not stable,

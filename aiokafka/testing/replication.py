@@ -237,6 +237,7 @@ class Copies:
             partition.log = self._log_of(node_id)
             if partition.log is not former:
                 former.unsubscribe(self.pursue)
+                former.pass_pause_to(partition.log)
                 partition.log.subscribe(self.pursue)
             self._unsure = {n: None for n in partition.replicas if n != node_id}
             partition.log.begin_epoch(partition.leader_epoch)

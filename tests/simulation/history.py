@@ -204,6 +204,8 @@ class History:
         self.pipelines: list[tuple[str, str, str]] = []
         """Group, source topic and target topic of each pipeline."""
         self.open_futures: dict[asyncio.Future[Any], Sent] = {}
+        self.copies: set[str] = set()
+        """Topics that a client writes by itself: copies of records that failed."""
         self.forgiven: set[str] = set()
         """Topics that were deleted or truncated: what was in them need not be."""
         self.lost_when_unsafe: set[str] = set()

@@ -13,10 +13,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-# What is an error indeed: a listener that raises on purpose, a static member that comes back before
-# the session of the one that has crashed is over, a group that cannot be joined in time.
+# What is an error indeed: a listener or handler that raises on purpose, dead letters, brokers that
+# are not reached for as long as a program wants to wait, a static member that comes back before the
+# session of the one that has crashed is over, a group that cannot be joined in time.
 _TRUE_ERRORS = (
-    "the listener raises on purpose",
+    "raises on purpose",
+    "Processing stops: ",
+    "parallel:pump failed: KafkaUnreachableError",
+    "-dead-letter",
     "UnreleasedInstanceId",
     "FencedInstanceId",
     "The membership ends: KafkaTimeoutError: no coordinator",

@@ -153,6 +153,19 @@ async def test_a_new_leader_waits_for_its_followers(cluster: FakeCluster) -> Non
     assert [r.value for r in cluster.log("t").records()] == [b"a", b"b"]
 
 
+async def test_a_pause_goes_on_when_another_broker_leads(cluster: FakeCluster) -> None:
+    cluster.log("t").pause_replication()
+    cluster.controller.elect(T, 1)
+
+    await send(cluster, 1, b"1", acks=1)
+
+    assert cluster.log("t").high_watermark == 0
+    cluster.log("t").resume_replication()
+    assert cluster.log("t").high_watermark == 1
+    cluster.move_leader(T, 0)
+    assert cluster.log("t").high_watermark == 1
+
+
 async def find(
     cluster: FakeCluster, broker: int, timestamp: int, version: int = 9
 ) -> ListOffsetsPartitionResponse:

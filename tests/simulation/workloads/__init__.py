@@ -13,6 +13,7 @@ from tests.simulation.scenario import Draft, WorkloadPlan
 from tests.simulation.workloads.base import Workload
 from tests.simulation.workloads.group import GroupWorkload
 from tests.simulation.workloads.lone import LoneWorkload
+from tests.simulation.workloads.parallel import ParallelWorkload
 from tests.simulation.workloads.pipeline import PipelineWorkload
 from tests.simulation.workloads.producing import ProducerWorkload
 from tests.simulation.workloads.transacting import TransactionalWorkload
@@ -27,6 +28,7 @@ KINDS: dict[type[Workload], int] = {
     GroupWorkload: 6,
     LoneWorkload: 2,
     PipelineWorkload: 3,
+    ParallelWorkload: 3,
 }
 BY_NAME = {kind.kind: kind for kind in KINDS}
 
