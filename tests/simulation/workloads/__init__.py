@@ -16,6 +16,7 @@ from tests.simulation.workloads.lone import LoneWorkload
 from tests.simulation.workloads.parallel import ParallelWorkload
 from tests.simulation.workloads.pipeline import PipelineWorkload
 from tests.simulation.workloads.producing import ProducerWorkload
+from tests.simulation.workloads.sessions import SessionWorkload
 from tests.simulation.workloads.transacting import TransactionalWorkload
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ KINDS: dict[type[Workload], int] = {
     LoneWorkload: 2,
     PipelineWorkload: 3,
     ParallelWorkload: 3,
+    SessionWorkload: 2,
 }
 BY_NAME = {kind.kind: kind for kind in KINDS}
 

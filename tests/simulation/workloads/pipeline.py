@@ -82,11 +82,14 @@ class PipelineWorkload(Workload):
         self.world.history.pipelines.append(
             (self.options["group_id"], self.options["source"], self.options["topic"])
         )
-        copiers = [
+        await asyncio.gather(*[copier.run() for copier in self.make_copiers(audience)])
+
+    def make_copiers(self, audience: Any) -> list[Copier]:
+        """Its programs."""
+        return [
             Copier(self, audience, f"{self.plan.name} member {number}", options)
             for number, options in enumerate(self.options["members"])
         ]
-        await asyncio.gather(*[copier.run() for copier in copiers])
 
     @property
     def recovery_s(self) -> float:
