@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tests.simulation.scenario import Draft, WorkloadPlan
+from tests.simulation.workloads.administering import AdminWorkload
 from tests.simulation.workloads.base import Workload
 from tests.simulation.workloads.group import GroupWorkload
 from tests.simulation.workloads.lone import LoneWorkload
@@ -31,6 +32,7 @@ KINDS: dict[type[Workload], int] = {
     PipelineWorkload: 3,
     ParallelWorkload: 3,
     SessionWorkload: 2,
+    AdminWorkload: 1,
 }
 BY_NAME = {kind.kind: kind for kind in KINDS}
 
