@@ -17,6 +17,7 @@ from tests.simulation.workloads.lone import LoneWorkload
 from tests.simulation.workloads.parallel import ParallelWorkload
 from tests.simulation.workloads.pipeline import PipelineWorkload
 from tests.simulation.workloads.producing import ProducerWorkload
+from tests.simulation.workloads.ranging import RangeWorkload
 from tests.simulation.workloads.sessions import SessionWorkload
 from tests.simulation.workloads.transacting import TransactionalWorkload
 
@@ -33,6 +34,7 @@ KINDS: dict[type[Workload], int] = {
     ParallelWorkload: 3,
     SessionWorkload: 2,
     AdminWorkload: 1,
+    RangeWorkload: 1,
 }
 BY_NAME = {kind.kind: kind for kind in KINDS}
 
