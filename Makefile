@@ -11,6 +11,8 @@ PYTEST_ARGS ?=
 # Processes that share out the tests, a file at a time. They wait more than they work.
 WORKERS ?= 3
 TOGETHER := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+# What test-unit runs.
+UNIT_TESTS ?= tests
 VERSIONS ?= 3.10 3.11 3.12 3.13
 BOOTSTRAP ?=
 MUTATIONS ?= 10000000
@@ -126,7 +128,7 @@ test: $(LIBRARY) $(VENV)/.tests
 
 test-unit: $(LIBRARY) $(VENV)/.tests
 	@$(BIN)/python -c '$(WHICH_MODE)'
-	$(PYTEST) $(TOGETHER) -m "not integration" $(PYTEST_ARGS)
+	$(PYTEST) $(TOGETHER) -m "not integration" $(UNIT_TESTS) $(PYTEST_ARGS)
 
 test-all:
 	@set -e; for version in $(VERSIONS); do \
