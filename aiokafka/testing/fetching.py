@@ -115,15 +115,15 @@ async def look_until_enough(
     context: RequestContext,
     request: FetchRequest,
     positions: Sequence[FetchPosition],
-    looks: list[Look],
 ) -> list[Look]:
-    """Look again at each change, until the answer can go out."""
+    """Look now and at each change, until the answer can go out."""
     deadline = context.received_at + request.max_wait_ms / 1000
     while True:
-        await _changed(looks, deadline)
+        # Whatever was seen before this task ran may have changed since.
         looks, enough = look_at_all(context, request, positions)
         if enough:
             return looks
+        await _changed(looks, deadline)
 
 
 def _is_enough(looks: list[Look], min_bytes: int) -> bool:

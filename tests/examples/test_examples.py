@@ -50,6 +50,7 @@ OTHERS = {
     "sasl_oauthbearer.py",
     "sasl_scram.py",
     "seek_by_time.py",
+    "simulated_service.py",
     "tls.py",
     "transactional_session.py",
     "transactional_transform.py",

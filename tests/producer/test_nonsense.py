@@ -22,6 +22,7 @@ from aiokafka.protocol.messages.init_producer_id import (
 )
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.protocol.messages.produce import (
+    LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceResponse,
     ProduceRequest,
@@ -146,8 +147,8 @@ def telling(leader: int, epoch: int, *endpoints: NodeEndpoint) -> Callable[[Prod
         for part in parts_of(response):
             part.error_code = NotLeaderForPartitionError.errno
             part.base_offset = -1
-            part.current_leader.leader_id = leader
-            part.current_leader.leader_epoch = epoch
+            # A new one: the default is shared by all messages.
+            part.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
         response.node_endpoints = list(endpoints)
 
     return change

@@ -50,7 +50,7 @@ def handle(
     positions = tuple(session.positions.values())
     looks, enough = look_at_all(context, request, positions)
     if not enough:
-        return _wait_and_read(context, request, (session, incremental), positions, looks)
+        return _wait_and_read(context, request, (session, incremental), positions)
     return _read_all(context, request, session, incremental, looks)
 
 
@@ -59,9 +59,8 @@ async def _wait_and_read(
     request: FetchRequest,
     opened: tuple[FetchSession, bool],
     positions: Sequence[FetchPosition],
-    looks: list[Look],
 ) -> FetchResponse:
-    looks = await look_until_enough(context, request, positions, looks)
+    looks = await look_until_enough(context, request, positions)
     return _read_all(context, request, *opened, looks)
 
 
