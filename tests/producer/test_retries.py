@@ -209,7 +209,7 @@ async def test_after_a_refused_batch_the_partition_goes_on(cluster: FakeCluster)
 
 
 async def test_an_expired_batch_does_not_stop_those_behind_it(cluster: FakeCluster) -> None:
-    options = {"delivery_timeout_ms": 700, "request_timeout_ms": 500, "max_batch_size": 200}
+    options = {"delivery_timeout_ms": 1500, "request_timeout_ms": 1000, "max_batch_size": 200}
     async with new_producer(cluster, **options) as producer:
         await producer.send_and_wait(TOPIC, b"first", partition=0)
         with cluster.intercept(ProduceRequest, Cut()):
