@@ -41,6 +41,10 @@ def draw_consumer_options(draft: Draft) -> dict[str, Any]:
         options["fetch_max_bytes"] = source.choice((1, 1000))
     if source.random() < 0.2:
         options["unreachable_timeout_ms"] = source.choice((500, 5000))
+    most = min(options.get("max_partition_fetch_bytes", 5000), options.get("fetch_max_bytes", 5000))
+    if most <= options.get("fetch_min_bytes", 1):
+        # A broker that may not send as much as it is to collect waits each time until the end.
+        options["fetch_max_wait_ms"] = 500
     return options
 
 
