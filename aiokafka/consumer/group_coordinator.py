@@ -456,7 +456,8 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
 
     def _notice_idleness(self) -> None:
         """Have the member leave if the application has not asked for records within
-        `max_poll_interval_ms`. From then on `_go_idle` looks who asks, when it gets to it."""
+        `max_poll_interval_ms`. From then on only `_go_idle` looks for a call: it may still
+        wait for a listener, and would take a call that was noted here meanwhile for an old one."""
         if self._is_idle:
             return
         is_asking = self._fetcher.buffer.call != self._call or self._fetcher.has_readers

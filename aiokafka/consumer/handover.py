@@ -113,7 +113,7 @@ class Handover:
         if self._assign(assigned, keep=False):
             await self._tell_assigned(assigned)
 
-    # Those that stay go on as if nothing had happened (KIP-429).
+    # In the next two, partitions that stay go on as if nothing had happened (KIP-429).
 
     async def give_up_all_but(self, kept: Partitions) -> bool:
         """Keep only these. True if any had to be given up, which the group can give away then."""
@@ -125,7 +125,7 @@ class Handover:
         return bool(revoked)
 
     async def extend(self, assigned: Partitions) -> None:
-        """These partitions now, more than before."""
+        """Take over these partitions; those that we have are among them."""
         added = assigned - self.owned
         if self._assign(assigned, keep=True):
             await self._tell_assigned(added)

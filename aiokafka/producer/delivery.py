@@ -247,7 +247,7 @@ class Delivery:
         )
         self.client.update_leader(queue.partition, leader.leader_id, leader.leader_epoch, endpoint)
         if self.client.cluster.leader_for_partition(queue.partition) != leader.leader_id:
-            return False  # it is older than what is known, or names nobody knows
+            return False  # it is older than what is known, or names an unknown broker
         # Others hear of it later; until then the batches would go to the old leader again.
         self._route(queue)
         return True

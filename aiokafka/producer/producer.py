@@ -606,10 +606,10 @@ class AIOKafkaProducer:
         or the group's id, which stands for the consumers of that group in this event loop. So a
         member that has lost its partitions is refused, by the brokers since Kafka 2.5 (KIP-447).
 
-        Raises CommitFailedError when a partition was taken away since its records were handed out,
-        IllegalGenerationError, UnknownMemberIdError or FencedInstanceId when the brokers say so,
-        ValueError and TypeError for wrong arguments. After an error without `is_fatal` the
-        transaction has to be aborted.
+        Raises CommitFailedError when a partition was taken away since its records were handed out
+        (even if it came back, until records are asked for again), IllegalGenerationError,
+        UnknownMemberIdError or FencedInstanceId when the brokers say so, ValueError and TypeError
+        for wrong arguments. After an error without `is_fatal` the transaction has to be aborted.
         """
         await self._transactional().send_offsets(offsets, group_id)
 

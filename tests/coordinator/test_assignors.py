@@ -245,7 +245,7 @@ def test_claims() -> None:
 
 @pytest.mark.parametrize("version", [1, 3])
 def test_cooperative_gives_nothing_to_an_outdated_claim(version: int) -> None:
-    """The newer of two claims counts, whoever comes first; the other one is to let go first.
+    """The newer of two claims counts, in either order; the other one is to let go first.
 
     Before version 2 of the metadata the generation is in the user data.
     """

@@ -24,7 +24,7 @@ _MOST_BYTES = 32 * 1024 * 1024
 class Timeline:
     """Keeps the latest of what happens in a run; costs little until it is read.
 
-    Owns: the entries, as they came: bytes are made into requests when somebody reads them.
+    Owns: the entries, as they came: bytes are made into requests when they are read.
     """
 
     def __init__(self, loop: SimulatedLoop) -> None:

@@ -264,7 +264,7 @@ class SimulatedSocket:
     # -- resets
 
     def send_reset(self) -> None:
-        """A reset is sent once, and may get lost: whoever sends bytes later gets another one."""
+        """A reset is sent once, and may get lost: bytes that are sent later get another one."""
         if not self.line.holds(self):
             when = self._loop.time() + self.line.delay()
             self._loop.happen_at(max(when, self._arrived_last), self.peer.get_reset)
