@@ -41,7 +41,7 @@ JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 SPARK_TESTS := tests/integration/test_spark_kills.py \
 	$(filter-out %_kills.py,$(sort $(wildcard tests/integration/test_spark*.py))) tests/spark
 
-.PHONY: help demo test test-unit test-all test-long test-spark test-dependents simulate spark-demo java fuzz mutants traces lint format docs bench bench-spark broker dist clean
+.PHONY: help demo test test-unit test-all test-long test-spark test-dependents simulate spark-demo java fuzz mutants traces figures lint format docs bench bench-spark broker dist clean
 .DELETE_ON_ERROR:
 
 help:
@@ -56,6 +56,7 @@ help:
 	@echo "make traces     run simulations twice, with other hashes; both must be alike (SEEDS=1000)"
 	@echo "make fuzz       read damaged record sets (MUTATIONS=10000000)"
 	@echo "make mutants    plant faults and see what notices them (FAULTS=suite or simulation)"
+	@echo "make figures    cycles, large classes, repetition, docstrings, comments: the shape of the code"
 	@echo "make lint docs  ruff and mypy; the manual, warnings are errors"
 	@echo "make bench      compare with the other clients (ROWS=... ROUNDS=...)"
 	@echo "make bench-spark compare in Spark with its own Kafka source (ROWS=... ROUNDS=...)"
@@ -154,6 +155,9 @@ mutants: $(LIBRARY) $(VENV)/.tests
 
 traces: $(LIBRARY) $(VENV)/.tests
 	$(BIN)/python -m tests.testing.traces $(SEEDS) --apart
+
+figures: $(VENV)/.python
+	@$(BIN)/python -m tests.house.figures $(ARGS)
 
 test-spark: java $(LIBRARY) $(VENV)/.tests $(VENV)/.spark
 	AIOKAFKA_SPARK=required PYSPARK_SUBMIT_ARGS='$(SPARK_SUBMIT_ARGS)' \

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.house.figures import functions, length
 
 REPOSITORY = Path(__file__).parent.parent
 PACKAGE = REPOSITORY / "aiokafka"
@@ -28,8 +29,6 @@ PUBLIC_FILES = {
 TABLES = {"_config.py", "errors.py"}
 # The owner of all tasks, and an old name that other packages import.
 MAY_START_TASKS = {"_tasks.py", "util.py"}
-
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def package_files() -> list[Path]:
@@ -55,25 +54,10 @@ def relative(path: Path) -> str:
     return path.relative_to(PACKAGE).as_posix()
 
 
-def functions(path: Path) -> Iterator[Function]:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
-
-
-def length(function: Function) -> int:
-    """Lines from the signature to the end, without the docstring."""
-    end = function.end_lineno or function.lineno
-    total = end - function.lineno + 1
-    first = function.body[0]
-    if ast.get_docstring(function) is not None and first.end_lineno is not None:
-        total -= first.end_lineno - first.lineno + 1
-    return total
-
-
 @pytest.mark.parametrize("path", package_files(), ids=relative)
 def test_functions_fit_on_a_screen(path: Path) -> None:
-    too_long = {f.name: length(f) for f in functions(path) if length(f) > LONGEST_FUNCTION}
+    every = functions(ast.parse(path.read_text()))
+    too_long = {each.name: length(each) for each in every if length(each) > LONGEST_FUNCTION}
     if relative(path) in PUBLIC_FILES:
         # It lists its keywords one a line, and passes them on.
         too_long.pop("__init__", None)

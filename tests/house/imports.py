@@ -1,0 +1,105 @@
+"""Which module imports which, and where imports go round in a circle."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+Graph = dict[str, set[str]]
+
+PACKAGE = Path(__file__).parent.parent.parent / "aiokafka"
+
+
+def sources(package: Path = PACKAGE) -> list[Path]:
+    """Return the modules of a package, in the order of their paths."""
+    return sorted(package.rglob("*.py"))
+
+
+def module_name(path: Path, package: Path = PACKAGE) -> str:
+    """Return the dotted name of a file, without the package's own: `net.pool`, `net`, or ``""``."""
+    parts = path.relative_to(package).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported_names(path: Path, package: Path = PACKAGE) -> Iterator[tuple[str, ...]]:
+    """Yield what a file imports, inside functions and under TYPE_CHECKING too, as absolute parts.
+
+    `from a import b` yields both `a` and `a.b`: only the caller knows whether `b` is a module.
+    """
+    here = (package.name, *path.relative_to(package).parts[:-1])
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (tuple(alias.name.split(".")) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            start = here[: len(here) - node.level + 1] if node.level else ()
+            base = (*start, *(node.module.split(".") if node.module else ()))
+            yield from ((*base, alias.name) for alias in node.names)
+            yield base
+
+
+def module_graph(package: Path = PACKAGE) -> Graph:
+    """Return each module of a package with the modules of it that it names in an import.
+
+    Importing a name from a package counts as importing the module of that name if there is one,
+    else the package's `__init__`.
+    """
+    paths = {module_name(path, package): path for path in sources(package)}
+    graph: Graph = {}
+    for module, path in paths.items():
+        found = graph.setdefault(module, set())
+        pending: set[str] = set()
+        for parts in imported_names(path, package):
+            if parts[0] == package.name:
+                pending.add(".".join(parts[1:]))
+        for name in pending:
+            if name in paths and not is_only_a_prefix(name, pending, paths):
+                found.add(name)
+            elif name not in paths and name.rpartition(".")[0] in paths:
+                found.add(name.rpartition(".")[0])
+        found.discard(module)
+    return graph
+
+
+def is_only_a_prefix(name: str, others: Iterable[str], modules: Mapping[str, Path]) -> bool:
+    """Say whether a package is named only to get at modules inside it."""
+    inside = [other for other in others if other != name and other.rpartition(".")[0] == name]
+    return bool(inside) and all(other in modules for other in inside)
+
+
+def cycles(graph: Graph) -> list[list[str]]:
+    """Return the groups of modules that reach each other, the largest first."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(module: str) -> None:
+        index[module] = low[module] = len(index)
+        stack.append(module)
+        for other in sorted(graph.get(module, ())):
+            if other not in index:
+                visit(other)
+                low[module] = min(low[module], low[other])
+            elif other in stack:
+                low[module] = min(low[module], index[other])
+        if low[module] == index[module]:
+            start = stack.index(module)
+            group = sorted(stack[start:])
+            del stack[start:]
+            if len(group) > 1:
+                found.append(group)
+
+    for module in sorted(graph):
+        if module not in index:
+            visit(module)
+    return sorted(found, key=lambda group: (-len(group), group))
+
+
+def fan_in(graph: Graph) -> dict[str, int]:
+    """Return how many modules import each module, the most imported first."""
+    counts = dict.fromkeys(graph, 0)
+    for others in graph.values():
+        for other in others:
+            counts[other] = counts.get(other, 0) + 1
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
