@@ -1,0 +1,422 @@
+"""The English of the code and of the manual, as far as a machine can check it.
+
+Four rules, checked room by room. A room is a package below `aiokafka/`, the modules at its root,
+or a folder beside it.
+
+verbs: The docstring of a function or method begins with an imperative verb and says what the call
+    does for its caller. Properties, pytest fixtures and classes are things: theirs may be noun
+    phrases. A verb that is missing in VERBS is added there.
+words: Comments, messages and the manual use Kafka's terms, and call things "it". What stands in
+    backticks is a name and may be anything.
+public: Every function, method and class with a public name has a docstring, in modules that are not
+    private. A method may have it from the class that it overrides. The declarations of messages
+    are described by Kafka.
+sections: Arguments that are listed one a line stand under `Args:`. Errors are a sentence that
+    begins with "Raises", or stand under `Raises:`. There is no other style of sections.
+
+A room that does not keep a rule yet is in NOT_YET. The list only shrinks: a room that is on it, and
+keeps the rule, fails the test until it is taken off. A package that is cut out of a room on the
+list takes its place on it.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parent.parent
+PACKAGE = REPOSITORY / "aiokafka"
+
+KNOWN = """
+    abort accept acknowledge add adjust admit adopt advance allocate allow announce answer
+    append apply ask assemble assert assign attach authenticate await balance begin bind
+    block borrow bound break bring build bump cache calculate call cancel change charge
+    check choose claim classify clean clear close collect commit compare compile complete
+    compose compress compute configure confirm connect consume continue convert copy count
+    cover create cross cut deal decide declare decline decode decompress decrypt defer delay
+    delete deliver deny derive describe deserialize detach detect determine disable discard
+    disconnect dispatch distribute divide do double drain draw drop elect empty enable
+    encode encrypt end enforce ensure enter escape estimate evaluate evict examine execute
+    exit expand expect expire explain extend extract fail feed fence fetch fill filter find
+    finish fit flip flush follow forbid force forget format forward free freeze gather
+    generate get give go grant group grow guard guess halt hand handle hash hear hide hold
+    ignore import include increase increment index infer inform initialize insert inspect
+    install interpret interrupt invalidate invoke issue iterate join judge keep lay lead
+    learn leave lend let limit list listen load locate lock log look lose lower make map
+    mark match measure merge mirror move name negotiate normalize note notice notify obey
+    observe obtain offer omit open order overwrite pack park parse pass patch pause peek
+    perform pick place plan play poll pop postpone precompute predict prefer prepare prevent
+    print process produce promise promote propose protect prove provide publish pull push
+    put query queue quote raise rank re-authenticate re-join read rebalance rebuild recall
+    receive recognise recompute reconnect record recover redirect reduce reflect refresh
+    refuse register reject rejoin release reload remember remove render renew repeat replace
+    replay replicate reply report represent request require reserve reset resolve respond
+    restart restore restrict resume retain retry return reuse reverse revoke rewind roll
+    route run sample save say scale scan schedule script search see seek select send
+    separate serialize serve set settle shift shorten show shrink shut sign signal simulate
+    skip sleep slice slow sort spare split spread stall stand start step stop store strip
+    subscribe substitute subtract suggest sum suppose suspend switch synchronize take tell
+    terminate throttle throw tick tolerate touch trace track transfer transform translate
+    trim truncate trust try turn undo unpack unsubscribe unwrap update upgrade use validate
+    verify view visit wait wake walk warn watch weigh widen withdraw work wrap write yield
+"""
+VERBS = frozenset(KNOWN.split())
+
+# What to write is on the right.
+BANNED = {
+    r"he|him|his|himself|she|her|hers": "it, its",
+    r"who(?:so)?ever|whom": "a subject: the broker, the caller",
+    r"nobody|somebody|anybody|everybody": "a subject, or 'no client', 'another producer'",
+    r"anew": "again, newly; re-authenticate, rejoin",
+    r"shar(?:e|es|ed|ing) out": "assign",
+    r"hand(?:s|ed|ing)? out": "return, give",
+    r"told of|told by": "learn, given, described",
+    r"goes on its way": "is re-raised",
+    r"picture of the cluster": "metadata",
+    r"may come of|comes of": "originate from",
+    r"data base": "database",
+    r"time-outs?": "timeout",
+    r"(?:an|the|its|their|whose|any|error|broker's|leader's|coordinator's) answers?": "response",
+    r"thereof|lest|till|thus|shall": "a plain word",
+}
+FORBIDDEN = re.compile(rf"(?<![\w'-])(?:{'|'.join(BANNED)})(?![\w-])", re.IGNORECASE)
+QUOTED = re.compile(r"``.*?``|`[^`]*`")
+
+# Rooms that do not keep a rule yet. Only take away from it.
+NOT_YET: dict[str, frozenset[str]] = {
+    "verbs": frozenset(
+        {
+            "aiokafka/*.py",
+            "aiokafka/admin",
+            "aiokafka/consumer",
+            "aiokafka/coordinator",
+            "aiokafka/net",
+            "aiokafka/oauth",
+            "aiokafka/parallel",
+            "aiokafka/producer",
+            "aiokafka/protocol",
+            "aiokafka/ranges",
+            "aiokafka/record",
+            "aiokafka/session",
+            "aiokafka/spark",
+            "aiokafka/testing",
+        }
+    ),
+    "words": frozenset(
+        {
+            "aiokafka/*.py",
+            "aiokafka/admin",
+            "aiokafka/consumer",
+            "aiokafka/coordinator",
+            "aiokafka/net",
+            "aiokafka/oauth",
+            "aiokafka/parallel",
+            "aiokafka/producer",
+            "aiokafka/protocol",
+            "aiokafka/ranges",
+            "aiokafka/record",
+            "aiokafka/session",
+            "aiokafka/spark",
+            "aiokafka/testing",
+            "benchmarks",
+            "docs",
+            "examples",
+            "tests",
+        }
+    ),
+    "public": frozenset(
+        {
+            "aiokafka/consumer",
+            "aiokafka/net",
+            "aiokafka/parallel",
+            "aiokafka/producer",
+            "aiokafka/protocol",
+            "aiokafka/session",
+            "aiokafka/testing",
+        }
+    ),
+    "sections": frozenset(
+        {
+            "aiokafka/*.py",
+            "aiokafka/admin",
+            "aiokafka/consumer",
+            "aiokafka/coordinator",
+            "aiokafka/net",
+            "aiokafka/oauth",
+            "aiokafka/producer",
+            "aiokafka/protocol",
+            "aiokafka/ranges",
+        }
+    ),
+}
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Finding = str
+
+
+def _room(path: Path) -> str:
+    parts = path.relative_to(REPOSITORY).parts
+    if parts[0] == "aiokafka":
+        return "aiokafka/" + (parts[1] if len(parts) > 2 else "*.py")
+    return parts[0] if len(parts) > 1 else "project files"
+
+
+@cache
+def rooms() -> dict[str, list[Path]]:
+    """Return the files of each room."""
+    found: dict[str, list[Path]] = {}
+    for folder in ("aiokafka", "examples", "tests", "benchmarks"):
+        for path in sorted((REPOSITORY / folder).rglob("*.py")):
+            if path != Path(__file__).resolve() and not _is_made(path):
+                found.setdefault(_room(path), []).append(path)
+    for path in sorted([*REPOSITORY.glob("*.rst"), *(REPOSITORY / "docs").glob("*.rst")]):
+        found.setdefault(_room(path), []).append(path)
+    return found
+
+
+def _is_made(path: Path) -> bool:
+    return any(part.startswith(".") or part == "build" for part in path.parts[len(PACKAGE.parts) :])
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def at(path: Path, line: int, text: str) -> Finding:
+    return f"{path.relative_to(REPOSITORY)}:{line}: {text}"
+
+
+# -- verbs
+
+
+def is_thing(function: Function) -> bool:
+    """Return whether a function is read like an attribute: a property or a fixture."""
+    names = [ast.unparse(decorator) for decorator in function.decorator_list]
+    return any(
+        "property" in name or "fixture" in name or name.endswith(".setter") for name in names
+    )
+
+
+def begins_with_a_verb(docstring: str) -> bool:
+    words = docstring.split(None, 2)
+    first = words[0].rstrip(",;:.").lower() if words else ""
+    return first in VERBS and words[1:2] != ["of"]
+
+
+def verbs(path: Path) -> Iterator[Finding]:
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, Function) and not is_thing(node):
+            docstring = ast.get_docstring(node)
+            if docstring is not None and not begins_with_a_verb(docstring):
+                yield at(path, node.lineno, docstring.splitlines()[0] if docstring else "empty")
+
+
+# -- words
+
+
+def prose(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield line number and text of what people read: comments and strings, or a whole page."""
+    text = path.read_text()
+    if path.suffix != ".py":
+        yield 1, text
+        return
+    comments: list[tuple[int, str]] = []
+    kinds = {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", -1)}
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in kinds:
+            continue
+        line = token.start[0]
+        if token.type == tokenize.COMMENT and comments and comments[-1][0] == line - 1:
+            # The next line of a comment goes on with its sentence.
+            yield line, " ".join(comments[-1][1].split()[-1:] + token.string.split()[1:2])
+        if token.type == tokenize.COMMENT:
+            comments.append((line, token.string))
+        yield line, token.string
+
+
+def words(path: Path) -> Iterator[Finding]:
+    if not FORBIDDEN.search(re.sub(r"\n[ #]*", " ", path.read_text())):
+        return
+    for line, text in prose(path):
+        plain = QUOTED.sub(lambda found: re.sub(r"[^\n]", "`", found[0]), text)
+        for found in FORBIDDEN.finditer(re.sub(r"(?<=\w)\n[ #]*", " ", plain)):
+            yield at(path, line + plain[: found.start()].count("\n"), repr(found[0]))
+
+
+# -- public
+
+
+@cache
+def documented_methods() -> dict[str, set[str]]:
+    """Return the methods of each class of the package that have docstrings."""
+    found: dict[str, set[str]] = {}
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.ClassDef):
+                methods = found.setdefault(node.name, set())
+                for item in node.body:
+                    if isinstance(item, Function) and ast.get_docstring(item):
+                        methods.add(item.name)
+    return found
+
+
+@cache
+def bases() -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.ClassDef):
+                names = {re.split(r"[\[(]", ast.unparse(base))[0] for base in node.bases}
+                found.setdefault(node.name, set()).update(name.split(".")[-1] for name in names)
+    return found
+
+
+def inherits_docstring(name: str, method: str) -> bool:
+    seen, waiting = {name}, [*bases().get(name, ())]
+    while waiting:
+        base = waiting.pop()
+        if base in seen:
+            continue
+        if method in documented_methods().get(base, ()):
+            return True
+        seen.add(base)
+        waiting += bases().get(base, ())
+    return False
+
+
+def undocumented(node: ast.Module | ast.ClassDef) -> Iterator[tuple[int, str]]:
+    for item in node.body:
+        if not isinstance(item, (*Function.__args__, ast.ClassDef)) or item.name.startswith("_"):
+            continue
+        if isinstance(item, Function) and any(
+            ast.unparse(d).endswith(("setter", "overload")) for d in item.decorator_list
+        ):
+            continue
+        inherited = isinstance(node, ast.ClassDef) and inherits_docstring(node.name, item.name)
+        if not ast.get_docstring(item) and not inherited:
+            yield item.lineno, item.name
+        if isinstance(item, ast.ClassDef):
+            yield from undocumented(item)
+
+
+def public(path: Path) -> Iterator[Finding]:
+    if PACKAGE not in path.parents:
+        return
+    parts = path.relative_to(PACKAGE).parts
+    if parts[:2] == ("protocol", "messages"):
+        return
+    if any(part.startswith("_") and part != "__init__.py" for part in parts):
+        return
+    for line, name in undocumented(parsed(path)):
+        yield at(path, line, f"{name} has no docstring")
+
+
+# -- sections
+
+OTHER_SECTIONS = re.compile(
+    r"^\s*(?:(?:Arguments|Parameters|Return|Throws|Errors|Params):|:param|:return|:raise|-{4,})"
+)
+LISTED = re.compile(r"^`{0,2}(\w+)`{0,2}(?:(?:,| and) `{0,2}\w+`{0,2})*: ")
+
+
+def names_taken(node: Function | ast.ClassDef) -> set[str]:
+    """Return the arguments of a function, or the fields and the arguments of a class."""
+    taken: set[str] = set()
+    for item in [node] if isinstance(node, Function) else node.body:
+        if isinstance(item, Function) and item.name in (node.name, "__init__"):
+            arguments = item.args
+            every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+            taken.update(argument.arg for argument in every)
+        elif isinstance(item, ast.AnnAssign):
+            taken.add(ast.unparse(item.target))
+    return taken
+
+
+def sections(path: Path) -> Iterator[Finding]:
+    if PACKAGE not in path.parents:
+        return
+    for node in ast.walk(parsed(path)):
+        if not isinstance(node, (*Function.__args__, ast.ClassDef)):
+            continue
+        for line in (ast.get_docstring(node) or "").splitlines()[1:]:
+            listed = LISTED.match(line)
+            if OTHER_SECTIONS.match(line) or (listed and listed[1] in names_taken(node)):
+                yield at(path, node.lineno, f"{node.name}: {line}")
+
+
+RULES = {"verbs": verbs, "words": words, "public": public, "sections": sections}
+
+
+def findings(rule: str, room: str) -> list[Finding]:
+    """Return what breaks a rule in a room."""
+    if rule != "words" and not room.startswith("aiokafka/"):
+        return []
+    paths = rooms().get(room, [])
+    if rule != "words":
+        paths = [path for path in paths if path.suffix == ".py"]
+    return [found for path in paths for found in RULES[rule](path)]
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("room", rooms())
+def test_rooms_keep_the_rules(room: str, rule: str) -> None:
+    found = findings(rule, room)
+    if room in NOT_YET.get(rule, ()):
+        assert found, f"{room} keeps the rule: take it off NOT_YET[{rule!r}]"
+    else:
+        assert not found, "\n" + "\n".join(found)
+
+
+def test_the_list_names_rooms_that_exist() -> None:
+    assert NOT_YET.keys() <= RULES.keys()
+    for listed in NOT_YET.values():
+        assert listed <= rooms().keys()
+
+
+@pytest.mark.parametrize(
+    ("docstring", "expected"),
+    [
+        ("Return the offset.", True),
+        ("Re-authenticate, then open the gate.", True),
+        ("The offset.", False),
+        ("Group of the member.", False),
+        ("", False),
+    ],
+)
+def test_the_first_word_is_looked_at(docstring: str, expected: bool) -> None:
+    assert begins_with_a_verb(docstring) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("# It tells whom it may concern.", 1),
+        ("# The broker gives\n# the answer.", 1),
+        ("x = 'as time-outs are'", 1),
+        ('"""Wait for the\n    answer of a broker."""', 1),
+        ("anew = answer", 0),
+        ("# `nobody` is a user, the answering broker is not.", 0),
+    ],
+)
+def test_words_are_found(
+    text: str, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), "REPOSITORY", tmp_path)
+    file = tmp_path / "some.py"
+    file.write_text(text + "\n")
+    assert len(list(words(file))) == expected
+
+
+if __name__ == "__main__":
+    for rule in RULES:
+        for room in rooms():
+            for found in findings(rule, room):
+                print(rule, found)
