@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.scenario import Draft, WorkloadPlan
 from tests.simulation.workloads.administering import AdminWorkload
+from tests.simulation.workloads.arriving import LatestWorkload
 from tests.simulation.workloads.base import Workload
 from tests.simulation.workloads.group import GroupWorkload
 from tests.simulation.workloads.lone import LoneWorkload
@@ -35,6 +36,7 @@ KINDS: dict[type[Workload], int] = {
     SessionWorkload: 2,
     AdminWorkload: 1,
     RangeWorkload: 1,
+    LatestWorkload: 1,
 }
 BY_NAME = {kind.kind: kind for kind in KINDS}
 
