@@ -73,9 +73,6 @@ class OffsetAndMetadata(_OffsetAndMetadata):
         made.leader_epoch = leader_epoch
         return made
 
-    def __getnewargs__(self) -> tuple[Any, ...]:
-        return self.offset, self.metadata, self.leader_epoch
-
     def __repr__(self) -> str:
         epoch = "" if self.leader_epoch < 0 else f", leader_epoch={self.leader_epoch}"
         return f"OffsetAndMetadata(offset={self.offset}, metadata={self.metadata!r}{epoch})"
