@@ -18,7 +18,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerState, ProducerState
 from aiokafka._compat import timeout
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaTimeoutError, KafkaUnreachableError
+from aiokafka.errors import CommitFailedError, KafkaTimeoutError, KafkaUnreachableError
 from tests.kafka.fixtures import Scale, need_own_brokers
 from tests.kafka.launcher import KafkaCluster
 from tests.kafka.topics import create_topic
@@ -28,6 +28,8 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 PARTITIONS = 4
 # A member counts as dead after 2 s with either protocol (settings of `tests.kafka`: 3 s).
 CLASSIC: dict[str, Any] = {"session_timeout_ms": 2000, "heartbeat_interval_ms": 300}
+# Without a heartbeat for so long the group may remove a member, whatever the client does.
+SESSION_MS = {"classic": 2000, "consumer": 3000}
 OUTAGE_SHORT, OUTAGE_LONG = 4, 60
 QUICK: dict[str, Any] = {"reconnect_backoff_max_ms": 500}
 
@@ -96,7 +98,8 @@ class Writer:
 class Member:
     """Reads and commits; remembers what it saw, and every state it was in.
 
-    A commit that a rebalance makes fail ends it, and with it the test.
+    A commit that a rebalance makes fail ends it, and with it the test. A commit may fail only if
+    heartbeats found no broker for a whole session since the commit before it.
     """
 
     def __init__(self, cluster: KafkaCluster, topic: str, protocol: str, **options: Any) -> None:
@@ -105,6 +108,9 @@ class Member:
         self.values: set[int] = set()
         self.states: list[ConsumerState] = []
         self.raised: list[KafkaUnreachableError] = []
+        self.failure: BaseException | None = None
+        self._session_ms = SESSION_MS[protocol]
+        self._had_no_heartbeat = False
         self.consumer = AIOKafkaConsumer(
             topic,
             bootstrap_servers=cluster.bootstrap_servers,
@@ -122,6 +128,9 @@ class Member:
             try:
                 while True:
                     await self._read()
+            except Exception as error:
+                self.failure = error
+                raise
             finally:
                 watching.cancel()
 
@@ -133,14 +142,25 @@ class Member:
             return
         if batches:
             self.values.update(int(r.value or b"") for rs in batches.values() for r in rs)
-            with suppress(KafkaTimeoutError):  # the next commit includes it
-                await self.consumer.commit()
+            await self._commit()
+
+    async def _commit(self) -> None:
+        try:
+            await self.consumer.commit()
+            self._had_no_heartbeat = False
+        except KafkaTimeoutError:
+            pass  # the next commit includes it
+        except CommitFailedError:
+            if not self._had_no_heartbeat:
+                raise
 
     async def _watch(self) -> None:
         while True:
-            state = self.consumer.health().state
-            if self.states[-1:] != [state]:
-                self.states.append(state)
+            health = self.consumer.health()
+            if self.states[-1:] != [health.state]:
+                self.states.append(health.state)
+            if (health.heartbeat_age_ms or 0) > self._session_ms:
+                self._had_no_heartbeat = True
             await asyncio.sleep(0.01)
 
 
@@ -166,10 +186,17 @@ async def running(*parts: Writer | Member) -> AsyncIterator[None]:
 
 
 async def all_read(writer: Writer, *members: Member | Told) -> None:
-    """What was written until now, and something more, is read."""
+    """What was written until now, and something more, is read. Raises what ended a member."""
     target = set(writer.written)
     await until(lambda: len(writer.written) > len(target) + 20)
-    await until(lambda: target <= set().union(*(member.values for member in members)))
+
+    def is_read() -> bool:
+        for member in members:
+            if isinstance(member, Member) and member.failure is not None:
+                raise member.failure
+        return target <= set().union(*(member.values for member in members))
+
+    await until(is_read)
 
 
 async def test_the_whole_cluster_stops_and_starts_again(
