@@ -32,17 +32,17 @@ from aiokafka.consumer._arguments import (
     to_assign,
     topic_names,
 )
-from aiokafka.consumer.classic_coordinator import ClassicCoordinator
-from aiokafka.consumer.committer import OffsetCommitter
-from aiokafka.consumer.consumer_coordinator import ConsumerCoordinator
-from aiokafka.consumer.fetcher import Fetcher
-from aiokafka.consumer.group_view import GroupView
-from aiokafka.consumer.listener_call import refuse_in_listener
-from aiokafka.consumer.no_group import NoGroupCoordinator
-from aiokafka.consumer.offsets import OffsetResolver
-from aiokafka.consumer.positions import ConsumerPositions
+from aiokafka.consumer._health import Vitals
+from aiokafka.consumer._listener_call import refuse_in_listener
+from aiokafka.consumer._positions import ConsumerPositions
+from aiokafka.consumer.fetch.fetcher import Fetcher
+from aiokafka.consumer.group.classic import ClassicCoordinator
+from aiokafka.consumer.group.kip848 import ConsumerCoordinator
+from aiokafka.consumer.group.no_group import NoGroupCoordinator
+from aiokafka.consumer.group.reader_view import GroupView
+from aiokafka.consumer.position.committed import OffsetCommitter
+from aiokafka.consumer.position.resolver import OffsetResolver
 from aiokafka.consumer.subscription_state import SubscriptionState
-from aiokafka.consumer.vitals import Vitals
 from aiokafka.errors import (
     ConsumerStoppedError,
     IllegalStateError,

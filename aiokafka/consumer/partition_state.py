@@ -8,7 +8,7 @@ import math
 from typing import Protocol
 
 from aiokafka._backoff import Backoff
-from aiokafka.consumer.leader_epochs import LeaderEpochs, Span
+from aiokafka.consumer._leader_epochs import LeaderEpochs, Span
 from aiokafka.errors import IllegalStateError
 from aiokafka.structs import TopicPartition
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from aiokafka.consumer import fetch_buffer
-from aiokafka.consumer.fetch_buffer import scan_record_set
+from aiokafka.consumer.fetch import buffer
+from aiokafka.consumer.fetch.buffer import scan_record_set
 from aiokafka.record.legacy import build_message_set
 from aiokafka.testing import FakeCluster
 from tests.consumer.conftest import T0, T1, Start
@@ -61,10 +61,10 @@ def is_buffered(consumer: Any, count: int) -> bool:
 async def test_one_call_decompresses_so_much(
     cluster: FakeCluster, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not fetch_buffer.__file__.endswith(".py"):
+    if not buffer.__file__.endswith(".py"):
         size, count = 4 * 1024 * 1024, 40
     else:
-        monkeypatch.setattr(fetch_buffer, "_MOST_UNPACKED", 100_000)
+        monkeypatch.setattr(buffer, "_MOST_UNPACKED", 100_000)
         size, count = 10_000, 40
     bound = 64 * 1024 * 1024 if size > 10_000 else 100_000
     await cluster.create_topic("t", partitions=2)

@@ -14,8 +14,8 @@ from aiokafka._compat import timeout
 from aiokafka._consumer_config import ConsumerConfig
 from aiokafka._vitals import Contact
 from aiokafka.client import AIOKafkaClient
-from aiokafka.consumer.group_coordinator import log
-from aiokafka.consumer.membership_consumer import ConsumerMembership, Interest, MemberState
+from aiokafka.consumer.group.group import log
+from aiokafka.consumer.group.kip848_member import Interest, Kip848Member, MemberState
 from aiokafka.errors import (
     BrokerResponseError,
     CommitFailedError,
@@ -488,10 +488,10 @@ async def test_every_step_may_be_cancelled(four: FakeCluster, start: Start) -> N
 # -- the states ------------------------------------------------------------------------------------
 
 
-async def make_membership() -> ConsumerMembership:
+async def make_membership() -> Kip848Member:
     config = ConsumerConfig.from_options(group_id="g", group_protocol="consumer")
     client = AIOKafkaClient(config.client)
-    return ConsumerMembership(client, config, "g", Contact("nobody", log))
+    return Kip848Member(client, config, "g", Contact("nobody", log))
 
 
 async def test_what_cannot_be_is_refused() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aiokafka import TopicPartition
-from aiokafka.consumer.fetch_session import FetchSession, FetchSpec
+from aiokafka.consumer.fetch.session import FetchSession, FetchSpec
 from aiokafka.errors import (
     FetchSessionIdNotFound,
     FetchSessionTopicIdError,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka.consumer.leader_epochs import MOST_SPANS, LeaderEpochs
+from aiokafka.consumer._leader_epochs import MOST_SPANS, LeaderEpochs
 from aiokafka.errors import LogTruncationError, NoOffsetForPartitionError
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest

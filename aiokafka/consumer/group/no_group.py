@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from aiokafka._tasks import TaskOwner
     from aiokafka._vitals import Contact
     from aiokafka.client import AIOKafkaClient
-    from aiokafka.consumer.fetcher import Fetcher
+    from aiokafka.consumer.fetch.fetcher import Fetcher
 
 __all__ = ["GroupPhase", "NoGroupCoordinator", "no_group"]
 

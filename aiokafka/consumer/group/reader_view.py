@@ -10,8 +10,8 @@ from aiokafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPart
 
 if TYPE_CHECKING:
     from aiokafka.client import AIOKafkaClient
-    from aiokafka.consumer.fetcher import Fetcher
-    from aiokafka.consumer.group_coordinator import GroupCoordinator
+    from aiokafka.consumer.fetch.fetcher import Fetcher
+    from aiokafka.consumer.group.group import GroupCoordinator
     from aiokafka.consumer.subscription_state import SubscriptionState
 
 __all__ = ["GroupView"]

@@ -9,7 +9,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Collection
 from typing import Any
 
-from aiokafka.consumer.leader_epochs import MOST_SPANS, Span
+from aiokafka.consumer._leader_epochs import MOST_SPANS, Span
 from aiokafka.consumer.partition_state import PartitionState
 from aiokafka.errors import CorruptRecordError
 from aiokafka.record import _memory as mem

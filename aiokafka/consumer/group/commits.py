@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aiokafka._backoff import Backoff
 from aiokafka._log import SubjectLog
+from aiokafka.consumer._listener_call import refuse_in_listener
 from aiokafka.consumer._names import some_names
 from aiokafka.consumer._signal import Signal
-from aiokafka.consumer.committer import CommittedOffset, Identity, OffsetCommitter
-from aiokafka.consumer.listener_call import refuse_in_listener
+from aiokafka.consumer.position.committed import CommittedOffset, Identity, OffsetCommitter
 from aiokafka.errors import (
     CommitFailedError,
     KafkaError,
@@ -25,7 +25,7 @@ from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka._consumer_config import ConsumerConfig
-    from aiokafka.consumer.fetcher import Fetcher
+    from aiokafka.consumer.fetch.fetcher import Fetcher
     from aiokafka.consumer.subscription_state import Assignment, SubscriptionState
 
 __all__ = ["GroupCommits"]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from aiokafka import _seams
-from aiokafka.consumer.fetch_buffer import Frame, scan_record_set
+from aiokafka.consumer.fetch.buffer import Frame, scan_record_set
 from aiokafka.consumer.partition_state import PartitionState
 from aiokafka.errors import (
     BrokerResponseError,
@@ -25,8 +25,8 @@ from aiokafka.record.reader import RecordReader
 from aiokafka.structs import BrokerMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka.consumer.fetcher import Fetcher
-    from aiokafka.consumer.node_fetcher import NodeFetcher
+    from aiokafka.consumer.fetch.fetcher import Fetcher
+    from aiokafka.consumer.fetch.node import NodeFetcher
     from aiokafka.protocol.messages.fetch import NodeEndpoint, PartitionData
 
 __all__ = ["FetchAnswers"]

@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from aiokafka._log import SubjectLog
-from aiokafka.consumer.listener_call import ListenerMethod, call_listener
+from aiokafka.consumer._listener_call import ListenerMethod, call_listener
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from aiokafka._consumer_config import ConsumerConfig
     from aiokafka._tasks import TaskOwner
     from aiokafka.abc import ConsumerRebalanceListener
-    from aiokafka.consumer.committer import Identity
-    from aiokafka.consumer.fetcher import Fetcher
-    from aiokafka.consumer.group_commits import GroupCommits
+    from aiokafka.consumer.fetch.fetcher import Fetcher
+    from aiokafka.consumer.group.commits import GroupCommits
+    from aiokafka.consumer.position.committed import Identity
     from aiokafka.consumer.subscription_state import SubscriptionState
 
 __all__ = ["Handover"]

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout
 from aiokafka.consumer._signal import Signal
-from aiokafka.consumer.committer import Identity, OffsetCommitter
-from aiokafka.consumer.group_coordinator import GroupCoordinator
-from aiokafka.consumer.membership_consumer import (
-    ConsumerMembership,
+from aiokafka.consumer.group.group import GroupCoordinator
+from aiokafka.consumer.group.kip848_member import (
     Interest,
+    Kip848Member,
     MemberState,
     Slots,
 )
-from aiokafka.consumer.topic_names import TopicNames
+from aiokafka.consumer.group.topic_names import TopicNames
+from aiokafka.consumer.position.committed import Identity, OffsetCommitter
 from aiokafka.errors import (
     BrokerResponseError,
     CommitFailedError,
@@ -32,7 +32,7 @@ from aiokafka.structs import TopicPartition
 if TYPE_CHECKING:
     from aiokafka._consumer_config import ConsumerConfig
     from aiokafka.client import AIOKafkaClient
-    from aiokafka.consumer.fetcher import Fetcher
+    from aiokafka.consumer.fetch.fetcher import Fetcher
     from aiokafka.consumer.subscription_state import SubscriptionState
 
 __all__ = ["ConsumerCoordinator"]
@@ -67,7 +67,7 @@ class ConsumerCoordinator(GroupCoordinator):
         committer: OffsetCommitter,
     ) -> None:
         super().__init__(client, config, subscriptions, fetcher, committer)
-        self._member = ConsumerMembership(client, config, committer.group_id, committer.contact)
+        self._member = Kip848Member(client, config, committer.group_id, committer.contact)
         self._names = TopicNames(client)
         self._ids: dict[TopicPartition, bytes] = {}
         delays = (config.client.retry_backoff, config.client.retry_backoff_max)
@@ -79,7 +79,7 @@ class ConsumerCoordinator(GroupCoordinator):
         committer.identify = self._identity
 
     @property
-    def _membership(self) -> ConsumerMembership:
+    def _membership(self) -> Kip848Member:
         return self._member
 
     @property

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from aiokafka.consumer.group_commits import GroupCommits
+from aiokafka.consumer.group.commits import GroupCommits
 
 __all__ = ["CommitLock", "RejoinFuture"]
 

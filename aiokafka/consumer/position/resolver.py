@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 from aiokafka._log import SubjectLog
 from aiokafka.consumer._names import some_names
 from aiokafka.consumer._signal import Signal
-from aiokafka.consumer.offset_lookup import (
+from aiokafka.consumer.partition_state import PartitionState, Phase
+from aiokafka.consumer.position.lookup import (
     EpochEnd,
     EpochQuery,
     FoundOffset,
     OffsetLookup,
     Offsets,
 )
-from aiokafka.consumer.offset_reset import EARLIEST, LATEST, OffsetSpec
-from aiokafka.consumer.partition_state import PartitionState, Phase
+from aiokafka.consumer.position.reset import EARLIEST, LATEST, OffsetSpec
 from aiokafka.errors import (
     BrokerResponseError,
     KafkaError,
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from aiokafka._consumer_config import ConsumerConfig
     from aiokafka._tasks import TaskOwner
     from aiokafka.client import AIOKafkaClient
-    from aiokafka.consumer.committer import OffsetCommitter
-    from aiokafka.consumer.fetcher import Fetcher
+    from aiokafka.consumer.fetch.fetcher import Fetcher
+    from aiokafka.consumer.position.committed import OffsetCommitter
     from aiokafka.consumer.subscription_state import SubscriptionState
 
 __all__ = ["OffsetResolver"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokafka.consumer.fetch_session import FetchSpec
+from aiokafka.consumer.fetch.session import FetchSpec
 from aiokafka.consumer.partition_state import PartitionState
 from aiokafka.structs import TopicPartition
 

@@ -11,8 +11,8 @@ from aiokafka._backoff import Backoff
 from aiokafka._vitals import Contact
 from aiokafka.consumer._names import some_names
 from aiokafka.consumer._signal import Signal
-from aiokafka.consumer.fetch_plan import FetchPlan
-from aiokafka.consumer.fetch_session import FetchSession
+from aiokafka.consumer.fetch.plan import FetchPlan
+from aiokafka.consumer.fetch.session import FetchSession
 from aiokafka.consumer.partition_state import PartitionState
 from aiokafka.errors import KafkaError, RecordTooLargeError, UnknownError, for_code
 from aiokafka.net.failures import renewed
@@ -21,7 +21,7 @@ from aiokafka.protocol.frame_errors import FrameTooLargeError
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka.consumer.fetcher import Fetcher
+    from aiokafka.consumer.fetch.fetcher import Fetcher
     from aiokafka.protocol.messages.fetch import FetchResponse
 
 __all__ = ["NodeFetcher"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokafka._log import SubjectLog
 from aiokafka.client import ConnectionGroup, CoordinationType
-from aiokafka.consumer.committer import Identity
+from aiokafka.consumer.position.committed import Identity
 from aiokafka.errors import (
     BrokerResponseError,
     FencedInstanceId,

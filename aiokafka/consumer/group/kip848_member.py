@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiokafka import _seams
-from aiokafka.consumer.membership import Membership
+from aiokafka.consumer.group.membership import Membership
 from aiokafka.errors import (
     IllegalStateError,
     KafkaError,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from aiokafka.net.connection import BrokerConnection
     from aiokafka.protocol.schema import Request
 
-__all__ = ["ConsumerMembership", "Interest", "MemberState", "Slots"]
+__all__ = ["Interest", "Kip848Member", "MemberState", "Slots"]
 
 Slots = frozenset[tuple[bytes, int]]
 """Partitions as the broker names them: topic id and number."""
@@ -96,7 +96,7 @@ class _Said(NamedTuple):
     owned: Slots
 
 
-class ConsumerMembership(Membership):
+class Kip848Member(Membership):
     """Who this consumer is in a group of the next-generation protocol.
 
     Owns: `state`; `member_id`, made here and kept for the consumer's life (KIP-1082); the member's

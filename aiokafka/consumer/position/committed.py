@@ -14,7 +14,7 @@ from aiokafka._log import SubjectLog
 from aiokafka._vitals import Contact
 from aiokafka.client import ConnectionGroup, CoordinationType
 from aiokafka.consumer._names import some_names
-from aiokafka.consumer.offset_lookup import by_topic
+from aiokafka.consumer.position.lookup import by_topic
 from aiokafka.errors import (
     BrokerResponseError,
     CommitFailedError,

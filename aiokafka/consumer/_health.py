@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from aiokafka._vitals import StateLog, Trouble, Verdict, newest, together
-from aiokafka.consumer.no_group import GroupPhase
+from aiokafka.consumer.group.no_group import GroupPhase
 from aiokafka.errors import KafkaUnreachableError
 from aiokafka.health import ConsumerHealth, ConsumerState
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from aiokafka._consumer_config import ConsumerConfig
     from aiokafka.client import AIOKafkaClient
-    from aiokafka.consumer.fetcher import Fetcher
-    from aiokafka.consumer.no_group import NoGroupCoordinator
+    from aiokafka.consumer.fetch.fetcher import Fetcher
+    from aiokafka.consumer.group.no_group import NoGroupCoordinator
     from aiokafka.consumer.subscription_state import SubscriptionState
 
 __all__ = ["Vitals"]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from aiokafka.consumer.membership import Membership
+from aiokafka.consumer.group.membership import Membership
 from aiokafka.errors import MemberIdRequired
 from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
 from aiokafka.protocol.messages.join_group import (
@@ -17,7 +17,7 @@ from aiokafka.protocol.messages.join_group import (
 from aiokafka.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
-__all__ = ["ClassicMembership", "Joined"]
+__all__ = ["ClassicMember", "Joined"]
 
 _PROTOCOL_TYPE = "consumer"
 _FIRST_LEAVE_OF_SEVERAL = 3
@@ -40,7 +40,7 @@ class Joined(NamedTuple):
     is_kept: bool = False
 
 
-class ClassicMembership(Membership):
+class ClassicMember(Membership):
     """The requests of the classic protocol. Without membership `member_id` is ""."""
 
     @property

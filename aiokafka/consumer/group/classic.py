@@ -6,10 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from aiokafka._backoff import Backoff
-from aiokafka.consumer.committer import Identity, OffsetCommitter
-from aiokafka.consumer.group_assignors import GroupAssignors, assignment_of, subscriptions_of
-from aiokafka.consumer.group_coordinator import GroupCoordinator
-from aiokafka.consumer.membership_classic import ClassicMembership, Joined
+from aiokafka.consumer.group.assignors import GroupAssignors, assignment_of, subscriptions_of
+from aiokafka.consumer.group.classic_member import ClassicMember, Joined
+from aiokafka.consumer.group.group import GroupCoordinator
+from aiokafka.consumer.position.committed import Identity, OffsetCommitter
 from aiokafka.errors import (
     BrokerResponseError,
     CommitFailedError,
@@ -23,7 +23,7 @@ from aiokafka.structs import TopicPartition
 if TYPE_CHECKING:
     from aiokafka._consumer_config import ConsumerConfig
     from aiokafka.client import AIOKafkaClient
-    from aiokafka.consumer.fetcher import Fetcher
+    from aiokafka.consumer.fetch.fetcher import Fetcher
     from aiokafka.consumer.subscription_state import SubscriptionState
 
 __all__ = ["ClassicCoordinator"]
@@ -47,7 +47,7 @@ class ClassicCoordinator(GroupCoordinator):
         committer: OffsetCommitter,
     ) -> None:
         super().__init__(client, config, subscriptions, fetcher, committer)
-        self._member = ClassicMembership(client, config, committer.group_id, committer.contact)
+        self._member = ClassicMember(client, config, committer.group_id, committer.contact)
         self._assignors = GroupAssignors(
             config.partition_assignment_strategy, config.client.client_rack
         )
@@ -56,7 +56,7 @@ class ClassicCoordinator(GroupCoordinator):
         self._shared: dict[str, frozenset[int] | None] = {}
 
     @property
-    def _membership(self) -> ClassicMembership:
+    def _membership(self) -> ClassicMember:
         return self._member
 
     def _has_work(self) -> bool:

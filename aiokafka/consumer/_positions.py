@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, overload
 
 from aiokafka._partitions import as_partition
 from aiokafka.consumer._arguments import as_partitions, is_offset, offsets_to_commit
-from aiokafka.consumer.group_coordinator import GroupCoordinator
-from aiokafka.consumer.no_group import NoGroupCoordinator, no_group
-from aiokafka.consumer.offset_reset import EARLIEST, LATEST, OffsetSpec
+from aiokafka.consumer.group.group import GroupCoordinator
+from aiokafka.consumer.group.no_group import NoGroupCoordinator, no_group
 from aiokafka.consumer.partition_state import PartitionState
+from aiokafka.consumer.position.reset import EARLIEST, LATEST, OffsetSpec
 from aiokafka.errors import IllegalStateError, KafkaTimeoutError, TopicAuthorizationFailedError
 from aiokafka.structs import (
     ConsumerGroupMetadata,
@@ -23,10 +23,10 @@ from aiokafka.structs import (
 
 if TYPE_CHECKING:
     from aiokafka._consumer_config import ConsumerConfig
-    from aiokafka.consumer.committer import OffsetCommitter
-    from aiokafka.consumer.fetcher import Fetcher
-    from aiokafka.consumer.group_view import GroupView
-    from aiokafka.consumer.offsets import OffsetResolver
+    from aiokafka.consumer.fetch.fetcher import Fetcher
+    from aiokafka.consumer.group.reader_view import GroupView
+    from aiokafka.consumer.position.committed import OffsetCommitter
+    from aiokafka.consumer.position.resolver import OffsetResolver
     from aiokafka.consumer.subscription_state import Assignment, SubscriptionState
 
 __all__ = ["ConsumerPositions"]

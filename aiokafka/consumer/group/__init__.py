@@ -1,0 +1,1 @@
+"""Belong to a group: join by either protocol, hand partitions over, commit offsets."""
