@@ -9,7 +9,7 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.14.100"
+from aiokafka._version import __version__ as __version__
 
 if os.environ.get("AIOKAFKA_NO_EXTENSIONS"):
     # Before any other import of the package: the plain sources are to win over the extensions.

@@ -31,6 +31,7 @@ from aiokafka._options import (
     refuse_unknown,
     unsendable,
 )
+from aiokafka._version import __version__
 
 if TYPE_CHECKING:
     import ssl
@@ -324,7 +325,7 @@ class ClientConfig(Options):
         "all their addresses, which Kerberos wants of an alias (KIP-235).",
     )
     client_id: str = option(
-        Text(), "client_id", "aiokafka-0.14.100", "Name of the client in the broker's logs."
+        Text(), "client_id", f"aiokafka-{__version__}", "Name of the client in the broker's logs."
     )
     request_timeout: float = option(
         Milliseconds(1, is_sent=True),

@@ -13,8 +13,7 @@ from aiokafka._discovery import FATAL, REFUSALS, Discovery
 from aiokafka._log import SubjectLog
 from aiokafka._refresh import RefreshSchedule, TopicsInUse
 from aiokafka.cluster import ClusterMetadata
-from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
-from aiokafka.net.failures import renewed
+from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, renewed
 from aiokafka.net.pool import ConnectionPool, Endpoint
 from aiokafka.protocol.messages.metadata import MetadataResponse
 from aiokafka.structs import BrokerMetadata, TopicPartition

@@ -1,23 +1,34 @@
-"""Partitions and topics as callers name them. Pure."""
+"""Partitions and topics as callers name them."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
-from aiokafka.structs import TopicPartition
-
-__all__ = ["as_partition", "check_topic_name"]
+__all__ = ["TopicPartition", "as_partition", "check_topic_name"]
 
 _LONGEST_NAME = 249
 _LONGEST_EVER = 255  # before Kafka 0.10.1
 _ALLOWED = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 
 
+class TopicPartition(NamedTuple):
+    """A topic and one of its partitions."""
+
+    topic: str
+    partition: int
+
+
+# Users import it from there, and so do pickles. Errors name it too, which is why it is made here.
+TopicPartition.__module__ = "aiokafka.structs"
+
+
 def as_partition(value: Any, rule: str = "Key should be TopicPartition instance") -> TopicPartition:
-    """`value` as a TopicPartition, which any tuple of a topic and a number can stand for, such as
-    another library's named tuple. Raises TypeError, whose text begins with `rule`, for anything
-    else."""
+    """Return `value` as a TopicPartition.
+
+    Any tuple of a topic and a number can stand for one, such as another library's named tuple.
+    Raises TypeError, whose text begins with `rule`, for anything else.
+    """
     if type(value) is TopicPartition:
         return value
     if isinstance(value, tuple) and len(value) == 2:

@@ -11,8 +11,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from aiokafka.errors import IllegalStateError, KafkaError
-from aiokafka.net.failures import renewed
+from aiokafka.errors import IllegalStateError, KafkaError, renewed
 
 __all__ = ["TaskOwner"]
 

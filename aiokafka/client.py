@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from aiokafka import __version__
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
@@ -19,6 +18,7 @@ from aiokafka._loops import made_for, refuse_other_loop
 from aiokafka._metadata import MetadataLoop
 from aiokafka._options import brief, refuse_unknown, require_sendable
 from aiokafka._tasks import TaskOwner
+from aiokafka._version import __version__
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import (
     GroupCoordinatorNotAvailableError,

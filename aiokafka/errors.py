@@ -8,11 +8,12 @@ Three questions have three roots. The broker said no: `BrokerResponseError`. The
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+import copy
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 if TYPE_CHECKING:
     from aiokafka._consumer_record import ConsumerRecord
-    from aiokafka.structs import TopicPartition
+    from aiokafka._partitions import TopicPartition
 
 
 class KafkaError(RuntimeError):
@@ -1047,6 +1048,33 @@ CoordinatorLoadInProgressError = GroupLoadInProgressError
 CoordinatorNotAvailableError = GroupCoordinatorNotAvailableError
 NotCoordinatorError = NotCoordinatorForGroupError
 
+ErrorT = TypeVar("ErrorT", bound=BaseException)
+
+
+def renewed(error: ErrorT) -> ErrorT | KafkaError:
+    """Return an equal exception that is another object.
+
+    One object must never be raised in two waiters, as each would add its traceback to it. An
+    exception that cannot be copied becomes a KafkaError with its name and text.
+    """
+    try:
+        twin = copy.copy(error)
+    except Exception:
+        # An exotic constructor. The text and the kind of failure are what the waiter needs.
+        return _described(error)
+    if twin is error or type(twin) is not type(error):
+        return _described(error)
+    twin.__traceback__ = None
+    twin.__cause__ = error.__cause__
+    return twin
+
+
+def _described(error: BaseException) -> KafkaError:
+    described = KafkaError(f"{type(error).__name__}: {error}")
+    described.__cause__ = error.__cause__
+    return described
+
+
 __all__ = [
     "AuthenticationFailedError",
     "AuthenticationMethodNotSupported",
@@ -1225,4 +1253,5 @@ __all__ = [
     "WrongArgument",
     "for_code",
     "kafka_errors",
+    "renewed",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiokafka._consumer_record import KT, VT, ConsumerRecord
+from aiokafka._partitions import TopicPartition
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -24,13 +25,6 @@ __all__ = [
     "SubscriptionPattern",
     "TopicPartition",
 ]
-
-
-class TopicPartition(NamedTuple):
-    """A topic and one of its partitions."""
-
-    topic: str
-    partition: int
 
 
 class BrokerMetadata(NamedTuple):

@@ -11,6 +11,7 @@ from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
 from aiokafka._loops import made_for, refuse_other_loop
 from aiokafka._options import refuse_unknown
 from aiokafka._partitions import as_partition
+from aiokafka._version import __version__
 from aiokafka.admin import _cluster, _configs, _groups, _records, _tokens, _topics
 from aiokafka.admin._routing import Router
 from aiokafka.admin.config_resource import ConfigResource
@@ -57,7 +58,7 @@ class AIOKafkaAdminClient:
         *,
         loop: asyncio.AbstractEventLoop | None = None,
         bootstrap_servers: str | Iterable[str] = "localhost",
-        client_id: str = "aiokafka-0.14.100",
+        client_id: str = f"aiokafka-{__version__}",
         request_timeout_ms: int = 40_000,
         connections_max_idle_ms: int | None = 540_000,
         retry_backoff_ms: int = 100,

@@ -12,7 +12,6 @@ import weakref
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
-from aiokafka import __version__
 from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
 from aiokafka._consumer_config import ConsumerConfig
@@ -20,6 +19,7 @@ from aiokafka._group_members import add_reader
 from aiokafka._log import SubjectLog
 from aiokafka._loops import made_for, refuse_other_loop
 from aiokafka._options import refuse_unknown
+from aiokafka._version import __version__
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.client import AIOKafkaClient
 from aiokafka.consumer._arguments import (

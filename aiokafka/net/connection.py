@@ -14,8 +14,9 @@ from aiokafka.errors import (
     KafkaError,
     NodeNotReadyError,
     RequestTimedOutError,
+    renewed,
 )
-from aiokafka.net.failures import early_close_hint, loss_reason, renewed
+from aiokafka.net.failures import early_close_hint, loss_reason
 from aiokafka.net.gate import DeadlineTimer, SendGate
 from aiokafka.protocol.exchange import Exchange
 from aiokafka.protocol.framing import FrameReader
@@ -214,11 +215,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
             await asyncio.wait(waits, timeout=max(0.0, deadline - self._loop.time()))
 
     def closed_error(self) -> KafkaError:
-        """A new error that tells why nothing can be sent."""
+        """Return a new error that tells why nothing can be sent."""
         if self.error is None:
             return KafkaConnectionError(f"{self.peer}: connection is closed")
-        twin = renewed(self.error)
-        return twin if isinstance(twin, KafkaError) else KafkaConnectionError(str(twin))
+        return renewed(self.error)
 
     def close(self, error: KafkaError | None = None) -> None:
         """End the connection: requests in flight fail at once, bytes already taken are still

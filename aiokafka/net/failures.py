@@ -1,15 +1,13 @@
-"""Say why a connection failed, in words that name the likely cause, and copy exceptions for many
-waiters."""
+"""Say why a connection failed, in words that name the likely cause."""
 
 from __future__ import annotations
 
-import copy
 import socket
 import ssl
 
-from aiokafka.errors import KafkaConnectionError, KafkaError
+from aiokafka.errors import KafkaConnectionError
 
-__all__ = ["connect_failure", "early_close_hint", "loss_reason", "renewed"]
+__all__ = ["connect_failure", "early_close_hint", "loss_reason"]
 
 # Alerts of the other side, by how their OpenSSL names end.
 _WANTS_CERTIFICATE = ("BAD_CERTIFICATE", "CERTIFICATE_REQUIRED", "HANDSHAKE_FAILURE")
@@ -32,21 +30,6 @@ _REMEDIES = {
     62: "connect by a name that is in it, or set check_hostname = False on the context",
     64: "connect by a name that is in it, or set check_hostname = False on the context",
 }
-
-
-def renewed(error: BaseException) -> BaseException:
-    """A new object equal to `error`: one exception object must never be raised in two waiters
-    (tracebacks grow)."""
-    try:
-        twin = copy.copy(error)
-    except Exception:
-        # An exotic constructor. The text and the kind of failure are what the waiter needs.
-        twin = KafkaError(f"{type(error).__name__}: {error}")
-    if twin is error or type(twin) is not type(error):
-        twin = KafkaError(f"{type(error).__name__}: {error}")
-    twin.__traceback__ = None
-    twin.__cause__ = error.__cause__
-    return twin
 
 
 def connect_failure(error: BaseException, peer: str, *, uses_tls: bool) -> KafkaConnectionError:

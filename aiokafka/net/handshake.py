@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aiokafka._compat import timeout as within
+from aiokafka._version import __version__
 from aiokafka.errors import (
     AuthenticationFailedError,
     AuthenticationMethodNotSupported,
@@ -115,8 +116,6 @@ async def negotiate(
 
 
 def _software_version() -> str:
-    from aiokafka import __version__
-
     # The broker accepts [a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])? only, and closes the connection
     # otherwise.
     return __version__.replace("+", "-")

@@ -10,10 +10,9 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from aiokafka._backoff import Backoff
-from aiokafka.errors import IllegalStateError, KafkaConnectionError, KafkaError
+from aiokafka.errors import IllegalStateError, KafkaConnectionError, KafkaError, renewed
 from aiokafka.net.connection import BrokerConnection
 from aiokafka.net.connector import Connector
-from aiokafka.net.failures import renewed
 from aiokafka.net.session import SessionKeeper
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from typing import Any
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout
 from aiokafka.abc import AbstractTokenProvider
-from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError, KafkaError
-from aiokafka.net.failures import renewed
+from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError, KafkaError, renewed
 from aiokafka.oauth._config import OAuthConfig
 
 __all__ = ["CachedTokenProvider", "Token"]

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from aiokafka._version import __version__
 from aiokafka.errors import (
     AuthenticationFailedError,
     AuthenticationMethodNotSupported,
@@ -130,8 +131,6 @@ async def post(endpoint: Endpoint, headers: Mapping[str, str], body: bytes) -> A
 
 def _client(endpoint: Endpoint) -> httpx.AsyncClient:
     import httpx
-
-    from aiokafka import __version__
 
     context = endpoint.context or ssl.create_default_context()
     address = _proxy(endpoint)

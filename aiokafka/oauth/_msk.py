@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
+from aiokafka._version import __version__
 from aiokafka.errors import AuthenticationFailedError
 from aiokafka.oauth._cache import CachedTokenProvider, Token
 
@@ -140,7 +141,7 @@ def presigned_token(region: str, credentials: Credentials, now: datetime.datetim
     signed = f"AWS4-HMAC-SHA256\n{moment}\n{scope}\n{digest}"
     signature = _hmac(key, signed).hex()
     # Not signed: the broker writes it to its log.
-    agent = quote(f"aiokafka/{_version()}", safe="")
+    agent = quote(f"aiokafka/{__version__}", safe="")
     url = f"https://{host}/?{query}&X-Amz-Signature={signature}&User-Agent={agent}"
     return base64.urlsafe_b64encode(url.encode()).decode().rstrip("=")
 
@@ -155,9 +156,3 @@ def signing_key(secret_key: str, day: str, region: str, service: str) -> bytes:
 
 def _hmac(key: bytes, text: str) -> bytes:
     return hmac.digest(key, text.encode(), "sha256")
-
-
-def _version() -> str:
-    from aiokafka import __version__
-
-    return __version__

@@ -21,7 +21,7 @@ from aiokafka.protocol.messages.produce import (
 )
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.record.compression import ZSTD
-from aiokafka.record.legacy import down_convert
+from aiokafka.record.contents import down_convert
 from aiokafka.structs import TopicPartition
 
 Chunk = bytes | bytearray | memoryview

@@ -18,8 +18,8 @@ from aiokafka.errors import (
     OutOfOrderSequenceNumber,
     RecordListTooLargeError,
     UnknownProducerId,
+    renewed,
 )
-from aiokafka.net.failures import renewed
 from aiokafka.producer._append import PartitionQueue
 from aiokafka.producer._requests import (
     LAST_PLAIN_VERSION,

@@ -12,8 +12,8 @@ from aiokafka.errors import (
     KafkaTimeoutError,
     ProducerFenced,
     TransactionAbortable,
+    renewed,
 )
-from aiokafka.net.failures import renewed
 from aiokafka.producer.producer_id import ProducerIdentity
 from aiokafka.producer.transaction_manager import TransactionManager
 from aiokafka.producer.transaction_requests import TransactionRequests

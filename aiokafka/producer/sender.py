@@ -11,8 +11,7 @@ from aiokafka._backoff import Backoff
 from aiokafka._log import SubjectLog
 from aiokafka._tasks import TaskOwner
 from aiokafka._vitals import newest
-from aiokafka.errors import KafkaError
-from aiokafka.net.failures import renewed
+from aiokafka.errors import KafkaError, renewed
 from aiokafka.producer._append import PartitionQueue
 from aiokafka.producer.batch import BatchState
 from aiokafka.producer.delivery import Delivery

@@ -12,8 +12,8 @@ from aiokafka.errors import (
     TransactionalIdAuthorizationFailed,
     TransactionStateError,
     UnsupportedVersionError,
+    renewed,
 )
-from aiokafka.net.failures import renewed
 from aiokafka.structs import TopicPartition
 
 __all__ = ["Transaction", "TransactionState"]

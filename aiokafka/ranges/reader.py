@@ -21,8 +21,8 @@ from aiokafka.errors import (
     OffsetOutOfRangeError,
     RecordTooLargeError,
     for_code,
+    renewed,
 )
-from aiokafka.net.failures import renewed
 from aiokafka.ranges import requests
 from aiokafka.ranges.questions import (
     Bounds,

@@ -6,8 +6,11 @@ import struct
 from typing import NamedTuple
 
 from aiokafka.errors import CorruptRecordError
+from aiokafka.record import _memory as mem
+from aiokafka.record.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
+from aiokafka.record.header import RecordBatch
 
-__all__ = ["ABORT", "COMMIT", "ControlRecord"]
+__all__ = ["ABORT", "COMMIT", "ControlRecord", "first_key"]
 
 ABORT = 0
 COMMIT = 1
@@ -35,3 +38,29 @@ class ControlRecord(NamedTuple):
         if value is None or len(value) < _VALUE.size or kind not in (ABORT, COMMIT):
             return cls(version, kind)
         return cls(version, kind, _VALUE.unpack_from(value)[1])
+
+
+def first_key(
+    batch: RecordBatch, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
+) -> bytes | None:
+    """Return the key of the first record of a magic 2 batch. CorruptRecordError.
+
+    A batch of markers holds one record. What comes behind its key is not looked at.
+    """
+    payload = batch.payload(max_decompressed_bytes)
+    end = len(payload)
+    size, at = mem.varint(payload, 0, end)
+    if at < 0 or size < 0 or size > end - at:
+        raise _corrupt(batch, "the length of a record")
+    end = at + size
+    # Behind the attributes: the deltas of timestamp and offset, then the size of the key.
+    _, at = mem.varint(payload, at + 1, end)
+    _, at = mem.varint(payload, at, end)
+    size, at = mem.varint(payload, at, end)
+    if at < 0 or size < -1 or size > end - at:
+        raise _corrupt(batch, "the key of a record")
+    return None if size < 0 else bytes(payload[at : at + size])
+
+
+def _corrupt(batch: RecordBatch, what: str) -> CorruptRecordError:
+    return CorruptRecordError(f"the control batch at offset {batch.base_offset}: {what} is wrong")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from aiokafka.errors import CorruptRecordError, UnsupportedCodecError
 from aiokafka.record import _memory as mem
 from aiokafka.record.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
-from aiokafka.record.control import ABORT, ControlRecord
+from aiokafka.record.control import ABORT, ControlRecord, first_key
 from aiokafka.record.header import RecordBatch, flat_view, parse_batch
 from aiokafka.record.legacy import LegacyRecord, read_entry
 
@@ -139,8 +139,10 @@ class BatchCursor:
             self._aborted_seen += 1
 
     def _is_abort_marker(self, batch: RecordBatch) -> bool:
-        records = batch.records(self._max_decompressed_bytes)
-        return bool(records) and ControlRecord.parse(records[0].key).kind == ABORT
+        if batch.record_count == 0:
+            return False
+        key = first_key(batch, self._max_decompressed_bytes)
+        return ControlRecord.parse(key).kind == ABORT
 
     # -- into a batch and out of it
 

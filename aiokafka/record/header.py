@@ -8,15 +8,12 @@ The first 17 bytes of all of them are alike: offset, length, four bytes, magic.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiokafka.errors import CorruptRecordError
 from aiokafka.record import _memory as mem
 from aiokafka.record.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, decompress
 from aiokafka.record.crc32c import crc32c
-
-if TYPE_CHECKING:
-    from aiokafka.structs import ConsumerRecord
 
 __all__ = ["HEADER_SIZE", "RecordBatch", "flat_view", "iter_batches", "parse_batch"]
 
@@ -159,30 +156,6 @@ class RecordBatch:
                 f"in {len(body)} bytes"
             )
         return body
-
-    def records(
-        self, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
-    ) -> list[ConsumerRecord[bytes, bytes]]:
-        """The records of the batch, control records too, with neither topic nor partition.
-
-        Raises CorruptRecordError if one of them cannot be read.
-        """
-        from aiokafka.record.reader import RecordReader  # reads batches, so imports this module
-
-        reader = RecordReader(
-            self.view,
-            "",
-            -1,
-            position=0,
-            check_crcs=False,
-            include_control=True,
-            max_decompressed_bytes=max_decompressed_bytes,
-        )
-        records: list[ConsumerRecord[bytes, bytes]] = reader.take(_MAX_BATCH)
-        if not reader.exhausted:
-            # It ended before a bad one, for which it raises now.
-            reader.take(_MAX_BATCH)
-        return records
 
     def __repr__(self) -> str:
         return (

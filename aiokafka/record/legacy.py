@@ -14,9 +14,9 @@ from zlib import crc32
 
 from aiokafka.errors import CorruptRecordError, IllegalArgumentError, UnsupportedCodecError
 from aiokafka.record.compression import LZ4, ZSTD, compress, decompress
-from aiokafka.record.header import RecordBatch, flat_view, iter_batches, parse_batch
+from aiokafka.record.header import RecordBatch, parse_batch
 
-__all__ = ["LegacyRecord", "build_message_set", "down_convert", "read_entry"]
+__all__ = ["LegacyRecord", "build_message_set", "read_entry"]
 
 _CODEC_MASK = 0x07
 _APPEND_TIME = 0x08
@@ -234,19 +234,3 @@ def build_message_set(
         packed = _break_lz4_header(packed)
     newest = max(timestamp for timestamp, _, _ in items)
     return _message(magic, len(items) - 1, newest, codec, None, packed)
-
-
-def down_convert(
-    batch: bytes | bytearray | memoryview, magic: int, codec: int = 0, level: int | None = None
-) -> bytes:
-    """A built magic 2 batch as a message set of magic 0 or 1, for brokers before Kafka 0.11.
-
-    Raises IllegalArgumentError if a record has headers, for which these formats have no room.
-    """
-    items = []
-    for part in iter_batches(flat_view(batch)):
-        for record in part.records():
-            if record.headers:
-                raise IllegalArgumentError("headers need a broker of Kafka 0.11 or later")
-            items.append((record.timestamp, record.key, record.value))
-    return build_message_set(magic, items, codec, level)

@@ -26,8 +26,8 @@ from aiokafka.errors import (
     RebalanceInProgressError,
     StaleMemberEpoch,
     TransactionStateError,
+    renewed,
 )
-from aiokafka.net.failures import renewed
 from aiokafka.session.listener import SessionListener
 from aiokafka.session.transaction import ENDING, OVER, Phase, SessionTransaction
 from aiokafka.structs import TopicPartition

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from aiokafka.errors import KafkaConnectionError
+from aiokafka.errors import KafkaConnectionError, renewed
 from aiokafka.net.connector import Connector
-from aiokafka.net.failures import renewed
 from aiokafka.testing import FakeCluster
 from tests.net.support import config, now, pooled, split
 from tests.net.test_connecting import free_port

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from aiokafka.abc import AbstractTokenProvider
-from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError, KafkaError
+from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError, KafkaError, renewed
 from aiokafka.net.connector import Connector
-from aiokafka.net.failures import renewed
 from aiokafka.protocol.messages.sasl import SaslAuthenticateRequest
 from tests.net.support import config, now, scripted_broker, split
 from tests.net.test_sasl import USER, plain_answers

@@ -18,6 +18,7 @@ from typing import TypeVar
 from aiokafka.errors import CorruptRecordError, UnsupportedCodecError
 from aiokafka.record.batch import RecordReader, iter_batches
 from aiokafka.record.columns import ColumnReader
+from aiokafka.record.contents import read_records
 from tests.record.samples import HEADER_SIZE, make_record_sets, mend
 
 T = TypeVar("T")
@@ -216,7 +217,7 @@ def columns_agree(data: bytes, options: dict, offsets: list[int]) -> None:
 def walk_batches(data: bytes) -> None:
     try:
         for batch in iter_batches(data):
-            batch.records(LIMIT)
+            read_records(batch, LIMIT)
     except ACCEPTED:
         pass
 

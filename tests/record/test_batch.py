@@ -17,6 +17,7 @@ from aiokafka.record.batch import (
     RecordReader,
     iter_batches,
 )
+from aiokafka.record.contents import read_records
 from tests.record.samples import CODECS, ITEMS, Item, make_batch
 
 every_codec = pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
@@ -243,4 +244,4 @@ def test_a_batch_is_all_of_its_bytes() -> None:
 
 def test_records_of_a_built_batch_can_be_walked() -> None:
     (batch,) = iter_batches(make_batch(codec=3))
-    assert [(r.timestamp, r.key, r.value, r.headers) for r in batch.records()] == ITEMS
+    assert [(r.timestamp, r.key, r.value, r.headers) for r in read_records(batch)] == ITEMS

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from aiokafka.errors import CorruptRecordError, IllegalArgumentError, UnsupportedCodecError
 from aiokafka.record.batch import RecordReader, iter_batches
-from aiokafka.record.legacy import build_message_set, down_convert
+from aiokafka.record.contents import down_convert
+from aiokafka.record.legacy import build_message_set
 from tests.record.samples import CODECS, ITEMS, make_batch
 from tests.record.test_batch import contents
 

@@ -9,9 +9,10 @@ import zstandard
 
 from aiokafka.errors import CorruptRecordError
 from aiokafka.record.compression import ZSTD, compress
-from aiokafka.record.control import ABORT, COMMIT, ControlRecord
-from aiokafka.record.header import iter_batches
+from aiokafka.record.control import ABORT, COMMIT, ControlRecord, first_key
+from aiokafka.record.header import HEADER_SIZE, iter_batches
 from aiokafka.record.legacy import build_message_set
+from tests.record.samples import make_marker, with_body
 
 TEXT = b"".join(b'{"id": %d, "name": "some words that shrink"}' % (n * n) for n in range(4000))
 
@@ -38,6 +39,25 @@ def test_markers_of_other_kinds_have_no_epoch() -> None:
 def test_a_marker_needs_a_key(key: bytes | None) -> None:
     with pytest.raises(CorruptRecordError, match="control record"):
         ControlRecord.parse(key)
+
+
+def test_the_key_of_a_marker_is_found_without_reading_records() -> None:
+    (batch,) = iter_batches(make_marker(ABORT, base_offset=6))
+    assert first_key(batch) == struct.pack(">hh", 0, ABORT)
+
+
+# Its length, attributes, time and offset, the size of its key, two bytes of the key.
+@pytest.mark.parametrize("left", [0, 1, 2, 3, 4, 5, 7])
+def test_a_marker_that_ends_too_early_is_corrupt(left: int) -> None:
+    marker = make_marker(ABORT, base_offset=6)
+    body = marker[HEADER_SIZE:]
+    damaged = with_body(marker, body[:left])
+    if left > 0:
+        # The record is as short as it says.
+        damaged = with_body(marker, bytes([2 * (left - 1)]) + body[1:left])
+    (batch,) = iter_batches(damaged)
+    with pytest.raises(CorruptRecordError):
+        first_key(batch)
 
 
 @pytest.mark.parametrize("levels", [(1, 19), (19, 1)])

@@ -151,6 +151,8 @@ WITHOUT_INIT = """
 from aiokafka.producer.batch_builder import BatchBuilder
 from aiokafka.record.header import RecordBatch
 from aiokafka.record.columns import ColumnReader
+from aiokafka.record.contents import read_records
+from aiokafka.record.control import first_key
 from aiokafka.record.rows import BinarySource, HeaderSource, RowSource
 
 def refused(call, *args, **named):
@@ -185,8 +187,9 @@ for call in (reader.next, reader.skip, ColumnReader.__new__(ColumnReader).read):
     refused(call)
 refused(reader.take, 1)
 header = RecordBatch.__new__(RecordBatch)
-for call in (header.check_crc, header.payload, header.records):
-    refused(call)
+refused(header.check_crc)
+for call in (RecordBatch.payload, read_records, first_key):
+    refused(call, header)
 """
 
 COLUMNS = """

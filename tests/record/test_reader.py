@@ -9,6 +9,7 @@ import pytest
 
 from aiokafka.errors import CorruptRecordError, RecordDeserializationError, UnsupportedCodecError
 from aiokafka.record.batch import RecordReader, iter_batches
+from aiokafka.record.contents import read_records
 from aiokafka.record.control import ABORT, COMMIT, ControlRecord
 from aiokafka.record.legacy import build_message_set
 from tests.record.samples import (
@@ -234,7 +235,7 @@ def test_records_outside_transactions_of_an_aborted_producer_are_kept() -> None:
 def test_markers_can_be_asked_for() -> None:
     (batch,) = iter_batches(make_marker(COMMIT, base_offset=6))
     assert batch.is_control
-    (record,) = batch.records()
+    (record,) = read_records(batch)
     assert ControlRecord.parse(record.key, record.value) == (0, COMMIT, 3)
     for broken in (None, b"", b"\0\0\0"):
         with pytest.raises(CorruptRecordError):
@@ -525,4 +526,4 @@ def test_the_records_of_a_corrupt_batch_are_not_cut_short() -> None:
     damaged = with_body(make_batch(numbered(3)), body[:size] + b"\xff\xff\x7f" + body[size + 3 :])
     (batch,) = iter_batches(damaged)
     with pytest.raises(CorruptRecordError, match="length of a record"):
-        batch.records()
+        read_records(batch)

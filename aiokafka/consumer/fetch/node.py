@@ -14,8 +14,7 @@ from aiokafka.consumer._signal import Signal
 from aiokafka.consumer.fetch.plan import FetchPlan
 from aiokafka.consumer.fetch.session import FetchSession
 from aiokafka.consumer.partition_state import PartitionState
-from aiokafka.errors import KafkaError, RecordTooLargeError, UnknownError, for_code
-from aiokafka.net.failures import renewed
+from aiokafka.errors import KafkaError, RecordTooLargeError, UnknownError, for_code, renewed
 from aiokafka.net.pool import Purpose
 from aiokafka.protocol.frame_errors import FrameTooLargeError
 from aiokafka.structs import TopicPartition
@@ -197,7 +196,7 @@ class NodeFetcher:
         if _is_too_large(error):
             self._fetcher.report_all(self.plan.states(), self._too_large())
         elif not error.retriable:
-            self._fetcher.report_all(self.plan.states(), lambda: _copy(error))
+            self._fetcher.report_all(self.plan.states(), lambda: renewed(error))
         self._fetcher.client.request_metadata(f"fetch from broker {self.node_id} failed")
 
     def _too_large(self) -> Callable[[], KafkaError]:
@@ -256,8 +255,3 @@ def _is_too_large(error: BaseException) -> bool:
     while cause is not None and not isinstance(cause, FrameTooLargeError):
         cause = cause.__cause__
     return cause is not None
-
-
-def _copy(error: KafkaError) -> KafkaError:
-    twin = renewed(error)
-    return twin if isinstance(twin, KafkaError) else error

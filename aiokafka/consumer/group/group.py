@@ -29,8 +29,8 @@ from aiokafka.errors import (
     KafkaTimeoutError,
     TopicAuthorizationFailedError,
     UnknownError,
+    renewed,
 )
-from aiokafka.net.failures import renewed
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:

@@ -28,8 +28,8 @@ from aiokafka.errors import (
     NoOffsetForPartitionError,
     TopicAuthorizationFailedError,
     UnknownError,
+    renewed,
 )
-from aiokafka.net.failures import renewed
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
@@ -318,15 +318,10 @@ class OffsetResolver:
             self._postpone(state)
         # A group's coordinator that is away for so long comes back, too: readers wait for it.
         if not error.retriable and not isinstance(error, KafkaTimeoutError):
-            self._fetcher.report_all(states, lambda: _copy(error))
+            self._fetcher.report_all(states, lambda: renewed(error))
         self._client.request_metadata(f"offset lookup failed: {error}")
 
     def _postpone(self, state: PartitionState) -> None:
         client = self._config.client
         now = asyncio.get_running_loop().time()
         state.cursor.back_off(now, client.retry_backoff, client.retry_backoff_max)
-
-
-def _copy(error: KafkaError) -> KafkaError:
-    twin = renewed(error)
-    return twin if isinstance(twin, KafkaError) else error

@@ -1,0 +1,5 @@
+"""The version of the package, in a module that imports nothing."""
+
+__all__ = ["__version__"]
+
+__version__ = "0.14.100"

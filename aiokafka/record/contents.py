@@ -1,0 +1,55 @@
+"""What a whole batch holds: all of its records, and the same in an older format."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiokafka.errors import IllegalArgumentError
+from aiokafka.record.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
+from aiokafka.record.header import RecordBatch, flat_view, iter_batches
+from aiokafka.record.legacy import build_message_set
+from aiokafka.record.reader import RecordReader
+from aiokafka.structs import ConsumerRecord
+
+__all__ = ["down_convert", "read_records"]
+
+_ALL = 0x7FFFFFFF
+
+
+def read_records(
+    batch: RecordBatch, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
+) -> list[ConsumerRecord[Any, Any]]:
+    """Return the records of a batch, control records too, with neither topic nor partition.
+
+    Raises CorruptRecordError if one of them cannot be read.
+    """
+    reader = RecordReader(
+        batch.view,
+        "",
+        -1,
+        position=0,
+        check_crcs=False,
+        include_control=True,
+        max_decompressed_bytes=max_decompressed_bytes,
+    )
+    records: list[ConsumerRecord[Any, Any]] = reader.take(_ALL)
+    if not reader.exhausted:
+        # It ended before a bad one, for which it raises now.
+        reader.take(_ALL)
+    return records
+
+
+def down_convert(
+    batch: bytes | bytearray | memoryview, magic: int, codec: int = 0, level: int | None = None
+) -> bytes:
+    """Return a built magic 2 batch as a message set of magic 0 or 1, for brokers before Kafka 0.11.
+
+    Raises IllegalArgumentError if a record has headers, for which these formats have no room.
+    """
+    items = []
+    for part in iter_batches(flat_view(batch)):
+        for record in read_records(part):
+            if record.headers:
+                raise IllegalArgumentError("headers need a broker of Kafka 0.11 or later")
+            items.append((record.timestamp, record.key, record.value))
+    return build_message_set(magic, items, codec, level)
