@@ -9,6 +9,7 @@ from aiokafka.errors import (
     BrokerResponseError,
     IncompatibleBrokerVersion,
     MessageSizeTooLargeError,
+    OutOfOrderSequenceNumber,
     for_code,
 )
 from aiokafka.producer.batch import ProducerBatch
@@ -128,6 +129,16 @@ def in_doubt(partition: TopicPartition, error: BrokerResponseError) -> MessageSi
     failure = MessageSizeTooLargeError(
         f"{partition.topic}-{partition.partition}: the batch was refused for its size when it was "
         "sent again, but it may have been written the first time"
+    )
+    failure.__cause__ = error
+    return failure
+
+
+def unresolved(partition: TopicPartition, error: BrokerResponseError) -> OutOfOrderSequenceNumber:
+    """The error of records that were sent behind others of which nobody knows what became."""
+    failure = OutOfOrderSequenceNumber(
+        f"{partition.topic}-{partition.partition}: the broker misses records before these, whose "
+        "time was over before they were acknowledged; these may have been written with them"
     )
     failure.__cause__ = error
     return failure

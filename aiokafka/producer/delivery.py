@@ -27,6 +27,7 @@ from aiokafka.producer._requests import (
     in_doubt,
     record_errors,
     results_of,
+    unresolved,
 )
 from aiokafka.producer._split import split_batch
 from aiokafka.producer.batch import BatchState, ProducerBatch
@@ -56,6 +57,7 @@ _BAD_SEQUENCE = (
     UnknownProducerId.errno,
     InvalidProducerEpoch.errno,
 )
+_GAPS = (OutOfOrderSequenceNumber.errno, UnknownProducerId.errno)
 
 
 class Delivery:
@@ -210,6 +212,9 @@ class Delivery:
             if batch.is_doubtful and is_gap and is_oldest(queue, batch):
                 self.fail(queue, batch, in_doubt(queue.partition, error))
                 return
+            if self._is_too_late_to_say(queue, batch, result.error_code):
+                self.fail(queue, batch, unresolved(queue.partition, error))
+                return
             self.manager.on_gap(queue, batch)
             if self.transaction is not None and queue.sequence.has_gap:
                 # Only the coordinator can give a new epoch, after the transaction was aborted.
@@ -226,6 +231,23 @@ class Delivery:
             self._retry(queue, batch, error, pause=not is_prompt)
         else:
             self.fail(queue, batch, error, record_errors(queue.partition, error, result))
+
+    def _is_too_late_to_say(self, queue: PartitionQueue, batch: ProducerBatch, code: int) -> bool:
+        """Whether `batch`, refused for what is missing before it, may be written all the same:
+
+        1. Two batches are on their way; the broker hangs.
+        2. The time of the first is over, and nothing tells whether it will be written.
+        3. The second is sent again on another connection, and refused: the first is missing.
+        4. The broker gets to what it has received on the old connection, and writes both.
+
+        Sent under a new epoch between 3 and 4, the second would be written twice.
+        """
+        return (
+            code in _GAPS
+            and queue.sequence.is_unresolved
+            and batch.attempts > 1
+            and is_oldest(queue, batch)
+        )
 
     def _learn_leader(
         self,

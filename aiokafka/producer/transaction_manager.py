@@ -7,6 +7,7 @@ batches.
 
 from __future__ import annotations
 
+from aiokafka.errors import KafkaTimeoutError
 from aiokafka.producer._append import PartitionQueue
 from aiokafka.producer.batch import NO_SEQUENCE, ProducerBatch
 from aiokafka.producer.transaction_state import Transaction
@@ -30,6 +31,7 @@ class PartitionSequence:
         "generation",
         "has_gap",
         "is_uncertain",
+        "is_unresolved",
         "known_id",
         "next",
         "producer_id",
@@ -46,6 +48,8 @@ class PartitionSequence:
         """What the leader expects next, as far as its answers tell."""
         self.is_uncertain = False
         """A batch was given up after it may have been sent: `expected` may never reach `next`."""
+        self.is_unresolved = False
+        """A batch was given up of which nothing tells whether it will be written."""
         self.has_gap = False
         """The leader says that it misses records before the oldest batch."""
         self.known_id = -1
@@ -143,6 +147,8 @@ class TransactionManager:
         sequence: PartitionSequence = queue.sequence
         if batch.has_identity and self._is_current(sequence, batch):
             sequence.is_uncertain = True
+            # Its time was over before the broker had said yes or no.
+            sequence.is_unresolved |= batch.is_done or isinstance(error, KafkaTimeoutError)
             if self.transaction is not None:
                 self.transaction.needs_new_epoch = True
         if self.transaction is not None:
@@ -187,7 +193,7 @@ class TransactionManager:
                 return False
             sequence.epoch += 1
             sequence.next = sequence.expected = 0
-        sequence.has_gap = sequence.is_uncertain = False
+        sequence.has_gap = sequence.is_uncertain = sequence.is_unresolved = False
         return True
 
 
