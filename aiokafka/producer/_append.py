@@ -175,11 +175,12 @@ class Appender:
 
     async def give_turn(self) -> None:
         """Let the event loop run, and tell the senders that there is more to come."""
-        self.since_turn = 0
         self.is_busy = True
         # Runs after the senders that are awake and before the caller goes on.
         self._loop.call_soon(self._end_turn)
         await asyncio.sleep(0)
+        # Not before: another task would overtake the caller.
+        self.since_turn = 0
 
     def _end_turn(self) -> None:
         self.is_busy = False
