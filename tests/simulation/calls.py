@@ -8,6 +8,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokafka.errors import KafkaError
+from tests.simulation.promises import NO_ERRORS, PROMPT, PROMPT_S
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -37,6 +38,8 @@ class Caller:
         self.name = name
         self.random: random.Random = world.random_for(name)
         self._cancel_rate = cancel_rate
+        #: Whether the program does what must end in an error.
+        self.may_fail = False
 
     async def call(
         self,
@@ -58,6 +61,8 @@ class Caller:
         """
         world = self.world
         loop = world.loop
+        if limit is not None and world.promises(PROMPT):
+            limit = min(limit, PROMPT_S)
         watch = _Watch(self, what, patience, limit, may_cancel)
         started_at = loop.time()
         world.note(self.name, what)
@@ -71,6 +76,8 @@ class Caller:
         except KafkaError as error:
             world.note(self.name, what, f"raised {type(error).__name__}: {error}")
             self._check_swallowed(what, watch)
+            if world.promises(NO_ERRORS) and not self.may_fail:
+                world.violate("needless error", f"{self.name}: {what} raised {error!r}", error)
             raise
         except (StopAsyncIteration, AllowedError):
             world.note(self.name, what, "ended")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka.structs import ConsumerRecord, RecordMetadata, TopicPartition
 from tests.simulation import logs
+from tests.simulation.promises import DELIVERED, NO_ERRORS
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -28,6 +29,7 @@ class Sent:
         "copy_of",
         "error",
         "future",
+        "headers",
         "number",
         "offset",
         "order",
@@ -35,6 +37,7 @@ class Sent:
         "partition",
         "safety",
         "session",
+        "timestamp",
         "topic",
         "transaction",
     )
@@ -54,6 +57,9 @@ class Sent:
         self.future: asyncio.Future[RecordMetadata] | None = None
         self.copy_of: tuple[str, int, int] | None = None
         """Topic, partition and offset of the record that it is a copy of."""
+        self.headers: tuple[tuple[str, bytes | None], ...] = ()
+        self.timestamp: int | None = None
+        """In milliseconds, if the program has given one."""
         self.companions: list[Sent] = []
         """The records behind this one in a batch that the program built."""
 
@@ -169,6 +175,8 @@ class Reading:
             self._world.violate(
                 "changed", f"{self.name}: {tp} {record.offset} was {before}, now {number}"
             )
+        if number >= 0:
+            self._world.history.check_contents(self.name, tp, record)
         self.positions[tp] = record.offset + 1
         self.in_hand.append((tp, record.offset))
         self._world.note(self.name, "got", f"{tp.topic}-{tp.partition} {record.offset}")
@@ -255,6 +263,8 @@ class History:
         name = sent.session.name
         if error is not None:
             self._world.note(name, f"record {sent.number}", f"failed: {error!r}")
+            if self._world.promises(DELIVERED) or self._world.promises(NO_ERRORS):
+                self._world.violate("failed", f"{sent!r}: {error!r}", error)
             return
         if not sent.session.is_told:
             return
@@ -265,6 +275,23 @@ class History:
         self._world.note(name, f"record {sent.number}", place)
 
     # -- consumers
+
+    def check_contents(
+        self, who: str, tp: TopicPartition, record: ConsumerRecord[Any, Any]
+    ) -> None:
+        """Compare what surrounds the value of a record with what was sent, here or in a log."""
+        number = number_of(record.value)
+        sent = self.sent[number]
+        if sent.topic != tp.topic:
+            return
+        if tuple(record.headers) != sent.headers:
+            text = f"{who}: {sent!r} was sent with {sent.headers}, not with {record.headers}"
+            self._world.violate("other headers", text)
+        if sent.timestamp is not None and record.timestamp != sent.timestamp:
+            is_sealed = self._world.scenario.topic(tp.topic).config.get("message.timestamp.type")
+            if is_sealed != "LogAppendTime":
+                text = f"{who}: {sent!r} is of {sent.timestamp}, not of {record.timestamp}"
+                self._world.violate("other time", text)
 
     def audience(self, name: str, topics: Sequence[str], **options: bool) -> Audience:
         """A new group or lone consumer."""

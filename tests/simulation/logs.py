@@ -85,13 +85,18 @@ def numbers(world: World, tp: TopicPartition) -> Iterator[tuple[int, int]]:
 
 def entries(world: World, tp: TopicPartition) -> list[Entry]:
     """Every record in a log, with the fate of its transaction."""
+    from tests.simulation.history import number_of
+
     log = log_of(world, tp)
     if log is None:
         return []
     batches = [batch for batch in log.batches if not batch.is_control]
     found = []
     index = 0
-    for offset, number in numbers(world, tp):
+    for record in log.records():
+        offset, number = record.offset, number_of(record.value)
+        if 0 <= number < len(world.history.sent):
+            world.history.check_contents("the log", tp, record)
         while batches[index].last_offset < offset:
             index += 1
         batch = batches[index]

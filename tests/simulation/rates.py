@@ -17,13 +17,19 @@ _ASKED_FOR = (0, 1, 8, 24, 25, 26, 28)
 
 def check_rates(world: World) -> None:
     """No client asks the same thing again and again, whatever it is answered."""
+    slowed = {
+        (api, second)
+        for api, begin, end in world.refusing
+        for second in range(int(begin) + 1, int(end))
+    }
     counts: Counter[tuple[str, int, int, int]] = Counter()
     for seen in world.cluster.requests():
         context = seen.context
         second = int(context.received_at)
         counts[context.client_id or "", context.api_key, context.node_id, second] += 1
     for (client, api, broker, second), count in counts.items():
-        most = _MOST_ASKED_FOR if api in _ASKED_FOR else _MOST
+        is_asked_for = api in _ASKED_FOR and (api, second) not in slowed
+        most = _MOST_ASKED_FOR if is_asked_for else _MOST
         if count > most:
             text = f"{client} sent {count} requests of API {api} to broker {broker} in second "
             world.violate("asks too often", text + str(second))

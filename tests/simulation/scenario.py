@@ -20,6 +20,12 @@ class ClusterPlan:
     brokers: int
     release: str
     settings: dict[str, str] = field(default_factory=dict)
+    sasl: str = ""
+    """The mechanism by which clients log in; "" if they need not."""
+    lifetime_ms: int = 0
+    """How long a login is good; 0 for ever."""
+    racks: tuple[str, ...] = ()
+    """Where each broker stands, if anywhere."""
 
     @property
     def number(self) -> tuple[int, ...]:
@@ -68,6 +74,8 @@ class Scenario:
     topics: tuple[TopicPlan, ...]
     workloads: tuple[WorkloadPlan, ...]
     faults: tuple[FaultPlan, ...]
+    promises: tuple[str, ...] = ()
+    """What clients keep as well, as little else happens: see :mod:`tests.simulation.promises`."""
 
     def topic(self, name: str) -> TopicPlan:
         """The plan of a topic."""
@@ -84,10 +92,11 @@ class Scenario:
         return cls(
             seed=data["seed"],
             active_s=data["active_s"],
-            cluster=ClusterPlan(**data["cluster"]),
+            cluster=ClusterPlan(**data["cluster"] | {"racks": tuple(data["cluster"]["racks"])}),
             topics=tuple(TopicPlan(**topic) for topic in data["topics"]),
             workloads=tuple(WorkloadPlan(**workload) for workload in data["workloads"]),
             faults=tuple(FaultPlan(**fault) for fault in data["faults"]),
+            promises=tuple(data["promises"]),
         )
 
     def without(self, part: WorkloadPlan | FaultPlan) -> Scenario:
@@ -108,6 +117,7 @@ class Draft:
     active_s: float
     topics: list[TopicPlan] = field(default_factory=list)
     workloads: list[WorkloadPlan] = field(default_factory=list)
+    promises: list[str] = field(default_factory=list)
 
     def new_topic(self, *, config: dict[str, str] | None = None) -> TopicPlan:
         """A topic of its own for the workload that asks."""
@@ -144,8 +154,10 @@ class Draft:
 def draw(seed: int, kinds: Sequence[str] = ()) -> Scenario:
     """The scenario of a seed.
 
-    `kinds` narrows the workloads down to these; then it is another scenario than without.
+    `kinds` narrows the workloads down to these, or names the aims to choose from; then it is
+    another scenario than without.
     """
+    from tests.simulation.aims import draw_aim
     from tests.simulation.faults import draw_faults
     from tests.simulation.workloads import draw_workloads
 
@@ -155,8 +167,12 @@ def draw(seed: int, kinds: Sequence[str] = ()) -> Scenario:
         cluster=_draw_cluster(source),
         active_s=round(source.choice((2.0, 5.0, 10.0, 20.0, 60.0)) * (0.5 + source.random()), 3),
     )
-    draw_workloads(draft, kinds)
-    faults = draw_faults(draft)
+    aim = draw_aim(draft, kinds)
+    if aim is None:
+        draw_workloads(draft, kinds)
+        faults = draw_faults(draft)
+    else:
+        faults = aim.draw()
     return Scenario(
         seed=seed,
         active_s=draft.active_s,
@@ -164,6 +180,7 @@ def draw(seed: int, kinds: Sequence[str] = ()) -> Scenario:
         topics=tuple(draft.topics),
         workloads=tuple(draft.workloads),
         faults=tuple(faults),
+        promises=tuple(draft.promises),
     )
 
 

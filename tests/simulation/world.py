@@ -9,12 +9,15 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aiokafka.testing import FakeCluster
+from aiokafka.testing import FakeCluster, Security
 from tests.simulation.history import History
 
 if TYPE_CHECKING:
     from aiokafka.testing.simulation import Line, Simulation
     from tests.simulation.scenario import Scenario
+
+#: Who logs in where that is asked for: user and password.
+USER = {"alice": "secret"}
 
 # More are not worth reading.
 _MOST_VIOLATIONS = 20
@@ -56,6 +59,7 @@ class World:
         self._trace_sum = 0
         self.violations: list[Violation] = []
         self.cluster: FakeCluster
+        self.security: Security | None = None
         self.history = History(self)
         #: Set when the last fault is over: from then on everything has to come to rest.
         self.calm = asyncio.Event()
@@ -68,14 +72,24 @@ class World:
         #: Errors in the log that faults of this run explain, by their beginning.
         self.expected_errors: list[str] = []
         self.hits: dict[str, int] = {}
+        #: Times in which requests of an API are answered with errors only: API, from, to.
+        self.refusing: list[tuple[int, float, float]] = []
+
+    def promises(self, what: str) -> bool:
+        """Whether clients keep something in this scenario that they need not in others."""
+        return what in self.scenario.promises
 
     def open(self) -> FakeCluster:
         """Make the cluster; within the run, where chance is the seed's."""
         plan = self.scenario.cluster
+        if plan.sasl:
+            self.security = Security(USER, session_lifetime_ms=plan.lifetime_ms)
         self.cluster = FakeCluster(
             plan.brokers,
             as_version=plan.release,
             config=plan.settings,
+            racks=plan.racks or None,
+            security=self.security,
             seed=self.scenario.seed,
         )
         return self.cluster

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.simulation.faults.aimed import AIMED_FAULTS
 from tests.simulation.faults.base import Fault
 from tests.simulation.faults.brokers import BROKER_FAULTS
 from tests.simulation.faults.groups import GROUP_FAULTS
@@ -31,7 +32,7 @@ KINDS: dict[type[Fault], int] = {
     **TOPIC_FAULTS,
     **MACHINE_FAULTS,
 }
-BY_NAME = {kind.kind: kind for kind in KINDS}
+BY_NAME = {kind.kind: kind for kind in (*KINDS, *AIMED_FAULTS)}
 
 
 def draw_faults(draft: Draft) -> list[FaultPlan]:

@@ -15,6 +15,7 @@ from tests.simulation.workloads.arriving import LatestWorkload
 from tests.simulation.workloads.base import Workload
 from tests.simulation.workloads.group import GroupWorkload
 from tests.simulation.workloads.lone import LoneWorkload
+from tests.simulation.workloads.odd import OddWorkload
 from tests.simulation.workloads.parallel import ParallelWorkload
 from tests.simulation.workloads.pipeline import PipelineWorkload
 from tests.simulation.workloads.producing import ProducerWorkload
@@ -37,6 +38,7 @@ KINDS: dict[type[Workload], int] = {
     AdminWorkload: 1,
     RangeWorkload: 1,
     LatestWorkload: 1,
+    OddWorkload: 1,
 }
 BY_NAME = {kind.kind: kind for kind in KINDS}
 

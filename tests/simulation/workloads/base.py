@@ -90,4 +90,11 @@ def draw_client_options(draft: Draft) -> dict[str, Any]:
         options["socket_connection_setup_timeout_ms"] = source.choice((500, 2000))
     if source.random() < 0.2:
         options["metadata_recovery_rebootstrap_trigger_ms"] = source.choice((2000, 10_000))
+    if draft.cluster.sasl:
+        options |= {
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": draft.cluster.sasl,
+            "sasl_plain_username": "alice",
+            "sasl_plain_password": "secret",
+        }
     return options

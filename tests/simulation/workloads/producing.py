@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaProducer, _seams
 from aiokafka.errors import KafkaError
 from tests.simulation.calls import Caller, InterruptedCall
 from tests.simulation.history import ProducerSession, Sent, Transaction, value_of
@@ -52,6 +52,7 @@ class ProducerWorkload(Workload):
             "cancel_rate": source.choice((0, 0, 0, 0.05, 0.3)),
             "stop_s": source.choice((None, None, 0, 1.0)),
             "restart_rate": source.choice((0, 0, 0, 0.02)),
+            "headers": source.random() < 0.3,
         }
 
     async def run(self) -> None:
@@ -164,11 +165,7 @@ class ProducerProgram:
         name = self.caller.name
         if free != memory:
             self.world.violate("memory", f"{name}: {memory - free} bytes are not given back")
-        left = [
-            sent
-            for future, sent in self.world.history.open_futures.items()
-            if sent.session is self.session and not future.done()
-        ]
+        left = [sent for future, sent in self._open_futures().items() if not future.done()]
         if left:
             self.world.violate("open futures", f"{name}: stopped, but {left[:3]!r} are open")
         health = self.producer.health()
@@ -206,6 +203,13 @@ class ProducerProgram:
             arguments["key"] = b"key %d" % source.randrange(self.options["keys"])
         if self.options["to_partition"]:
             arguments["partition"] = 0
+        if self.options.get("headers") and source.random() < 0.5:
+            sent.headers = (("number", b"%d" % sent.number), ("none", None))
+            form = source.choice((list, tuple, iter))
+            arguments["headers"] = form(sent.headers)
+        if self.options.get("headers") and source.random() < 0.3:
+            sent.timestamp = int(1000 * _seams.wall_time()) - sent.number
+            arguments["timestamp_ms"] = sent.timestamp
         return arguments
 
     async def send(self, copy_of: Place | None = None) -> Sent:
@@ -279,10 +283,19 @@ class ProducerProgram:
         """Wait until all is delivered."""
         timeout = self.caller.random.choice((None, None, 0, 1.0))
         limit = self.delivery_timeout if timeout is None else timeout
+        before = self._open_futures()
         try:
             await self.caller.call(f"flush({timeout})", self.producer.flush(timeout), limit=limit)
         except (KafkaError, InterruptedCall) as error:
             self._met(error)
+            return
+        left = [sent for future, sent in before.items() if not future.done()]
+        if left:
+            self.world.violate("flushed", f"{self.caller.name}: flush ended before {left[:3]!r}")
+
+    def _open_futures(self) -> dict[asyncio.Future[Any], Sent]:
+        opened = self.world.history.open_futures
+        return {future: sent for future, sent in opened.items() if sent.session is self.session}
 
     def _met(self, error: BaseException) -> None:
         self.last_error = error

@@ -1,0 +1,166 @@
+"""Faults that only scenarios with an aim have: they last, or need a cluster of a certain kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiokafka.testing import Cut, Edit, Fail, Interception
+from aiokafka.testing import codes as c
+from tests.simulation.faults.base import Fault, draw_broker, draw_partition
+from tests.simulation.faults.responses import RETRIABLE
+from tests.simulation.scenario import Draft
+from tests.simulation.world import USER
+
+
+_OPERATION_NOT_ATTEMPTED = 55
+
+
+class SteadyError(Fault):
+    """Every request of an API is refused for seconds: what asks again has to take its time."""
+
+    kind = "steady error"
+    _interception: Interception | None = None
+    _since = 0.0
+
+    @classmethod
+    def draw(cls, draft: Draft) -> dict[str, Any] | None:
+        """Of which API, which error."""
+        api = draft.random.choice(tuple(RETRIABLE))
+        return {"api": api, "error": draft.random.choice(RETRIABLE[api])}
+
+    async def begin(self) -> None:
+        """Refuse from now on."""
+        api = self.arguments["api"]
+        self._interception = self.world.cluster.intercept(api, Fail(self.arguments["error"]))
+        self._since = self.world.now
+
+    async def end(self) -> None:
+        """Answer as always."""
+        if self._interception is not None:
+            if self._interception.hits:
+                self.hit()
+            self._interception.remove()
+        self.world.refusing.append((self.arguments["api"], self._since, self.world.now))
+
+
+class HangingUp(Fault):
+    """A broker accepts connections and closes them at their first request."""
+
+    kind = "hanging up"
+    _interception: Interception | None = None
+
+    @classmethod
+    def draw(cls, draft: Draft) -> dict[str, Any] | None:
+        """Which broker."""
+        return draw_broker(draft)
+
+    async def begin(self) -> None:
+        """Hang up."""
+        broker = self.arguments["broker"]
+        self._interception = self.world.cluster.intercept(None, Cut(), broker=broker)
+        self.world.cluster.drop_connections(broker)
+        self.hit()
+
+    async def end(self) -> None:
+        """Serve again."""
+        if self._interception is not None:
+            self._interception.remove()
+
+
+class SmallerLimit(Fault):
+    """A topic takes smaller batches only, from one moment to the next."""
+
+    kind = "smaller limit"
+
+    @classmethod
+    def draw(cls, draft: Draft) -> dict[str, Any] | None:
+        """Of which topic, how small."""
+        place = draw_partition(draft)
+        return None if place is None else place | {"limit": draft.random.choice((200, 400))}
+
+    def _set(self, limit: str) -> None:
+        topic = self.world.cluster.state.topics.get(self.arguments["topic"])
+        if topic is not None:
+            topic.config["max.message.bytes"] = limit
+            self.hit()
+
+    async def begin(self) -> None:
+        """Lower it."""
+        self._set(str(self.arguments["limit"]))
+
+    async def end(self) -> None:
+        """As before."""
+        plan = self.world.scenario.topic(self.arguments["topic"])
+        self._set(plan.config.get("max.message.bytes", "1048588"))
+
+
+class RefusedLogins(Fault):
+    """Nobody can log in, as while a password is changed; connections break."""
+
+    kind = "refused logins"
+
+    @classmethod
+    def draw(cls, draft: Draft) -> dict[str, Any] | None:
+        """Only where there are logins."""
+        return {} if draft.cluster.sasl else None
+
+    async def begin(self) -> None:
+        """Know no password any more."""
+        security = self.world.security
+        if security is not None:
+            security.users.clear()
+            self.world.cluster.drop_connections()
+            self.hit()
+
+    async def end(self) -> None:
+        """Know it again."""
+        security = self.world.security
+        if security is not None:
+            security.users.update(USER)
+
+
+class MixedCodes(Fault):
+    """AddPartitionsToTxn is answered with another code for each partition: one that passes by
+    itself, and for the others that nothing was tried.
+    """
+
+    kind = "mixed codes"
+    _interception: Interception | None = None
+
+    @classmethod
+    def draw(cls, draft: Draft) -> dict[str, Any] | None:
+        """Which code, at which place, how often."""
+        source = draft.random
+        code = source.choice((c.CONCURRENT_TRANSACTIONS, c.UNKNOWN_TOPIC_OR_PARTITION))
+        return {"code": code, "index": source.randrange(4), "times": source.choice((1, 2))}
+
+    async def begin(self) -> None:
+        """Answer so from now on."""
+        self._interception = self.world.cluster.intercept(24, Edit(self._change))
+
+    def _change(self, response: Any) -> None:
+        results = [r for topic in response.results_by_topic_v3_and_below for r in
+                   topic.results_by_partition]  # fmt: skip
+        if len(results) < 2 or not self.arguments["times"]:
+            return
+        self.arguments["times"] -= 1
+        guilty = self.arguments["index"] % len(results)
+        for index, result in enumerate(results):
+            is_guilty = index == guilty
+            code = self.arguments["code"] if is_guilty else _OPERATION_NOT_ATTEMPTED
+            result.partition_error_code = code
+        self.hit()
+
+    async def end(self) -> None:
+        """Answer as always."""
+        if self._interception is not None:
+            self._interception.remove()
+
+
+AIMED_FAULTS: tuple[type[Fault], ...] = (
+    SteadyError,
+    HangingUp,
+    SmallerLimit,
+    RefusedLogins,
+    MixedCodes,
+)

@@ -1,0 +1,21 @@
+"""What clients keep in a scenario in which little happens, and need not in any other."""
+
+from __future__ import annotations
+
+NO_ERRORS = "no errors"
+"""No call raises an error of Kafka's, and no delivery fails."""
+
+DELIVERED = "delivered"
+"""No delivery fails: no outage is as long as records may wait."""
+
+PROMPT = "prompt"
+"""Every call ends within some seconds, whatever it may take by its options."""
+
+ONCE = "once"
+"""No group gets a record twice: its members commit what is finished before they go."""
+
+FRESH = "fresh"
+"""Readers have everything some seconds after the last record was written."""
+
+PROMPT_S = 8.0
+FRESH_S = 15.0
