@@ -23,7 +23,7 @@ def test_what_followed_a_record_without_answer_is_not_written_twice() -> None:
             async with new_producer(cluster, max_batch_size=100, **TIMES) as producer:
                 await producer.send_and_wait(TOPIC, b"known", partition=0)
                 goes_on = asyncio.Event()
-                # The first, and the first once more. The second waits behind it, on the old connection.
+                # The first, and the first once more; the second waits behind it.
                 cluster.intercept(ProduceRequest, Hold(goes_on), times=2)
                 cluster.intercept(ProduceRequest, Edit(lambda _: goes_on.set()))
                 first = await producer.send(TOPIC, b"1" * 80, partition=0)

@@ -1,5 +1,5 @@
-"""Scenarios with an aim. By chance alone, some of what clients do would hardly ever be met: it takes
-certain options, certain faults at the same time, and the peace to see what came of them.
+"""Scenarios with an aim. By chance alone, some of what clients do would hardly ever be met: it
+takes certain options, certain faults at the same time, and the peace to see what came of them.
 
 A new aim goes into a module of its family, and into `AIMS`.
 """

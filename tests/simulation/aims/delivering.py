@@ -138,7 +138,7 @@ class Expiring(_Delivering):
 class FullMemory(_Delivering):
     """Several calls that wait for memory, while all is well."""
 
-    name = "full memory"
+    name = "full-memory"
     promises = (NO_ERRORS, PROMPT)
 
     def compose(self) -> None:
@@ -160,7 +160,7 @@ class FullMemory(_Delivering):
 class OddCalls(_Delivering):
     """Topics and partitions that are not there, calls that wait while others stop the client."""
 
-    name = "odd calls"
+    name = "odd-calls"
 
     def compose(self) -> None:
         """Few faults."""
@@ -193,7 +193,7 @@ class Outage(_Delivering):
 class TopicsAgain(_Delivering):
     """A topic that is made again, by brokers that give topics no ids."""
 
-    name = "topics again"
+    name = "topics-again"
     active_s = 10.0
 
     def compose(self) -> None:
@@ -285,7 +285,7 @@ class Bulk(_Delivering):
 class NewLeaders(_Delivering):
     """Leaders that move, and nothing else: nobody waits until metadata is too old."""
 
-    name = "new leaders"
+    name = "new-leaders"
     active_s = 4.0
     promises = (NO_ERRORS, PROMPT)
 

@@ -11,7 +11,6 @@ from tests.simulation.faults.responses import RETRIABLE
 from tests.simulation.scenario import Draft
 from tests.simulation.world import USER
 
-
 _OPERATION_NOT_ATTEMPTED = 55
 
 
