@@ -47,7 +47,7 @@ KNOWN = """
     exit expand expect expire explain extend extract fail feed fence fetch fill filter find
     finish fit flip flush follow forbid force forget format forward free freeze gather
     generate get give go grant group grow guard guess halt hand handle hash hear hide hold
-    ignore import include increase increment index infer inform initialize insert inspect
+    ignore import include increase increment indent index infer inform initialize insert inspect
     install interpret interrupt invalidate invoke issue iterate join judge keep lay lead
     learn leave lend let limit list listen load locate lock log look lose lower make map
     mark match measure merge mirror move name negotiate normalize note notice notify obey
@@ -94,14 +94,12 @@ NOT_YET: dict[str, frozenset[str]] = {
     "verbs": frozenset(
         {
             "aiokafka/*.py",
-            "aiokafka/admin",
             "aiokafka/consumer",
             "aiokafka/coordinator",
             "aiokafka/net",
             "aiokafka/oauth",
             "aiokafka/parallel",
             "aiokafka/producer",
-            "aiokafka/protocol",
             "aiokafka/ranges",
             "aiokafka/record",
             "aiokafka/session",
@@ -112,14 +110,12 @@ NOT_YET: dict[str, frozenset[str]] = {
     "words": frozenset(
         {
             "aiokafka/*.py",
-            "aiokafka/admin",
             "aiokafka/consumer",
             "aiokafka/coordinator",
             "aiokafka/net",
             "aiokafka/oauth",
             "aiokafka/parallel",
             "aiokafka/producer",
-            "aiokafka/protocol",
             "aiokafka/ranges",
             "aiokafka/record",
             "aiokafka/session",
@@ -137,7 +133,6 @@ NOT_YET: dict[str, frozenset[str]] = {
             "aiokafka/net",
             "aiokafka/parallel",
             "aiokafka/producer",
-            "aiokafka/protocol",
             "aiokafka/session",
             "aiokafka/testing",
         }
@@ -145,13 +140,11 @@ NOT_YET: dict[str, frozenset[str]] = {
     "sections": frozenset(
         {
             "aiokafka/*.py",
-            "aiokafka/admin",
             "aiokafka/consumer",
             "aiokafka/coordinator",
             "aiokafka/net",
             "aiokafka/oauth",
             "aiokafka/producer",
-            "aiokafka/protocol",
             "aiokafka/ranges",
         }
     ),

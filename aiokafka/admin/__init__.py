@@ -1,5 +1,4 @@
-"""Ask about a cluster, and change it: topics, configurations, groups, records,
-delegation tokens."""
+"""Inspect and change a cluster: topics, configurations, groups, records, delegation tokens."""
 
 from aiokafka.admin.client import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType

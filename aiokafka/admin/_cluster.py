@@ -1,4 +1,4 @@
-"""Questions about brokers, topics and partitions."""
+"""Requests about brokers, topics and partitions."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from aiokafka.protocol.messages.metadata import (
 async def fetch_metadata(
     router: Router, topics: Sequence[str] | None, deadline: float
 ) -> MetadataResponse:
-    """Ask any broker about certain topics, or all of them with None. Creates none."""
+    """Fetch metadata of these topics, or of all topics with None, from any broker. Creates no
+    topic."""
 
     def build(version: int) -> MetadataRequest:
         wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         if version < 4 and wanted:
-            wanted = None  # Such a broker may create topics that it is asked about by name.
+            wanted = None  # Before version 4, asking for a topic by name may create it.
         if version == 0 and wanted is None:
             wanted = []  # In version 0 an empty list asks for all topics.
         return MetadataRequest(topics=wanted, allow_auto_topic_creation=version < 4)

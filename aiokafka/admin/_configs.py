@@ -30,7 +30,10 @@ _OF_ONE_BROKER = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
 async def describe_configs(
     router: Router, resources: Iterable[ConfigResource], include_synonyms: bool, deadline: float
 ) -> list[DescribeConfigsResult]:
-    """Return one answer for the brokers named, each from itself, and one for everything else."""
+    """Return the settings of resources: one result per broker named, one for everything else.
+
+    A broker that is named reports its own settings.
+    """
     results = []
     for node_id, group in _by_node(resources):
         wanted = [_described(resource) for resource in group]
@@ -72,7 +75,7 @@ def _configs(response: DescribeConfigsResponse) -> DescribeConfigsResult:
 def _entry(config: DescribeConfigsResourceResult) -> ConfigEntry:
     source = config.config_source
     if source == -1 and config.is_default:
-        source = 5  # DEFAULT_CONFIG: all that version 0 tells.
+        source = 5  # DEFAULT_CONFIG: version 0 has no more detail.
     synonyms = [ConfigSynonym(s.name, s.value, s.source) for s in config.synonyms]
     return ConfigEntry(
         config.name, config.value, config.read_only, source, config.is_sensitive, synonyms
@@ -102,7 +105,7 @@ async def alter_configs(
 def _altered(resource: ConfigResource) -> AlterConfigsResource:
     configs = resource.configs
     if configs is not None and not isinstance(configs, Mapping):
-        raise TypeError(f"{resource!r}: to alter a configuration, configs has to be a mapping")
+        raise TypeError(f"{resource!r}: to alter a configuration, configs must be a mapping")
     return AlterConfigsResource(
         resource_type=resource.resource_type,
         resource_name=resource.name,
@@ -113,7 +116,7 @@ def _altered(resource: ConfigResource) -> AlterConfigsResource:
 def _by_node(
     resources: Iterable[ConfigResource],
 ) -> list[tuple[int | None, list[ConfigResource]]]:
-    """Group resources by the broker that has to be asked; None stands for any."""
+    """Group resources by the broker that has to be asked; None stands for any broker."""
     groups: dict[int | None, list[ConfigResource]] = {}
     for resource in resources:
         node_id = None
@@ -122,7 +125,7 @@ def _by_node(
             try:
                 node_id = int(resource.name)
             except ValueError:
-                raise ValueError(f"{resource!r}: the name has to be the id of a broker") from None
+                raise ValueError(f"{resource!r}: the name must be the id of a broker") from None
         groups.setdefault(node_id, []).append(resource)
     return list(groups.items())
 

@@ -1,4 +1,4 @@
-"""Questions about consumer groups and their offsets."""
+"""Requests about consumer groups and their offsets."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def describe_groups(
     include_authorized_operations: bool,
     deadline: float,
 ) -> list[DescribeGroupsResult]:
-    """Return one answer per group."""
+    """Return one description per group."""
     results = []
     for group_id in group_ids:
 
@@ -134,7 +134,7 @@ def _coordinator(response: FindCoordinatorResponse) -> tuple[int, str | None, in
 
 
 class OffsetQuery(NamedTuple):
-    """Which offsets of a group to list; `partitions` None: all of them."""
+    """Which offsets of a group to list. With `partitions` None, all of them."""
 
     group_id: str
     partitions: Iterable[TopicPartition] | None
@@ -144,7 +144,7 @@ class OffsetQuery(NamedTuple):
 async def list_offsets(
     router: Router, query: OffsetQuery, coordinator_id: int | None, deadline: float
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return what a group has committed; -1 for a partition asked for that has no offset."""
+    """Return the committed offsets of a group; -1 for a requested partition without one."""
     topics = None if query.partitions is None else _by_topic(query.partitions)
 
     def build(version: int) -> OffsetFetchRequest:
@@ -152,7 +152,7 @@ async def list_offsets(
         request.require_stable = query.require_stable
         return request
 
-    # From version 10 on topics go by id, which this call does not know.
+    # From version 10 on topics are given by id, which this call does not know.
     call = Call(OffsetFetchRequest, build, _offset_codes, max_version=9)
     response = await _ask(router, query.group_id, coordinator_id, call, deadline)
     found = {}
@@ -194,7 +194,7 @@ def _offset_codes(response: OffsetFetchResponse) -> list[int]:
 
 
 def _offsets(response: OffsetFetchResponse) -> Iterable[tuple[str, Any]]:
-    """Topic and partition, of whichever form the answer has."""
+    """Yield topic and partition from a response of either form."""
     for code in _offset_codes(response):
         raise_for(code, None, "offsets")
     for topic in response.topics:
@@ -209,7 +209,10 @@ def _offsets(response: OffsetFetchResponse) -> Iterable[tuple[str, Any]]:
 async def remove_members(
     router: Router, group_id: str, instance_ids: Iterable[str], reason: str, deadline: float
 ) -> None:
-    """Take static members out of a group. Raises the error of the first that could not be."""
+    """Remove static members from a group.
+
+    Raises the error of the first member that the coordinator did not remove.
+    """
     names = list(instance_ids)
 
     def build(version: int) -> LeaveGroupRequest:

@@ -1,4 +1,4 @@
-"""Get an admin request to the leaders of partitions."""
+"""Send an admin request to the leaders of partitions."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ async def by_leader(
 ) -> None:
     """Ask the leader of each partition, all leaders at once.
 
-    `settle` takes an answer and returns the error codes of its partitions. Those that a later try
-    may mend are sent again, to the new leader. Any other error is raised, after all leaders have
-    answered.
+    `settle` takes a response and returns the error codes of its partitions. Partitions with a
+    retriable error are sent again, to their new leader. Any other error is raised after all leaders
+    have responded.
     """
     waiting = dict(partitions)
 
@@ -50,7 +50,7 @@ async def by_leader(
 
 
 def _worst(failures: list[BaseException]) -> BaseException:
-    """Return the first failure that cannot be mended by another try, else the first."""
+    """Return the first failure that a retry cannot mend, else the first failure."""
     for failure in failures:
         if not isinstance(failure, KafkaError) or not failure.retriable:
             return failure
@@ -63,7 +63,7 @@ async def _leaders(
     deadline: float,
     failures: list[BaseException],
 ) -> dict[TopicPartition, int]:
-    """The leaders that are known; why others are not is added to `failures`."""
+    """Return the known leaders; add the reason for each unknown one to `failures`."""
     topics = sorted({tp.topic for tp in partitions})
     metadata = await fetch_metadata(router, topics, deadline)
     leaders = {}
@@ -82,7 +82,7 @@ def _group(
     leaders: Mapping[TopicPartition, int],
     failures: list[BaseException],
 ) -> dict[int, dict[TopicPartition, T]]:
-    """What to ask each leader; partitions without one are added to `failures`."""
+    """Group the values by leader; add partitions without a leader to `failures`."""
     found: dict[int, dict[TopicPartition, T]] = {}
     for tp, value in partitions.items():
         leader = leaders.get(tp, -1)

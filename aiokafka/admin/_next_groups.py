@@ -1,4 +1,4 @@
-"""Describe groups of the next-generation protocol (KIP-848) as those of the classic one are."""
+"""Describe groups of the consumer protocol (KIP-848) in the form of classic groups."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from aiokafka.protocol.messages import consumer_group_describe as wire
 __all__ = ["describe_call", "may_be_of_next_protocol", "result_of"]
 
 _PROTOCOL_TYPE = "consumer"
-# Of the bytes that a classic member would have sent; 1 has what it owns.
+# A classic member would have sent these bytes. Version 1 also has the partitions it owns.
 _METADATA_VERSION = 1
 
 
 def may_be_of_next_protocol(group: DescribedGroup) -> bool:
-    """Whether a classic answer leaves that open: such groups are "Dead" to it, and from its
-    version 6 on not found (KIP-1043)."""
+    """Return whether a classic response leaves open that the group uses the consumer protocol.
+
+    A classic DescribeGroups reports such a group as "Dead", and from version 6 on as not found
+    (KIP-1043).
+    """
     return group.error_code == GroupIdNotFound.errno or (
         group.error_code == 0 and group.state == "Dead"
     )
@@ -29,7 +32,7 @@ def may_be_of_next_protocol(group: DescribedGroup) -> bool:
 def describe_call(
     group_id: str, include_authorized_operations: bool
 ) -> Call[wire.ConsumerGroupDescribeResponse]:
-    """The question about one group."""
+    """Return the call that describes one group."""
 
     def build(version: int) -> wire.ConsumerGroupDescribeRequest:
         return wire.ConsumerGroupDescribeRequest(
@@ -44,7 +47,7 @@ def describe_call(
 
 
 def result_of(response: wire.ConsumerGroupDescribeResponse) -> DescribeGroupsResult | None:
-    """The answer in the classic form; None if the group is not of this protocol."""
+    """Convert the response to the classic form; return None if the group uses another protocol."""
     if any(group.error_code == GroupIdNotFound.errno for group in response.groups):
         return None
     groups = [_group(group) for group in response.groups]

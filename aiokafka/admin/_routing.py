@@ -1,4 +1,4 @@
-"""Get an admin request to the broker that can answer it, until a deadline."""
+"""Send an admin request to the broker that can serve it, until a deadline."""
 
 from __future__ import annotations
 
@@ -28,36 +28,36 @@ T = TypeVar("T")
 
 _COORDINATOR_ERRORS = frozenset((14, 15, 16))  # loading, not available, not this one
 
-# One broker that does not answer may take so much of the time that is left, while there is another
-# one to ask. The controller may have more to do.
+# A silent broker may take this part of the remaining time while there is another one to ask. The
+# controller gets more, because it may have more to do.
 _PART_OF_ANY = 1 / 3
 _PART_OF_CONTROLLER = 1 / 2
 
 
 @dataclass(frozen=True)
 class Call(Generic[R]):
-    """A request that can be built for whatever version its broker speaks."""
+    """A request that can be built for any version a broker speaks."""
 
     request: type[Request[R]]
-    """The class, to choose the version by."""
+    """The class of the request, which decides the version."""
 
     build: Callable[[int], Request[R]]
-    """Makes the request for a version."""
+    """Builds the request for a version."""
 
     codes: Callable[[R], Iterable[int]] = lambda response: ()
-    """The error codes in an answer that may ask for another broker or another try."""
+    """Returns the error codes in a response that may call for another broker or a retry."""
 
     max_version: int | None = None
-    """The newest version that `build` knows how to make, if that is not the newest of all."""
+    """The newest version that `build` supports, if it is not the newest of all."""
 
 
 class Router:
     """Sends calls to any broker, to a certain one, to the controller and to coordinators.
 
-    Every method works until its deadline (loop time): it pauses between attempts as
-    `retry_backoff_ms` says and raises KafkaTimeoutError, caused by the last failure, at the end.
-    A change may have been made although its answer was lost; it is sent again then, and may be
-    answered with "exists already".
+    Every method retries until its deadline (loop time). It pauses for `retry_backoff_ms` between
+    attempts, and at the deadline raises KafkaTimeoutError, caused by the last failure. If the
+    response to a change is lost, the change is sent again, and the broker may then reply that it
+    "already exists".
     """
 
     def __init__(self, client: AIOKafkaClient, config: ClientConfig) -> None:
@@ -70,7 +70,7 @@ class Router:
         return asyncio.get_running_loop().time() + seconds
 
     async def to_any(self, call: Call[R], deadline: float) -> R:
-        """Ask any broker; one that does not answer in time is left out of the next draws."""
+        """Ask any broker. A broker that times out is not chosen again while others are left."""
         silent: set[int] = set()
 
         async def attempt() -> R:
@@ -80,11 +80,11 @@ class Router:
         return await self.retry(attempt, deadline)
 
     async def to_node(self, node_id: int, call: Call[R], deadline: float) -> R:
-        """Ask a certain broker."""
+        """Ask one broker."""
         return await self.retry(lambda: self.send(node_id, call, deadline), deadline)
 
     async def to_controller(self, call: Call[R], deadline: float) -> R:
-        """Ask the controller; where the cluster hides it (KRaft) any broker passes the call on."""
+        """Ask the controller. Where the cluster hides it (KRaft), any broker forwards the call."""
 
         silent: set[int] = set()
 
@@ -92,7 +92,7 @@ class Router:
             controller = self._client.cluster.controller
             node_id = self._any_node(silent) if controller is None else controller.nodeId
             if node_id in silent:
-                # It may be gone, and another broker be the controller now.
+                # It may be gone, and another broker may be the controller by now.
                 node_id = self._any_node(silent)
             response = await self._send_or_note(
                 node_id, call, deadline, _PART_OF_CONTROLLER, silent
@@ -113,7 +113,7 @@ class Router:
             try:
                 response = await self.send(node_id, call, deadline)
             except KafkaError as error:
-                # It may be gone for good, and another broker have its groups.
+                # It may be gone for good, and another broker may coordinate its groups.
                 self._client.forget_coordinator(kind, group_id, str(error))
                 raise
             for code in call.codes(response):
@@ -133,7 +133,7 @@ class Router:
     async def _send_or_note(
         self, node_id: int, call: Call[R], deadline: float, part: float, silent: set[int]
     ) -> R:
-        """Send once, in a part of the time if there is another broker to ask; note failures."""
+        """Send once, with part of the remaining time if there is another broker; note failures."""
         now = asyncio.get_running_loop().time()
         until = deadline
         if set(self._client.cluster.node_ids) - silent - {node_id}:
@@ -147,7 +147,7 @@ class Router:
             raise
 
     async def send(self, node_id: int, call: Call[R], deadline: float) -> R:
-        """Send once, in the version that the broker speaks."""
+        """Send once, in the newest version that both sides speak."""
         left = deadline - asyncio.get_running_loop().time()
         timeout = max(0.0, min(left, self._config.request_timeout))
         connection = await self._client.connection(node_id, timeout=timeout)
@@ -169,8 +169,8 @@ class Router:
                         last = error
                     await asyncio.sleep(backoff.next())
         except asyncio.TimeoutError:
-            reason = f"the last try: {last}" if last else "no broker has answered"
-            raise KafkaTimeoutError(f"not done in time; {reason}") from last
+            reason = f"the last attempt: {last}" if last else "no broker responded"
+            raise KafkaTimeoutError(f"timed out; {reason}") from last
 
 
 def remaining_ms(deadline: float) -> int:
@@ -180,6 +180,6 @@ def remaining_ms(deadline: float) -> int:
 
 
 def raise_for(code: int, message: str | None, what: Any) -> None:
-    """Raise the error of a code, if it is one."""
+    """Raise the error of a code, unless the code is 0."""
     if code:
         raise for_code(code)(f"{what}: {message}" if message else str(what))

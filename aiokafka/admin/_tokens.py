@@ -25,7 +25,7 @@ async def create(
     max_lifetime_ms: int,
     deadline: float,
 ) -> DelegationToken:
-    """Return the new token. `owner` None is the one who asks."""
+    """Return a new token. With `owner` None, the caller owns it."""
     kinds = [_split(renewer, "renewers") for renewer in renewers]
     owner_kind, owner_name = ("", "") if owner is None else _split(owner, "owner")
 
@@ -49,7 +49,7 @@ async def create(
 
 
 async def renew(router: Router, hmac: bytes, renew_period_ms: int, deadline: float) -> int:
-    """Return the new end in milliseconds since 1970."""
+    """Return the new expiry time in milliseconds since 1970."""
 
     def build(version: int) -> RenewDelegationTokenRequest:
         return RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=renew_period_ms)
@@ -62,7 +62,7 @@ async def renew(router: Router, hmac: bytes, renew_period_ms: int, deadline: flo
 
 
 async def expire(router: Router, hmac: bytes, expiry_period_ms: int, deadline: float) -> int:
-    """Return the new end in milliseconds since 1970."""
+    """Return the new expiry time in milliseconds since 1970."""
 
     def build(version: int) -> ExpireDelegationTokenRequest:
         return ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=expiry_period_ms)
@@ -77,7 +77,7 @@ async def expire(router: Router, hmac: bytes, expiry_period_ms: int, deadline: f
 async def describe(
     router: Router, owners: Iterable[str] | None, deadline: float
 ) -> list[DelegationToken]:
-    """Return the tokens of these owners, or all that the one who asks may see."""
+    """Return the tokens of these owners, or every token that the caller may see."""
     kinds = None if owners is None else [_split(owner, "owners") for owner in owners]
     if kinds == []:
         return []
@@ -134,6 +134,6 @@ def _described(token: DescribedDelegationToken) -> DelegationToken:
 
 
 def _requester(told: CreateDelegationTokenResponse | DescribedDelegationToken, owner: str) -> str:
-    # Before version 3 it was always the owner.
+    # Before version 3 the requester was always the owner.
     kind, name = told.token_requester_principal_type, told.token_requester_principal_name
     return f"{kind}:{name}" if name else owner

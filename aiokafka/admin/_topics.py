@@ -1,4 +1,4 @@
-"""Making and deleting topics and partitions."""
+"""Creating and deleting topics, and adding partitions."""
 
 from __future__ import annotations
 
@@ -34,17 +34,19 @@ from aiokafka.protocol.messages.topics import (
 from aiokafka.protocol.schema import ZERO_UUID
 
 _OVER_QUOTA = ThrottlingQuotaExceeded.errno
-_FIRST_PAUSE = 0.05  # seconds, where a broker names none
+_FIRST_PAUSE = 0.05  # seconds, where the broker names no pause
 
 
 class _Answer(Protocol):
-    """What became of one topic."""
+    """What a response says about one topic."""
 
     @property
-    def name(self) -> str | None: ...
+    def name(self) -> str | None:
+        """Name of the topic."""
 
     @property
-    def error_code(self) -> int: ...
+    def error_code(self) -> int:
+        """Kafka's code; 0 is success."""
 
 
 A = TypeVar("A", bound=_Answer)
@@ -54,10 +56,10 @@ Names = Collection[str | None] | None
 async def _within_quota(
     ask: Callable[[Names], Awaitable[tuple[int, list[A]]]], deadline: float
 ) -> tuple[int, list[A]]:
-    """Ask about all topics, then again about those that the quota for changes (KIP-599) left out,
-    after the pause that the broker wants; until the deadline.
+    """Ask about all topics, then again about those over the quota for changes (KIP-599).
 
-    `ask` takes names (None: of all topics) and returns the throttle time with the answers.
+    Pauses as the broker demands, and gives up at the deadline. `ask` takes names (None: of all
+    topics) and returns the throttle time with one result per topic.
     """
     loop = asyncio.get_running_loop()
     throttle_time_ms, answers = await ask(None)
@@ -161,7 +163,7 @@ async def create_partitions(
     validate_only: bool,
     deadline: float,
 ) -> TopicResults:
-    """Give topics more partitions; the first error of a topic is raised."""
+    """Add partitions to topics. Raises the first error of a topic."""
     wanted = [_grown(name, new) for name, new in topics.items()]
 
     async def ask(names: Names) -> tuple[int, list[CreatePartitionsTopicResult]]:

@@ -40,17 +40,17 @@ __all__ = ["AIOKafkaAdminClient", "NewPartitions", "NewTopic", "RecordsToDelete"
 
 
 class AIOKafkaAdminClient:
-    """Asks about a cluster, and changes it.
+    """Inspects a cluster, and changes it.
 
-    Use it with `async with`, or call `start` and `close`. A call ends within `timeout_ms` where it
-    takes one, else within `request_timeout_ms`, with KafkaTimeoutError: until then it is repeated
-    when a broker is away or another one has to be asked. A call whose answer was lost is sent
-    again, so a change may be reported as made already. Cancelling a call does not take back what
-    has been sent.
+    Use it with `async with`, or call `start` and `close`. A call is retried when a broker is down
+    or another one has to be asked. It ends within `timeout_ms` where it takes one, else within
+    `request_timeout_ms`, and then raises KafkaTimeoutError. When the response to a change is lost,
+    the change is sent again, so it may be reported as made already. Cancelling a call does not take
+    back what has been sent.
 
     Times are in milliseconds. `client_options` are the other options of `ClientConfig`.
-    `api_version` has no effect. Without a running event loop `loop` is the one that the client will
-    be used in, which is deprecated.
+    `api_version` has no effect. `loop` is deprecated: it is the loop that the client will run in,
+    when none is running yet.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class AIOKafkaAdminClient:
     async def start(self) -> None:
         """Connect to the cluster.
 
-        Raises KafkaConnectionError when no broker answers within `request_timeout_ms`, and
+        Raises KafkaConnectionError when no broker responds within `request_timeout_ms`, and
         AuthenticationFailedError when the credentials are refused.
         """
         if self._started:
@@ -113,7 +113,7 @@ class AIOKafkaAdminClient:
         self._started = True
 
     async def close(self) -> None:
-        """Close the connections. May be called again, and before `start`."""
+        """Close the connections. May be called repeatedly, and before `start`."""
         if self._closed:
             return
         await self._client.close()
@@ -137,7 +137,7 @@ class AIOKafkaAdminClient:
         try:
             await self.close()
         finally:
-            # Cancelled while it closes: nobody will call it again.
+            # Cancelled while it closes: close() will not be called again.
             self._client.abort()
 
     def _deadline(self, timeout_ms: float | None = None) -> float:
@@ -155,12 +155,12 @@ class AIOKafkaAdminClient:
         timeout_ms: int | None = None,
         validate_only: bool = False,
     ) -> CreatedTopics:
-        """Create topics, or only check whether they could be created.
+        """Create topics, or with `validate_only` check whether they could be created.
 
-        Errors of single topics are not raised: see `topic_errors`, a list of
-        (topic, error code, message). `details` tells of each topic how many partitions and replicas
-        it has, and its settings. The controller answers when it has decided; a broker may learn of
-        the topic a moment later. Changes beyond the quota of the user are sent again in time.
+        Errors of single topics are not raised: see `topic_errors`, a list of (topic, error code,
+        message). `details` has the number of partitions and replicas of each topic, and its
+        settings. The controller responds when it has decided; other brokers may learn of the topic
+        a moment later. Changes beyond the user's quota are delayed and sent again.
         """
         deadline = self._deadline(timeout_ms)
         return await _topics.create_topics(self._router, new_topics, validate_only, deadline)
@@ -197,7 +197,7 @@ class AIOKafkaAdminClient:
     async def describe_topics(self, topics: Iterable[str] | None = None) -> list[dict[str, Any]]:
         """Return a dict per topic (default: all) with its partitions, their leaders and replicas.
 
-        A topic that does not exist is returned with its `error_code`, and is not created.
+        A topic that does not exist is returned with its `error_code`. It is not created.
         """
         return await _cluster.describe_topics(self._router, topics, self._deadline())
 
@@ -206,7 +206,7 @@ class AIOKafkaAdminClient:
         records_to_delete: Mapping[TopicPartition, RecordsToDelete],
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, int]:
-        """Delete the records before an offset; return the first offset left in each partition.
+        """Delete the records before an offset; return the first remaining offset of each partition.
 
         Raises the first error of a partition, such as OffsetOutOfRangeError.
         """
@@ -216,13 +216,13 @@ class AIOKafkaAdminClient:
     # -- cluster and configurations
 
     async def describe_cluster(self) -> dict[str, Any]:
-        """Return a dict with the brokers, the id of the cluster and the controller's id."""
+        """Return a dict with the brokers, the id of the cluster and the id of the controller."""
         return await _cluster.describe_cluster(self._router, self._deadline())
 
     async def describe_configs(
         self, config_resources: Iterable[ConfigResource], include_synonyms: bool = False
     ) -> list[DescribeConfigsResult]:
-        """Return the settings of topics, brokers and groups, in one answer per broker asked."""
+        """Return the settings of topics, brokers and groups: one result per broker asked."""
         return await _configs.describe_configs(
             self._router, config_resources, include_synonyms, self._deadline()
         )
@@ -230,7 +230,7 @@ class AIOKafkaAdminClient:
     async def alter_configs(
         self, config_resources: Iterable[ConfigResource]
     ) -> list[AlterConfigsResult]:
-        """Replace the settings of resources: what is not given falls back to its default.
+        """Replace all settings of resources. A setting that is not given falls back to its default.
 
         Errors of single resources are not raised: see `resources`.
         """
@@ -244,9 +244,12 @@ class AIOKafkaAdminClient:
         group_coordinator_id: int | None = None,
         include_authorized_operations: bool = False,
     ) -> list[DescribeGroupsResult]:
-        """Return state and members of groups of both protocols, in one answer per group.
+        """Return the state and the members of groups of both protocols, one result per group.
 
-        group_coordinator_id: the broker to ask, when it is known already.
+        Args:
+            group_ids: names of the groups.
+            group_coordinator_id: the broker to ask; by default it is looked up.
+            include_authorized_operations: also return what the user may do with each group.
         """
         return await _groups.describe_groups(
             self._router,
@@ -259,11 +262,11 @@ class AIOKafkaAdminClient:
     async def list_consumer_groups(
         self, broker_ids: Iterable[int] | None = None
     ) -> list[tuple[str, str]]:
-        """Return (group, protocol type) of the groups that these brokers (default: all) manage."""
+        """Return (group, protocol type) of the groups on these brokers (default: all)."""
         return await _groups.list_groups(self._router, broker_ids, self._deadline())
 
     async def find_coordinator(self, group_id: str, coordinator_type: int = 0) -> int:
-        """Return the id of the broker that coordinates a group, or with 1 a transactional id."""
+        """Return the id of the broker that coordinates a group (type 0) or transactional id (1)."""
         deadline = self._deadline()
         return await _groups.find_coordinator(self._router, group_id, coordinator_type, deadline)
 
@@ -275,11 +278,13 @@ class AIOKafkaAdminClient:
         *,
         require_stable: bool = False,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what a group has committed, for certain partitions or for all it has offsets of.
+        """Return the committed offsets of a group: of these partitions, or of all it has offsets
+        for.
 
-        A partition asked for that has no offset gives -1. `require_stable`: raise
-        UnstableOffsetCommit, which passes, while a transaction that commits offsets of the group is
-        not over yet, instead of returning the offsets before it (KIP-447, Kafka 2.5).
+        A requested partition without an offset gets -1. With `require_stable`, the call raises
+        UnstableOffsetCommit, which is retriable, while a transaction that commits offsets of the
+        group is open. Without it, the offsets before that transaction are returned (KIP-447, Kafka
+        2.5).
         """
         tps = None if partitions is None else [as_partition(tp) for tp in partitions]
         query = _groups.OffsetQuery(group_id, tps, require_stable)
@@ -290,12 +295,12 @@ class AIOKafkaAdminClient:
     async def remove_members_from_consumer_group(
         self, group_id: str, group_instance_ids: Iterable[str], reason: str = ""
     ) -> None:
-        """Take static members out of a group of the classic protocol, so that others get their
-        partitions before the session ends (KIP-345, Kafka 2.4).
+        """Remove static members from a classic group before their sessions end (KIP-345, Kafka
+        2.4).
 
-        A member that still runs ends with FencedInstanceId or joins again. `reason` is for the
-        broker's log (KIP-800). Raises UnknownMemberIdError for a name that is not in the group,
-        after the others were removed.
+        The other members get their partitions at once. A member that still runs fails with
+        FencedInstanceId or rejoins. `reason` goes to the broker's log (KIP-800). Raises
+        UnknownMemberIdError for a name that is not in the group, after the others were removed.
         """
         if isinstance(group_instance_ids, str):
             raise TypeError("group_instance_ids: must be several names, not one str")
@@ -311,26 +316,28 @@ class AIOKafkaAdminClient:
         owner: str | None = None,
         max_lifetime_ms: int = -1,
     ) -> DelegationToken:
-        """Create a token that lets somebody else log in as `owner`, by default as us (KIP-48).
+        """Create a token with which another client can log in as `owner`, by default as us
+        (KIP-48).
 
-        Principals are strings such as "User:alice". -1 leaves the lifetime to the broker. The
-        broker gives tokens only to who is logged in by SASL or a client certificate, and not by a
-        token. Other brokers learn of it a moment later.
+        Principals are strings such as "User:alice". A lifetime of -1 leaves it to the broker. A
+        broker creates tokens only for a client that authenticated by SASL or a client certificate,
+        and not by a token. Other brokers learn of the token a moment later.
         """
         return await _tokens.create(
             self._router, owner, renewers, max_lifetime_ms, self._deadline()
         )
 
     async def renew_delegation_token(self, hmac: bytes, renew_period_ms: int = -1) -> int:
-        """Let a token live for another period, -1 for the broker's; owner and renewers may.
+        """Extend the life of a token by a period; -1 takes the broker's default. Owner and renewers
+        may.
 
-        Returns the new end in milliseconds since 1970. Raises DelegationTokenNotFound,
+        Returns the new expiry time in milliseconds since 1970. Raises DelegationTokenNotFound,
         DelegationTokenOwnerMismatch, DelegationTokenExpired.
         """
         return await _tokens.renew(self._router, hmac, renew_period_ms, self._deadline())
 
     async def expire_delegation_token(self, hmac: bytes, expiry_period_ms: int = -1) -> int:
-        """Let a token end after a period, with -1 at once.
+        """Let a token expire after a period, with -1 at once.
 
         Returns and raises the same as `renew_delegation_token`.
         """
@@ -339,5 +346,5 @@ class AIOKafkaAdminClient:
     async def describe_delegation_tokens(
         self, owners: Iterable[str] | None = None
     ) -> list[DelegationToken]:
-        """Return the tokens of these owners; by default every token that we may see."""
+        """Return the tokens of these owners; by default every token that the user may see."""
         return await _tokens.describe(self._router, owners, self._deadline())

@@ -1,4 +1,4 @@
-"""Something in the cluster that has a configuration."""
+"""A resource of the cluster that has a configuration."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["ConfigResource", "ConfigResourceType"]
 
 
 class ConfigResourceType(enum.IntEnum):
-    """What sort of thing a configuration belongs to."""
+    """Which kind of resource a configuration belongs to."""
 
     TOPIC = 2
     BROKER = 4
@@ -19,13 +19,14 @@ class ConfigResourceType(enum.IntEnum):
 
 
 class ConfigResource:
-    """A thing with a configuration.
-
-    resource_type: a `ConfigResourceType` or its name in any case, such as "topic".
-    name: name of the topic or group, id of the broker as a string.
-    configs: to describe, the names wanted (default all); to alter, values by name.
+    """A resource with a configuration.
 
     Raises ValueError for a type that does not exist.
+
+    Args:
+        resource_type: a `ConfigResourceType` or its name in any case, such as "topic".
+        name: name of the topic or group; id of the broker as a string.
+        configs: to describe, the names wanted (default all); to alter, values by name.
     """
 
     def __init__(

@@ -10,30 +10,30 @@ __all__ = ["DelegationToken"]
 
 @dataclass(frozen=True)
 class DelegationToken:
-    """What lets somebody else log in as its owner for a while (KIP-48).
+    """A token with which another client can log in as its owner for a while (KIP-48).
 
-    With `sasl_scram_tokenauth=True` a client logs in by SCRAM with `token_id` as the user name and
+    With `sasl_scram_tokenauth=True` a client logs in by SCRAM, with `token_id` as the user name and
     `password` as the password. Principals are strings such as "User:alice"; times are milliseconds
     since 1970.
     """
 
     token_id: str
     hmac: bytes = field(repr=False)
-    """The secret, which renewing and expiring ask for."""
+    """The secret; renewing and expiring need it."""
 
     owner: str
     requester: str
-    """Who created it; the owner, unless it was made for somebody else (KIP-373)."""
+    """The principal that created it: the owner, or a user who may act for the owner (KIP-373)."""
 
     renewers: tuple[str, ...]
-    """Who may renew it besides the owner."""
+    """Principals that may renew it besides the owner."""
 
     issue_timestamp: int
     expiry_timestamp: int
-    """When it ends, unless it is renewed."""
+    """When it expires, unless it is renewed."""
 
     max_timestamp: int
-    """When it ends in any case."""
+    """When it expires for good."""
 
     @property
     def password(self) -> str:

@@ -8,10 +8,12 @@ __all__ = ["NewPartitions"]
 
 
 class NewPartitions:
-    """The number of partitions that a topic is to have in the end.
+    """The total number of partitions that a topic should have.
 
-    new_assignments: broker ids of the replicas of each partition to add; by default the broker
-    chooses.
+    Args:
+        total_count: the new number, existing partitions included.
+        new_assignments: broker ids of the replicas of each new partition. By default the broker
+            chooses.
     """
 
     def __init__(

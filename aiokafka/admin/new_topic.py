@@ -12,12 +12,14 @@ __all__ = ["NewTopic"]
 class NewTopic:
     """A topic to create, by numbers or by an assignment of its replicas.
 
-    num_partitions and replication_factor: both -1 when `replica_assignments` is given. None takes
-    the broker's default (KIP-464, Kafka 2.4).
-    replica_assignments: broker ids of the replicas by partition; the first id leads.
-    topic_configs: settings of the topic, such as `{"retention.ms": "3600000"}`.
-
     Raises IllegalArgumentError unless either the numbers or the assignment is given.
+
+    Args:
+        num_partitions: how many; None takes the broker's default (KIP-464, Kafka 2.4), -1 goes with
+            `replica_assignments`.
+        replication_factor: the same for the replicas of each partition.
+        replica_assignments: broker ids of the replicas by partition; the first id leads.
+        topic_configs: settings of the topic, such as `{"retention.ms": "3600000"}`.
     """
 
     def __init__(

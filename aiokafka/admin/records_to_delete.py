@@ -6,7 +6,7 @@ __all__ = ["RecordsToDelete"]
 
 
 class RecordsToDelete:
-    """Every record before an offset; -1 stands for the high watermark, that is, for all records."""
+    """All records before an offset; -1 stands for the high watermark, that is, for every record."""
 
     def __init__(self, before_offset: int) -> None:
         self.before_offset = before_offset

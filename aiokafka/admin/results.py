@@ -1,6 +1,6 @@
-"""What admin calls return: Kafka's answers as named tuples, whatever the version spoken.
+"""What admin calls return: Kafka's responses as named tuples, the same for every version.
 
-`to_object` gives the dicts that programs for aiokafka read.
+`to_object` returns the dicts that programs for aiokafka read.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _as_object(value: Any) -> Any:
 
 
 class TopicError(NamedTuple):
-    """What became of one topic; code 0 is success."""
+    """The outcome for one topic; code 0 is success."""
 
     topic: str
     error_code: int
@@ -48,14 +48,14 @@ class TopicError(NamedTuple):
 
 
 class TopicErrorCode(NamedTuple):
-    """What became of one topic, without the message."""
+    """The outcome for one topic, without a message."""
 
     topic: str
     error_code: int
 
 
 class TopicResults(NamedTuple):
-    """What became of the topics of a request. Errors of single topics are not raised."""
+    """The outcome for the topics of a request. Errors of single topics are not raised."""
 
     throttle_time_ms: int
     topic_errors: list[TopicError]
@@ -74,7 +74,7 @@ class TopicResults(NamedTuple):
 
 
 class CreatedTopic(NamedTuple):
-    """What a broker made of a NewTopic (KIP-525)."""
+    """A topic that a broker created from a NewTopic (KIP-525)."""
 
     num_partitions: int
     """-1 if the user may not see it."""
@@ -85,14 +85,14 @@ class CreatedTopic(NamedTuple):
 
 
 class CreatedTopics(TopicResults):
-    """What became of new topics."""
+    """The outcome for new topics."""
 
-    #: By name what was created, or would be; brokers before Kafka 2.4 do not tell.
+    #: What was created, or would be, by name; empty before Kafka 2.4.
     details: dict[str, CreatedTopic]
 
 
 class DeletedTopics(TopicResults):
-    """The same of topics to delete, whose errors have no messages in `to_object`."""
+    """The outcome for deleted topics, whose errors have no messages in `to_object`."""
 
     __slots__ = ()
 
@@ -105,7 +105,7 @@ class DeletedTopics(TopicResults):
 
 
 class ConfigSynonym(NamedTuple):
-    """One place a setting's value can come from; the first one found is in effect."""
+    """One source of a setting's value; the first one in the list is in effect."""
 
     config_name: str
     config_value: str | None
@@ -124,7 +124,7 @@ class ConfigEntry(NamedTuple):
 
     @property
     def _keys(self) -> tuple[str, ...]:
-        # Programs read it by this name, though it is one.
+        # Programs read it by this name, though it is a single name.
         return ("config_names", *self._fields[1:])
 
 
@@ -139,7 +139,7 @@ class DescribedConfigs(NamedTuple):
 
 
 class DescribeConfigsResult(NamedTuple):
-    """One broker's answer about configurations."""
+    """One broker's response about configurations."""
 
     throttle_time_ms: int
     resources: list[DescribedConfigs]
@@ -151,7 +151,7 @@ class DescribeConfigsResult(NamedTuple):
 
 
 class AlteredConfigs(NamedTuple):
-    """What became of the changes to one resource."""
+    """The outcome of the changes to one resource."""
 
     error_code: int
     error_message: str | None
@@ -160,7 +160,7 @@ class AlteredConfigs(NamedTuple):
 
 
 class AlterConfigsResult(NamedTuple):
-    """One broker's answer to changes. Errors of single resources are not raised."""
+    """One broker's response to changes. Errors of single resources are not raised."""
 
     throttle_time_ms: int
     resources: list[AlteredConfigs]
@@ -182,7 +182,7 @@ class _DescribedMember(NamedTuple):
 class DescribedMember(_DescribedMember):
     """One member of a group; `aiokafka.coordinator.protocol` decodes metadata and assignment.
 
-    `group_instance_id`, which is no part of the tuple, is the name of a static member, else None.
+    `group_instance_id` is the name of a static member, else None. It is not part of the tuple.
     """
 
     group_instance_id: str | None = None
@@ -217,7 +217,7 @@ class DescribedGroup(NamedTuple):
 
 
 class DescribeGroupsResult(NamedTuple):
-    """One coordinator's answer about groups."""
+    """One coordinator's response about groups."""
 
     throttle_time_ms: int
     groups: list[DescribedGroup]

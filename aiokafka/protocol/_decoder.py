@@ -1,7 +1,7 @@
-"""Writes the Python source that decodes one version of one message.
+"""Write the Python source that decodes one version of one message.
 
 Neighbouring fixed-width fields, with the length or count that follows them, become one call of
-`struct`; arrays and nested structs are unrolled into loops of the same function.
+`struct`. Arrays and nested structs become loops of the same function.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 
 def make_decoder(cls: type[Struct], version: int, flexible: bool) -> Callable[..., Any]:
-    """A function ``decode(buffer, position) -> (message, position after it)``.
+    """Return a function ``decode(buffer, position) -> (message, position after it)``.
 
-    The buffer is bytes or bytearray. Bad bytes raise KafkaProtocolError, or struct.error,
-    IndexError, UnicodeDecodeError, which mean the same.
+    The buffer is bytes or bytearray. Malformed bytes raise KafkaProtocolError, struct.error,
+    IndexError or UnicodeDecodeError; all of these mean the same.
     """
     scope = new_scope(
         new=object.__new__,
@@ -57,7 +57,7 @@ def make_decoder(cls: type[Struct], version: int, flexible: bool) -> Callable[..
 def _bad_length(path: str, length: int, left: int) -> KafkaProtocolError:
     if length < 0:
         return KafkaProtocolError(f"{path}: null or a negative length ({length}) is not allowed")
-    return KafkaProtocolError(f"{path}: length {length} exceeds the {left} bytes left")
+    return KafkaProtocolError(f"{path}: length {length} exceeds the remaining {left} bytes")
 
 
 def _bad_value(path: str, value: int) -> KafkaProtocolError:
@@ -65,7 +65,7 @@ def _bad_value(path: str, value: int) -> KafkaProtocolError:
 
 
 class _Unpackers(dict[int, Any]):
-    """Unpackers of `n` integers and what comes behind them, by `n`; only small ones are kept."""
+    """Unpackers of `n` integers and what follows them, by `n`; only small ones are kept."""
 
     def __init__(self, integer: str, behind: str) -> None:
         self._integer = integer
@@ -93,7 +93,7 @@ class _DecoderWriter(Source):
         self._run.append((code, target))
 
     def flush(self) -> None:
-        """Write the one call that reads everything asked for since the last flush."""
+        """Write the one call that reads every field queued since the last flush."""
         codes = "".join(code for code, _ in self._run)
         targets = [target for _, target in self._run]
         size = packing(codes).size
@@ -119,7 +119,7 @@ class _DecoderWriter(Source):
     # -- structs
 
     def struct(self, cls: type[Struct], path: str) -> str:
-        """Write the reading of a struct; returns the variable. Its last run is not flushed."""
+        """Write the code that reads a struct; return its variable. The last run is not flushed."""
         variable = self.fresh("o")
         self.line(f"{variable} = new({self.constant(cls.__name__, cls)})")
         plain, tagged = split_fields(cls, self.version, self.flexible)
@@ -135,7 +135,7 @@ class _DecoderWriter(Source):
         self.flush()
         with self.block(f"if {count}:"):
             if tagged:
-                # Rare in practice, so out of line and written on demand.
+                # Rare in practice, so it is a function of its own, written on demand.
                 reader = self.defer("tags", lambda name: self._tag_reader(name, tagged, path))
                 self.line(f"pos = {reader}(buf, pos - 1, size, {variable})")
             else:
@@ -150,7 +150,7 @@ class _DecoderWriter(Source):
             with writer.block("while count > 0:"):
                 writer.line("count -= 1")
                 writer.line("tag, pos = uvarint(buf, pos)")
-                # Tags ascend (KIP-482), so no field can be sent a million times over.
+                # Tags ascend (KIP-482), so a field cannot be repeated a million times.
                 with writer.block("if tag <= previous:"):
                     writer.line(f"raise bad_value({path + ' tag'!r}, tag)")
                 writer.line("previous = tag")
@@ -215,7 +215,7 @@ class _DecoderWriter(Source):
             self.line(f"raise bad_value({path!r}, {mark})")
 
     def _length(self, kind: str) -> str:
-        """Read a length or count into a variable; -1 stands for null."""
+        """Write the code that reads a length or count; return its variable. -1 stands for null."""
         length = self.fresh("n")
         if not self.flexible:
             self.read(LENGTH_CODES[kind], length)
@@ -249,15 +249,15 @@ class _DecoderWriter(Source):
         assert element is not None
         path += "[]"
         if element.kind in INTEGERS:
-            # Too large a count is refused by `struct`, which looks before it allocates.
+            # `struct` refuses a count that is too large before it allocates.
             with self.block(f"if {count} < 0:"):
                 self.line(f"raise bad_length({path!r}, {count}, size - pos)")
             self._integers = element.code, target, count
             return
-        # Refused before anything is allocated: so many elements cannot be in so few bytes.
+        # Refused before anything is allocated: the remaining bytes cannot hold so many elements.
         smallest = min_size(element, False, self.version, self.flexible)
         if not smallest:
-            raise TypeError(f"{path}: elements of no bytes cannot be bounded")
+            raise TypeError(f"{path}: elements without bytes cannot be bounded")
         with self.block(f"if not 0 <= {count} <= (size - pos) // {smallest}:"):
             self.line(f"raise bad_length({path!r}, {count}, size - pos)")
         items = self.fresh("a")

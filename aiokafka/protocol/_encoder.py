@@ -1,7 +1,7 @@
-"""Writes the Python source that encodes one version of one message.
+"""Write the Python source that encodes one version of one message.
 
-The values are not checked on the way: what does not fit makes `struct` or a method call fail, and
-`aiokafka.protocol._explain` then finds out which field it was.
+The values are not checked beforehand: a value that does not fit makes `struct` or a method call
+fail. `aiokafka.protocol._explain` then finds out which field it was.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
     from aiokafka.protocol.schema import Field, Struct, Type
 
-# Shorter record sets are copied: a buffer of its own costs more than that.
+# Shorter record sets are copied: a separate buffer would cost more than the copy.
 _SEPARATE_FROM = 1024
 
 
 def make_encoder(cls: type[Struct], version: int, flexible: bool) -> Callable[..., Any]:
-    """A function ``encode(message, out: bytearray) -> list of buffers``, the first being `out`.
+    """Return a function ``encode(message, out: bytearray) -> list of buffers``; `out` is the first.
 
     Bad values raise struct.error, TypeError, AttributeError, KeyError or ValueError.
     """
@@ -108,7 +108,7 @@ class _EncoderWriter(Source):
         self._run.append((code, expression))
 
     def flush(self) -> None:
-        """Write the one call that packs everything given since the last flush."""
+        """Write the one call that packs every value queued since the last flush."""
         if not self._run:
             return
         codes = "".join(code for code, _ in self._run)
@@ -124,7 +124,7 @@ class _EncoderWriter(Source):
     # -- structs
 
     def struct(self, cls: type[Struct], variable: str) -> None:
-        """Write the fields of the struct in `variable`. Its last run is not flushed."""
+        """Write the code that encodes the struct in `variable`. Its last run is not flushed."""
         plain, tagged = split_fields(cls, self.version, self.flexible)
         for field in fields(cls):
             if not field.versions.has(self.version) and not field.ignorable:
@@ -137,7 +137,7 @@ class _EncoderWriter(Source):
             self.write("x", "")  # no tagged fields
 
     def _refuse(self, field: Field, variable: str) -> None:
-        """Write the test that a field which the version lacks is not set."""
+        """Write a check that refuses a value for a field that the version lacks."""
         default = self.constant("default", field.default)
         value = f"{variable}.{field.name}"
         with self.block(f"if {value} is not {default} and {value} != {default}:"):
@@ -150,7 +150,7 @@ class _EncoderWriter(Source):
         with self.block(f"if {' and '.join(unset)}:"):
             self.line("out.append(0)")
         with self.block("else:"):
-            # Rare in practice, so out of line and written on demand.
+            # Rare in practice, so it is a function of its own, written on demand.
             writer = self.defer("tags", lambda name: self._tag_writer(name, tagged, defaults))
             self.line(f"{writer}({variable}, out)")
 
@@ -224,7 +224,7 @@ class _EncoderWriter(Source):
                 self.line(f"out += {value}")
 
     def _length(self, kind: str, value: str) -> None:
-        """Write the length of `value`, and everything before it."""
+        """Write the length of `value`, after everything queued before it."""
         if not self.flexible:
             self.write(LENGTH_CODES[kind], f"len({value})")
             self.flush()
@@ -238,7 +238,7 @@ class _EncoderWriter(Source):
             self.line(f"put_uvarint(out, {length})")
 
     def _separate(self, value: str) -> None:
-        """Long record sets become buffers of their own, which nobody copies."""
+        """Write the code that passes a long record set on as a buffer of its own, uncopied."""
         with self.block(f"if len({value}) < {_SEPARATE_FROM}:"):
             self.line(f"out += {value}")
         with self.block("else:"):

@@ -1,4 +1,4 @@
-"""Finds out why a message could not be encoded. Slow, and only called after a failure."""
+"""Find out why a message could not be encoded. Slow, and only called after a failure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
 
 
 def explain(message: Any, cls: type[Struct], version: int, error: Exception) -> Exception:
-    """A TypeError or ValueError that names the first bad field; the error itself if none is."""
+    """Return a TypeError or ValueError that names the first bad field, else the error itself."""
     return next(_faults(message, cls, version, cls.__name__), error)
 
 

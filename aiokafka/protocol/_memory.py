@@ -12,21 +12,21 @@ _LENGTH = struct.Struct(">i")
 
 
 def source(buffer: bytearray) -> bytearray:
-    """Where the bytes of a buffer begin; the buffer must outlive it and keep its size."""
+    """Return where the bytes of a buffer begin. The buffer must outlive it and keep its size."""
     return buffer
 
 
 def length_at(data: bytearray, at: int) -> int:
-    """The big-endian int32 at `at`."""
+    """Return the big-endian int32 at `at`."""
     length: int = _LENGTH.unpack_from(data, at)[0]
     return length
 
 
 def cut(data: bytearray, start: int, stop: int) -> bytes:
-    """A copy of `data[start:stop]`."""
+    """Return a copy of `data[start:stop]`."""
     return bytes(memoryview(data)[start:stop])
 
 
 def new_buffer(size: int) -> bytearray:
-    """A bytearray with any content: in C, without the time to fill it with zeros."""
+    """Return a bytearray with arbitrary content. The C form saves the time to zero it."""
     return bytearray(size)

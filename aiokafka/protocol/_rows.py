@@ -1,7 +1,7 @@
-"""Structs as tuples, by nothing but the order of their fields.
+"""Structs as tuples, told apart by the order of their fields alone.
 
 A struct of ours and a tuple of an older program hold the same values in the order in which they
-travel, so a list of names is all that tells one from the other::
+travel, so a list of names is the only difference::
 
     topics(topic partitions(partition error_code))
 
@@ -40,7 +40,7 @@ def _names(tokens: Iterator[str]) -> tuple[_Name, ...]:
 
 
 class _Column(NamedTuple):
-    """One value: its older name, our field, and how the structs in it are tuples."""
+    """One value: its older name, our field, and the form of the structs in it."""
 
     name: str
     field: Field
@@ -71,9 +71,9 @@ class _Column(NamedTuple):
 
 
 class Row:
-    """How the versions `span` of a struct are tuples.
+    """The tuple form of a struct in the versions `span`.
 
-    Structs of flexible versions (KIP-482) have their tagged fields as one value more, at the end.
+    Structs of flexible versions (KIP-482) have their tagged fields as one more value, at the end.
     """
 
     def __init__(
@@ -99,12 +99,12 @@ class Row:
         ]
 
     def names(self, version: int) -> list[str]:
-        """The names of the values that this version has."""
+        """Return the names of the values in this version."""
         tags = ["tags"] if version >= self._flexible else []
         return [column.name for column in self._of(version)] + tags
 
     def pack(self, values: Sequence[Any], version: int) -> Any:
-        """Make the struct of a tuple. Raises ValueError for one of another length."""
+        """Convert a tuple to the struct. Raises ValueError if its length is wrong."""
         columns = self._of(version)
         tags = version >= self._flexible
         if len(values) != len(columns) + tags:
@@ -119,7 +119,7 @@ class Row:
         return self._struct(**packed)
 
     def unpack(self, struct: Any, version: int) -> tuple[Any, ...]:
-        """Make the tuple of a struct."""
+        """Convert the struct to a tuple."""
         values = [
             column.unpack(getattr(struct, column.field.name), version)
             for column in self._of(version)
@@ -127,7 +127,7 @@ class Row:
         return (*values, {}) if version >= self._flexible else tuple(values)
 
     def label(self, values: Sequence[Any], version: int) -> dict[str, Any]:
-        """Give the values of a tuple their names, and so in the tuples within."""
+        """Return the values of a tuple by name, and so the values of tuples within."""
         labelled = dict(zip(self.names(version), values, strict=False))
         for column in self._of(version):
             labelled[column.name] = column.label(labelled[column.name], version)

@@ -21,7 +21,7 @@ INTEGERS = {"int8": "b", "int16": "h", "int32": "i", "int64": "q", "uint16": "H"
 
 
 class Source:
-    """Python source in the making, with the names it refers to."""
+    """Python source under construction, with the names it refers to."""
 
     def __init__(self, scope: dict[str, Any]) -> None:
         self.scope = scope
@@ -29,26 +29,30 @@ class Source:
         self._depth = 0
 
     def line(self, text: str) -> None:
+        """Add a line."""
         self._lines.append(f"{'    ' * self._depth}{text}\n")
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
+        """Indent the lines added within the `with` block below `head`."""
         self.line(head)
         self._depth += 1
         yield
         self._depth -= 1
 
     def fresh(self, prefix: str) -> str:
-        """A name not used before in this scope."""
+        """Return a name that is not used yet in this scope."""
         self.scope["__names__"] += 1
         return f"{prefix}{self.scope['__names__']}"
 
     def constant(self, prefix: str, value: object) -> str:
+        """Bind a value to a fresh name; return the name."""
         name = self.fresh(prefix)
         self.scope[name] = value
         return name
 
     def text(self) -> str:
+        """Return the source written so far."""
         return "".join(self._lines)
 
     def define(self, name: str) -> Callable[..., Any]:
@@ -58,7 +62,7 @@ class Source:
         return function
 
     def defer(self, prefix: str, write: Callable[[str], Source]) -> str:
-        """The name of a function that is written when it is first called."""
+        """Return the name of a function that is written when it is first called."""
         name = self.fresh(prefix)
 
         def first_call(*args: object) -> Any:
@@ -70,16 +74,17 @@ class Source:
 
 @cache
 def packing(codes: str) -> Packing:
-    """What packs and unpacks these `struct` codes. There are few different ones."""
+    """Return what packs and unpacks these `struct` codes. There are few different ones."""
     return Packing(">" + codes)
 
 
 def new_scope(**names: object) -> dict[str, Any]:
+    """Return the names that every generated function may use."""
     return {"__names__": 0, **names}
 
 
 def min_size(wire: Type, nullable: bool, version: int, flexible: bool) -> int:
-    """The fewest bytes that a value of this type takes."""
+    """Return the fewest bytes that a value of this type takes."""
     if wire.code:
         return packing(wire.code).size
     if wire.kind == "struct":
@@ -88,6 +93,7 @@ def min_size(wire: Type, nullable: bool, version: int, flexible: bool) -> int:
 
 
 def min_struct_size(cls: type[Struct], version: int, flexible: bool) -> int:
+    """Return the fewest bytes that a struct takes in this version."""
     plain, _ = split_fields(cls, version, flexible)
     sizes = (min_size(f.type, f.nullable.has(version), version, flexible) for f in plain)
     return sum(sizes) + flexible
@@ -96,7 +102,7 @@ def min_struct_size(cls: type[Struct], version: int, flexible: bool) -> int:
 def split_fields(
     cls: type[Struct], version: int, flexible: bool
 ) -> tuple[list[Field], list[Field]]:
-    """The fields that a version has: those in order, and those with a tag."""
+    """Return the fields of a version: those in order, and those with a tag."""
     present = [f for f in fields(cls) if f.versions.has(version)]
     plain = [f for f in present if f.tag is None]
     tagged = sorted((f for f in present if f.tag is not None), key=lambda f: f.tag or 0)
@@ -106,7 +112,7 @@ def split_fields(
 
 
 def has_records(cls: type[Struct]) -> bool:
-    """Whether record sets are somewhere in a struct."""
+    """Return whether a struct contains record sets."""
     types = [f.type.element or f.type for f in fields(cls)]
     return any(t.kind == "records" or (t.struct and has_records(t.struct)) for t in types)
 

@@ -1,9 +1,9 @@
 """Messages as older programs know them: a class per version, with tuples for structs.
 
-`JoinGroupRequest(...)` is sent in the newest version that the broker has, too, and
-`JoinGroupRequest_v2(...)` in version 2; the answer to that is a `JoinGroupResponse_v2`.
-`AIOKafkaClient.send` turns both into the messages of `aiokafka.protocol.messages`, and the answer
-back.
+`JoinGroupRequest(...)` is sent in the newest version that the broker supports,
+`JoinGroupRequest_v2(...)` in version 2; its response is a `JoinGroupResponse_v2`.
+`AIOKafkaClient.send` converts both to the messages of `aiokafka.protocol.messages`, and the
+response back.
 """
 
 from __future__ import annotations
@@ -25,9 +25,12 @@ _VERSIONED = re.compile(r"(\w+)(Request|Response)(?:_v(\d+))?")
 class Family:
     """What the classes of one API have in common.
 
-    home: the request of ours.
-    request, response: the older names of the fields, in the order in which they travel.
-    versions: those that `Request` may choose from; `others` exist for the asking only.
+    Args:
+        home: our class of the request.
+        request: the older names of its fields, in the order in which they travel.
+        response: the same for the response.
+        versions: the versions that `Request` may choose from.
+        others: versions that are used only when a program asks for them.
     """
 
     def __init__(
@@ -67,7 +70,7 @@ class _Struct:
         def __getattr__(self, name: str) -> Any: ...
 
     def to_object(self) -> dict[str, Any]:
-        """Return the fields as a dict, and so every struct in them."""
+        """Return the fields as a dict, and the structs in them as dicts, too."""
         return self._row.label(self._values(), self.API_VERSION)
 
     def _values(self) -> tuple[Any, ...]:
@@ -86,7 +89,7 @@ class _Struct:
 
 
 class Response(_Struct):
-    """One version of an answer."""
+    """One version of a response."""
 
 
 class RequestStruct(_Struct):
@@ -95,7 +98,7 @@ class RequestStruct(_Struct):
     RESPONSE_TYPE: ClassVar[type[Response]]
 
     def prepare(self, versions: Mapping[int, tuple[int, int]]) -> RequestStruct:
-        """This request, if the broker has its version (API key: lowest and highest).
+        """Return this request if the broker supports its version (API key: lowest and highest).
 
         Raises UnsupportedVersionError.
         """
@@ -105,7 +108,7 @@ class RequestStruct(_Struct):
         return self
 
     def message(self) -> schema.Request[Any]:
-        """The message to send. Raises ValueError for tuples of another length."""
+        """Return the message to send. Raises ValueError for a tuple of the wrong length."""
         try:
             packed: schema.Request[Any] = self._row.pack(self._values(), self.API_VERSION)
         except ValueError as error:
@@ -113,7 +116,7 @@ class RequestStruct(_Struct):
         return packed
 
     def answer(self, response: schema.Response | None) -> Any:
-        """What the program reads; None for a request that has no answer."""
+        """Convert a response to what the program reads; None for a request without response."""
         if response is None:
             return None
         kind = self.RESPONSE_TYPE
@@ -127,9 +130,9 @@ def _gap(name: str, first: int, last: int) -> str:
 
 
 class Request:
-    """A request in the newest version that the broker has, made of the fields of all versions.
+    """A request in the newest version that the broker supports, with the fields of all versions.
 
-    A version leaves out what it does not have, unless it is in `NEEDED` and asked for.
+    A field that the version lacks is left out, unless it is in `NEEDED` and set.
     """
 
     API_KEY: ClassVar[int]
@@ -146,15 +149,18 @@ class Request:
         self._fields = values
 
     def __class_getitem__(cls, index: int) -> type[RequestStruct]:
-        """The versions in their order, as before aiokafka 0.13."""
+        """Return the class of a version by its index, as before aiokafka 0.13."""
         return _request_class(cls, cls.FAMILY.all_versions[index])
 
     def values(self, version: int) -> Mapping[str, Any]:
-        """The fields that this version may have, by their names."""
+        """Return the fields that this version may have, by name."""
         return self._fields
 
     def build(self, request_struct_class: type[RequestStruct]) -> RequestStruct:
-        """This request in one version. Raises IncompatibleBrokerVersion when it cannot say it."""
+        """Return this request in one version.
+
+        Raises IncompatibleBrokerVersion when the version lacks a field that is set.
+        """
         version = request_struct_class.API_VERSION
         names = self.FAMILY.request.names(version)
         values = self.values(version)
@@ -162,12 +168,12 @@ class Request:
             if values.get(name) and name not in names:
                 raise IncompatibleBrokerVersion(
                     f"{name}={values[name]!r} needs a newer {type(self).__name__} than version "
-                    f"{version}, which is all that the broker has"
+                    f"{version}, the newest that the broker supports"
                 )
         return request_struct_class(**{name: values[name] for name in names})
 
     def prepare(self, versions: Mapping[int, tuple[int, int]]) -> RequestStruct:
-        """This request in the newest version that the broker has, too.
+        """Return this request in the newest version that the broker supports, too.
 
         Raises UnsupportedVersionError, or what `build` raises.
         """
@@ -186,7 +192,7 @@ class Request:
 
 
 def versioned(namespace: Mapping[str, Any], name: str) -> Any:
-    """The class of that name, such as `JoinGroupResponse_v5`, or all versions in a list.
+    """Return the class of that name, such as `JoinGroupResponse_v5`, or a list of all versions.
 
     For the `__getattr__` of a module with subclasses of `Request`. Raises AttributeError.
     """

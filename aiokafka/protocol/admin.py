@@ -70,7 +70,7 @@ class CreateTopicsRequest(
         versions=(0, 1, 2, 3),
     ),
 ):
-    """Create topics, from tuples of topic, number of partitions, replication factor, brokers by
+    """Create topics from tuples: topic, number of partitions, replication factor, brokers by
     partition (a mapping or pairs), and settings (a mapping or pairs)."""
 
     NEEDED = ("validate_only",)
@@ -157,7 +157,7 @@ class DeleteRecordsRequest(
         super().__init__(topics=listed, timeout_ms=timeout_ms, tags=tags)
 
     def values(self, version: int) -> Mapping[str, Any]:
-        """The fields; from version 2 on every struct has tagged fields, none of them used."""
+        """Return the fields; from version 2 on every struct has tagged fields, all unused."""
         if version < 2:
             return self._fields
         listed: list[tuple[str, list[Any], Any]] = [
@@ -280,7 +280,7 @@ class SaslAuthenticateRequest(
 
 
 class _AclRequest(Request):
-    """About access control lists; the type of a resource's pattern came with version 1."""
+    """Requests about access control lists. The pattern type of a resource came with version 1."""
 
     def __init__(
         self,
@@ -332,7 +332,7 @@ class CreateAclsRequest(
     """Add an entry."""
 
     def values(self, version: int) -> Mapping[str, Any]:
-        """The one entry, as a tuple."""
+        """Return the one entry, as a tuple."""
         return {"creations": [self._row(version)]}
 
 
@@ -349,7 +349,7 @@ class DeleteAclsRequest(
     """Delete the entries that match."""
 
     def values(self, version: int) -> Mapping[str, Any]:
-        """The one filter, as a tuple."""
+        """Return the one filter, as a tuple."""
         return {"filters": [self._row(version)]}
 
 
@@ -395,7 +395,7 @@ class ListPartitionReassignmentsRequest(
         versions=(0,),
     ),
 ):
-    """List moves under way: (topic, [partition], {})."""
+    """List reassignments in progress: (topic, [partition], {})."""
 
     def __init__(self, timeout_ms: int, topics: Iterable[Any] | None, tags: Any) -> None:
         listed = None if topics is None else list(topics)

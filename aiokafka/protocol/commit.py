@@ -1,4 +1,4 @@
-"""Positions of groups, by the names that aiokafka 0.14 has for them."""
+"""Offsets of groups, by the names that aiokafka 0.14 has for them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class OffsetCommitRequest(
         others=(0, 1),
     ),
 ):
-    """Store positions of a group: (topic, [(partition, offset, metadata)])."""
+    """Commit offsets of a group: (topic, [(partition, offset, metadata)])."""
 
     DEFAULT_GENERATION_ID = -1
     DEFAULT_RETENTION_TIME = -1
@@ -56,7 +56,7 @@ class OffsetFetchRequest(
         others=(0,),
     ),
 ):
-    """Read positions of a group: (topic, [partition]), None for all of them."""
+    """Fetch the committed offsets of a group: (topic, [partition]), None for all of them."""
 
     def __init__(
         self, consumer_group: str, partitions: Iterable[tuple[str, list[int]]] | None
@@ -65,7 +65,7 @@ class OffsetFetchRequest(
         super().__init__(consumer_group=consumer_group, topics=topics)
 
     def build(self, request_struct_class: type[RequestStruct]) -> RequestStruct:
-        """This request in one version. Before version 2 partitions have to be named."""
+        """Return this request in one version. Before version 2 partitions must be named."""
         if request_struct_class.API_VERSION < 2 and self._fields["topics"] is None:
             raise IncompatibleBrokerVersion("partitions=None needs OffsetFetchRequest v2 or newer")
         return super().build(request_struct_class)

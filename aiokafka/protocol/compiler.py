@@ -1,6 +1,7 @@
-"""From a message class and a version to functions that encode and decode it.
+"""Compile a message class at a version to functions that encode and decode it.
 
-The functions are written on first use, a fraction of a millisecond for most messages, and kept.
+The functions are written on first use, within a fraction of a millisecond for most messages, and
+cached.
 """
 
 from __future__ import annotations
@@ -36,12 +37,14 @@ class Codec(Generic[M]):
     def encode(
         self, message: M, out: bytearray | None = None
     ) -> list[bytes | bytearray | memoryview]:
-        """The bytes of a message, as buffers: long record sets stay buffers of their own.
-
-        out: what comes before the message; the first buffer of the result is this object, grown.
+        """Encode a message as buffers; long record sets stay buffers of their own.
 
         Raises TypeError or ValueError, naming the field, if a value does not fit its type, and
-        UnsupportedVersionError if a field is set that this version does not have.
+        UnsupportedVersionError if a field is set that this version lacks.
+
+        Args:
+            message: the message; it is not changed.
+            out: what comes before the message. It grows, and is the first buffer of the result.
         """
         encode = self._encode
         if encode is None:
@@ -52,25 +55,25 @@ class Codec(Generic[M]):
             raise explain(message, self.cls, self.version, error) from error
 
     def encode_bytes(self, message: M) -> bytes:
-        """The bytes of a message in one piece. Raises what `encode` raises."""
+        """Encode a message in one piece. Raises what `encode` raises."""
         return b"".join(self.encode(message))
 
     def decode(self, data: bytes | bytearray | memoryview, offset: int = 0) -> M:
-        """The message that fills `data` from `offset` to the end.
+        """Decode the message that fills `data` from `offset` to the end.
 
-        Record sets are memoryviews of `data`, not copies (a memoryview is copied once, as a
-        whole). Unknown tagged fields are dropped. Raises KafkaProtocolError, and nothing else,
-        for whatever is not exactly one message.
+        Record sets are memoryviews of `data`, not copies (if `data` is a memoryview, it is copied
+        once, as a whole). Unknown tagged fields are dropped. Raises KafkaProtocolError, and nothing
+        else, for anything that is not exactly one message.
         """
         message, end = self.decode_prefix(data, offset)
         if end != len(data):
             raise KafkaProtocolError(
-                f"{self}: {len(data) - end} bytes are left over behind the message"
+                f"{self}: {len(data) - end} bytes are left over after the message"
             )
         return message
 
     def decode_prefix(self, data: bytes | bytearray | memoryview, offset: int = 0) -> tuple[M, int]:
-        """The message that starts at `offset`, and the position after it.
+        """Decode the message that starts at `offset`; return it and the position after it.
 
         For data that a newer version may have extended. Raises KafkaProtocolError.
         """
@@ -102,7 +105,7 @@ _codecs: dict[tuple[type[Message], int], Codec[Message]] = {}
 
 
 def codec(cls: type[M], version: int) -> Codec[M]:
-    """The codec of a message class at a version.
+    """Return the codec of a message class at a version.
 
     Raises UnsupportedVersionError if the class does not have the version.
     """

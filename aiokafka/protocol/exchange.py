@@ -1,7 +1,7 @@
-"""Matches the answers on one connection to its requests. No I/O and no clock: callers have both.
+"""Match responses to requests on one connection. No I/O and no clock: callers have both.
 
-A broker answers the requests of a connection in their order, so the requests in flight are a
-queue, and an answer that does not belong to its head is an error of the stream.
+A broker responds to the requests of a connection in order, so the requests in flight are a queue. A
+response that does not belong to the head of the queue is an error of the stream.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ERROR_CODE = struct.Struct(">h")
 
 
 class _Plan:
-    """What is the same for all requests of a class and version."""
+    """What all requests of a class and version have in common."""
 
     __slots__ = ("codec", "decode", "head", "is_padded", "name", "tags")
 
@@ -56,7 +56,10 @@ class _Plan:
 def _api_versions_decoder(
     request: type[Request[Any]], version: int
 ) -> Callable[[bytes | bytearray, int], tuple[Any, int]]:
-    """A broker that lacks the version says so in version 0 (KIP-511)."""
+    """Return the decoder of ApiVersions responses.
+
+    A broker that lacks the version responds in version 0 (KIP-511).
+    """
     newest, oldest = codec(request.RESPONSE, version), codec(request.RESPONSE, 0)
 
     def decode(frame: bytes | bytearray, offset: int) -> tuple[Any, int]:
@@ -68,14 +71,14 @@ def _api_versions_decoder(
 
 
 def _check_header(frame: bytes | bytearray, expected_id: int, plan: _Plan) -> int:
-    """Where the body of an answer starts."""
+    """Check the header of a response; return where its body starts."""
     if len(frame) < 4 + plan.tags:
-        raise KafkaProtocolError(f"{plan.name}: an answer of {len(frame)} bytes has no header")
+        raise KafkaProtocolError(f"{plan.name}: a response of {len(frame)} bytes has no header")
     (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
     if correlation_id != expected_id:
         raise CorrelationIdError(
-            f"the next answer should be to request {expected_id} ({plan.name}), "
-            f"this one is to request {correlation_id}"
+            f"expected the response to request {expected_id} ({plan.name}), "
+            f"got the response to request {correlation_id}"
         )
     if not plan.tags:
         return 4
@@ -84,11 +87,11 @@ def _check_header(frame: bytes | bytearray, expected_id: int, plan: _Plan) -> in
     try:
         return skip_tags(frame, 4, len(frame))
     except IndexError:
-        raise KafkaProtocolError(f"{plan.name}: truncated header of an answer") from None
+        raise KafkaProtocolError(f"{plan.name}: truncated header of a response") from None
 
 
 class _Slot(Generic[T]):
-    """The place of an unanswered request. Without a plan, the answer is a frame without header."""
+    """The place of a request in flight. Without a plan, the response is a frame without header."""
 
     __slots__ = ("correlation_id", "deadline", "is_cancelled", "plan", "token")
 
@@ -101,12 +104,13 @@ class _Slot(Generic[T]):
 
 
 class Exchange(Generic[T]):
-    """Sole owner of correlation ids and of the queue of requests in flight on one connection.
+    """Owns the correlation ids and the queue of requests in flight on one connection.
 
-    client_id: sent with every request.
-
-    A token is whatever the caller wants back with the answer. Deadlines are absolute times of the
+    A token is whatever the caller wants back with the response. Deadlines are absolute times of the
     caller's clock.
+
+    Args:
+        client_id: sent with every request.
     """
 
     def __init__(self, client_id: str | None) -> None:
@@ -115,17 +119,17 @@ class Exchange(Generic[T]):
         self._plans: dict[tuple[type[Request[Any]], int], _Plan] = {}
         self._last_id = 0
         self.surplus = ""
-        """What was left unread behind an answer: a gateway that pads, or a server that is ahead of
-        its version. Set by the first answer of each kind; for the caller to report and empty."""
+        """What was left unread after a response: a gateway pads it, or a server is ahead of its
+        version. Set by the first such response of each kind. The caller reports and empties it."""
 
     def __len__(self) -> int:
-        """How many requests wait for their answers, cancelled ones included."""
+        """Return the number of requests in flight, cancelled ones included."""
         return len(self._slots)
 
     def send(self, request: Request[Any], version: int, deadline: float, token: T) -> Buffers:
-        """The buffers to write for a request, which is in flight from now on.
+        """Put a request in flight; return the buffers to write.
 
-        A request that expects no answer (see `Request.expects_answer`) takes no place in the
+        A request that expects no response (see `Request.expects_answer`) takes no place in the
         queue. Raises what `Codec.encode` raises; then nothing has changed.
         """
         cls = type(request)
@@ -142,79 +146,81 @@ class Exchange(Generic[T]):
         return buffers
 
     def send_raw(self, payload: bytes, deadline: float, token: T) -> Buffers:
-        """The same for bytes without header, answered alike: SASL tokens after SaslHandshake v0."""
+        """Do the same for bytes without header, as SASL tokens after SaslHandshake v0 are."""
         self._slots.append(_Slot(-1, None, deadline, token))
         return [_SIZE.pack(len(payload)) + payload]
 
     def receive(self, frame: bytes | bytearray) -> tuple[T, Any] | None:
-        """The token of the request that this frame answers, and the response (raw: the bytes).
+        """Take a response; return the token of its request, and the response (raw: the bytes).
 
-        None if the request has been cancelled. Raises CorrelationIdError if the answer is not
-        that of the oldest request, and KafkaProtocolError if it is malformed: either way the
-        connection is of no more use.
+        Returns None if the request has been cancelled. Raises CorrelationIdError if the response is
+        not for the oldest request, and KafkaProtocolError if it is malformed: in both cases the
+        connection must be closed.
         """
         slots = self._slots
         if not slots:
-            raise CorrelationIdError(f"an answer of {len(frame)} bytes came unasked")
+            raise CorrelationIdError(f"a response of {len(frame)} bytes came without a request")
         slot = slots[0]
         plan = slot.plan
         if plan is None:
             response: Any = bytes(frame)
         else:
             offset = _check_header(frame, slot.correlation_id, plan)
-            # The slot leaves only with its answer: after a malformed one `drain` gives its token.
+            # The slot leaves only with its response: after a malformed one, `drain` returns its
+            # token.
             response = None
             if not slot.is_cancelled:
                 response, end = plan.decode(frame, offset)
                 if end != len(frame) and not plan.is_padded:
                     plan.is_padded = True
-                    self.surplus = f"{plan.name}: {len(frame) - end} bytes behind the answer"
+                    self.surplus = f"{plan.name}: {len(frame) - end} bytes after the response"
         slots.popleft()
         return None if slot.is_cancelled else (slot.token, response)
 
     def cancel(self, token: T) -> None:
-        """Drop the answer to a request when it comes. The request keeps its place in the queue."""
+        """Drop the response to a request when it comes. The request keeps its place."""
         for slot in self._slots:
             if slot.token is token:
                 slot.is_cancelled = True
 
     def postpone(self, seconds: float) -> None:
-        """Give every request in flight more time: the broker reads nothing for so long."""
+        """Give every request in flight this many more seconds, during which the broker reads
+        nothing."""
         for slot in self._slots:
             slot.deadline += seconds
 
     @property
     def next_deadline(self) -> float | None:
-        """When the first of the requests in flight will be overdue; None without any.
+        """When the first request in flight becomes overdue; None without any.
 
-        A cancelled request counts: its answer is owed all the same.
+        A cancelled request counts, because its response is still due.
         """
         return min((slot.deadline for slot in self._slots), default=None)
 
     @property
     def last_deadline(self) -> float | None:
-        """When the last of the requests in flight will be overdue; None without any."""
+        """When the last request in flight becomes overdue; None without any."""
         return max((slot.deadline for slot in self._slots), default=None)
 
     def overdue(self, now: float) -> str | None:
-        """Which request in flight is past its deadline, by name; None if none is."""
+        """Return the name of a request in flight that is overdue; None if there is none."""
         for slot in self._slots:
             if slot.deadline <= now:
                 return "SASL token" if slot.plan is None else slot.plan.name
         return None
 
     def overdue_tokens(self, now: float) -> list[T]:
-        """The tokens of the requests in flight that are past their deadline and not cancelled."""
+        """Return the tokens of requests in flight that are overdue and not cancelled."""
         return [
             slot.token for slot in self._slots if slot.deadline <= now and not slot.is_cancelled
         ]
 
     def tokens(self) -> list[T]:
-        """The tokens of all requests in flight that are not cancelled."""
+        """Return the tokens of all requests in flight that are not cancelled."""
         return [slot.token for slot in self._slots if not slot.is_cancelled]
 
     def drain(self) -> list[T]:
-        """The tokens of all requests in flight that are not cancelled; none is in flight then."""
+        """Empty the queue; return the tokens of the requests that were not cancelled."""
         tokens = self.tokens()
         self._slots.clear()
         return tokens

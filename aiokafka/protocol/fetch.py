@@ -26,7 +26,7 @@ class FetchRequest(
         others=(0,),
     ),
 ):
-    """Read from partitions: (topic, [(partition, offset, max_bytes)])."""
+    """Fetch from partitions: (topic, [(partition, offset, max_bytes)])."""
 
     NEEDED = ("isolation_level",)
 
@@ -53,7 +53,7 @@ class FetchRequest(
         )
 
     def values(self, version: int) -> Mapping[str, Any]:
-        """The fields; partitions have an epoch from version 9 on, a log start from 5 on."""
+        """Return the fields; partitions have an epoch from version 9 on, a log start from 5 on."""
         epoch = (-1,) if version >= 9 else ()
         log_start = (-1,) if version >= 5 else ()
         topics = [

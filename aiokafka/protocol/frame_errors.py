@@ -1,4 +1,4 @@
-"""What may be wrong with a frame as such."""
+"""Errors of a frame as such."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ __all__ = ["FrameTooLargeError"]
 
 
 class FrameTooLargeError(KafkaProtocolError):
-    """A response is longer than the client takes."""
+    """A response is longer than the client accepts."""

@@ -1,7 +1,7 @@
-"""Cuts a stream of bytes into Kafka's frames: four bytes of length, then as many of content.
+"""Cut a stream of bytes into Kafka's frames: four bytes of length, then as many of content.
 
-Made for `asyncio.BufferedProtocol`: the kernel writes into the buffer this module offers. Small
-frames pass through one scratch buffer; a large frame gets a buffer of exactly its size, after its
+Made for `asyncio.BufferedProtocol`: the kernel writes into the buffer this module provides. Small
+frames pass through one scratch buffer. A large frame gets a buffer of exactly its size, after its
 length has been checked, so that it is not copied again.
 """
 
@@ -16,7 +16,7 @@ SCRATCH_BYTES = 65536
 # An unfinished frame longer than this gets its own buffer.
 _LARGE = 8192
 
-# What other protocols start with, read as the length of a frame: all are above 300 MB.
+# How other protocols start, read as the length of a frame: all are above 300 MB.
 _FOREIGN = {
     b"\x15\x03": "it looks like a TLS alert: the port speaks TLS, use security_protocol SSL",
     b"\x16\x03": "it looks like a TLS handshake: the peer speaks TLS, this side does not",
@@ -29,10 +29,12 @@ _FOREIGN_FROM = 0x15030000
 
 
 class FrameReader:
-    """Call `get_buffer`, fill some of it, tell `advance` how much: it returns the whole frames.
+    """Turns bytes into frames. Fill some of `get_buffer`, then pass `advance` the count.
 
-    max_frame_bytes: a longer frame is refused with KafkaProtocolError, before its memory is taken.
     After an error the stream cannot be read any further.
+
+    Args:
+        max_frame_bytes: a longer frame raises KafkaProtocolError before memory is allocated for it.
     """
 
     def __init__(self, max_frame_bytes: int) -> None:
@@ -49,16 +51,17 @@ class FrameReader:
         self._max_frame_bytes = max_frame_bytes
 
     def get_buffer(self, sizehint: int = -1) -> memoryview:
-        """Where the next bytes go; never empty. `sizehint` is ignored."""
+        """Return where the next bytes go. It is never empty; `sizehint` is ignored."""
         if self._frame is None:
             return self._scratch_view[self._pending :] if self._pending else self._scratch_view
         return self._target[self._filled :]
 
     def advance(self, count: int) -> list[bytes | bytearray]:
-        """Take note of `count` bytes written to the buffer; returns the frames now complete.
+        """Take note of `count` bytes written to the buffer; return the frames now complete.
 
-        The frames are without their lengths and stay as they are. Raises KafkaProtocolError for
-        a length that is negative or over the limit; the message names the likely cause.
+        The frames have no length in front, and are not changed afterwards. Raises
+        KafkaProtocolError for a length that is negative or over the limit; the message names the
+        likely cause.
         """
         if self._frame is not None:
             return self._advance_large(count)
@@ -86,7 +89,7 @@ class FrameReader:
         return frames
 
     def _begin_large(self, size: int, start: int, end: int) -> None:
-        """Move the beginning of a frame out of scratch, to a buffer for the whole of it."""
+        """Move the beginning of a frame from scratch to a buffer for the whole frame."""
         self._frame = mem.new_buffer(size)
         self._target = memoryview(self._frame)
         self._filled = end - start
@@ -105,7 +108,7 @@ class FrameReader:
         return [frame]
 
     def _check(self, size: int, position: int) -> None:
-        """Raise if a length cannot be right, with the likely cause."""
+        """Raise, with the likely cause, if a length cannot be right."""
         if 0 <= size <= self._max_frame_bytes and size < _FOREIGN_FROM:
             return
         first = bytes(self._scratch[position : position + 4])

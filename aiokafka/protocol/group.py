@@ -1,4 +1,4 @@
-"""The classic protocol of groups, by the names that aiokafka 0.14 has for it."""
+"""The classic group protocol, by the names that aiokafka 0.14 has for it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class JoinGroupRequest(
         versions=(0, 1, 2, 5),
     ),
 ):
-    """Enter a group. Protocols are tuples of name and metadata, times in milliseconds."""
+    """Join a group. Protocols are tuples of name and metadata; times are in milliseconds."""
 
     UNKNOWN_MEMBER_ID = ""
 
@@ -57,7 +57,7 @@ class SyncGroupRequest(
         versions=(0, 1, 3),
     ),
 ):
-    """Fetch the assignment; the leader brings those of all, as tuples of member and bytes."""
+    """Fetch the assignment. The leader sends the assignments of all: tuples of member and bytes."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class HeartbeatRequest(
         versions=(0, 1),
     ),
 ):
-    """Tell the coordinator that the member lives."""
+    """Tell the coordinator that the member is alive."""
 
     def __init__(self, group: str, generation_id: int, member_id: str) -> None:
         super().__init__(group=group, generation_id=generation_id, member_id=member_id)

@@ -1,6 +1,6 @@
 """The headers in front of requests and responses.
 
-Both are so small that they are written by hand: request header 1, or 2 (with tagged fields) for
+They are so small that they are written by hand: request header 1, or 2 (with tagged fields) for
 flexible versions; response header 0, or 1 for flexible versions.
 """
 
@@ -24,7 +24,7 @@ _CORRELATION_ID = struct.Struct(">i")
 
 
 class RequestHeader(NamedTuple):
-    """What a request says about itself; the body follows at `body_offset` of the frame."""
+    """The header of a request; the body follows at `body_offset` of the frame."""
 
     api_key: int
     api_version: int
@@ -34,14 +34,14 @@ class RequestHeader(NamedTuple):
 
 
 def is_flexible(request: type[Request[Any]], version: int) -> bool:
-    """Whether this version of an API has compact lengths and tagged fields."""
+    """Return whether this version of an API has compact lengths and tagged fields."""
     return request.FLEXIBLE is not None and version >= request.FLEXIBLE
 
 
 def has_response_tags(request: type[Request[Any]], version: int) -> bool:
-    """Whether the response header has tagged fields.
+    """Return whether the response header has tagged fields.
 
-    Never with ApiVersions: a client cannot know yet what the broker speaks (KIP-511).
+    ApiVersions never has them: the client cannot know yet what the broker speaks (KIP-511).
     """
     return request.API_KEY != API_VERSIONS_KEY and is_flexible(request, version)
 
@@ -49,7 +49,7 @@ def has_response_tags(request: type[Request[Any]], version: int) -> bool:
 def encode_request_header(
     request: type[Request[Any]], version: int, correlation_id: int, client_id: str | None
 ) -> bytes:
-    """The header of a request. The client id keeps its old form in flexible versions."""
+    """Encode the header of a request. The client id keeps its old form in flexible versions."""
     name = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(name)
     head = _REQUEST.pack(request.API_KEY, version, correlation_id, length) + name
@@ -57,13 +57,13 @@ def encode_request_header(
 
 
 def encode_response_header(request: type[Request[Any]], version: int, correlation_id: int) -> bytes:
-    """The header of the answer to a request, for the side of the broker."""
+    """Encode the header of a response, for a broker."""
     head = _CORRELATION_ID.pack(correlation_id)
     return head + b"\0" if has_response_tags(request, version) else head
 
 
 def peek_request_header(frame: bytes | bytearray) -> tuple[int, int, int]:
-    """API key, version and correlation id of a request frame. Raises KafkaProtocolError."""
+    """Return API key, version and correlation id of a request. Raises KafkaProtocolError."""
     if len(frame) < 8:
         raise KafkaProtocolError(f"a request of {len(frame)} bytes has no header")
     api_key, version, correlation_id = struct.unpack_from(">hhi", frame)
@@ -73,7 +73,7 @@ def peek_request_header(frame: bytes | bytearray) -> tuple[int, int, int]:
 def decode_request_header(
     request: type[Request[Any]], version: int, frame: bytes | bytearray
 ) -> RequestHeader:
-    """The header of a request frame, for the side of the broker. Raises KafkaProtocolError."""
+    """Decode the header of a request, for a broker. Raises KafkaProtocolError."""
     try:
         api_key, api_version, correlation_id, length = _REQUEST.unpack_from(frame)
         offset = _REQUEST.size + max(length, 0)

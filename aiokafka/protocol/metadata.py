@@ -22,9 +22,11 @@ class MetadataRequest(
         versions=(0, 1, 2, 3, 4, 5),
     ),
 ):
-    """Ask for topics by name; None asks for all, an empty list for none.
+    """Ask for metadata of topics by name; None asks for all topics, an empty list for none.
 
-    allow_auto_topic_creation: whether the broker may create topics that are missing.
+    Args:
+        topics: the names.
+        allow_auto_topic_creation: whether the broker may create topics that are missing.
     """
 
     def __init__(
@@ -36,7 +38,7 @@ class MetadataRequest(
         )
 
     def values(self, version: int) -> Mapping[str, Any]:
-        """The fields; version 0 asks for all topics by naming none."""
+        """Return the fields; version 0 asks for all topics with an empty list."""
         if version == 0 and self._fields["topics"] is None:
             return {**self._fields, "topics": []}
         return self._fields

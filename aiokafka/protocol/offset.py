@@ -47,7 +47,8 @@ class OffsetRequest(
         )
 
     def values(self, version: int) -> Mapping[str, Any]:
-        """The fields; version 0 finds the two ends of a partition only, and is told how many."""
+        """Return the fields; version 0 finds only the ends of a partition, and takes a maximum
+        count."""
         if version:
             return self._fields
         topics = []

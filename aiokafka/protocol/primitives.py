@@ -10,9 +10,9 @@ from aiokafka.errors import KafkaProtocolError
 
 
 def get_uvarint(buffer: bytes | bytearray, position: int) -> tuple[int, int]:
-    """Read an unsigned varint of at most 32 bits; returns the value and the position after it.
+    """Read an unsigned varint of at most 32 bits; return the value and the position after it.
 
-    Raises KafkaProtocolError where it is too long, IndexError where the buffer ends.
+    Raises KafkaProtocolError if it is too long, IndexError if the buffer ends first.
     """
     size = len(buffer)
     data = buffer
@@ -42,7 +42,7 @@ def put_uvarint(out: bytearray, value: int) -> None:
 
 
 def skip_tags(buffer: bytes | bytearray, position: int, end: int) -> int:
-    """Skip a section of tagged fields that ends before `end`; returns the position after it.
+    """Skip a section of tagged fields that ends before `end`; return the position after it.
 
     Raises KafkaProtocolError or IndexError if it does not end there.
     """

@@ -47,7 +47,7 @@ else:
 _T = TypeVar("_T")
 
 ZERO_UUID: Final = bytes(16)
-"""What stands for "no id": Kafka has no null uuid."""
+"""Stands for "no id", because Kafka has no null UUID."""
 
 
 class Wire(NamedTuple):
@@ -80,6 +80,7 @@ class Versions(NamedTuple):
     last: int
 
     def has(self, version: int) -> bool:
+        """Return whether the range includes a version."""
         return self.first <= version <= self.last
 
 
@@ -114,11 +115,11 @@ EMPTY: Final = _EmptyList()
 
 
 class _Missing:
-    """No default: the field has to be given."""
+    """Marks a field without default: it must be given."""
 
 
 class FieldSpec(NamedTuple):
-    """What `field` was told, before the annotation is looked at."""
+    """What `field` was called with, before the annotation is read."""
 
     versions: str = "0+"
     default: Any = _Missing
@@ -161,12 +162,14 @@ def field(
 ) -> Any:
     """Describe a field beyond its type.
 
-    versions: the message versions that have it.
-    default: its value where it is not given or not in the version. Without one it must be given.
-    nullable: the versions in which it may be None; by default all, if its type allows None.
-    tag: makes it a tagged field (KIP-482), sent only if it differs from its default.
-    ignorable: a value is dropped silently by versions without the field, instead of refused.
-    secret: its value is left out of the ``repr``.
+    Args:
+        versions: the message versions that have it.
+        default: its value where it is not given or the version lacks it. Without a default it must
+            be given.
+        nullable: the versions in which it may be None; by default all, if its type allows None.
+        tag: makes it a tagged field (KIP-482), sent only if it differs from its default.
+        ignorable: versions without the field drop a value silently, instead of refusing it.
+        secret: its value is left out of the ``repr``.
     """
     return FieldSpec(versions, default, nullable, tag, ignorable, secret)
 
@@ -220,7 +223,7 @@ class Struct:
         cls = type(self)
         if not values and all(not f.required and f.default is not EMPTY for f in fields(cls)):
             return  # such instances are the defaults of fields: made on import, seldom otherwise
-        # The first call makes a constructor for the class, and puts it in this one's place.
+        # The first call makes a constructor for the class and puts it in the place of this one.
         init = vars(cls).get("_init")
         if init is None:
             init = cls._init = _make_init(cls)
@@ -263,7 +266,7 @@ class Message(Struct):
 
 
 class Response(Message):
-    """The answer to a request; its versions are those of its request."""
+    """A response; its versions are those of its request."""
 
     API_KEY: ClassVar[int]
 
@@ -272,7 +275,7 @@ R = TypeVar("R", bound=Response)
 
 
 class Request(Message, Generic[R]):
-    """A question to a broker; the parameter is the class of the answer."""
+    """A request to a broker; the parameter is the class of its response."""
 
     API_KEY: ClassVar[int]
     RESPONSE: ClassVar[type[Response]]
@@ -290,12 +293,12 @@ class Request(Message, Generic[R]):
         response.FLEXIBLE = cls.FLEXIBLE
 
     def expects_answer(self) -> bool:
-        """Whether the broker will answer; only a Produce request with acks=0 is not answered."""
+        """Return whether the broker responds. It does, except to a Produce with acks=0."""
         return True
 
 
 def fields(cls: type[Struct]) -> tuple[Field, ...]:
-    """The resolved fields of a class, in wire order."""
+    """Return the resolved fields of a class, in wire order."""
     if "_fields" not in vars(cls):
         cls._fields = tuple(_resolve_fields(cls))
     return cls._fields
@@ -337,7 +340,7 @@ def _resolve_field(cls: type[Struct], name: str, annotation: Any, spec: FieldSpe
 
 
 def _resolve_type(annotation: Any) -> tuple[Type, bool]:
-    """The wire type of an annotation, and whether it admits None."""
+    """Return the wire type of an annotation, and whether it admits None."""
     origin = get_origin(annotation)
     if origin is Annotated:
         base, wire = get_args(annotation)
@@ -351,14 +354,14 @@ def _resolve_type(annotation: Any) -> tuple[Type, bool]:
 
 
 def _make_init(cls: type[Struct]) -> Any:
-    """A constructor with one keyword per field, as a dataclass has."""
+    """Make a constructor with one keyword per field, as a dataclass has."""
     scope: dict[str, Any] = {}
     parameters, body = [], []
     for f in fields(cls):
         value = f.name
         parameters.append(f.name if f.required else f"{f.name}=_{f.name}")
         if f.default is EMPTY:
-            # A list of its own, so that callers may append to what they constructed.
+            # Each message gets a list of its own, so that callers may append to it.
             value = f"[] if {f.name} is _{f.name} else {f.name}"
         scope[f"_{f.name}"] = f.default
         body.append(f"    self.{f.name} = {value}\n")

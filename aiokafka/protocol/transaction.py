@@ -1,4 +1,4 @@
-"""What a transactional producer says, by the names that aiokafka 0.14 has for it."""
+"""Requests of transactional producers, by the names that aiokafka 0.14 has for them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class AddPartitionsToTxnRequest(
         versions=(0,),
     ),
 ):
-    """Enter partitions into the transaction: (topic, [partition])."""
+    """Add partitions to the transaction: (topic, [partition])."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class AddOffsetsToTxnRequest(
         versions=(0,),
     ),
 ):
-    """Enter the offsets of a group into the transaction."""
+    """Add the offsets of a group to the transaction."""
 
     def __init__(
         self, transactional_id: str, producer_id: int, producer_epoch: int, group_id: str
@@ -121,7 +121,7 @@ class TxnOffsetCommitRequest(
         versions=(0,),
     ),
 ):
-    """Store positions of a group with the transaction: (topic, [(partition, offset, metadata)])."""
+    """Commit offsets of a group in the transaction: (topic, [(partition, offset, metadata)])."""
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from aiokafka.protocol.schema import Request
 
-# Kafka 0.9 does not answer ApiVersions; its own request versions are all it speaks.
+# Kafka 0.9 does not know ApiVersions; it supports only the versions of its own release.
 _KAFKA_0_9 = {
     0: (0, 1),  # Produce
     1: (0, 1),  # Fetch
@@ -28,7 +28,7 @@ _KAFKA_0_9 = {
     16: (0, 0),  # ListGroups
 }
 
-# By what a broker is at least of a release: API key and version that came with it.
+# For each release: an API key and a version that came with it.
 _RELEASES = (
     ((2, 4, 0), 3, 9),  # Metadata
     ((2, 3, 0), 11, 5),  # JoinGroup
@@ -41,10 +41,11 @@ _RELEASES = (
 
 
 class BrokerVersions:
-    """The versions a broker supports, from its ApiVersions answer. Immutable.
+    """The versions a broker supports, from its ApiVersions response. Immutable.
 
-    api_versions: lowest and highest version by API key.
-    finalized_features: level in force by feature, such as ``transaction.version`` (KIP-584).
+    Args:
+        api_versions: lowest and highest version by API key.
+        finalized_features: level in force by feature, such as ``transaction.version`` (KIP-584).
     """
 
     def __init__(
@@ -58,11 +59,11 @@ class BrokerVersions:
 
     @classmethod
     def assumed_0_9(cls) -> BrokerVersions:
-        """What to assume of a broker that drops the connection when asked."""
+        """Return what to assume of a broker that closes the connection when asked for versions."""
         return cls(_KAFKA_0_9)
 
     def pick(self, request: type[Request[Any]], max_version: int | None = None) -> int:
-        """The newest version that both sides know, at most `max_version`.
+        """Return the newest version that both sides support, at most `max_version`.
 
         Raises UnsupportedVersionError, naming both ranges, if there is none.
         """
@@ -79,14 +80,14 @@ class BrokerVersions:
 
     @property
     def release(self) -> tuple[int, int, int]:
-        """The newest release of Kafka, up to 2.4, that the broker is not older than."""
+        """The newest release of Kafka, up to 2.4, that the broker is certain to be."""
         for release, api_key, version in _RELEASES:
             if self.api_versions.get(api_key, (0, -1))[1] >= version:
                 return release
         return (0, 9, 0)
 
     def has(self, request: type[Request[Any]]) -> bool:
-        """Whether there is a version of this request that both sides know."""
+        """Return whether both sides support a version of this request."""
         return self._newest_common(request, None) is not None
 
     def _newest_common(self, request: type[Request[Any]], max_version: int | None) -> int | None:

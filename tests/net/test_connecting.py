@@ -209,7 +209,7 @@ async def test_a_close_before_the_first_answer_names_possible_causes() -> None:
         (b"SSH-2.0-OpenSSH_9.6\r\n", "SSH"),
         (b"\xff\xff\xff\xff", "negative length"),
         (b"\x7f\xff\xff\xff", "exceeds the limit"),
-        (b"\x00\x00\x00\x04\x00\x00\x00\x63", "the next answer should be to request 1"),
+        (b"\x00\x00\x00\x04\x00\x00\x00\x63", "expected the response to request 1"),
         (b"\x00\x00\x00\x02\x00\x00", "no header"),
     ],
 )

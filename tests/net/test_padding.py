@@ -71,6 +71,6 @@ async def test_it_is_logged_once_for_each_kind(caplog: pytest.LogCaptureFixture)
         async with AIOKafkaProducer(bootstrap_servers=address) as producer:
             for i in range(5):
                 await producer.send_and_wait("topic", b"%d" % i)
-    lines = [r.getMessage() for r in caplog.records if "behind the answer" in r.getMessage()]
+    lines = [r.getMessage() for r in caplog.records if "after the response" in r.getMessage()]
     produced = [line for line in lines if "ProduceRequest" in line]
-    assert len(produced) == 1 and "2 bytes behind the answer" in produced[0]
+    assert len(produced) == 1 and "2 bytes after the response" in produced[0]

@@ -98,7 +98,7 @@ _HOMES: Final = _DATA | {
 
 
 def request_class(api_key: int) -> type[Request[Response]]:
-    """The request class of an API key. Raises KeyError if clients have no such API."""
+    """Return the request class of an API key. Raises KeyError if clients have no such API."""
     module, name = APIS[api_key]
     found: type[Request[Response]] = getattr(_load(module), name + "Request")
     return found

@@ -57,9 +57,9 @@ class MetadataRequestTopic(Struct):
 
 
 class MetadataRequest(Request[MetadataResponse], api_key=3, versions="0-13", flexible="9+"):
-    """Ask who leads what.
+    """Ask for brokers, topics and leaders.
 
-    `topics`: None asks for all topics, an empty list for none; in version 0, which has no None,
+    Topics given as None ask for all topics, an empty list for none. Version 0 has no None: there
     an empty list asks for all.
     """
 

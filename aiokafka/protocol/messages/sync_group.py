@@ -1,4 +1,4 @@
-"""Handing out the assignment, second round of the classic protocol."""
+"""Distributing the assignment, the second round of the classic protocol."""
 
 from aiokafka.protocol.schema import I16, I32, Bytes, NStr, Request, Response, Str, Struct, field
 
