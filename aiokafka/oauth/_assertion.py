@@ -16,17 +16,17 @@ __all__ = ["Assertion", "FileAssertion", "SignedAssertion"]
 
 
 class Assertion(Protocol):
-    """Where assertions come from."""
+    """A source of assertions."""
 
     def create(self) -> str:
-        """A JSON web token that is valid now. Blocks; called in the executor.
+        """Return a JSON web token that is valid now. Blocks; called in the executor.
 
         Raises KafkaError.
         """
 
 
 class FileAssertion:
-    """An assertion that something else writes into a file, which is read each time.
+    """An assertion that another program writes into a file. The file is read each time.
 
     Kafka's `sasl.oauthbearer.assertion.file`.
     """
@@ -43,16 +43,22 @@ class FileAssertion:
 
 
 class SignedAssertion:
-    """An assertion that is made and signed for each request. Needs `aiokafka[oauth]`.
+    """An assertion that is created and signed for each request. Needs `aiokafka[oauth]`.
 
     The arguments are Kafka's `sasl.oauthbearer.assertion.*`.
 
-    private_key_file: a private key in PEM format, read each time, so that it can be replaced.
-    private_key_passphrase: if it is encrypted. algorithm: "RS256" (RSA) or "ES256" (curve P-256).
-    claim_aud, claim_iss, claim_sub: audience, issuer and subject; None leaves them out.
-    claim_exp_seconds: how long an assertion is valid. claim_nbf_seconds: how far back its validity
-    begins, for clocks that differ. claim_jti_include: give each an id of its own. template_file:
-    a JSON file with more of it, `{"header": {...}, "payload": {...}}`; the other arguments win.
+    Args:
+        private_key_file: a private key in PEM format. It is read each time, so it can be replaced.
+        private_key_passphrase: the passphrase of an encrypted key.
+        algorithm: "RS256" (RSA) or "ES256" (curve P-256).
+        claim_aud: the audience; None leaves it out.
+        claim_iss: the issuer; None leaves it out.
+        claim_sub: the subject; None leaves it out.
+        claim_exp_seconds: how long an assertion is valid.
+        claim_nbf_seconds: how far back its validity begins, for clocks that differ.
+        claim_jti_include: give each assertion an id of its own.
+        template_file: a JSON file with further fields, `{"header": {...}, "payload": {...}}`; the
+            other arguments take precedence.
     """
 
     def __init__(
@@ -88,8 +94,11 @@ class SignedAssertion:
         return f"SignedAssertion({self._key_file!r}, algorithm={self._algorithm!r})"
 
     def create(self) -> str:
-        """Make one. Raises AuthenticationFailedError for a key or a template that is no such thing,
-        KafkaConnectionError when a file cannot be read."""
+        """Create and sign an assertion.
+
+        Raises AuthenticationFailedError for a key or template that is not valid, and
+        KafkaConnectionError when a file cannot be read.
+        """
         header, claims = self._template()
         header |= {"alg": self._algorithm, "typ": "JWT"}
         now = int(time.time())
@@ -121,7 +130,8 @@ class SignedAssertion:
         try:
             return load_pem_private_key(content, passphrase)
         except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-            # cryptography's texts are about formats and passwords in general, never their content.
+            # cryptography's messages are about formats and passwords in general, never their
+            # content.
             raise AuthenticationFailedError(
                 f"the private key {self._key_file!r} cannot be used: {str(error)[:200]}"
             ) from error

@@ -1,4 +1,4 @@
-"""Keep a token, and get the next one in time: once for all who ask."""
+"""Keep a token, and fetch the next one in time: once for all callers."""
 
 from __future__ import annotations
 
@@ -22,44 +22,46 @@ __all__ = ["CachedTokenProvider", "Token"]
 
 log = logging.getLogger("aiokafka.oauth")
 
-# Seconds that a connection gives to a refresh while the token at hand would do.
+# Seconds that a connection waits for a refresh while the current token would do.
 _PATIENCE = 4.0
 
-# A token that does not say how long it lives is taken to live this long, in seconds.
+# Assumed lifetime, in seconds, of a token that does not state its lifetime.
 _UNKNOWN_LIFETIME = 60.0
 
-# Share of its life, and seconds, that a token has to have left to be used: it has to reach the
+# Share of its lifetime, and seconds, that a token must have left to be used: it has to reach the
 # broker.
 _LEEWAY = (0.05, 5.0)
 
 
 @dataclass(frozen=True)
 class Token:
-    """A token, and how long it lives from now."""
+    """A token, and its lifetime from now on."""
 
     value: str = field(repr=False)
-    """What goes to the broker: a secret."""
+    """The secret that is sent to the broker."""
 
     lifetime: float | None = None
-    """Seconds from now; None if that is not known."""
+    """Seconds from now; None if unknown."""
 
 
 class CachedTokenProvider(AbstractTokenProvider):
-    """A source of tokens that are used until shortly before they expire.
+    """A source of tokens, each of which is used until shortly before it expires.
 
-    A subclass says in `fetch` where they come from. One object may serve many clients of one event
-    loop, and should: they share the token.
+    A subclass fetches them in `fetch`. One object may serve many clients of one event loop, and
+    should: they share the token.
 
-    However many ask, one of them fetches and the others share what comes of it. The first to ask
-    when most of a token's life is over fetches the next one, while the rest go on with the one at
-    hand; so does everybody while fetching fails, until the token expires. A token that a broker has
-    refused is replaced likewise, and used until then: other brokers may take it. Failures are
-    followed by pauses that grow, during which nobody is asked. Without a usable token `token`
-    raises AuthenticationFailedError when `fetch` was refused, and KafkaConnectionError, which
-    clients take as a reason to try again, when it did not work.
+    However many callers ask at once, one of them fetches and the others share the result. When most
+    of a token's lifetime is over, the next caller fetches a new one, while the others go on with
+    the current token. So do all callers while fetching fails, until the token expires. A token that
+    a broker has refused is replaced in the same way, and used until then, because other brokers may
+    accept it. Each failure is followed by a longer pause without any fetch.
 
-    extensions: the SASL extensions to send with each token (KIP-342). options: those of
-    `OAuthConfig`.
+    Without a usable token, `token` raises AuthenticationFailedError when `fetch` was refused. When
+    `fetch` did not work it raises KafkaConnectionError, which clients treat as a reason to retry.
+
+    Args:
+        extensions: the SASL extensions to send with each token (KIP-342).
+        options: those of `OAuthConfig`.
     """
 
     def __init__(self, *, extensions: Mapping[str, str] | None = None, **options: Any) -> None:
@@ -79,10 +81,10 @@ class CachedTokenProvider(AbstractTokenProvider):
 
     @abc.abstractmethod
     async def fetch(self) -> Token:
-        """Get a new token.
+        """Fetch a new token.
 
         A KafkaError that is `retriable`, an OSError and a TimeoutError lead to another attempt
-        within `token_timeout_ms`; any other exception does not. May be cancelled.
+        within `token_timeout_ms`; any other exception does not. The call may be cancelled.
         """
 
     def extensions(self) -> dict[str, str]:
@@ -92,7 +94,7 @@ class CachedTokenProvider(AbstractTokenProvider):
     async def token(self) -> str:
         """Return a token that is valid now.
 
-        Cancelling it does not harm the others who wait: one of them goes on in its place.
+        Cancelling it does not harm other callers that wait: one of them takes over.
         """
         while True:
             kept = self._at_hand()
@@ -107,10 +109,11 @@ class CachedTokenProvider(AbstractTokenProvider):
                 raise renewed(failure) from failure.__cause__
 
     def refused(self, token: str) -> None:
-        """Have a token that a broker has refused replaced, however long it was to live.
+        """Have a token replaced that a broker has refused, however long it was to live.
 
-        The next to ask fetches another; not more often than after pauses that grow while brokers
-        refuse one after the other. Until then it is used: it may be that broker which is wrong.
+        The next caller fetches another one. Pauses between such fetches grow while brokers refuse
+        one token after the other. The token is used until it is replaced: that one broker may be
+        wrong.
         """
         kept = self._current
         if kept is None or kept.value != token or kept.is_suspect:
@@ -123,7 +126,7 @@ class CachedTokenProvider(AbstractTokenProvider):
     # -- parts
 
     def _at_hand(self) -> _Kept | None:
-        """The token to use without asking, None if one has to be fetched (or waited for).
+        """Return the token to use without fetching; None if one must be fetched or waited for.
 
         Raises the last failure in the pause after it.
         """
@@ -159,7 +162,7 @@ class CachedTokenProvider(AbstractTokenProvider):
             if kept is None:
                 raise failure from failure.__cause__
             log.warning(
-                "%s: no new token, the one at hand is still good: %s",
+                "%s: no new token, the current one is still valid: %s",
                 type(self).__name__,
                 failure,
             )
@@ -169,7 +172,7 @@ class CachedTokenProvider(AbstractTokenProvider):
             flight.set_result(failure)
 
     async def _obtain(self) -> Token:
-        """Fetch, repeatedly while nothing else would do."""
+        """Fetch; retry for as long as there is no other usable token."""
         has_one = self._valid() is not None
         patience = min(_PATIENCE, self._config.token_timeout)
         patience = patience if has_one else self._config.token_timeout
@@ -185,7 +188,7 @@ class CachedTokenProvider(AbstractTokenProvider):
                         raise last
                     await asyncio.sleep(self._failures.next())
         except asyncio.TimeoutError:
-            reason = f"; the last try: {_text(last)}" if last else ""
+            reason = f"; the last attempt: {_text(last)}" if last else ""
             raise KafkaConnectionError(f"no token within {patience:g} s{reason}") from last
 
     def _keep(self, token: Token) -> None:
@@ -196,7 +199,7 @@ class CachedTokenProvider(AbstractTokenProvider):
         if self._current is not None and self._current.is_suspect:
             self._suspect_until = now + self._refusals.next()
         elif self._current is not None:
-            # It was replaced because of its age, so brokers took it.
+            # It was replaced because of its age, so brokers accepted it.
             self._refusals.reset()
         self._current = _Kept(
             token.value, now + self._refresh_after(lifetime), now + usable, time.time() + usable
@@ -206,7 +209,7 @@ class CachedTokenProvider(AbstractTokenProvider):
         self._quiet_until = 0.0
 
     def _refresh_after(self, lifetime: float) -> float:
-        """Seconds after which a token of this lifetime is replaced, by Kafka's rules."""
+        """Return the seconds after which a token of this lifetime is replaced, by Kafka's rules."""
         config = self._config
         factor = config.refresh_window_factor + random.uniform(0, config.refresh_window_jitter)
         if config.refresh_min_period + config.refresh_buffer > lifetime:
@@ -225,7 +228,7 @@ class CachedTokenProvider(AbstractTokenProvider):
         if isinstance(error, (OSError, asyncio.TimeoutError)):
             made = KafkaConnectionError(f"{type(self).__name__}: {error}")
         else:
-            # Its text may hold what must not be told.
+            # Its text may contain secrets.
             made = AuthenticationFailedError(
                 f"{type(self).__name__}.fetch failed: {type(error).__name__}"
             )
@@ -248,7 +251,7 @@ class _Kept:
 def _checked(token: Token) -> Token:
     if token.lifetime is not None and token.lifetime <= 0:
         raise AuthenticationFailedError(
-            f"the new token has expired {-token.lifetime:.0f} s ago; is the clock right?"
+            f"the new token expired {-token.lifetime:.0f} s ago; is the clock right?"
         )
     return token
 

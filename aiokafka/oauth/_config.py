@@ -1,4 +1,4 @@
-"""The options that all token providers have, after Kafka's `sasl.login.*`."""
+"""The options of all token providers, modelled on Kafka's `sasl.login.*`."""
 
 from __future__ import annotations
 
@@ -34,34 +34,34 @@ class OAuthConfig(Options):
         Real(0.5, 1.0),
         "refresh_window_factor",
         0.8,
-        "Share of its life after which a token is replaced.",
+        "Share of its lifetime after which a token is replaced.",
     )
     refresh_window_jitter: float = option(
         Real(0.0, 0.25),
         "refresh_window_jitter",
         0.05,
-        "Share of its life that is added to it at most, at random, so that clients which started "
-        "together do not ask together.",
+        "Largest share of its lifetime that is added at random, so that clients that started "
+        "together do not refresh together.",
     )
     refresh_min_period: int = option(
         Number(0, 900),
         "refresh_min_period_seconds",
         60,
-        "How long a token is kept at least; without effect if its life is shorter than this and "
+        "How long a token is kept at least; has no effect if its lifetime is shorter than this and "
         "refresh_buffer_seconds together.",
     )
     refresh_buffer: int = option(
         Number(0, 3600),
         "refresh_buffer_seconds",
         300,
-        "How long before its end a token is replaced at the latest; without effect as above.",
+        "How long before it expires a token is replaced at the latest; the same exception applies.",
     )
     retry_backoff: float = option(
         Milliseconds(1),
         "retry_backoff_ms",
         100,
-        "Pause after a failure to get a token; doubles with every further one, also from one call "
-        "to the next.",
+        "Pause after a failure to fetch a token; doubles with every further one, also from one "
+        "call to the next.",
     )
     retry_backoff_max: float = option(
         Milliseconds(1), "retry_backoff_max_ms", 10_000, "Longest pause after a failure."
@@ -70,8 +70,8 @@ class OAuthConfig(Options):
         Milliseconds(1),
         "token_timeout_ms",
         8_000,
-        "How long a connection waits for a token, retries included. Below "
-        "socket_connection_setup_timeout_ms, whose end would hide the reason.",
+        "How long a connection waits for a token, retries included. Keep it below "
+        "socket_connection_setup_timeout_ms, which would hide the reason.",
     )
     connect_timeout: float = option(
         Milliseconds(1),

@@ -1,4 +1,4 @@
-"""Tokens and keys in files: read again each time, within bounds."""
+"""Tokens and keys in files, which are read again each time, within bounds."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["FileTokenProvider", "read_file"]
 
 _MAX_FILE = 256 * 1024
 
-# Seconds: what Kafka forgives by default (sasl.oauthbearer.clock.skew.seconds).
+# Seconds: the clock skew that Kafka tolerates (sasl.oauthbearer.clock.skew.seconds).
 _CLOCK_SKEW = 30.0
 
 
 def read_file(path: str, what: str) -> bytes:
-    """The content of a small file. Blocks.
+    """Read a small file. Blocks.
 
-    Raises KafkaConnectionError, which is retriable: it may be about to be replaced.
+    Raises KafkaConnectionError, which is retriable: the file may be about to be replaced.
     """
     try:
         with open(path, "rb") as file:
@@ -39,22 +39,23 @@ def read_file(path: str, what: str) -> bytes:
 
 
 def read_text(path: str, what: str) -> str:
-    """The same as text, without white space around it."""
+    """Read a small file as text, without white space around it."""
     try:
         return read_file(path, what).decode("ascii").strip()
     except UnicodeDecodeError:
-        raise AuthenticationFailedError(f"the {what} {path!r} is no ASCII text") from None
+        raise AuthenticationFailedError(f"the {what} {path!r} is not ASCII text") from None
 
 
 class FileTokenProvider(CachedTokenProvider):
-    """Tokens that something else writes into a file, such as Kubernetes for a service account.
+    """Tokens that another program writes into a file, such as Kubernetes for a service account.
 
     The file is read for every connection and every re-authentication, so a new token is used as
     soon as it is there. While the file cannot be read, the last token is used until it expires.
 
-    path: the file; white space around the token does not matter. extensions: the SASL extensions
-    to send with it (KIP-342). options: those of `OAuthConfig`, of which the ones about refreshing
-    have no effect.
+    Args:
+        path: the file; white space around the token does not matter.
+        extensions: the SASL extensions to send with it (KIP-342).
+        options: those of `OAuthConfig`; the ones about refreshing have no effect.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class FileTokenProvider(CachedTokenProvider):
         left = expiry - time.time()
         if left < -_CLOCK_SKEW:
             raise AuthenticationFailedError(
-                f"the token in {self._path!r} has expired {-left:.0f} s ago: nothing has replaced "
+                f"the token in {self._path!r} expired {-left:.0f} s ago: nothing has replaced "
                 "it, or the clock is wrong"
             )
         return Token(value, max(left, 1.0))

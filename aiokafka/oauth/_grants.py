@@ -1,4 +1,4 @@
-"""Tokens from an identity provider: the grants of OAuth 2 that need no user."""
+"""Tokens from an identity provider: the OAuth 2 grants that need no user."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ __all__ = ["ClientCredentialsTokenProvider", "JwtBearerTokenProvider"]
 
 Secret = str | Callable[[], str | Awaitable[str]]
 
-# What a second try may change; every other refusal is final (as in Kafka's own client).
+# A retry may change these; every other refusal is final (as in Kafka's own client).
 _RETRIABLE_STATUS = frozenset((408, 425, 429))
 _MAX_REASON = 300
 
 
 class _EndpointTokenProvider(CachedTokenProvider):
-    """Asks a token endpoint, by a form (RFC 6749)."""
+    """Posts a form to a token endpoint (RFC 6749)."""
 
     def __init__(
         self,
@@ -78,26 +78,30 @@ class _EndpointTokenProvider(CachedTokenProvider):
 
     @abc.abstractmethod
     async def _request(self) -> tuple[dict[str, str], dict[str, str], tuple[str, ...]]:
-        """Fields of the form, headers, and what must not be shown."""
+        """Return the fields of the form, the headers, and the values that must not be shown."""
 
 
 class ClientCredentialsTokenProvider(_EndpointTokenProvider):
-    """Tokens for a client that is known to an identity provider (KIP-768).
+    """Tokens for a client that is registered with an identity provider (KIP-768).
 
-    It proves itself by a secret, or by an assertion (KIP-1258).
+    The client proves its identity by a secret, or by an assertion (KIP-1258). A proxy is taken from
+    the environment (HTTPS_PROXY, NO_PROXY).
 
-    token_endpoint_url: where the identity provider gives out tokens; https, or http on this
-    machine. client_id, client_secret: sent by HTTP Basic authentication. The secret may also be a
-    function, plain or async, that is called for every request. assertion: `SignedAssertion`,
-    `FileAssertion`, or an object of yours with `create`; in place of client_secret.
-    header_urlencode: encode id and secret as RFC 6749 says, which many identity providers do not
-    expect (KIP-1025).
-    scope: what to ask for. parameters: further fields of the form, such as an `audience`.
-    extensions: the SASL extensions to send with the token (KIP-342). ssl_context: how to verify the
-    endpoint; None for the authorities of the system. allow_http: take http to other machines, too.
-    options: those of `OAuthConfig`.
-
-    A proxy is taken from the environment (HTTPS_PROXY, NO_PROXY).
+    Args:
+        token_endpoint_url: where the identity provider issues tokens; https, or http on this
+            machine.
+        client_id: sent by HTTP Basic authentication, with the secret.
+        client_secret: the secret, or a function, plain or async, that is called for every request.
+        assertion: `SignedAssertion`, `FileAssertion`, or your own object with `create`; replaces
+            client_secret.
+        header_urlencode: encode id and secret as RFC 6749 says, which many identity providers do
+            not expect (KIP-1025).
+        scope: the scope to request.
+        parameters: further fields of the form, such as an `audience`.
+        extensions: the SASL extensions to send with the token (KIP-342).
+        ssl_context: how to verify the endpoint; None for the authorities of the system.
+        allow_http: allow http to other machines, too.
+        options: those of `OAuthConfig`.
     """
 
     def __init__(
@@ -157,7 +161,7 @@ class ClientCredentialsTokenProvider(_EndpointTokenProvider):
             if inspect.isawaitable(secret):
                 secret = await secret
         if not isinstance(secret, str):
-            raise AuthenticationFailedError("client_secret: the function gave no string")
+            raise AuthenticationFailedError("client_secret: the function did not return a string")
         return secret
 
     def _basic(self, secret: str) -> tuple[dict[str, str], str]:
@@ -172,8 +176,9 @@ class ClientCredentialsTokenProvider(_EndpointTokenProvider):
 class JwtBearerTokenProvider(_EndpointTokenProvider):
     """Tokens in exchange for an assertion: the JWT bearer grant (KIP-1139, RFC 7523).
 
-    assertion: `SignedAssertion`, `FileAssertion`, or an object of yours with `create`. The other
-    arguments are as in `ClientCredentialsTokenProvider`.
+    Args:
+        assertion: `SignedAssertion`, `FileAssertion`, or your own object with `create`. The other
+            arguments are as in `ClientCredentialsTokenProvider`.
     """
 
     def __init__(
@@ -217,16 +222,19 @@ def _token(answer: Answer, url: str, secrets: tuple[str, ...]) -> Token:
         raise _refusal(answer, url, secrets)
     fields = _json(answer.body)
     if fields is None:
-        # Something on the way has answered in its place, such as a proxy that shows a page.
-        raise KafkaConnectionError(f"{url}: HTTP {answer.status}, but the answer is not JSON")
+        # Something on the way has responded in its place, such as a proxy that shows a page.
+        raise KafkaConnectionError(f"{url}: HTTP {answer.status}, but the response is not JSON")
     value = fields.get("access_token") or fields.get("id_token")
     if not isinstance(value, str):
-        raise AuthenticationFailedError(f"{url}: the answer has no access_token")
+        raise AuthenticationFailedError(f"{url}: the response has no access_token")
     return Token(value, _lifetime(fields.get("expires_in"), value))
 
 
 def _lifetime(expires_in: Any, value: str) -> float | None:
-    """Seconds. What the endpoint says counts before what the token says: it needs no clock."""
+    """Return the lifetime in seconds, None if unknown.
+
+    The endpoint's statement takes precedence over the token's, because it needs no clock.
+    """
     if isinstance(expires_in, str) and re.fullmatch("[0-9]{1,10}", expires_in):
         expires_in = int(expires_in)
     is_number = isinstance(expires_in, (int, float)) and not isinstance(expires_in, bool)
@@ -256,7 +264,7 @@ def _refusal(answer: Answer, url: str, secrets: tuple[str, ...]) -> KafkaError:
 
 
 def _json(body: bytes) -> dict[str, Any] | None:
-    """The fields of an object, none of anything else; None for what is no JSON."""
+    """Return the fields of a JSON object, none of any other JSON; None for what is not JSON."""
     try:
         fields = json.loads(body)
     except (ValueError, RecursionError):
@@ -265,7 +273,7 @@ def _json(body: bytes) -> dict[str, Any] | None:
 
 
 def _shown(text: str, secrets: tuple[str, ...]) -> str:
-    """Text of the server for a message: on one line, bounded, without what we sent."""
+    """Prepare text of the server for a message: on one line, bounded, without what we sent."""
     for secret in secrets:
         if secret:
             text = text.replace(secret, "***")

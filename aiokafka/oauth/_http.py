@@ -1,7 +1,7 @@
 """One POST to a token endpoint, by the package httpx.
 
-Redirects are not followed and answers are bounded. What proxies, time-outs, TLS and half an answer
-are about is httpx' work; which proxy is asked is decided here.
+Redirects are not followed, and responses are bounded. httpx takes care of proxies, timeouts, TLS
+and incomplete responses. Which proxy to use is decided here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MAX_BODY = 256 * 1024
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where tokens are given out."""
+    """An endpoint that issues tokens."""
 
     url: str
     """Without a query, for messages."""
@@ -42,19 +42,19 @@ class Endpoint:
     query: str
 
     context: ssl.SSLContext | None
-    """How to verify it, None for the system's authorities."""
+    """How to verify it; None for the system's authorities."""
 
     connect_timeout: float
     read_timeout: float
 
     @property
     def full_url(self) -> str:
-        """What to ask for."""
+        """The address with its query."""
         return f"{self.url}?{self.query}" if self.query else self.url
 
     @property
     def uses_tls(self) -> bool:
-        """Whether the way there is encrypted."""
+        """Whether the connection is encrypted."""
         return self.url.startswith("https")
 
 
@@ -77,8 +77,8 @@ def parse_url(url: str, *, allow_http: bool) -> urllib.parse.SplitResult:
         raise ValueError("token_endpoint_url: must have no spaces")
     if parts.scheme == "http" and not allow_http and not _is_loopback(parts.hostname):
         raise ValueError(
-            "token_endpoint_url: http would show the secrets to everybody on the way; use https, "
-            "or allow_http=True where something else protects the way"
+            "token_endpoint_url: http would expose the secrets on the way; use https, "
+            "or allow_http=True where something else protects the connection"
         )
     return parts
 
@@ -92,7 +92,7 @@ def _is_loopback(host: str) -> bool:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back; the body is bounded."""
+    """An HTTP response; the body is bounded."""
 
     status: int
     body: bytes
@@ -110,10 +110,11 @@ def need_httpx() -> None:
 
 
 async def post(endpoint: Endpoint, headers: Mapping[str, str], body: bytes) -> Answer:
-    """Send a form; return the answer, whatever its status.
+    """Send a form; return the response, whatever its status.
 
-    Raises KafkaConnectionError when there is none, or not all of it, AuthenticationFailedError when
-    the server's certificate is refused. Redirects are not followed: the form holds secrets.
+    Raises KafkaConnectionError when there is none, or only a part of it, and
+    AuthenticationFailedError when the server's certificate is refused. Redirects are not followed:
+    the form holds secrets.
     """
     import httpx
 
@@ -124,7 +125,7 @@ async def post(endpoint: Endpoint, headers: Mapping[str, str], body: bytes) -> A
                 content = await _bounded(response)
                 return Answer(response.status_code, content, response.headers.get("Location", ""))
     except httpx.TimeoutException as error:
-        raise KafkaConnectionError(f"{endpoint.url}: no answer in time") from error
+        raise KafkaConnectionError(f"{endpoint.url}: no response in time") from error
     except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError, ImportError) as error:
         raise _explained(endpoint, error) from error
 
@@ -141,7 +142,7 @@ def _client(endpoint: Endpoint) -> httpx.AsyncClient:
     return httpx.AsyncClient(
         verify=context,
         proxy=proxy,
-        # Whatever else the environment says, such as a .netrc, is not for us.
+        # Anything else in the environment, such as a .netrc, is not for us.
         trust_env=False,
         follow_redirects=False,
         timeout=httpx.Timeout(endpoint.read_timeout, connect=endpoint.connect_timeout),
@@ -154,14 +155,14 @@ async def _bounded(response: httpx.Response) -> bytes:
     async for chunk in response.aiter_raw():
         content += chunk
         if len(content) > _MAX_BODY:
-            raise ValueError(f"an answer of more than {_MAX_BODY} bytes")
+            raise ValueError(f"a response of more than {_MAX_BODY} bytes")
     return content
 
 
 def _proxy(endpoint: Endpoint) -> str | None:
-    """The proxy that the environment names for the endpoint (HTTPS_PROXY, NO_PROXY ...).
+    """Return the proxy that the environment names for the endpoint (HTTPS_PROXY, NO_PROXY ...).
 
-    None for this machine: http is taken to it because it stays on it, and a proxy is elsewhere.
+    None for this machine: http is allowed to it because it stays on it, and a proxy is elsewhere.
     """
     if _is_loopback(endpoint.host):
         return None

@@ -17,9 +17,9 @@ _LAST_SECOND = 10**10
 
 
 def expiry_of(token: str) -> float | None:
-    """Seconds since 1970 at which a token says that it expires, None if it does not say.
+    """Return the expiry time of a token in seconds since 1970, None if it does not state one.
 
-    The signature is not checked: who gave us the token is trusted, and the broker checks it.
+    The signature is not checked: the issuer is trusted, and the broker checks it.
     """
     parts = token.split(".")
     if len(parts) != 3:
@@ -36,7 +36,7 @@ def expiry_of(token: str) -> float | None:
 
 
 def sign(header: Mapping[str, Any], claims: Mapping[str, Any], key: Any) -> str:
-    """The token of these parts, signed with a private key of the `cryptography` package.
+    """Return a token of these parts, signed with a private key of the `cryptography` package.
 
     `header["alg"]` is one of `ALGORITHMS`. Raises AuthenticationFailedError for a key of the wrong
     kind.
@@ -70,7 +70,7 @@ def _sign_es256(key: Any, data: bytes) -> bytes:
 
 
 ALGORITHMS: dict[str, Callable[[Any, bytes], bytes]] = {"RS256": _sign_rs256, "ES256": _sign_es256}
-"""Those of Kafka's `sasl.oauthbearer.assertion.algorithm`."""
+"""The algorithms of Kafka's `sasl.oauthbearer.assertion.algorithm`."""
 
 
 def _segment(value: Mapping[str, Any]) -> str:

@@ -42,11 +42,14 @@ class MskIamTokenProvider(CachedTokenProvider):
     finds credentials where it always does (`pip install botocore`): profiles, roles, containers,
     instance metadata. They are read again for each token, which lives 900 seconds.
 
-    region: such as "eu-central-1"; by default AWS_REGION or AWS_DEFAULT_REGION, else what
-    botocore's configuration says. profile: a profile of botocore's. extensions: the SASL extensions
-    to send with the token (KIP-342). options: those of `OAuthConfig`.
-
     Raises ValueError when no region is known.
+
+    Args:
+        region: such as "eu-central-1"; by default AWS_REGION or AWS_DEFAULT_REGION, else the region
+            in botocore's configuration.
+        profile: a profile of botocore.
+        extensions: the SASL extensions to send with the token (KIP-342).
+        options: those of `OAuthConfig`.
     """
 
     def __init__(
@@ -72,7 +75,7 @@ class MskIamTokenProvider(CachedTokenProvider):
         return f"<MskIamTokenProvider {self._region}>"
 
     async def fetch(self) -> Token:
-        """Find credentials, which may take the network, and sign."""
+        """Find credentials, which may use the network, and sign."""
         loop = asyncio.get_running_loop()
         credentials = await loop.run_in_executor(None, self._credentials)
         now = datetime.datetime.now(datetime.timezone.utc)
@@ -109,7 +112,8 @@ class MskIamTokenProvider(CachedTokenProvider):
         return region
 
     def _botocore(self) -> Any:
-        """A session of botocore, which caches credentials; None where it is not installed."""
+        """Return a session of botocore, which caches credentials; None where it is not
+        installed."""
         if self._session is None:
             try:
                 import botocore.session
@@ -120,7 +124,7 @@ class MskIamTokenProvider(CachedTokenProvider):
 
 
 def presigned_token(region: str, credentials: Credentials, now: datetime.datetime) -> str:
-    """The URL that would connect to a cluster, signed, in base64url. `now` is in UTC."""
+    """Return the URL that would connect to a cluster, signed, in base64url. `now` is in UTC."""
     host = f"kafka.{region}.amazonaws.com"
     day, moment = now.strftime("%Y%m%d"), now.strftime("%Y%m%dT%H%M%SZ")
     scope = f"{day}/{region}/{_SERVICE}/aws4_request"
@@ -147,7 +151,7 @@ def presigned_token(region: str, credentials: Credentials, now: datetime.datetim
 
 
 def signing_key(secret_key: str, day: str, region: str, service: str) -> bytes:
-    """The key of one day, region and service."""
+    """Return the key of one day, region and service."""
     key = f"AWS4{secret_key}".encode()
     for part in (day, region, service, "aws4_request"):
         key = _hmac(key, part)

@@ -1,8 +1,8 @@
 """The few operations on raw memory that the record modules are written in.
 
-The compiled modules use the C form of the same functions (`_native.pxd`) under the same names;
-this is what they run on uncompiled, and the statement of what each does. Nothing here checks
-bounds except `varint`: callers check before they read or write.
+The compiled modules use the C form of the same functions (`_native.pxd`) under the same names. The
+functions here run when nothing is compiled, and define what each of them does. Only `varint` checks
+bounds: callers check before they read or write.
 """
 
 from __future__ import annotations
@@ -53,54 +53,55 @@ _from_bytes = int.from_bytes
 
 
 def source(view: memoryview) -> memoryview:
-    """Where the bytes of a contiguous view of bytes begin; the view must outlive it."""
+    """Return where the bytes of a contiguous view begin. The view must outlive it."""
     return view
 
 
 def cut(data: Buffer, start: int, stop: int) -> bytes:
-    """A copy of `data[start:stop]`."""
+    """Return a copy of `data[start:stop]`."""
     return bytes(data[start:stop])
 
 
 def text(data: Buffer, start: int, stop: int) -> str:
-    """`data[start:stop]` as UTF-8; as in Java, what is not UTF-8 becomes U+FFFD."""
+    """Decode `data[start:stop]` as UTF-8. As in Java, invalid bytes become U+FFFD."""
     return str(data[start:stop], "utf-8", "replace")
 
 
 def text_like(data: Buffer, start: int, stop: int, previous: str) -> str:
-    """`text`, but `previous` itself if that is equal: comparing is cheaper than decoding."""
+    """Do what `text` does, but return `previous` if it is equal: comparing is cheaper."""
     return text(data, start, stop)
 
 
 def leaf(items: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The same tuple, of strings, bytes and leaves only: not looked at by the garbage collector."""
+    """Return the same tuple, of strings, bytes and leaves only, hidden from the garbage
+    collector."""
     return items
 
 
 def i16(data: Buffer, at: int) -> int:
-    """The big-endian int16 at `at`."""
+    """Return the big-endian int16 at `at`."""
     return _from_bytes(data[at : at + 2], "big", signed=True)
 
 
 def u32(data: Buffer, at: int) -> int:
-    """The big-endian uint32 at `at`."""
+    """Return the big-endian uint32 at `at`."""
     return _from_bytes(data[at : at + 4], "big")
 
 
 def i32(data: Buffer, at: int) -> int:
-    """The big-endian int32 at `at`."""
+    """Return the big-endian int32 at `at`."""
     return _from_bytes(data[at : at + 4], "big", signed=True)
 
 
 def i64(data: Buffer, at: int) -> int:
-    """The big-endian int64 at `at`."""
+    """Return the big-endian int64 at `at`."""
     return _from_bytes(data[at : at + 8], "big", signed=True)
 
 
 def varint(data: Buffer, at: int, end: int) -> tuple[int, int]:
-    """The zigzag varint of up to 64 bits at `at`, and the position after it.
+    """Return the zigzag varint of up to 64 bits at `at`, and the position after it.
 
-    The position is -1 if the varint does not end before `end` or has more than 64 bits, or if
+    The position is -1 if the varint does not end before `end`, if it has more than 64 bits, or if
     `at` is -1 already: several can be read in a row and checked once.
     """
     if at < 0 or at >= end:
@@ -126,24 +127,24 @@ def varint(data: Buffer, at: int, end: int) -> tuple[int, int]:
 
 
 def get_i32(data: Buffer, index: int) -> int:
-    """Element `index` of an array of native int32."""
+    """Return element `index` of an array of native int32."""
     number: int = _I32.unpack_from(data, 4 * index)[0]
     return number
 
 
 def get_i64(data: Buffer, index: int) -> int:
-    """Element `index` of an array of native int64."""
+    """Return element `index` of an array of native int64."""
     number: int = _I64.unpack_from(data, 8 * index)[0]
     return number
 
 
 def murmur2(data: Buffer, at: int, size: int) -> int:
-    """Java's hash of `size` bytes at `at`, by which keys find their partitions."""
+    """Return Java's hash of `size` bytes at `at`, which chooses the partition of a key."""
     return murmur2_of(data[at : at + size])
 
 
 def hash64(data: Buffer, at: int, size: int, seed: int) -> int:
-    """The hash called MurmurHash64A of `size` bytes at `at`, of a little-endian machine."""
+    """Return the MurmurHash64A of `size` bytes at `at`, as a little-endian machine computes it."""
     state = seed ^ (size * _HASH_FACTOR & _MAX_UINT64)
     whole = size & ~7
     for start in range(at, at + whole, 8):
@@ -161,12 +162,12 @@ def hash64(data: Buffer, at: int, size: int, seed: int) -> int:
 
 
 def target(buffer: bytearray) -> bytearray:
-    """Where the bytes of `buffer` begin, until it is resized."""
+    """Return where the bytes of `buffer` begin, until it is resized."""
     return buffer
 
 
 def resize(buffer: bytearray, size: int) -> None:
-    """Make `buffer` longer or shorter; what new bytes hold is not defined."""
+    """Make `buffer` longer or shorter. The content of new bytes is undefined."""
     if size > len(buffer):
         buffer.extend(bytes(size - len(buffer)))
     else:
@@ -174,13 +175,13 @@ def resize(buffer: bytearray, size: int) -> None:
 
 
 def varint_size(value: int) -> int:
-    """How many bytes `put_varint` writes for an int64."""
+    """Return how many bytes `put_varint` writes for an int64."""
     raw = (value << 1) ^ (value >> 63)
     return (raw.bit_length() + 6) // 7 or 1
 
 
 def put_varint(out: bytearray, at: int, value: int) -> int:
-    """Write an int64 as zigzag varint; the position after it."""
+    """Write an int64 as a zigzag varint; return the position after it."""
     raw = (value << 1) ^ (value >> 63)
     while raw >= 0x80:
         out[at] = (raw & 0x7F) | 0x80
@@ -191,7 +192,7 @@ def put_varint(out: bytearray, at: int, value: int) -> int:
 
 
 def put_bytes(out: bytearray, at: int, data: bytes) -> int:
-    """Write `data`; the position after it."""
+    """Write `data`; return the position after it."""
     end = at + len(data)
     out[at:end] = data
     return end
@@ -208,15 +209,15 @@ def put_i64(out: bytearray, index: int, value: int) -> None:
 
 
 def copy(out: bytearray, at: int, data: Buffer, start: int, size: int) -> None:
-    """Write `size` bytes from `start` on in `data` to `at` in `out`."""
+    """Write `size` bytes of `data`, from `start` on, to `out` at `at`."""
     out[at : at + size] = data[start : start + size]
 
 
 def text_size(value: str) -> int:
-    """How many bytes `put_text` writes."""
+    """Return how many bytes `put_text` writes."""
     return len(value.encode())
 
 
 def put_text(out: bytearray, at: int, value: str) -> int:
-    """Write a string as UTF-8; the position after it."""
+    """Write a string as UTF-8; return the position after it."""
     return put_bytes(out, at, value.encode())

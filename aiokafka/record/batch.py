@@ -1,4 +1,4 @@
-"""Record batches of magic 2, the format since Kafka 0.11: building them, and names to read them."""
+"""Build record batches of magic 2, the format since Kafka 0.11; also names to read them."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _FIRST_CAPACITY = 2048
 
 
 class RecordBatchBuilder:
-    """Collect records and make one batch of them.
+    """Collects records and makes one batch of them.
 
-    `compression` is a codec's number, `level` its level (None: the codec's default), `size_limit`
-    the size in bytes, uncompressed and with the header, that `append` does not exceed.
-    `size` is the bytes so far and `record_count` the records so far.
+    `compression` is the number of a codec, `level` its level (None: the codec's default). `append`
+    keeps the batch within `size_limit` bytes, uncompressed and with the header. `size` is the
+    number of bytes so far, `record_count` the number of records.
     """
 
     def __init__(
@@ -62,10 +62,10 @@ class RecordBatchBuilder:
         value: bytes | bytearray | memoryview | None,
         headers: Headers | None,
     ) -> int:
-        """Add a record; its offset in the batch, or -1 if it does not fit. The first always fits.
+        """Add a record; return its offset in the batch, or -1 if it does not fit.
 
-        `timestamp` is in milliseconds since 1970. Raises TypeError for a key, value or header of
-        another type, IllegalStateError once the batch is built.
+        The first record always fits. `timestamp` is in milliseconds since 1970. Raises TypeError
+        for a key, value or header of another type, IllegalStateError once the batch is built.
         """
         if timestamp < -1 or timestamp > _MAX_TIMESTAMP:
             raise ValueError(f"timestamp must be an int64 that is not negative, not {timestamp}")
@@ -98,11 +98,11 @@ class RecordBatchBuilder:
         return self._count(timestamp)
 
     def append_rows(self, rows: RowSource, order: bytearray, start: int, stop: int) -> int:
-        """Add the rows whose numbers stand from `start` to `stop` in `order`, an array of int32.
+        """Add the rows numbered in `order`, an array of int32, from index `start` to `stop`.
 
-        Returns where it stopped: at the first row that does not fit, or at `stop`. The first row of
-        a batch always fits. Raises ValueError for a timestamp or a header that cannot be, with the
-        rows before it added.
+        Returns the index where it stopped: at the first row that does not fit, or at `stop`. The
+        first row of a batch always fits. Raises ValueError for an invalid timestamp or header, with
+        the rows before it added.
         """
         if self._batch is not None:
             raise IllegalStateError("the batch is built: nothing can be added to it")
@@ -183,14 +183,14 @@ class RecordBatchBuilder:
             # Compiled, an object that was made without __init__ gets here.
             raise TypeError("the builder was not initialised: __init__ was not called")
         capacity = min(max(size, 2 * self._capacity), max(size, self.size_limit))
-        # This fails without memory, or while a view of the buffer is alive. Only what is there
-        # counts as capacity: compiled, what fits into that is written without looking again.
+        # This fails without memory, or while a view of the buffer is alive. Only existing memory
+        # counts as capacity: compiled, whatever fits into the capacity is written unchecked.
         mem.resize(self._buffer, capacity)
         self._capacity = capacity
 
     @property
     def compressed_size(self) -> int:
-        """The size of the batch in bytes as built; 0 before."""
+        """The size of the built batch in bytes; 0 before it is built."""
         return 0 if self._batch is None else len(self._batch)
 
     def build(
@@ -200,15 +200,17 @@ class RecordBatchBuilder:
         base_sequence: int = -1,
         transactional: bool = False,
     ) -> memoryview:
-        """The batch as bytes. The first call ends it and compresses; further ones may change what
-        is said of the producer, in a copy: what was handed out before does not change.
+        """Return the batch as bytes. The first call completes and compresses it.
+
+        Further calls may change the producer's id, epoch and sequence, in a copy: what was returned
+        before does not change.
         """
         if not self.record_count:
             raise IllegalStateError("a batch without records cannot be built")
         identity = (producer_id, producer_epoch, base_sequence, transactional)
         batch = self._batch
         if batch is None:
-            # From now on nothing is added, also when the rest of this fails.
+            # From now on nothing can be added, even if the rest of this fails.
             batch = self._batch = self._pack()
         elif identity == self._identity:
             return batch
@@ -242,9 +244,9 @@ class RecordBatchBuilder:
         _HEADER.pack_into(
             batch,
             0,
-            0,  # base offset: the broker's to give
+            0,  # base offset: assigned by the broker
             len(batch) - _LOG_OVERHEAD,
-            -1,  # leader epoch: the broker's to give
+            -1,  # leader epoch: assigned by the broker
             2,
             0,
             self.compression | (_TRANSACTIONAL if transactional else 0),
@@ -271,7 +273,7 @@ def _put_field(out: Any, at: int, data: bytes | None) -> int:
 
 
 def _headers_size(headers: Any) -> int:
-    """The size of the headers with their count; -1 if they first have to become plain."""
+    """Return the size of the headers with their count; -1 if they are not plain tuples yet."""
     size = mem.varint_size(len(headers))
     for header in headers:
         if type(header) is not tuple or len(header) != 2:

@@ -17,14 +17,14 @@ from aiokafka.record.cursor import BatchCursor
 __all__ = ["BinaryColumn", "ColumnReader", "Columns", "HeaderColumn", "read_columns"]
 
 _ALL = 0x7FFFFFFF
-_MAX_DATA = 0x7FFFFFFF  # what int32 offsets reach
+_MAX_DATA = 0x7FFFFFFF  # what int32 offsets can address
 _MAX_OUTLOOK = 64 * 1024 * 1024
 _MAX_INT64 = 0x7FFFFFFFFFFFFFFF
 _MIN_INT64 = -_MAX_INT64 - 1
 
 
 class BinaryColumn(NamedTuple):
-    """Byte strings, one behind the other: number `i` is `data[offsets[i]:offsets[i + 1]]`."""
+    """Byte strings, one after the other: number `i` is `data[offsets[i]:offsets[i + 1]]`."""
 
     offsets: bytearray
     """int32, one more than there are rows."""
@@ -32,7 +32,7 @@ class BinaryColumn(NamedTuple):
     data: bytearray
 
     validity: bytearray | None
-    """A bit per row, set unless it is None; None if no row is."""
+    """One bit per row, unset if the row is None; None if no row is."""
 
     null_count: int
 
@@ -58,7 +58,7 @@ class Columns(NamedTuple):
     """int64, milliseconds since 1970 (UTC); -1 in a log without timestamps."""
 
     timestamp_types: bytearray
-    """int8: 0 for the time given by the producer, 1 for the time of the append, -1 without."""
+    """int8: 0 for the producer's time, 1 for the time of the append, -1 without a time."""
 
     keys: BinaryColumn
     values: BinaryColumn
@@ -89,7 +89,7 @@ class BinaryBuilder:
         self._bits_at = mem.target(self._validity)
 
     def reserve(self, rows: int, size: int, outlook: int) -> None:
-        """Make room for `rows` more rows with `size` bytes in all; maybe `outlook` more to come."""
+        """Make room for `rows` more rows with `size` bytes in all; `outlook` more may follow."""
         self._reserve_rows(self.count + rows)
         size += self.size
         if size > len(self._data):
@@ -103,7 +103,7 @@ class BinaryBuilder:
         room = max(rows, 2 * self._room)
         mem.resize(self._offsets, 4 * (room + 1))
         mem.resize(self._validity, (room + 7) // 8)
-        # Not before: a resize that fails must not count as room.
+        # Not earlier: a resize that fails must not count as room.
         self._room = room
         self._aim()
         bits = self._bits_at
@@ -138,7 +138,7 @@ class BinaryBuilder:
         self._nulls = self._mark_nulls
 
     def finish(self) -> BinaryColumn:
-        """The column. The builder is done for."""
+        """Return the column. The builder cannot be used afterwards."""
         mem.resize(self._offsets, 4 * (self.count + 1))
         mem.put_i32(mem.target(self._offsets), 0, 0)
         mem.resize(self._data, self.size)
@@ -184,10 +184,10 @@ class ColumnReader(BatchCursor):
         self._contents = BinaryBuilder()
 
     def read(self, max_rows: int | None = None) -> Columns:
-        """Up to `max_rows` records; none only at the end of the record set.
+        """Return up to `max_rows` records; none only at the end of the record set.
 
-        Fewer before a corrupt batch, for which the next call raises CorruptRecordError, and where
-        a column would hold more than 2 GiB.
+        Returns fewer before a corrupt batch, for which the next call raises CorruptRecordError, and
+        where a column would exceed 2 GiB.
         """
         limit = _ALL if max_rows is None else max_rows
         self._mark()
@@ -205,7 +205,7 @@ class ColumnReader(BatchCursor):
             if not self._rows:
                 raise
         except BaseException:
-            # The rows are not going to arrive: hand out the same ones next time.
+            # The caller does not get these rows: return the same ones next time.
             self._return()
             raise
         if self._left == 0:
@@ -213,12 +213,12 @@ class ColumnReader(BatchCursor):
         try:
             return self._finish()
         except BaseException:
-            # As above: there was no memory for them.
+            # As above: there was no memory for the rows.
             self._return()
             raise
 
     def _reserve(self, limit: int) -> bool:
-        """Make room for the rest of the batch; False if it is too much for int32 offsets."""
+        """Make room for the rest of the batch; return False if it is too much for int32 offsets."""
         size = self._rest_size()
         if self._rows and max(self._keys.size, self._values.size) > _MAX_DATA - size:
             return False
@@ -244,10 +244,10 @@ class ColumnReader(BatchCursor):
         self._header_offsets_at = mem.target(self._header_offsets)
 
     def _outlook(self, size: int, rows: int) -> int:
-        """What up to `rows` behind this batch may unpack to, if they are like those of its rest.
+        """Estimate the size of up to `rows` rows after this batch, if they resemble its rest.
 
-        Growing step by step costs copies. So does more than is needed: memory that the allocator
-        takes from the system each time is slow when it is first written to.
+        Growing step by step costs copies. Reserving too much costs, too: fresh memory from the
+        system is slow on its first write.
         """
         batch = self._batch
         if batch is None:
@@ -257,7 +257,7 @@ class ColumnReader(BatchCursor):
         return int(min(most, _MAX_OUTLOOK))
 
     def _rest_size(self) -> int:
-        """At most this many bytes of keys or values are left in the batch."""
+        """Return a bound for the bytes of keys or values that are left in the batch."""
         if self._messages is None:
             return self._end - self._at
         rest = self._messages[self._at :]
@@ -273,7 +273,7 @@ class ColumnReader(BatchCursor):
             stop = at + size
             if self._left == 1 and stop != self._end:
                 raise self._corrupt("the number of records")
-            # Behind the attributes, of which none is defined.
+            # After the attributes, of which none is defined.
             timestamp, at = mem.varint(data, at + 1, stop)
             delta, at = mem.varint(data, at, stop)
             if at < 0 or delta < 0 or delta > span:
@@ -284,7 +284,7 @@ class ColumnReader(BatchCursor):
             self._left -= 1
 
     def _add_record(self, at: int, stop: int, timestamp: int, offset: int) -> None:
-        """Add a record from its key at `at` on; all of it or, when this raises, nothing."""
+        """Add a record, from its key at `at` on. Adds nothing when it raises."""
         data = self._data
         key_size, key_at = mem.varint(data, at, stop)
         if key_at < 0 or key_size < -1 or key_size > stop - key_at:
@@ -405,11 +405,11 @@ def read_columns(
     aborted: Iterable[tuple[int, int]] | None = None,
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
 ) -> Columns:
-    """The records of a fetched record set from `position` on, up to `max_rows`, as columns.
+    """Return up to `max_rows` records of a fetched record set, from `position` on, as columns.
 
-    `aborted` are the (producer id, first offset) pairs of the Fetch answer, used when
-    `read_committed`. Control batches are left out. CorruptRecordError is raised when a corrupt
-    batch comes first; behind good records it is where the columns end.
+    `aborted` are the (producer id, first offset) pairs of the Fetch response, used when
+    `read_committed`. Control batches are left out. Raises CorruptRecordError if a corrupt batch
+    comes first; after good records, the columns end before it.
     """
     reader = ColumnReader(
         buffer,

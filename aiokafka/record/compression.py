@@ -1,7 +1,7 @@
 """The codecs of record batches, by their number on the wire.
 
-The packages behind snappy, lz4 and zstd are optional and imported on first use. Decompression is
-bounded: a few kilobytes can unpack to gigabytes, and what comes from a broker is not to be trusted.
+The packages for snappy, lz4 and zstd are optional and imported on first use. Decompression is
+bounded: a few kilobytes can unpack to gigabytes, and what a broker sends is not trusted.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ CODECS = {"gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
 """Codec numbers by the names that Kafka's configuration uses."""
 
 DEFAULT_MAX_DECOMPRESSED_BYTES = 256 * 1024 * 1024
-"""What one batch may unpack to, unless said otherwise.
+"""The default limit for the unpacked size of one batch.
 
-Brokers take batches of 1 MiB compressed by default and few are configured beyond 16 MiB, while
-text and JSON seldom shrink more than tenfold: no batch made in earnest comes near this.
+Brokers accept compressed batches of 1 MiB by default, and few are configured beyond 16 MiB. Text
+and JSON seldom shrink more than tenfold, so no real batch comes near this limit.
 """
 
 _NAMES = {number: name for name, number in CODECS.items()}
@@ -67,7 +67,10 @@ _local = threading.local()  # zstd objects must not be used by two threads at on
 
 
 def codec_id(name: str | None) -> int:
-    """The number of the codec called `name`; None and "none" are 0. ValueError for others."""
+    """Return the number of the codec called `name`; None and "none" are 0.
+
+    Raises ValueError for any other name.
+    """
     if name is None or name == "none":
         return NONE
     number = CODECS.get(name)
@@ -79,7 +82,7 @@ def codec_id(name: str | None) -> int:
 
 
 def has_codec(name: str) -> bool:
-    """Whether the codec called `name` can be used here."""
+    """Return whether the codec called `name` can be used here."""
     try:
         require_codec(codec_id(name))
     except UnsupportedCodecError:
@@ -131,7 +134,7 @@ def check_level(codec: int, level: int | None) -> None:
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
-    """Compress `data`. The level is one of `check_level`; None is the codec's default."""
+    """Compress `data`. `check_level` accepts the level; None is the codec's default."""
     compressor = _COMPRESSORS.get(codec)
     if compressor is None:
         raise UnsupportedCodecError(f"unknown compression codec {codec}")
@@ -194,7 +197,7 @@ _COMPRESSORS: dict[int, Callable[[Buffer, int | None], bytes]] = {
 def decompress(codec: int, data: Buffer, limit: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> bytes:
     """Decompress `data`, which must not unpack to more than `limit` bytes.
 
-    Raises CorruptRecordError for data that is damaged, incomplete or unpacks to too much.
+    Raises CorruptRecordError for data that is damaged, incomplete or unpacks to more.
     """
     decompressor = _DECOMPRESSORS.get(codec)
     if decompressor is None:
@@ -232,8 +235,11 @@ def _gunzip(module: Any, data: Buffer, limit: int) -> bytes:
 
 
 def _further_members(data: memoryview, room: int, limit: int) -> Iterator[bytes]:
-    """A gzip file may have several members. Each ends with a copy of all that was given behind it,
-    and they may be as short as twenty bytes, so it is given little at a time."""
+    """Decompress the members of a gzip file after the first.
+
+    Each member ends with a copy of all the input that follows it. Members may be as short as twenty
+    bytes, so the input is given in small pieces.
+    """
     at = 0
     while at < len(data):
         stream = zlib.decompressobj(_GZIP_WINDOW)
@@ -247,7 +253,7 @@ def _further_members(data: memoryview, room: int, limit: int) -> Iterator[bytes]
             if room < 0:
                 raise _too_large(GZIP, limit)
             at += len(piece) - len(stream.unused_data)
-            # A member that goes on for long is worth larger pieces, which are fewer calls.
+            # A long member is worth larger pieces, which take fewer calls.
             size = min(2 * size, _LARGE_PIECE)
             yield part
 
@@ -272,7 +278,7 @@ def _unsnappy(module: Any, data: Buffer, limit: int) -> bytes:
 
 
 def _unsnappy_block(module: Any, block: bytes, room: int, limit: int) -> bytes:
-    # A block begins with its unpacked size, which the package allocates before it looks further.
+    # A block begins with its unpacked size, which the package allocates before it reads on.
     size = 0
     for index, byte in enumerate(block[:5]):
         size |= (byte & 0x7F) << (7 * index)
@@ -280,7 +286,7 @@ def _unsnappy_block(module: Any, block: bytes, room: int, limit: int) -> bytes:
             break
     if size > room:
         raise _too_large(SNAPPY, limit)
-    # No three bytes of a snappy block make more than 64.
+    # Three bytes of a snappy block never make more than 64.
     if size > 64 * len(block):
         raise _incomplete(SNAPPY)
     unpacked: bytes = module.uncompress(block)
@@ -306,7 +312,10 @@ def _unlz4(module: Any, data: Buffer, limit: int) -> bytes:
 
 
 def _lz4_content_size(data: Buffer) -> int:
-    """The unpacked size that the frame's header claims, which the package allocates; 0 if none."""
+    """Return the unpacked size that the frame's header claims; 0 if it claims none.
+
+    The package allocates this size.
+    """
     if len(data) < 14 or not data[4] & 0x08:
         return 0
     return int.from_bytes(data[6:14], "little")
@@ -323,7 +332,7 @@ def _unzstd(module: Any, data: Buffer, limit: int) -> bytes:
     if 0 < size <= 256 * len(data):
         unpacked: bytes = decompressor.decompress(data)
         return unpacked
-    # The size is not given (Java's streams), or so large that it is not taken on trust.
+    # The size is not given (Java's streams), or is too large to be trusted.
     return _unzstd_stream(decompressor, data, limit)
 
 
@@ -336,7 +345,7 @@ def _unzstd_stream(decompressor: Any, data: Buffer, limit: int) -> bytes:
         while not stream.eof:
             if at >= len(data):
                 raise _incomplete(ZSTD)
-            # Four bytes can make a block of 128 KiB: never feed more than about `room` comes from.
+            # Four bytes can make a block of 128 KiB: never feed more than what yields about `room`.
             piece = data[at : at + max(64, room >> 15)]
             at += len(piece)
             part = stream.decompress(piece)

@@ -28,9 +28,10 @@ class ControlRecord(NamedTuple):
 
     @classmethod
     def parse(cls, key: bytes | None, value: bytes | None = None) -> ControlRecord:
-        """The marker in a record of a control batch. CorruptRecordError if it cannot be one.
+        """Parse the marker in a record of a control batch.
 
-        Later versions of key and value may be longer (KIP-98): what follows is left alone.
+        Later versions may extend key and value (KIP-98): what follows is ignored. Raises
+        CorruptRecordError if the record cannot be a marker.
         """
         if key is None or len(key) < _KEY.size:
             raise CorruptRecordError(f"a control record has the key {key!r}")

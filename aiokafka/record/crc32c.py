@@ -1,7 +1,7 @@
 """CRC-32C (Castagnoli), the checksum of record batches since Kafka 0.11.
 
 The `crc32c` package uses the processor's own instruction. Where it cannot be imported, a table
-does: same result, slowly.
+gives the same result, slowly.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TABLE: tuple[int, ...] = ()
 
 
 def crc32c_by_table(data: bytes | bytearray | memoryview, value: int = 0) -> int:
-    """The checksum of `data`; `value` is the checksum of what comes before it."""
+    """Return the checksum of `data`, continued from the checksum `value` of the bytes before it."""
     global _TABLE
     table = _TABLE = _TABLE or _make_table()
     crc = value ^ 0xFFFFFFFF
@@ -38,10 +38,10 @@ def crc32c_by_table(data: bytes | bytearray | memoryview, value: int = 0) -> int
 
 
 def _native() -> Callable[..., int] | None:
-    """The function of the `crc32c` package, None if it cannot be had.
+    """Return the function of the `crc32c` package, None if it is not available.
 
-    Its extension is loaded without the package around it: that one imports a command line and the
-    reader of package metadata, which takes longer than everything else a client imports.
+    The extension is loaded without the package around it: the package imports a command line and
+    the reader of package metadata, which takes longer than everything else a client imports.
     """
     package = PathFinder.find_spec("crc32c")
     if package is None:

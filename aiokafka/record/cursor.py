@@ -1,4 +1,4 @@
-"""Walk the batches of one fetched record set and leave out what the caller must not see."""
+"""Walk the batches of one fetched record set, and leave out what the caller must not see."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _NO_PRODUCERS: set[int] = set()
 class BatchCursor:
     """A place in a record set, between the batches or in one.
 
-    `position` is the offset of the next record that the caller wants. Batches below it, control
-    batches, batches without records and, when reading committed, aborted ones are passed over, and
-    the position moves past the offsets that they and compaction leave empty.
+    `position` is the offset of the next record that the caller wants. Some batches are passed over:
+    those below the position, control batches, batches without records and, when reading committed,
+    aborted ones. The position moves past the offsets that they and compaction leave empty.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class BatchCursor:
         self.last_leader_epoch = -1
         self.truncated = False
         self.unpacked = 0
-        """Bytes of records in batches that were entered, since the last `_mark`."""
+        """Bytes of records in the batches entered since the last `_mark`."""
         self._next = 0
         self._aborted_seen = 0
         self._aborting: set[int] = set()
@@ -65,9 +65,11 @@ class BatchCursor:
         self._marked_aborting = set(self._aborting) if self._aborting else _NO_PRODUCERS
 
     def _return(self) -> None:
-        """Go back to the mark: to the batch in which it was, with the transactions that were being
-        aborted there. From the beginning they could not be found out, since batches below the
-        position are passed over unread."""
+        """Go back to the mark: to its batch, and to the transactions that were being aborted there.
+
+        Those transactions could not be found out again from the beginning, because batches below
+        the position are passed over unread.
+        """
         self.position = self._marked_position
         self._next = self._marked_next
         self.last_leader_epoch = self._marked_epoch
@@ -77,7 +79,7 @@ class BatchCursor:
         self._leave()
 
     def _leave(self) -> None:
-        """Be in no batch."""
+        """Leave the current batch."""
         self._payload: memoryview | None = None
         self._messages: list[LegacyRecord] | None = None
         self._left = 0
@@ -87,7 +89,7 @@ class BatchCursor:
     # -- between batches
 
     def _find(self) -> bool:
-        """Move to the next batch with records to hand out; False at the end of the set.
+        """Move to the next batch with records to return; return False at the end of the set.
 
         Leaves the batch in `_batch`, neither checked nor decompressed. The place does not change
         when this raises.
@@ -105,7 +107,7 @@ class BatchCursor:
             self._pass(batch)
 
     def _pass(self, batch: RecordBatch) -> None:
-        """Go behind `batch`."""
+        """Move past `batch`."""
         self._next += batch.size_in_bytes
         if batch.last_offset >= self.position:
             self.position = batch.last_offset + 1
@@ -147,7 +149,10 @@ class BatchCursor:
     # -- into a batch and out of it
 
     def _enter(self) -> bool:
-        """Have records to decode; False at the end. CorruptRecordError at a bad batch."""
+        """Enter a batch with records to decode; return False at the end.
+
+        Raises CorruptRecordError at a bad batch.
+        """
         if self._left > 0:
             return True
         if not self._find():
@@ -182,26 +187,27 @@ class BatchCursor:
             self.unpacked += len(message.key or b"") + len(message.value or b"")
 
     def _leave_if_done(self) -> None:
-        """Pass the batch when its last record is out, so that the position is behind it."""
+        """Pass the batch when its last record was returned, so that the position is after it."""
         if self._left == 0 and self._batch is not None:
             self._pass(self._batch)
 
     def _settle(self) -> None:
-        """Pass what hides behind the last record; an error there waits until it is reached."""
+        """Pass what is hidden after the last record. An error there is raised when it is
+        reached."""
         try:
             self._find()
         except (CorruptRecordError, UnsupportedCodecError):
             pass
 
     def _skip_batch(self) -> None:
-        """Go behind a batch that cannot be read."""
+        """Move past a batch that cannot be read."""
         batch = self._batch
-        if batch is None:  # not even its header: nothing behind it can be found
+        if batch is None:  # not even its header: nothing after it can be found
             self._next = len(self._view)
             if self.position < _MAX_OFFSET:
                 self.position += 1
             return
-        # What a damaged header says of its offsets is not taken on trust.
+        # The offsets in a damaged header are not trusted.
         behind = batch.last_offset + 1
         if behind - self.position > batch.size_in_bytes:
             behind = self.position + 1
@@ -219,7 +225,8 @@ class BatchCursor:
 
     @property
     def batch_end(self) -> int:
-        """The offset after the batch that is being read, or could not be; -1 if there is none."""
+        """The offset after the batch that is being read, or could not be read; -1 without a
+        batch."""
         return -1 if self._batch is None else self._batch.last_offset + 1
 
     @property

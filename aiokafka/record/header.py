@@ -1,8 +1,8 @@
 """The header of a record batch, and how a record set divides into batches.
 
-A record set is what one partition of a Fetch answer or a Produce request holds: batches of magic 2
-(since Kafka 0.11), or messages of magic 0 and 1, or first these and then those in an old log.
-The first 17 bytes of all of them are alike: offset, length, four bytes, magic.
+A record set is what a Fetch response or a Produce request holds for one partition: batches of magic
+2 (since Kafka 0.11), or messages of magic 0 and 1, or in an old log first these and then those. The
+first 17 bytes are alike in all of them: offset, length, four bytes, magic.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _CONTROL = 0x20
 
 
 def flat_view(buffer: bytes | bytearray | memoryview) -> memoryview:
-    """A one-dimensional view of the bytes of `buffer`, without a copy if it is contiguous."""
+    """Return a one-dimensional view of the bytes of `buffer`, uncopied if it is contiguous."""
     view = memoryview(buffer)
     if not view.c_contiguous:
         view = memoryview(bytes(view))
@@ -47,9 +47,9 @@ def flat_view(buffer: bytes | bytearray | memoryview) -> memoryview:
 class RecordBatch:
     """The header of one batch, checked for sizes but not for its CRC.
 
-    For magic 0 and 1 a batch is one message, which may be a wrapper around compressed ones:
-    `base_offset` is then the message's own offset like `last_offset` (of a wrapper: the last
-    one's), `record_count` is 1, and there is no producer and no leader epoch (-1).
+    For magic 0 and 1 a batch is one message, which may be a wrapper around compressed ones.
+    `base_offset` and `last_offset` are then both the message's own offset (of a wrapper: the offset
+    of its last message), `record_count` is 1, and there is no producer and no leader epoch (-1).
 
     Attributes: `view` (the batch's bytes), `base_offset`, `last_offset`, `size_in_bytes`, `magic`,
     `leader_epoch`, `crc`, `attributes`, `first_timestamp`, `max_timestamp` (milliseconds, -1 if
@@ -127,11 +127,11 @@ class RecordBatch:
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch holds a marker of the broker's (see `control`), not user's records."""
+        """Whether the batch holds a marker of the broker (see `control`) and no user's records."""
         return self.magic == 2 and self.attributes & _CONTROL != 0
 
     def check_crc(self) -> None:
-        """Raise CorruptRecordError if the batch's checksum is not that of its bytes."""
+        """Raise CorruptRecordError if the batch's checksum does not match its bytes."""
         if self.magic == 2:
             actual = crc32c(self.view[_CRC_START:])
         else:
@@ -145,7 +145,7 @@ class RecordBatch:
             )
 
     def payload(self, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> memoryview:
-        """The records of a magic 2 batch, decompressed."""
+        """Return the records of a magic 2 batch, decompressed."""
         body = self.view[HEADER_SIZE:]
         codec = self.attributes & _CODEC_MASK
         if codec != 0:
@@ -165,7 +165,10 @@ class RecordBatch:
 
 
 def batch_size(data: Any, at: int, end: int) -> int:
-    """The size of the batch at `at`; 0 if it does not end before `end`. CorruptRecordError."""
+    """Return the size of the batch at `at`; 0 if it does not end before `end`.
+
+    Raises CorruptRecordError for a header that is not valid.
+    """
     if end - at < _PREFIX_SIZE:
         return 0
     size = mem.i32(data, at + 8)
@@ -183,11 +186,11 @@ def batch_size(data: Any, at: int, end: int) -> int:
 
 
 def parse_batch(view: memoryview, at: int) -> RecordBatch | None:
-    """The batch that begins at `at`; None if the view ends before it does. CorruptRecordError.
+    """Return the batch that begins at `at`; None if the view ends before it does.
 
-    The view has to be one of `flat_view`.
+    The view must come from `flat_view`. Raises CorruptRecordError for a header that is not valid.
     """
-    # Compiled, anything else would be taken for one.
+    # Compiled, anything else would be read as if it were such a view.
     if type(view) is not memoryview or at < 0:  # type: ignore[redundant-expr]
         raise TypeError(f"{view!r} from {at} on is not a view of batches")
     size = batch_size(mem.source(view), at, len(view))
@@ -199,9 +202,9 @@ def parse_batch(view: memoryview, at: int) -> RecordBatch | None:
 
 
 def iter_batches(buffer: bytes | bytearray | memoryview) -> Iterator[RecordBatch]:
-    """The batches of a record set, in order; an incomplete last one is left out.
+    """Yield the batches of a record set, in order. An incomplete last batch is left out.
 
-    Raises CorruptRecordError when a header that cannot be is reached. CRCs are not checked.
+    Raises CorruptRecordError at a header that is not valid. CRCs are not checked.
     """
     view = flat_view(buffer)
     at = 0

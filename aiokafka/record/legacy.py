@@ -1,7 +1,7 @@
-"""Message sets of magic 0 and 1, the formats before Kafka 0.11: read, write, convert to.
+"""Message sets of magic 0 and 1, the formats before Kafka 0.11: read, write, convert to them.
 
-A message is its own batch. Compressed ones are wrapped: the value of a message with a codec is a
-message set, whose offsets are absolute in magic 0 and, since KIP-31, relative in magic 1.
+A message is its own batch. Compressed messages are wrapped: the value of a message with a codec is
+a message set. Its offsets are absolute in magic 0 and, since KIP-31, relative in magic 1.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PREFIX = struct.Struct(">qi")  # offset, length
 _MESSAGE = (struct.Struct(">Bb"), struct.Struct(">Bbq"))  # magic, attributes, timestamp
 _LENGTH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
-_LZ4_DESCRIPTOR_AT = 4  # behind the frame's magic number
+_LZ4_DESCRIPTOR_AT = 4  # after the frame's magic number
 
 
 class LegacyRecord(NamedTuple):
@@ -45,7 +45,10 @@ class LegacyRecord(NamedTuple):
 def read_entry(
     batch: RecordBatch, check_crcs: bool, max_decompressed_bytes: int
 ) -> list[LegacyRecord]:
-    """The records of one message: itself, or what is wrapped in it. CorruptRecordError."""
+    """Return the records of one message: itself, or those wrapped in it.
+
+    Raises CorruptRecordError.
+    """
     if check_crcs:
         batch.check_crc()
     outer = _read_message(batch)
@@ -93,7 +96,7 @@ def _unwrap(
         raise CorruptRecordError(f"the offsets in the message at {outer.offset} do not ascend")
     if batch.magic == 0:
         return inner
-    # The wrapper has the last one's offset. Where they are absolute all the same, they stay so.
+    # The wrapper has the offset of the last one. Offsets that are absolute nevertheless stay so.
     shift = outer.offset - inner[-1].offset
     if inner[0].offset + shift < 0:
         raise CorruptRecordError(f"offsets in the message at offset {outer.offset} are negative")
@@ -108,7 +111,7 @@ def _unwrap(
 
 
 def _messages(payload: bytes) -> Iterable[RecordBatch]:
-    """The messages in a wrapper, all of them complete."""
+    """Yield the messages in a wrapper, all of which must be complete."""
     view = memoryview(payload)
     at = 0
     while at < len(view):
@@ -143,15 +146,15 @@ def _decompress(batch: RecordBatch, value: bytes, limit: int) -> bytes:
 
 
 def _lz4_header_end(frame: bytes) -> int:
-    """Where the header's checksum is."""
+    """Return where the header's checksum is."""
     has_size = len(frame) > _LZ4_DESCRIPTOR_AT and frame[_LZ4_DESCRIPTOR_AT] & 0x08
     return 14 if has_size else 6
 
 
 def _mend_lz4_header(frame: bytes) -> bytes:
-    """The frame with the header checksum that LZ4 defines.
+    """Return the frame with the header checksum that LZ4 defines.
 
-    Clients before 0.10 computed it over the frame's magic number too (KAFKA-3160), and brokers
+    Clients before 0.10 included the frame's magic number in the checksum (KAFKA-3160), and brokers
     keep such messages as they came.
     """
     end = _lz4_header_end(frame)
@@ -162,7 +165,7 @@ def _mend_lz4_header(frame: bytes) -> bytes:
 
 
 def _break_lz4_header(frame: bytes) -> bytes:
-    """The frame with the header checksum that readers of magic 0 expect."""
+    """Return the frame with the header checksum that readers of magic 0 expect."""
     end = _lz4_header_end(frame)
     checksum = _xxh32(frame[:end]) >> 8 & 0xFF
     return frame[:end] + bytes((checksum,)) + frame[end + 1 :]
@@ -177,7 +180,7 @@ def _rotl(value: int, by: int) -> int:
 
 
 def _xxh32(data: bytes) -> int:
-    """xxHash-32 with seed 0 of less than 16 bytes."""
+    """Return the xxHash-32 of less than 16 bytes, with seed 0."""
     value = (_P5 + len(data)) & _M32
     at = 0
     while at + 4 <= len(data):
@@ -212,7 +215,7 @@ def build_message_set(
     codec: int = 0,
     level: int | None = None,
 ) -> bytes:
-    """A message set of (timestamp, key, value), compressed into one wrapper if there is a codec.
+    """Build a message set of (timestamp, key, value), in one compressed wrapper with a codec.
 
     Offsets count from 0: the broker assigns the true ones.
     """

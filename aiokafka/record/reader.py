@@ -24,17 +24,18 @@ _NO_LIMIT = _MAX_INT64
 
 
 class RecordReader(BatchCursor):
-    """The records of one fetched record set, of any magic, from `position` on.
+    """Returns the records of one fetched record set, of any magic, from `position` on.
 
-    Nothing is decoded before it is asked for. `take` and `next` raise CorruptRecordError when a
-    corrupt batch is reached and RecordDeserializationError when a deserializer raises, always after
-    the good records before it, and again at each further call: `skip` goes past it.
+    Records are decoded on demand. `take` and `next` raise CorruptRecordError at a corrupt batch,
+    and RecordDeserializationError when a deserializer raises. They first return the good records
+    before it, and then raise again at each further call: `skip` moves past it.
 
-    `position` is the offset after the last record handed out and after what needs not be handed
-    out behind it. `last_leader_epoch` is that of the last batch passed (-1: unknown),
-    `exhausted` says that nothing is left, `truncated` that it then ends within a batch.
+    `position` is the offset after the last record that was returned, and after whatever follows it
+    that the caller need not see. `last_leader_epoch` is the epoch of the last batch passed (-1:
+    unknown), `exhausted` says that nothing is left, `truncated` that the set then ends within a
+    batch.
 
-    `aborted` are the (producer id, first offset) pairs of the Fetch answer, used when
+    `aborted` are the (producer id, first offset) pairs of the Fetch response, used when
     `read_committed`. The deserializers get bytes or None.
     """
 
@@ -72,7 +73,7 @@ class RecordReader(BatchCursor):
         self._is_raw = key_deserializer is None and value_deserializer is None
 
     def next(self) -> Any:
-        """The next ConsumerRecord; None at the end of the record set."""
+        """Return the next ConsumerRecord; None at the end of the record set."""
         while self._enter():
             record = self._decode()
             if record is not None:
@@ -84,10 +85,10 @@ class RecordReader(BatchCursor):
         return None
 
     def take(self, max_records: int, max_bytes: int = _NO_LIMIT) -> list[Any]:
-        """Up to `max_records` ConsumerRecords; fewer at the end or before a bad one.
+        """Return up to `max_records` ConsumerRecords; fewer at the end or before a bad one.
 
-        Goes into no further batch when those it went into, decompressed, have `max_bytes`, which
-        may leave it without a record before the end. `unpacked` is how many they had.
+        Enters no further batch when the decompressed batches so far have `max_bytes`, so it may
+        return no record before the end. `unpacked` is how many bytes they had.
         """
         records: list[Any] = []
         count = 0
@@ -100,7 +101,7 @@ class RecordReader(BatchCursor):
             if not records:
                 raise
         except BaseException:
-            # The records are not going to arrive: hand out the same ones next time.
+            # The caller does not get these records: return the same ones next time.
             self._return()
             raise
         if self._left == 0:
@@ -108,7 +109,8 @@ class RecordReader(BatchCursor):
         return records
 
     def skip(self) -> None:
-        """Go past what the last `take` or `next` raised for: one record, or the rest of a batch."""
+        """Move past what the last `take` or `next` raised for: one record, or the rest of a
+        batch."""
         if self._left == 0:
             self._skip_batch()
             return
@@ -124,7 +126,7 @@ class RecordReader(BatchCursor):
     # -- decoding
 
     def _fill(self, records: list[Any], count: int, limit: int) -> int:
-        """Decode records of the batch until there are `limit`; how many there are then."""
+        """Decode records of the batch until there are `limit`; return how many there are then."""
         while self._left > 0 and count < limit:
             record = self._decode()
             if record is not None:
@@ -133,9 +135,9 @@ class RecordReader(BatchCursor):
         return count
 
     def _decode(self) -> Any:
-        """The record at the place of the cursor; None if it is before the position.
+        """Decode the record at the place of the cursor; return None if it is before the position.
 
-        The place moves behind it, but not when this raises.
+        The place moves past the record, but not when this raises.
         """
         if self._messages is not None:
             return self._decode_message()
@@ -146,7 +148,7 @@ class RecordReader(BatchCursor):
         stop = at + size
         if self._left == 1 and stop != self._end:
             raise self._corrupt("the number of records")
-        # Behind the attributes, of which none is defined.
+        # After the attributes, of which none is defined.
         timestamp, at = mem.varint(data, at + 1, stop)
         delta, at = mem.varint(data, at, stop)
         if at < 0 or delta < 0 or delta > self._last_offset - self._base_offset:
@@ -177,7 +179,7 @@ class RecordReader(BatchCursor):
         return base + delta
 
     def _read_record(self, at: int, stop: int) -> Any:
-        """A ConsumerRecord from the key at `at` on, without offset and timestamp."""
+        """Decode a ConsumerRecord from the key at `at` on, without offset and timestamp."""
         data = self._data
         key_size, key_at = mem.varint(data, at, stop)
         if key_at < 0 or key_size < -1 or key_size > stop - key_at:
@@ -221,13 +223,13 @@ class RecordReader(BatchCursor):
         return headers
 
     def _read_header(self, index: int, at: int, stop: int) -> tuple[Any, ...]:
-        """The header at `at`, number `index` of its record; `_header_end` is then behind it."""
+        """Decode the header at `at`, number `index` of its record, and set `_header_end`."""
         data = self._data
         size, start = mem.varint(data, at, stop)
         if start < 0 or size < 0 or size > stop - start:
             raise self._corrupt("the name of a header")
         at = start + size
-        # The records of a topic mostly have the same headers.
+        # Most records of a topic have the same headers.
         names = self._header_names
         if index < len(names):
             name = names[index] = mem.text_like(data, start, at, names[index])

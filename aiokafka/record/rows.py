@@ -2,7 +2,7 @@
 
 The buffers are laid out as Arrow lays out its arrays: native byte order, offsets one longer than
 the column, validity bits from the lowest up; a slice begins at `start`. They are checked once, when
-a column is made of them, and must not change while that is used. `RecordBatchBuilder.append_rows`
+a column is made of them, and must not change while it is in use. `RecordBatchBuilder.append_rows`
 makes records of the rows.
 """
 
@@ -17,7 +17,7 @@ from aiokafka.record.header import flat_view
 __all__ = ["ANY", "BinarySource", "HeaderSource", "Route", "Routes", "RowSource", "route_rows"]
 
 ANY = -1
-"""In place of a partition: rows that may go to any."""
+"""Stands for a partition: these rows may go to any."""
 
 _ANY = ANY  # as C numbers where this is compiled
 _MAX_ROWS = 0x7FFFFFFF
@@ -27,13 +27,13 @@ _MAX_PARTITIONS = 1_000_000
 
 class SpanSource:
     """A column whose row `i` lies between `offsets[start + i]` and `offsets[start + i + 1]`, or is
-    null if bit `start + i` of `validity` is not set.
-    """
+    null if bit `start + i` of `validity` is not set."""
 
     def __init__(
         self, size: int, offsets: Buffer, validity: Buffer | None, start: int, end: int
     ) -> None:
-        """No row reaches beyond `end`. ValueError for what is not in the buffers."""
+        """Check that no row reaches beyond `end`. Raises ValueError for what is not in the
+        buffers."""
         self.size = 0
         if not 0 <= size <= _MAX_ROWS or not 0 <= start <= _MAX_ROWS - size:
             raise ValueError(f"size and start: {size} rows from {start} on are not possible")
@@ -64,7 +64,7 @@ class SpanSource:
             raise ValueError(f"offsets: the last is {low}, but there is only {end}")
 
     def span(self, row: int) -> tuple[int, int]:
-        """Where the row begins, and how long it is; -1 if it is null."""
+        """Return where the row begins and how long it is; a length of -1 if it is null."""
         index = self._start + row
         if self._has_validity and not self._validity[index >> 3] >> (index & 7) & 1:
             return 0, -1
@@ -73,7 +73,7 @@ class SpanSource:
 
 
 class BinarySource(SpanSource):
-    """A column of byte strings, which lie in `data` one behind the other."""
+    """A column of byte strings, which lie in `data` one after the other."""
 
     def __init__(
         self,
@@ -83,18 +83,18 @@ class BinarySource(SpanSource):
         validity: Buffer | None = None,
         start: int = 0,
     ) -> None:
-        """`offsets` are int32. ValueError for what is not in the buffers."""
+        """Check the buffers; `offsets` are int32. Raises ValueError for what is not in them."""
         self._data_view = flat_view(data)
         self._data = mem.source(self._data_view)
         SpanSource.__init__(self, size, offsets, validity, start, len(self._data_view))
 
     def field_size(self, row: int) -> int:
-        """Bytes that a row takes in a record, with its length."""
+        """Return how many bytes a row takes in a record, its length included."""
         _, size = self.span(row)
         return mem.varint_size(size) + max(size, 0)
 
     def put(self, row: int, out: bytearray, at: int) -> int:
-        """Write a row with its length; the position after it."""
+        """Write a row with its length; return the position after it."""
         start, size = self.span(row)
         at = mem.put_varint(out, at, size)
         if size <= 0:
@@ -103,13 +103,13 @@ class BinarySource(SpanSource):
         return at + size
 
     def hash(self, row: int, seed: int) -> int:
-        """A hash of 64 bits; the seed for null."""
+        """Return a 64-bit hash of a row; the seed for null."""
         start, size = self.span(row)
         return seed if size < 0 else mem.hash64(self._data, start, size, seed)
 
 
 class HeaderSource(SpanSource):
-    """A column of headers, which lie in `names` and `values` one behind the other."""
+    """A column of headers, which lie in `names` and `values` one after the other."""
 
     def __init__(
         self,
@@ -120,15 +120,18 @@ class HeaderSource(SpanSource):
         validity: Buffer | None = None,
         start: int = 0,
     ) -> None:
-        """`offsets` are int32, names UTF-8. ValueError for what is not in the buffers."""
+        """Check the buffers; `offsets` are int32, names UTF-8.
+
+        Raises ValueError for what is not in the buffers.
+        """
         self._names = names
         self._values = values
         SpanSource.__init__(self, size, offsets, validity, start, min(names.size, values.size))
 
     def field_size(self, row: int) -> int:
-        """Bytes that the headers of a row take in a record, with their number.
+        """Return how many bytes the headers of a row take in a record, their count included.
 
-        ValueError for a header without a name.
+        Raises ValueError for a header without a name.
         """
         first, count = self.span(row)
         size = mem.varint_size(max(count, 0))
@@ -140,7 +143,7 @@ class HeaderSource(SpanSource):
         return size
 
     def put(self, row: int, out: bytearray, at: int) -> int:
-        """Write the headers of a row with their number; the position after them."""
+        """Write the headers of a row with their count; return the position after them."""
         first, count = self.span(row)
         at = mem.put_varint(out, at, max(count, 0))
         for index in range(first, first + count):
@@ -150,7 +153,7 @@ class HeaderSource(SpanSource):
 
 
 class RowSource:
-    """Rows to write, of columns that are equally long. What is not given is null."""
+    """Rows to write, of columns of equal length. A column that is not given is null."""
 
     def __init__(
         self,
@@ -159,9 +162,9 @@ class RowSource:
         headers: HeaderSource | None = None,
         timestamps: Buffer | int = -1,
     ) -> None:
-        """`timestamps` are milliseconds since 1970: an int64 per row, or one number for all.
+        """Join the columns. `timestamps` are milliseconds since 1970: an int64 per row, or one int.
 
-        ValueError for columns of different lengths.
+        Raises ValueError for columns of different lengths.
         """
         self.size = values.size
         self._values = values
@@ -177,14 +180,14 @@ class RowSource:
             raise ValueError(f"keys and headers: {self.size} rows are needed, as of values")
 
     def timestamp(self, row: int) -> int:
-        """The time of a row."""
+        """Return the timestamp of a row."""
         return mem.get_i64(self._times, row) if self._is_timed else self._timestamp
 
     def checksum(self) -> int:
-        """The sum, in 64 bits, of a hash of key and value of each row; whatever their order."""
+        """Return the sum, modulo 2**64, of a hash of key and value of each row, in any order."""
         total = 0
         for row in range(self.size):
-            # Another seed, or a key without value would be as a value without key.
+            # A different seed, or a key without value would hash like a value without key.
             seed = (self._keys.hash(row, 1) + 1) & _MAX_UINT64
             total = (total + self._values.hash(row, seed)) & _MAX_UINT64
         return total
@@ -214,10 +217,11 @@ class Routes(NamedTuple):
 
 
 def route_rows(rows: RowSource, partitions: int, chosen: Buffer | None = None) -> Routes:
-    """Find the partition of each row of a topic with so many `partitions`.
+    """Choose the partition of each row for a topic with `partitions` partitions.
 
-    `chosen` are int32: the partition that a row asks for, of which there may be more by now; -1 if
-    it does not. Else its key decides, as in Java's client. Raises ValueError for other numbers.
+    `chosen` are int32: the partition that a row asks for, which may be newer than `partitions`, or
+    -1 if it asks for none. Without one the key decides, as in Java's client. Raises ValueError for
+    other numbers.
     """
     return _Router(rows, partitions, flat_view(b"" if chosen is None else chosen)).routes()
 
@@ -234,7 +238,7 @@ class _Router:
         self._chosen = mem.source(chosen)
         if len(chosen) not in (0, 4 * rows.size):
             raise ValueError(f"chosen: {rows.size} numbers are needed")
-        # Behind the partitions that there are come those asked for that are not known, then ANY.
+        # After the known partitions come those that rows ask for and that are unknown, then ANY.
         self._groups = self._count_groups()
         self._found = bytearray(4 * rows.size)
         self._ends = bytearray(4 * (self._groups + 1))
@@ -249,7 +253,7 @@ class _Router:
         return count
 
     def routes(self) -> Routes:
-        """Find, count, place."""
+        """Find, count and place the rows."""
         size = self._rows.size
         has_choices = len(self._chosen_view) > 0
         found, ends = mem.target(self._found), mem.target(self._ends)
@@ -277,7 +281,7 @@ class _Router:
         return (mem.murmur2(keys._data, at, size) & 0x7FFFFFFF) % self._partitions
 
     def _begin_groups(self) -> list[Route]:
-        """Turn the number of rows in each group into where it begins."""
+        """Turn the number of rows in each group into the index where it begins."""
         ends = mem.target(self._ends)
         parts = []
         start = 0

@@ -155,7 +155,11 @@ def test_each_kind_of_malformed_value() -> None:
     cases: list[tuple[Codec[Any], bytes, str]] = [
         (codec(SaslHandshakeRequest, 0), b"\x00\x02\xc3\x28", "not UTF-8"),
         (codec(SaslHandshakeRequest, 0), b"\xff\xff", "null or a negative length"),
-        (codec(SaslHandshakeRequest, 0), b"\x00\x05ab", "mechanism: length 5 exceeds the remaining 2 bytes"),
+        (
+            codec(SaslHandshakeRequest, 0),
+            b"\x00\x05ab",
+            "mechanism: length 5 exceeds the remaining 2 bytes",
+        ),
         (codec(SaslHandshakeRequest, 0), b"\x00\x01ab", "1 bytes are left over"),
         (codec(SaslHandshakeRequest, 0), b"\x00", "truncated"),
         (codec(MetadataRequest, 4), b"\xff\xff\xff\xff\x02", "boolean"),
