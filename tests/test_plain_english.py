@@ -102,7 +102,6 @@ NOT_YET: dict[str, frozenset[str]] = {
             "aiokafka/producer",
             "aiokafka/ranges",
             "aiokafka/session",
-            "aiokafka/spark",
             "aiokafka/testing",
         }
     ),
@@ -116,7 +115,6 @@ NOT_YET: dict[str, frozenset[str]] = {
             "aiokafka/producer",
             "aiokafka/ranges",
             "aiokafka/session",
-            "aiokafka/spark",
             "aiokafka/testing",
             "benchmarks",
             "docs",

@@ -30,7 +30,7 @@ __all__ = ["KafkaSource", "Lag", "batch_writer", "lag", "lag_listener", "lag_of"
 
 
 def register(spark: Any) -> None:
-    """Make the format `aiokafka` known to a session, also over Spark Connect.
+    """Register the format `aiokafka` with a session, also over Spark Connect.
 
     Raises ImportError without PySpark 4.2 or newer.
     """

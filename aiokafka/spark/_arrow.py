@@ -1,4 +1,4 @@
-"""Records as Arrow has them: from fetched columns, and to what a producer takes.
+"""Records in Arrow's layout: from fetched columns, and to what a producer takes.
 
 Imports pyarrow, so nothing imports this module before there is a task.
 """
@@ -44,7 +44,7 @@ TYPES: dict[str, Any] = {
 class ArrowRows:
     """Makes record batches of some of Kafka's columns, in the order of `names`.
 
-    The buffers of the columns become those of the arrays: no record is touched.
+    The buffers of the columns become those of the arrays: no record is copied.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -55,7 +55,7 @@ class ArrowRows:
         self._type = _Constant(pa.int32())
 
     def batch(self, topic: str, partition: int, rows: Rows) -> Any:
-        """One RecordBatch."""
+        """Return one RecordBatch."""
         arrays = [self._array(name, topic, partition, rows) for name in self._names]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
@@ -79,13 +79,13 @@ class ArrowRows:
 
     def _types(self, types: bytearray, size: int) -> Any:
         first = types[:1]
-        if types.count(first) == len(types):  # The type is that of the topic, seldom changed.
+        if types.count(first) == len(types):  # The topic decides the type, and seldom changes it.
             return self._type.array(int.from_bytes(first, sys.byteorder, signed=True), size)
         return _numbers(types, size, pa.int8()).cast(pa.int32())
 
 
 class _Constant:
-    """A column with one value in all rows. Remembers the last: the next batch has it, too."""
+    """A column with one value in all rows. Keeps the last array: the next batch has it, too."""
 
     def __init__(self, kind: Any) -> None:
         self._kind = kind
@@ -93,6 +93,7 @@ class _Constant:
         self._array: Any = None
 
     def array(self, value: object, size: int) -> Any:
+        """Return an array of `size` times the value."""
         if value != self._value or len(self._array) < size:
             self._array = pa.repeat(pa.scalar(value, self._kind), size)
             self._value = value
@@ -113,20 +114,20 @@ def _micros(millis: Any) -> Any:
     try:
         return pc.cast(millis, options=_TO_MICROS)
     except pa.ArrowInvalid:
-        # A time so far away that microseconds since 1970 do not reach it: unknown to Spark.
+        # Microseconds since 1970 do not reach a time so far away: null to Spark.
         limit = (2**63 - 1) // 1000
         known = pc.less_equal(pc.abs_checked(_at_least(millis, -limit)), limit)
         return pc.if_else(known, millis, pa.scalar(None, _MILLIS)).cast(_MICROS)
 
 
 def _at_least(millis: Any, lowest: int) -> Any:
-    """The numbers, but none so low that it has no positive counterpart."""
+    """Raise numbers that are so low that they have no positive counterpart."""
     numbers = millis.cast(pa.int64())
     return pc.max_element_wise(numbers, pa.scalar(lowest - 1, pa.int64()))
 
 
 def _headers(column: HeaderColumn, size: int) -> Any:
-    """Null where there are none, as Spark's own source has it."""
+    """Convert headers to an array: null for no headers, as in Spark's own source."""
     count = len(column.names.offsets) // 4 - 1
     if not count:
         return pa.nulls(size, _HEADERS)
@@ -145,11 +146,11 @@ def _headers(column: HeaderColumn, size: int) -> Any:
 
 
 def rows_to_write(batch: Any, topic: str | None, labels: Iterator[str] | None) -> list[TopicRows]:
-    """The rows of a RecordBatch whose schema was checked, topic by topic.
+    """Convert a RecordBatch whose schema was checked to the rows of each topic.
 
-    `topic` wins over the column; rows without a time get that of now, and each the next of the
-    labels as one more header. No copy is made of keys and values, but where there are several
-    topics.
+    `topic` takes precedence over the column. Rows without a time get the current time, and each row
+    the next of the labels as one more header. Keys and values are not copied, unless there are
+    several topics.
     """
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     if labels is not None:
@@ -166,14 +167,16 @@ _Columns = dict[str, Any]
 
 
 def _by_topic(columns: _Columns) -> Iterator[tuple[str, _Columns, int, int]]:
-    """Each topic with columns where its rows are, the first of them, and how many they are."""
+    """Yield each topic with columns that contain its rows, the first of them, and their count."""
     column = columns.get("topic")
     if column is None or column.null_count:
-        raise ValueError("topic: a row has none; set the option topic, or no null in the column")
+        raise ValueError(
+            "topic: a row has none; set the option topic, or remove nulls from the column"
+        )
     topics = column.dictionary_encode()
     names = topics.dictionary.to_pylist()
     if len(names) > 1:
-        # In the order of the topics, and else as they were.
+        # In the order of the topics; rows of a topic stay in order.
         order = pc.array_sort_indices(topics.indices)
         columns = {name: column.take(order) for name, column in columns.items()}
     numbers, counts = topics.indices.value_counts().flatten()
@@ -185,7 +188,7 @@ def _by_topic(columns: _Columns) -> Iterator[tuple[str, _Columns, int, int]]:
 
 
 def _sources(columns: _Columns) -> tuple[RowSource, Any]:
-    """Rows, and the partitions that they ask for."""
+    """Return the rows, and the partitions that they ask for."""
     get = columns.get
     rows = RowSource(
         _binary_source(columns["value"]),
@@ -241,7 +244,7 @@ def _labelled(array: Any, labels: Iterator[str], size: int) -> Any:
 
 
 def _millis(array: Any) -> Any:
-    """Times in milliseconds; that of now where there is none."""
+    """Return times in milliseconds; the current time where there is none."""
     now = int(time.time() * 1000)
     if array is None:
         return now
@@ -253,7 +256,7 @@ def _millis(array: Any) -> Any:
 
 
 def _partitions(array: Any) -> Any:
-    """Partitions that rows ask for; -1 where they do not."""
+    """Return the partitions that rows ask for; -1 where they ask for none."""
     lowest = pc.min(array).as_py()
     if lowest is not None and lowest < 0:
         raise ValueError(f"partition: a row asks for {lowest}")

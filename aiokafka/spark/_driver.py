@@ -1,4 +1,4 @@
-"""What the driver asks the cluster: which partitions there are, where they begin and end.
+"""The driver's requests to the cluster: which partitions there are, where they begin and end.
 
 Runs in the event loop of the process; nothing here knows Spark.
 """
@@ -24,14 +24,14 @@ __all__ = ["Cluster", "open_cluster"]
 
 log = logging.getLogger("aiokafka.spark")
 
-# A topic that was just made may take a moment to be known everywhere.
+# A topic that was just created may take a moment to be known everywhere.
 _TOPIC_TIMEOUT = 5.0
 # New partitions are noticed after this long at the latest.
 _DISCOVERY_INTERVAL = 1.0
 
 
 async def open_cluster(options: ReadOptions) -> Cluster:
-    """Connect, once a broker is there. To be closed with `close`."""
+    """Connect, once a broker is available. The caller closes the result."""
     keywords = {**options.kafka.keywords(), "allow_auto_create_topics": False}
 
     async def start() -> Cluster:
@@ -47,9 +47,9 @@ async def open_cluster(options: ReadOptions) -> Cluster:
 
 
 class Cluster:
-    """The cluster as a query sees it: its topics alone, its isolation level.
+    """The cluster as a query sees it: only its topics, at its isolation level.
 
-    Owns a client and a consumer that reads nothing; it only asks for offsets, and commits them for
+    Owns a client, and a consumer that reads no records: it looks up offsets, and commits them for
     the group that mirrors the query's progress. Remembers which topics were missing, and which
     partitions the query begins at their first record.
     """
@@ -70,7 +70,7 @@ class Cluster:
         self._missing: set[str] = set()
         self._at_first: set[TopicPartition] = set()
         self.mirror = Mirror(self._consumer, options.group_id)
-        """Shows the progress of the query as offsets of a group."""
+        """Mirrors the progress of the query as offsets of a group."""
 
     async def start(self) -> None:
         """Connect."""
@@ -86,9 +86,9 @@ class Cluster:
     # -- partitions
 
     async def partitions(self, *, anew: bool = True) -> dict[str, list[int]]:
-        """The partitions that are subscribed to, by topic; unless `anew`, as of a moment ago.
+        """Return the subscribed partitions by topic; unless `anew`, at most some seconds old.
 
-        Raises UnknownTopicOrPartitionError for a topic that there is not, unless data loss is
+        Raises UnknownTopicOrPartitionError for a topic that does not exist, unless data loss is
         tolerated.
         """
         now = self._loop.time()
@@ -110,7 +110,7 @@ class Cluster:
         return await self._numbers(names)
 
     async def existing(self, topics: Iterable[str]) -> dict[str, list[int]]:
-        """The partitions of those of `topics` that there are, subscribed to or not."""
+        """Return the partitions of those of `topics` that exist, subscribed or not."""
         known = await self.partitions(anew=False)
         others = await self._look_for(topic for topic in topics if topic not in known)
         return {**others, **known}
@@ -124,8 +124,10 @@ class Cluster:
         return found
 
     async def _look_for(self, topics: Iterable[str]) -> dict[str, list[int]]:
-        """The partitions of those of `topics` that there are. One that was missing before is not
-        waited for again."""
+        """Look up the partitions of those of `topics` that exist.
+
+        A topic that was missing before is not waited for again.
+        """
         found: dict[str, list[int]] = {}
         names = sorted(topics)
         if not names:
@@ -152,14 +154,14 @@ class Cluster:
         return self._client.cluster.topic_error(topic) == UnknownTopicOrPartitionError.errno
 
     def topic_ids(self) -> dict[str, bytes]:
-        """The ids of the topics (KIP-516), as far as brokers have any."""
+        """Return the ids of the topics (KIP-516), as far as brokers support them."""
         ids = {topic: self._client.cluster.topic_id(topic) for topic in self._partitions}
         return {topic: topic_id for topic, topic_id in ids.items() if topic_id is not None}
 
     # -- offsets
 
     async def starting(self) -> Offsets:
-        """Where the query begins, as its options say."""
+        """Return where the query begins, according to its options."""
         self._at_first.clear()
         partitions = await self.partitions()
         if self._uses_group():
@@ -167,19 +169,19 @@ class Cluster:
         return await self._resolve(self._options.starting, partitions, "starting")
 
     def at_first(self, start: Offsets) -> Offsets:
-        """Those of the offsets that `starting` gave which are the first there are, and nothing that
-        the options or a group named."""
+        """Return those offsets of `starting` that are the first of their partition, and that
+        neither the options nor a group named."""
         return _by_topic({tp: start[tp.topic][tp.partition] for tp in self._at_first})
 
     async def ending(self) -> Offsets:
-        """Where a batch query ends."""
+        """Return where a batch query ends."""
         return await self._resolve(self._options.ending, await self.partitions(), "ending")
 
     async def latest(self, known: Offsets | None = None) -> Offsets:
-        """The ends of all partitions now.
+        """Return the current ends of all partitions.
 
-        A broker that has just become leader may tell of an end before one that is `known`, so that
-        is asked again a few times.
+        A new leader may report an end before one that is `known`. It is then asked again a few
+        times.
         """
         partitions = await self.partitions(anew=known is None)
         found = await self._ends(partitions)
@@ -191,12 +193,13 @@ class Cluster:
         return found
 
     async def earliest(self, partitions: Mapping[str, Iterable[int]]) -> Offsets:
-        """The first offsets there are."""
+        """Return the first offsets of the partitions."""
         tps = [TopicPartition(topic, n) for topic, ns in partitions.items() for n in ns]
         return _by_topic(await self._consumer.beginning_offsets(tps)) if tps else {}
 
     async def not_before(self, start: Offsets, end: Offsets, millis: int) -> Offsets:
-        """`start`, without what lies before the first record that is not older than `millis`."""
+        """Return `start` without the records before the first one that is not older than
+        `millis`."""
         tps = [TopicPartition(topic, n) for topic, ns in start.items() for n in ns]
         answers = await self._consumer.offsets_for_times(dict.fromkeys(tps, millis))
         later: Offsets = {}
@@ -216,7 +219,8 @@ class Cluster:
         return bound.word == "committed" and not is_given
 
     async def _committed(self, partitions: Mapping[str, Iterable[int]]) -> Offsets:
-        """What the group has committed; the first offset of a partition where it has not."""
+        """Return the committed offsets of the group; the first offset of a partition without
+        one."""
         group_id = self._options.group_id
         assert group_id is not None
         tps = [TopicPartition(topic, n) for topic, ns in partitions.items() for n in ns]
@@ -255,7 +259,7 @@ class Cluster:
     async def _find_times(
         self, wanted: Mapping[TopicPartition, Wish], side: str, found: dict[TopicPartition, int]
     ) -> list[TopicPartition]:
-        """Add offsets by time to `found`; the partitions without any record as young."""
+        """Add offsets by time to `found`; return the partitions without a record so young."""
         times = {tp: wish.timestamp for tp, wish in wanted.items() if wish.timestamp is not None}
         if not times:
             return []
@@ -274,7 +278,7 @@ class Cluster:
 def _known(
     assign: dict[str, list[int]], there: dict[str, list[int]], must_be_there: bool
 ) -> dict[str, list[int]]:
-    """What is assigned and there is."""
+    """Return the assigned partitions that exist."""
     known = {
         topic: [number for number in numbers if number in there.get(topic, ())]
         for topic, numbers in assign.items()

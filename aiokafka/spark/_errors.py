@@ -16,13 +16,13 @@ T = TypeVar("T")
 
 
 def shortened(error: Exception) -> Exception:
-    """`error` without where it came from, which the log has at DEBUG; to be raised `from None`."""
-    log.debug("an error on its way to Spark", exc_info=error)
+    """Return `error` without its traceback, which is logged at DEBUG; to be raised `from None`."""
+    log.debug("an error that is raised to Spark", exc_info=error)
     return error.with_traceback(None)
 
 
 def brief(function: Callable[P, T]) -> Callable[P, T]:
-    """What Spark calls: errors say what is wrong, and not in which of our lines."""
+    """Wrap a function that Spark calls: its errors are shown without our stack frames."""
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["read_batches"]
 
-# Batches whose rows are large have fewer of them: what is still in the processor's cache is cheaper
+# Batches of large rows have fewer of them: data that is still in the processor's cache is cheaper
 # to send, and the JVM holds less at a time.
 _BATCH_BYTES = 2 * 1024 * 1024
 _FIRST_ROWS = 1024
@@ -36,9 +36,9 @@ _LIMITS = {
 def read_batches(
     options: ReadOptions, names: list[str], ranges: list[PartitionRange]
 ) -> Iterator[Any]:
-    """Arrow batches of all records in `ranges`, with the columns `names`.
+    """Yield Arrow batches of all records in `ranges`, with the columns `names`.
 
-    Closing the generator early ends what it started; the client stays for the next task.
+    Closing the generator early stops what it started; the client stays open for the next task.
     """
     from aiokafka.spark._arrow import ArrowRows
 
@@ -61,7 +61,7 @@ def read_batches(
 
 
 def _rows_that_fit(part: Rows) -> int:
-    """How many rows like these make a batch of the size that is best."""
+    """Return how many rows like these make a batch of the best size."""
     columns, _ = part
     size = len(columns.keys.data) + len(columns.values.data)
     return max(_LEAST_ROWS, _BATCH_BYTES * columns.rows // max(size, 1))
@@ -80,6 +80,7 @@ class _Task:
         self._reader: RangeReader | None = None
 
     async def open(self) -> None:
+        """Take the shared client, and begin to read."""
         options = self._options
         client = await self._stack.enter_async_context(
             self._clients.use(
@@ -109,10 +110,12 @@ class _Task:
         return await connected(bootstrap, kafka.patience)
 
     async def next(self) -> RecordSet | None:
+        """Return the next record set; None at the end."""
         assert self._reader is not None
         return await self._reader.next()
 
     async def close(self, error: BaseException | None) -> None:
+        """Stop reading, and give the client back."""
         traceback: TracebackType | None = None if error is None else error.__traceback__
         try:
             await self._stack.__aexit__(None if error is None else type(error), error, traceback)

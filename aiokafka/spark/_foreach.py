@@ -9,18 +9,18 @@ __all__ = ["batch_writer"]
 
 
 def batch_writer(app_id: str, options: Mapping[str, Any]) -> Callable[[Any, int], None]:
-    """A function for `writeStream.foreachBatch` that writes each batch exactly once.
+    """Return a function for `writeStream.foreachBatch` that writes each batch exactly once.
 
-    It is for output mode `update`, which data sources in Python do not have::
+    It is for output mode `update`, which data sources in Python lack::
 
         totals.writeStream.outputMode("update").foreachBatch(
             batch_writer("totals", {"kafka.bootstrap.servers": "...", "topic": "totals"})
         ).option("checkpointLocation", "...").start()
 
-    `app_id` names the query for ever: with a new checkpoint it has to be another one, or the query
-    fails, for its first batches would be taken for repetitions. Several topics of a batch have a
-    writer each. `options` are those of a batch write. Raises ValueError for
-    an empty `app_id`, and options that it sets itself.
+    `app_id` is the permanent name of the query. A new checkpoint needs another one, or the query
+    fails because its first batches would look like repetitions. To write several topics of a batch,
+    make one writer for each. `options` are those of a batch write. Raises ValueError for an empty
+    `app_id`, and for options that the function sets itself.
     """
     if not app_id:
         raise ValueError(f"app_id={app_id!r}: must be a name that is not empty")

@@ -1,8 +1,8 @@
-"""The text of `sasl.jaas.config`, read as Java reads it. Pure.
+"""Parse `sasl.jaas.config` as Java does. Pure.
 
 `module flag key=value ...;` with Java's StreamTokenizer: words of letters, digits and `._-$`,
-strings in either kind of quotes with escapes, comments by `//`, `/* */` and `/`.
-No error shows the text: it has a password in it.
+strings in either kind of quotes with escapes, comments by `//`, `/* */` and `/`. No error shows the
+text, because it contains a password.
 """
 
 from __future__ import annotations
@@ -41,19 +41,17 @@ class _Token(NamedTuple):
 
 
 def parse_jaas(text: str) -> LoginModule:
-    """The one login module of `text`. Raises ValueError that says what is wrong with it."""
+    """Return the one login module in `text`. Raises ValueError that says what is wrong."""
     tokens = _tokens(text)
     name, flag = _text(tokens, 0, "a login module"), _text(tokens, 1, "a control flag")
     if flag.lower() not in _FLAGS:
-        raise ValueError(
-            f"{_FORM}; the word behind the login module is none of {', '.join(_FLAGS)}"
-        )
+        raise ValueError(f"{_FORM}; the word after the login module is none of {', '.join(_FLAGS)}")
     options: dict[str, str] = {}
     at = 2
     while at < len(tokens) and tokens[at] != _Token(";", False):
         key = _text(tokens, at, "a key")
         if at + 1 >= len(tokens) or tokens[at + 1] != _Token("=", False):
-            raise ValueError(f"{_FORM}; there is no = behind the key {key}")
+            raise ValueError(f"{_FORM}; there is no = after the key {key}")
         options[key] = _text(tokens, at + 2, f"a value of {key}, in quotes if it is not a word,")
         at += 3
     if at >= len(tokens):

@@ -1,4 +1,4 @@
-"""The options `kafka.*`: Kafka's own settings, and which keyword of ours each of them is."""
+"""The options `kafka.*`: Kafka's own settings, and the keyword of ours for each of them."""
 
 from __future__ import annotations
 
@@ -76,11 +76,11 @@ _PRODUCE: dict[str, tuple[str, Convert]] = {
     "max.in.flight.requests.per.connection": ("max_in_flight_requests_per_connection", _number),
     "transaction.timeout.ms": ("transaction_timeout_ms", _number),
 }
-# Levels count for the codec that is chosen, as in Java (KIP-390).
+# Levels apply to the chosen codec, as in Java (KIP-390).
 _LEVEL = re.compile(r"compression\.(gzip|lz4|zstd)\.level")
 _PARTITIONERS = ("DefaultPartitioner", "UniformStickyPartitioner")
 
-# What tunes Java's client and has no counterpart here: a job that sets it still runs.
+# These tune Java's client and have no counterpart here: a job that sets them still runs.
 _WITHOUT_EFFECT = frozenset(
     {
         "allow.auto.create.topics",
@@ -138,7 +138,7 @@ _PREFIXES_WITHOUT_EFFECT = (
     "sasl.oauthbearer.sub.claim.",
 )
 _REFUSED = {
-    "auto.offset.reset": "use startingOffsets; Spark keeps the offsets, and resets none of them",
+    "auto.offset.reset": "use startingOffsets; Spark keeps the offsets and never resets them",
     "key.deserializer": "keys are read as binary columns; convert them with DataFrame operations",
     "value.deserializer": "values are read as binary columns; convert them with DataFrame "
     "operations",
@@ -159,7 +159,7 @@ _SECRETS = frozenset({"sasl_plain_password"})
 
 
 class ClientSettings:
-    """How to reach the cluster, as it travels to the executors: plain values only.
+    """How to reach the cluster, as plain values that travel to the executors.
 
     `client` are keywords for every client, `role` those for reading or writing. Neither `repr` nor
     an error shows a secret.
@@ -181,17 +181,18 @@ class ClientSettings:
         return f"ClientSettings({shown})"
 
     def key(self) -> str:
-        """The same text for equal settings: what clients are shared by within a process."""
+        """Return a text that is equal for equal settings: tasks of a process share clients by
+        it."""
         return repr([sorted(self.client.items()), sorted(self.role.items()), self._security.key()])
 
     @property
     def patience(self) -> float:
-        """Seconds to wait for a broker that is away."""
+        """Seconds to wait for a broker that is unavailable."""
         milliseconds: float = self.client.get("request_timeout_ms", _REQUEST_TIMEOUT_MS)
         return milliseconds / 1000
 
     def keywords(self) -> dict[str, Any]:
-        """Keywords for any client, made where it will run.
+        """Return keywords for any client, made where it will run.
 
         Reads the certificates, and imports the token provider.
         """
@@ -204,9 +205,9 @@ class ClientSettings:
 
 
 def parse_settings(options: Mapping[str, str], *, writing: bool) -> ClientSettings:
-    """From the options under `kafka.`, without that prefix and in lower case.
+    """Parse the options under `kafka.`, given without that prefix and in lower case.
 
-    Raises ValueError for one that is unknown, forbidden or not of its type.
+    Raises ValueError for an option that is unknown, forbidden or not of its type.
     """
     client: dict[str, Any] = {}
     role: dict[str, Any] = {}
@@ -258,7 +259,7 @@ def _has_no_effect(name: str, text: str, writing: bool) -> bool:
 
 @functools.lru_cache(maxsize=100)
 def _warn_once(names: tuple[str, ...]) -> None:
-    """Options are parsed many times for a query, so this is told once in a process."""
+    """Warn once in a process, although options are parsed many times for a query."""
     log.warning("%s: no effect here", ", ".join(f"kafka.{name}" for name in names))
 
 
@@ -273,7 +274,7 @@ def _read_level(options: Mapping[str, str], role: dict[str, Any]) -> None:
 
 
 def known_settings(writing: bool) -> str:
-    """Every supported setting, for a message and for the guide."""
+    """Return every supported setting, for a message and for the guide."""
     levels = [f"compression.{codec}.level" for codec in ("gzip", "lz4", "zstd")] if writing else []
     names = {*_COMMON, *(_PRODUCE if writing else _FETCH), *SECURITY_SETTINGS, *levels}
     return ", ".join(sorted(names - _WITHOUT_EFFECT))

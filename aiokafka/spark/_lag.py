@@ -19,7 +19,7 @@ class Lag(NamedTuple):
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Under the names that Spark's own Kafka source has for them."""
+        """The same numbers that Spark's own Kafka source reports, under its names."""
         behind = list(self.partitions.values()) or [0]
         return {
             "minOffsetsBehindLatest": min(behind),
@@ -29,7 +29,8 @@ class Lag(NamedTuple):
 
 
 def lag_of(progress: Any) -> Lag:
-    """The lag in a `StreamingQueryProgress`, over all sources of this package in the query."""
+    """Return the lag in a `StreamingQueryProgress`, over all sources of this package in the
+    query."""
     told = progress if isinstance(progress, Mapping) else json.loads(progress.json)
     behind: dict[TopicPartition, int] = {}
     for source in told.get("sources") or ():
@@ -42,13 +43,13 @@ def lag_of(progress: Any) -> Lag:
 
 
 def lag(query: Any) -> Lag | None:
-    """The lag of a running `StreamingQuery`; None before its first batch."""
+    """Return the lag of a running `StreamingQuery`; None before its first batch."""
     progress = query.lastProgress
     return None if progress is None else lag_of(progress)
 
 
 def _offsets(raw: Any) -> dict[str, dict[int, int]]:
-    """Offsets of a source; {} for one that counts in another way."""
+    """Return the offsets of a source; {} for a source with another kind of offsets."""
     try:
         return from_json(json.loads(raw) if isinstance(raw, str) else raw or {})
     except (ValueError, AttributeError, TypeError):
@@ -56,7 +57,7 @@ def _offsets(raw: Any) -> dict[str, dict[int, int]]:
 
 
 def lag_listener(callback: Callable[[str | None, Lag], None]) -> Any:
-    """A `StreamingQueryListener` that calls `callback(name of the query, lag)` after each batch.
+    """Return a `StreamingQueryListener` that calls `callback(query name, lag)` after each batch.
 
     ::
 
@@ -66,15 +67,15 @@ def lag_listener(callback: Callable[[str | None, Lag], None]) -> Any:
 
     class LagListener(StreamingQueryListener):
         def onQueryStarted(self, event: Any) -> None:
-            """Nothing is known yet."""
+            """Do nothing: there is no progress yet."""
 
         def onQueryProgress(self, event: Any) -> None:
             callback(event.progress.name, lag_of(event.progress))
 
         def onQueryIdle(self, event: Any) -> None:
-            """Nothing has changed."""
+            """Do nothing: nothing has changed."""
 
         def onQueryTerminated(self, event: Any) -> None:
-            """Nothing more comes."""
+            """Do nothing: there is no more progress."""
 
     return LagListener()

@@ -1,7 +1,8 @@
 """One event loop and one client per cluster in each process of Spark, shared by its tasks.
 
 Spark calls from a thread of its own, and forks the processes of its tasks. So the loop runs in a
-thread, made when a process first needs it: what the parent process had before a fork is forgotten.
+thread that is started when a process first needs it, and a forked process forgets what its parent
+had.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ log = logging.getLogger("aiokafka.spark")
 
 T = TypeVar("T")
 
-# Below the 32 MiB that glibc goes up to.
+# Below the 32 MiB at which glibc stops to adapt.
 _KEEP_BUFFERS_TO = 31 * 1024 * 1024
-_LONGEST_END = 5.0  # seconds for what is cancelled when the loop stops
+_LONGEST_END = 5.0  # seconds for cancelled tasks when the loop stops
 
 
 class LoopThread:
     """An event loop in a daemon thread, and the clients that live in it.
 
-    It lives as long as its process: Spark does not say when the last task was.
+    It lives as long as its process: Spark does not announce the last task.
     """
 
     def __init__(self) -> None:
@@ -48,9 +49,9 @@ class LoopThread:
         self.loop.run_forever()
 
     def run(self, coro: Coroutine[Any, Any, T]) -> T:
-        """The result of `coro`, which runs in the loop; the calling thread waits.
+        """Run `coro` in the loop while the calling thread waits; return its result.
 
-        What interrupts the wait, such as the end of a task that was killed, cancels `coro`.
+        An interruption of the wait, such as the end of a killed task, cancels `coro`.
         """
         future = asyncio.run_coroutine_threadsafe(coro, self.loop)
         try:
@@ -61,7 +62,8 @@ class LoopThread:
             future.cancel()
 
     def stop(self) -> None:
-        """Close every client and end the thread. A process of Spark need not: it just ends."""
+        """Close every client and end the thread. Processes of Spark need not call it: they just
+        exit."""
         self.is_stopped = True
         self.run(self._end())
         self.loop.call_soon_threadsafe(self.loop.stop)
@@ -69,7 +71,7 @@ class LoopThread:
         self.loop.close()
 
     async def _end(self) -> None:
-        """Close every client, and have those that still wait in `run` told that it is over."""
+        """Close every client, and fail the calls that still wait in `run`."""
         await self.clients.close()
         left = asyncio.all_tasks() - {asyncio.current_task()}
         for task in left:
@@ -83,7 +85,7 @@ _lock = threading.Lock()
 
 
 def loop_thread() -> LoopThread:
-    """That of this process."""
+    """Return the event loop thread of this process."""
     global _current
     with _lock:
         if _current is None or _current.is_stopped or _current.pid != os.getpid():
@@ -92,11 +94,11 @@ def loop_thread() -> LoopThread:
 
 
 def _keep_memory() -> None:
-    """Have the allocator keep large buffers for the next ones.
+    """Make the allocator keep large buffers for reuse.
 
-    Unless it has seen one as large being freed, glibc returns each to the system at once: the next
-    one then costs a page fault for every 4 KiB, which takes longer than to fill it. These bytes are
-    never touched.
+    glibc returns a large buffer to the system at once, unless it has seen one as large being freed.
+    The next buffer then costs a page fault for every 4 KiB, which takes longer than to fill it. The
+    bytes allocated here are never touched.
     """
     bytes(_KEEP_BUFFERS_TO)
 
@@ -106,7 +108,7 @@ async def _make_clients() -> SharedClients:
 
 
 class _Shared(Generic[T]):
-    """A client that tasks share, and how many use it now."""
+    """A client that tasks share, and the number of its current users."""
 
     def __init__(self, client: T, close: Callable[[T], Awaitable[None]]) -> None:
         self.client = client
@@ -117,7 +119,7 @@ class _Shared(Generic[T]):
 
 
 class _Making:
-    """One makes a client, the others for the same key wait for it."""
+    """One caller makes a client; the other callers with the same key wait for it."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
@@ -125,9 +127,9 @@ class _Making:
 
 
 class SharedClients:
-    """Clients by what they were made with; one that nobody uses is closed after a while.
+    """Clients by their settings; a client without users is closed after a while.
 
-    Made and used in one event loop.
+    Created and used in one event loop.
     """
 
     def __init__(self) -> None:
@@ -147,9 +149,9 @@ class SharedClients:
         close: Callable[[T], Awaitable[None]],
         idle_timeout: float,
     ) -> AsyncIterator[T]:
-        """The client for `key`, made by `make` if there is none.
+        """Lend the client for `key` to the `with` block; `make` creates it if there is none.
 
-        A body that raises may have left it in any state, so the next user gets a new one.
+        If the block raises, the client may be in any state, so the next user gets a new one.
         """
         shared = await self._take(key, make, close)
         try:
@@ -213,4 +215,4 @@ async def _close(shared: _Shared[Any]) -> None:
     try:
         await shared.close(shared.client)
     except Exception as error:
-        log.warning("A client was not closed in order: %s", error)
+        log.warning("A client was not closed cleanly: %s", error)

@@ -1,4 +1,4 @@
-"""Show the progress of a query as the offsets of a group. Runs in the event loop of the process."""
+"""Mirror the progress of a query as the offsets of a group. Runs in the process's event loop."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ __all__ = ["Mirror"]
 
 log = logging.getLogger("aiokafka.spark")
 
-# So long the query waits for a commit, so that the last one is done when a query of AvailableNow
-# ends; it does not wait for a coordinator that has let it wait before.
+# The query waits this long for a commit, so that the last one is done when an AvailableNow query
+# ends. It does not wait for a coordinator that has kept it waiting before.
 _PATIENCE = 0.5
 
 
 class Mirror:
-    """Commits offsets of a group that nobody is in, beside the query, which does not depend on it.
+    """Commits offsets of a group without members, for display: the query does not depend on it.
 
-    Owns the task of the commit, and what is to be committed next. Uses the consumer's commits
-    alone.
+    Owns the task of the commit, and the offsets to commit next. Uses only the consumer's commits.
     """
 
     def __init__(self, consumer: AIOKafkaConsumer, group_id: str | None) -> None:
@@ -37,8 +36,10 @@ class Mirror:
         self._warned = False
 
     async def commit(self, offsets: Offsets) -> None:
-        """Have these committed, soon: after a commit that is under way, in place of others that
-        wait for it. Never raises; a failure is logged, and the next call tries again."""
+        """Commit these offsets soon: after the commit in progress, in place of any that wait.
+
+        Never raises. A failure is logged, and the next call tries again.
+        """
         if not offsets or offsets == self._wanted:
             return
         self._wanted = offsets
@@ -50,7 +51,7 @@ class Mirror:
             self._is_late = bool(pending)
 
     async def close(self) -> None:
-        """End a commit that is under way."""
+        """Cancel a commit in progress."""
         await self._tasks.stop()
 
     async def _run(self) -> None:

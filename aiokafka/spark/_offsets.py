@@ -1,12 +1,12 @@
-"""Offsets of a query: their JSON, how much a trigger reads, and who reads what. Pure functions.
+"""Offsets of a query: their JSON, how much a trigger reads, and which task reads what. Pure.
 
-`Offsets` are by topic and partition. Their JSON is that of Spark's own Kafka source, so that a
-checkpoint can change hands: `{"topic": {"0": 23}}`.
+`Offsets` are by topic and partition. Their JSON is that of Spark's own Kafka source, so that either
+source can take over a checkpoint: `{"topic": {"0": 23}}`.
 
-Spark asks a Python source for its initial offset again when it repeats the first batch, and keeps
-the first answer nowhere. So the end of that batch, which Spark does keep, carries its start: under
+Spark asks a Python source for its initial offset again when it repeats the first batch, and stores
+the first result nowhere. It does store the end of that batch, so the end carries the start: under
 the partition's number with a zero before it, `{"topic": {"00": 5, "0": 23}}`. To Spark's own source
-both are partition 0, and it takes the last, so it can go on from the first batch as well.
+both are partition 0, and it takes the last, so it can also go on from the first batch.
 """
 
 from __future__ import annotations
@@ -46,25 +46,26 @@ class OffsetRange(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many offsets that is; records may be fewer."""
+        """The number of offsets; there may be fewer records."""
         return self.until - self.start
 
 
 class Wish(NamedTuple):
-    """What a partition's offset is to be: one of the two is set."""
+    """The requested offset of a partition: one of the two fields is set."""
 
     offset: int | None = None
     """An offset, EARLIEST or LATEST."""
 
     timestamp: int | None = None
-    """The first record that is not older than these milliseconds."""
+    """Asks for the first record that is not older than these milliseconds."""
 
 
 # -- JSON
 
 
 def to_json(offsets: Offsets, start: Offsets | None = None) -> dict[str, Any]:
-    """As Spark keeps it; with `start`, the start of the batch that ends here as well."""
+    """Convert offsets to Spark's JSON; with `start`, include the start of the batch that ends
+    here."""
     return {
         topic: {**_before((start or {}).get(topic, {}), numbers), **_numbers(numbers)}
         for topic, numbers in sorted(offsets.items())
@@ -80,7 +81,7 @@ def _numbers(offsets: dict[int, int]) -> dict[str, int]:
 
 
 def from_json(raw: Mapping[str, Any]) -> Offsets:
-    """The offsets alone, without the start of the batch that they end."""
+    """Return the offsets, without the start of the batch that they end."""
     return {
         topic: {
             int(partition): int(offset)
@@ -92,7 +93,7 @@ def from_json(raw: Mapping[str, Any]) -> Offsets:
 
 
 def start_in(raw: Mapping[str, Any]) -> Offsets | None:
-    """The start of the batch that ends at `raw`, if it was the first of its query."""
+    """Return the start of the batch that ends at `raw`, if it was the first of its query."""
     found = {
         topic: {int(number): int(offset) for number, offset in numbers.items() if _is_start(number)}
         for topic, numbers in raw.items()
@@ -110,10 +111,10 @@ def _is_start(partition: str) -> bool:
 def wishes(
     bound: Bound, partitions: Mapping[str, Iterable[int]], side: str
 ) -> dict[str, dict[int, Wish]]:
-    """What each of `partitions` is to begin (`side` "starting") or to end with ("ending").
+    """Return what each of `partitions` should begin (`side` "starting") or end with ("ending").
 
     The bound's word must not be `committed`. Raises ValueError when offsets or timestamps by
-    partition are not those of exactly these partitions.
+    partition do not name exactly these partitions.
     """
     if bound.timestamp is not None:
         return _for_all(partitions, Wish(timestamp=bound.timestamp))
@@ -156,14 +157,14 @@ def _check_same(
 
 
 def total_between(start: Offsets, end: Offsets) -> int:
-    """How many offsets lie between; partitions without a start count from their end."""
+    """Return how many offsets lie between; partitions without a start count from their end."""
     return sum(r.size for r in ranges_between(start, end))
 
 
 def pro_rata(start: Offsets, end: Offsets, limit: int) -> Offsets:
-    """An end with about `limit` offsets, shared out by what each partition has.
+    """Return an end after about `limit` offsets, in proportion to what each partition has.
 
-    At least one for each that has any, so that none starves.
+    Every partition with data gets at least one offset, so that none starves.
     """
     total = total_between(start, end)
     if total <= limit:
@@ -179,8 +180,11 @@ def pro_rata(start: Offsets, end: Offsets, limit: int) -> Offsets:
 
 
 def pinned_from(pinned: Offsets, start: Offsets, now: Offsets) -> Offsets:
-    """Ends that were noted before it was known where to `start`: where they lie before it, or know
-    nothing of a partition, the start is the end, or what is the end `now` if that is lower."""
+    """Move pinned ends that precede `start` up to it.
+
+    Ends may be pinned before the `start` is known. Where a pinned end lies before the start, or is
+    missing, the end is the start, or the end `now` if that is lower.
+    """
     ends = {topic: dict(numbers) for topic, numbers in pinned.items()}
     for topic, numbers in start.items():
         for partition, first in numbers.items():
@@ -191,7 +195,7 @@ def pinned_from(pinned: Offsets, start: Offsets, now: Offsets) -> Offsets:
 
 
 def ranges_between(start: Offsets, end: Offsets) -> list[OffsetRange]:
-    """What is to be read, in the order of topics and partitions, without empty ranges."""
+    """Return what to read, in the order of topics and partitions, without empty ranges."""
     return [
         OffsetRange(topic, partition, first, until)
         for topic, numbers in sorted(end.items())
@@ -210,11 +214,11 @@ def split(
     max_partitions: int | None = None,
     max_records: int | None = None,
 ) -> list[list[OffsetRange]]:
-    """The tasks: each list is read by one.
+    """Assign ranges to tasks: each list is read by one task.
 
-    A range a task, unless there are to be more tasks (then large ranges are divided in proportion)
-    or fewer (then small ones are packed together). Depends on nothing but the arguments, so that a
-    batch which is repeated is divided as it was before.
+    Each range is a task, unless more tasks are wanted (then large ranges are divided in proportion)
+    or fewer (then small ranges are combined). The result depends only on the arguments, so a
+    repeated batch is divided in the same way.
     """
     pieces = [piece for r in ranges for piece in _divide(r, _pieces_for(r, max_records))]
     if min_partitions is not None and min_partitions > len(pieces):
@@ -229,14 +233,15 @@ def _pieces_for(whole: OffsetRange, max_records: int | None) -> int:
 
 
 def _divide(whole: OffsetRange, count: int) -> list[OffsetRange]:
-    """`count` pieces of sizes as equal as can be, none of them empty."""
+    """Divide a range into `count` pieces of nearly equal size, none of them empty."""
     count = max(1, min(count, whole.size))
     marks = [whole.start + whole.size * index // count for index in range(count + 1)]
     return [whole._replace(start=first, until=until) for first, until in itertools.pairwise(marks)]
 
 
 def _spread(ranges: list[OffsetRange], count: int) -> list[OffsetRange]:
-    """About `count` pieces; ranges too small to be divided do not count for the large ones."""
+    """Divide ranges into about `count` pieces; ranges too small to divide do not count for large
+    ones."""
     total = sum(r.size for r in ranges)
     large = [r for r in ranges if _share(r.size, total, count) > 1]
     total_large = sum(r.size for r in large)
@@ -253,7 +258,8 @@ def _share(size: int, total: int, count: int) -> int:
 
 
 def _pack(pieces: list[OffsetRange], count: int) -> list[list[OffsetRange]]:
-    """`count` tasks of about the same size: the largest piece first, to whom has least."""
+    """Assign the pieces to `count` tasks of similar size: the largest first, to the smallest
+    task."""
     tasks: list[list[OffsetRange]] = [[] for _ in range(count)]
     loads = [(0, index) for index in range(count)]
     for piece in sorted(pieces, key=lambda p: (-p.size, p)):

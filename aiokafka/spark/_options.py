@@ -27,7 +27,7 @@ __all__ = [
 log = logging.getLogger("aiokafka.spark")
 
 EARLIEST = -2
-"""An offset that stands for the first one there is."""
+"""An offset that stands for the first one of a partition."""
 LATEST = -1
 """An offset that stands for the one after the last record."""
 
@@ -73,7 +73,7 @@ WRITE_OPTIONS = (
     "addBatchHeaders",
     "clientIdleTimeout",
 )
-# What Spark itself puts among the options of a query.
+# Spark itself adds these to the options of a query.
 _OF_SPARK = ("checkpointLocation", "queryName", "path")
 
 _DELIVERY = ("at-least-once", "exactly-once")
@@ -89,7 +89,7 @@ class Subscription(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """Where reading begins or ends: the first that is set counts."""
+    """Where reading begins or ends: the first field that is set counts."""
 
     timestamp: int | None = None
     """Milliseconds, for every partition."""
@@ -104,7 +104,7 @@ class Bound(NamedTuple):
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """The options of a query that reads. Travels to the executors. Times in seconds."""
+    """The options of a query that reads. Travels to the executors. Times are in seconds."""
 
     kafka: ClientSettings
     subscription: Subscription
@@ -137,7 +137,7 @@ class ReadOptions:
 
     @property
     def starts_alike(self) -> bool:
-        """Whether the query would begin at the same records if it began again, later."""
+        """Whether the query would begin at the same records if it began again later."""
         bound = self.starting
         if (bound.timestamp, bound.timestamps) != (None, None):
             return not self.no_match_is_latest
@@ -148,7 +148,7 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """The options of a query that writes. Travels to the executors. Times in seconds."""
+    """The options of a query that writes. Travels to the executors. Times are in seconds."""
 
     kafka: ClientSettings
     topic: str | None
@@ -166,9 +166,9 @@ class WriteOptions:
 
 
 def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
-    """Check the options of a query that reads; names in any case.
+    """Parse and check the options of a query that reads; names in any case.
 
-    Raises ValueError that names the option and says what is accepted.
+    Raises ValueError that names the option and what is accepted.
     """
     reader = OptionReader(options)
     what = "a streaming query" if streaming else "a batch query"
@@ -311,7 +311,7 @@ def _offsets_per_trigger(reader: OptionReader) -> tuple[int | None, int | None]:
 
 
 def _group_id(reader: OptionReader, settings: ClientSettings, streaming: bool) -> str | None:
-    """The group to mirror progress to, or to begin from. Nobody joins it."""
+    """Return the group to mirror progress to, or to begin from. The query does not join it."""
     prefix = reader.text("groupIdPrefix")
     group_id: str | None = settings.role.get("group_id")
     if prefix is not None and group_id is not None:
@@ -324,7 +324,7 @@ def _group_id(reader: OptionReader, settings: ClientSettings, streaming: bool) -
 
 
 def _check_read(options: ReadOptions, streaming: bool) -> None:
-    """What makes sense only together, or only for one kind of query."""
+    """Check options that are only valid together, or for one kind of query."""
     least, most = options.min_partitions, options.max_partitions
     if least is not None and most is not None and least > most:
         raise ValueError(f"minPartitions={least}: must not be more than maxPartitions={most}")
@@ -355,9 +355,9 @@ def _is_same(assign: dict[str, list[int]], offsets: dict[str, dict[int, int]]) -
 
 
 def parse_write(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
-    """Check the options of a query that writes; names in any case.
+    """Parse and check the options of a query that writes; names in any case.
 
-    Raises ValueError that names the option and says what is accepted.
+    Raises ValueError that names the option and what is accepted.
     """
     reader = OptionReader(options)
     settings = parse_settings(reader.starting_with("kafka."), writing=True)

@@ -1,6 +1,6 @@
-"""Wait for brokers that are away for a while, as in a restart: queries and tasks outlive that.
+"""Wait for brokers that are unavailable for a while, as in a restart, so that queries go on.
 
-A client that is connected does so by itself. But tasks make new ones all the time.
+A connected client does so by itself, but tasks create new clients all the time.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ T = TypeVar("T")
 
 
 async def connected(make: Callable[[], Awaitable[T]], timeout: float) -> T:
-    """What `make` returns, which may find that no broker is there for `timeout` seconds.
+    """Return the result of `make`, retried for `timeout` seconds while no broker is available.
 
-    Raises its last KafkaConnectionError then; any other error at once.
+    Raises the last KafkaConnectionError at the end; any other error at once.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout

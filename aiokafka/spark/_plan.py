@@ -38,7 +38,7 @@ Task = list[PartitionRange]
 
 
 def _ask(options: ReadOptions, question: Callable[[Cluster], Coroutine[Any, Any, T]]) -> T:
-    """The answer of the cluster, over connections that stay open for the next question."""
+    """Ask the cluster, over connections that stay open for the next question."""
     thread = loop_thread()
 
     async def ask() -> T:
@@ -58,14 +58,14 @@ def _tasks(
     ids: Mapping[str, bytes],
     at_first: Offsets,
 ) -> list[Task]:
-    """`at_first`: offsets that only mean the first record there is when it is read."""
+    """Make tasks of ranges; `at_first` are offsets that mean whatever is first when it is read."""
     shared_out = split(
         ranges,
         min_partitions=options.min_partitions,
         max_partitions=options.max_partitions,
         max_records=options.max_records,
     )
-    # Where loss is tolerated, what there is gets read, whichever topic of the name has it.
+    # Where loss is tolerated, existing data is read, whichever topic of that name has it.
     wanted = ids if options.fail_on_data_loss else {}
     return [
         [
@@ -81,7 +81,7 @@ def _tasks(
 
 
 def batch_tasks(options: ReadOptions, pushed: Pushed | None = None) -> list[Task]:
-    """The tasks of a batch query, of which filters may have narrowed what is read."""
+    """Return the tasks of a batch query; filters may have narrowed what is read."""
 
     async def look(cluster: Cluster) -> tuple[Offsets, Offsets, Offsets, dict[str, bytes]]:
         start, end = await cluster.starting(), await cluster.ending()
@@ -96,10 +96,10 @@ def batch_tasks(options: ReadOptions, pushed: Pushed | None = None) -> list[Task
 
 
 class StreamPlan:
-    """Batch after batch of a streaming query. Spark keeps the offsets, in the format of its own
-    Kafka source; what it gives and gets here is as in its checkpoint.
+    """Plans the batches of a streaming query.
 
-    One instance lives on the driver and has all the state.
+    Spark keeps the offsets, in the format of its own Kafka source; the arguments and results here
+    have that format. One instance lives on the driver and has all the state.
     """
 
     def __init__(self, options: ReadOptions) -> None:
@@ -115,19 +115,22 @@ class StreamPlan:
     # -- offsets
 
     def initial(self) -> dict[str, Any]:
-        """Where the query begins. Spark asks more than once, and gets the same answer."""
+        """Return where the query begins. Spark asks more than once, and gets the same result."""
         if self._initial is None:
             self._initial = _ask(self._options, Cluster.starting)
         return to_json(self._initial)
 
     def pin(self) -> None:
-        """Read up to what there is now, and no further."""
+        """Read up to the current ends, and no further."""
         self._pinned = _ask(self._options, lambda cluster: cluster.latest())
         self._is_pin_checked = False
 
     def end(self, start: dict[str, Any], most: int | None, *, wait: bool) -> dict[str, Any]:
-        """Where the next batch ends, with about `most` offsets; `start` itself when there is none
-        yet. `wait`: also when there is less than the options ask for."""
+        """Return where the next batch ends, after about `most` offsets.
+
+        Returns `start` when there is nothing to read yet. With `wait`, that is also the case when
+        there is less than the options demand.
+        """
         begin = from_json(start)
         end = self._ends(begin)
         self._check_not_lower(begin, end)
@@ -143,13 +146,13 @@ class StreamPlan:
         return to_json(end, start=begin if plain == self._initial else None)
 
     def latest(self) -> dict[str, Any] | None:
-        """The ends of the partitions, as far as they were asked for."""
+        """Return the ends of the partitions, as far as they were looked up."""
         return None if self._latest is None else to_json(self._latest)
 
     def _ends(self, begin: Offsets) -> Offsets:
-        """The ends of the partitions: at the beginning of an AvailableNow, or a moment ago.
+        """Return the ends of the partitions: those pinned for AvailableNow, or recent ones.
 
-        Idle, Spark asks a hundred times a second; the cluster is not asked as often.
+        When idle, Spark asks a hundred times a second; the cluster is not asked as often.
         """
         now = time.monotonic()
         if self._pinned is not None:
@@ -162,14 +165,16 @@ class StreamPlan:
         return self._latest
 
     def _checked_pin(self, pinned: Offsets, begin: Offsets) -> Offsets:
-        """The pinned ends, none of them before the start of the first batch.
+        """Return the pinned ends, none of them before the start of the first batch.
 
         Spark pins before it asks where to begin:
+
         1. `pin`: partition 0 ends at 10.
-        2. Somebody writes two records.
+        2. Another program writes two records.
         3. `initial`, with startingOffsets=latest: begin at 12.
-        Nothing is lost: the batch ends where it begins. A broker that had just become leader, and
-        was behind when the ends were pinned, is asked again as well.
+
+        Nothing is lost: the batch ends where it begins. A new leader that was behind when the ends
+        were pinned is asked again, too.
         """
         if self._is_pin_checked:
             return pinned
@@ -181,12 +186,12 @@ class StreamPlan:
         )
 
     def _mirror(self, begin: Offsets) -> None:
-        """Where a batch begins is what Spark has finished."""
+        """Commit where a batch begins: Spark has finished everything before it."""
         if self._options.commit_offsets and begin != self._initial:
             _ask(self._options, lambda cluster: cluster.mirror.commit(begin))
 
     def _is_too_little(self, count: int) -> bool:
-        """Whether to wait for more; with AvailableNow there will be no more."""
+        """Return whether to wait for more; with AvailableNow there will be no more."""
         least = self._options.min_offsets
         if least is None or self._pinned is not None or count >= least:
             return False
@@ -194,7 +199,7 @@ class StreamPlan:
         return last is not None and time.monotonic() - last < self._options.max_delay
 
     def _with_new(self, begin: Offsets, end: Offsets) -> Offsets:
-        """`begin`, with the first offsets of partitions that are in `end` alone."""
+        """Return `begin`, with the first offsets of partitions that only `end` has."""
         new = {
             topic: [number for number in numbers if number not in begin.get(topic, {})]
             for topic, numbers in end.items()
@@ -227,7 +232,7 @@ class StreamPlan:
     # -- tasks
 
     def tasks(self, start: dict[str, Any], end: dict[str, Any]) -> list[Task]:
-        """The tasks of a batch; none when it is empty."""
+        """Return the tasks of a batch; none when it is empty."""
         first, last = self._first(start, end), from_json(end)
         if first == last:
             return []
@@ -247,7 +252,7 @@ class StreamPlan:
         return _tasks(ranges, self._options, ids, {})
 
     def _still_there(self, last: Offsets) -> Offsets:
-        """`last`, without partitions that were deleted since it was noted."""
+        """Return `last` without partitions that were deleted since it was noted."""
         there = _ask(self._options, lambda cluster: cluster.existing(last))
         gone = [
             f"{topic}-{number}"
@@ -265,7 +270,8 @@ class StreamPlan:
         }
 
     def _first(self, start: dict[str, Any], end: dict[str, Any]) -> Offsets:
-        """Where a batch begins: as its end says, if it is the first, which may be a repetition."""
+        """Return where a batch begins. The first batch, which may be a repetition, has it in its
+        end."""
         first = from_json(start)
         began_at = None if start_in(start) else start_in(end)
         if began_at is not None:
@@ -285,11 +291,13 @@ class StreamPlan:
         log.warning(message)
 
     def _check_ids(self, ids: Mapping[str, bytes], ranges: list[OffsetRange]) -> None:
-        """The ids of the topics are to be the same as long as the query runs."""
+        """Check that the ids of the topics stay the same as long as the query runs."""
         anew = {topic for topic, new in ids.items() if self._ids.get(topic, new) != new}
         if not self._options.fail_on_data_loss:
             if anew:
-                log.warning("made anew, and read on at the same offsets: %s", sorted(anew))
+                log.warning(
+                    "deleted and created again, still read from the same offsets: %s", sorted(anew)
+                )
             self._ids.update(ids)
             return
         for wanted in ranges:

@@ -1,4 +1,4 @@
-"""Write rows to Kafka: choose partitions, fill batches, wait until they are written.
+"""Write rows to Kafka: choose partitions, fill batches, wait until they are acknowledged.
 
 Runs in the event loop of the process; nothing here knows Spark.
 """
@@ -60,7 +60,7 @@ class TopicRows(NamedTuple):
 
 
 async def make_producer(options: WriteOptions, **more: Any) -> AIOKafkaProducer:
-    """A started producer. Waits for brokers that are away."""
+    """Return a started producer. Waits for brokers that are unavailable."""
     keywords = {**_PRODUCER_DEFAULTS, **options.kafka.keywords(), **options.kafka.role, **more}
 
     async def start() -> AIOKafkaProducer:
@@ -72,9 +72,9 @@ async def make_producer(options: WriteOptions, **more: Any) -> AIOKafkaProducer:
 
 
 class RecordWriter:
-    """Rows of one task on their way. Owns the open batches and the futures of the sent ones.
+    """Writes the rows of one task. Owns the open batches and the futures of those in flight.
 
-    Rows with a key go where Java's partitioner sends them; rows without one fill a batch for one
+    Rows with a key go where Java's partitioner sends them. Rows without a key fill a batch for one
     partition and then move on to the next.
     """
 
@@ -90,10 +90,10 @@ class RecordWriter:
         self._sent: collections.deque[asyncio.Future[RecordMetadata]] = collections.deque()
 
     async def add(self, parts: Iterable[TopicRows]) -> None:
-        """Take rows. Waits while too much is on its way.
+        """Add rows. Waits while too much is in flight.
 
-        Raises ValueError for a row that cannot be written; what the producer raises, as soon as it
-        is known.
+        Raises ValueError for a row that cannot be written, and what the producer raises as soon as
+        it is known.
         """
         for topic, rows, chosen in parts:
             partitions = self._partitions.get(topic) or await self._count_partitions(topic)
@@ -112,20 +112,21 @@ class RecordWriter:
             await self._send_open()
 
     async def finish(self) -> None:
-        """Send what is left, and wait until everything is written. Raises the first failure."""
+        """Send what is left, and wait until everything is acknowledged. Raises the first
+        failure."""
         await self._send_open()
         while self._sent:
             await self._sent.popleft()
 
     def drop(self) -> None:
-        """Forget what is not sent, and do not ask what became of the rest."""
+        """Forget what is not sent, and ignore the outcome of the rest."""
         self._open.clear()
         sent, self._sent = self._sent, collections.deque()
         for future in sent:
             future.cancel()
 
     def _settle(self) -> None:
-        """Look at what was written meanwhile; raises the first failure."""
+        """Collect acknowledged batches; raise the first failure."""
         while self._sent and self._sent[0].done():
             self._sent.popleft().result()
 
@@ -141,7 +142,7 @@ class RecordWriter:
         return self._turns[topic] % self._partitions[topic]
 
     def _batch(self, topic: str, partition: int) -> BatchBuilder:
-        """The batch that takes the next rows."""
+        """Return the batch that takes the next rows."""
         batch = self._open.get((topic, partition))
         if batch is None:
             batch = self._open[topic, partition] = self._producer.create_batch()
@@ -162,7 +163,7 @@ class RecordWriter:
 
 
 class Identity(NamedTuple):
-    """What is the same when a task is repeated."""
+    """What stays the same when a task is repeated."""
 
     query: str
     batch: int
@@ -170,7 +171,7 @@ class Identity(NamedTuple):
 
 
 class Tally:
-    """Counts the rows of a task, to compare them with those of its repetition."""
+    """Counts the rows of a task, to compare them with a repetition of the task."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -178,26 +179,26 @@ class Tally:
         """The same for the same rows in any order."""
 
     def add(self, parts: Iterable[TopicRows]) -> None:
-        """Take rows."""
+        """Count rows."""
         for part in parts:
             self.rows += part.rows.size
             self.checksum = (self.checksum + part.rows.checksum()) & _MAX_UINT64
 
 
 class Marker(NamedTuple):
-    """What the last transaction of a task left behind: it was of batch `batch`."""
+    """The mark of a task's last transaction, which wrote batch `batch`."""
 
     batch: int
     rows: int
     checksum: int | None
-    """None if it was written by a version that counted otherwise."""
+    """None if it was written by a version with another checksum."""
 
     def metadata(self) -> str:
-        """As it is stored beside the offset."""
+        """Return the mark as it is stored beside the offset."""
         return json.dumps({"v": _MARKER_VERSION, "rows": self.rows, "hash": self.checksum})
 
     def is_same(self, tally: Tally) -> bool:
-        """Whether these may be the same rows."""
+        """Return whether these may be the same rows."""
         return self.rows == tally.rows and self.checksum in (None, tally.checksum)
 
 
@@ -209,30 +210,30 @@ REPEAT_ADVICE = (
 
 
 class NotRepeatedError(KafkaError):
-    """A batch that was written is not the same when it is repeated."""
+    """A repeated batch differs from what was written before."""
 
 
 class WrittenLaterError(KafkaError):
-    """A later batch was written than the one that is to be: the checkpoint is not that query's."""
+    """A later batch was written already: the checkpoint belongs to another query."""
 
 
 def name_of_marks(options: WriteOptions, query: str) -> str:
-    """What transactional ids and groups of a query are called, without the task at the end."""
+    """Return the common prefix of the transactional ids and groups of a query's tasks."""
     return f"{options.transactional_id_prefix}-{query}-"
 
 
 def place_of_marks(options: WriteOptions) -> TopicPartition:
-    """For which partition the groups have offsets."""
+    """Return the partition for which the groups have offsets."""
     topic = options.marker_topic or options.topic
     assert topic is not None
     return TopicPartition(topic, 0)
 
 
 class Transaction:
-    """The one transaction in which a task writes a batch, and the mark that it was.
+    """The one transaction in which a task writes a batch and its mark.
 
-    The mark is an offset of a group that nobody is in, committed inside the transaction. So the
-    rows and the mark are there both, or neither.
+    The mark is an offset of a group without members, committed inside the transaction. So either
+    both the rows and the mark are visible, or neither.
     """
 
     def __init__(self, options: WriteOptions, identity: Identity) -> None:
@@ -243,17 +244,16 @@ class Transaction:
         self._producer: AIOKafkaProducer | None = None
 
     async def begin(self) -> tuple[AIOKafkaProducer, Marker | None]:
-        """The producer to write with, and the mark of this or a later batch if there is one:
-        nothing must be written then.
+        """Return the producer to write with, and the mark of this or a later batch.
 
-        Whoever else has the same name, such as an earlier attempt that still runs, is fenced, and
-        what it left open is aborted.
+        If there is such a mark, nothing must be written. Other producers with the same name, such
+        as an earlier attempt that still runs, are fenced, and what they left open is aborted.
         """
         timeout = self._options.kafka.role.get("transaction_timeout_ms", _TRANSACTION_TIMEOUT_MS)
         self._producer = producer = await make_producer(
             self._options, transactional_id=self.name, transaction_timeout_ms=timeout
         )
-        # Its partitions are where the mark is put.
+        # The mark is an offset of its first partition.
         await producer.partitions_for(self._place.topic)
         marker = await self._read_marker()
         if marker is not None and marker.batch >= self._identity.batch:
@@ -270,7 +270,7 @@ class Transaction:
         await self._producer.commit_transaction()
 
     async def close(self) -> None:
-        """Drop what is not committed."""
+        """Abort what is not committed."""
         if self._producer is not None:
             await self._producer.stop(timeout=_STOP_TIMEOUT)
 
@@ -285,7 +285,7 @@ class Transaction:
 
 
 def check_mark(identity: Identity, marker: Marker, tally: Tally) -> None:
-    """Raise NotRepeatedError unless the rows are those that were written for this batch."""
+    """Raise NotRepeatedError unless these are the rows that were written for this batch."""
     if marker.batch == identity.batch and not marker.is_same(tally):
         raise NotRepeatedError(
             f"query {identity.query}, batch {marker.batch}, task {identity.task}: "
@@ -297,7 +297,7 @@ def check_mark(identity: Identity, marker: Marker, tally: Tally) -> None:
 async def read_marker(
     admin: AIOKafkaAdminClient, group: str, place: TopicPartition
 ) -> Marker | None:
-    """The mark that the transactions called like the group left behind, once none is open."""
+    """Return the mark of the transactions named like the group, once none is open."""
     found = await _patiently(
         lambda: admin.list_consumer_group_offsets(group, partitions=[place], require_stable=True)
     )
@@ -318,7 +318,7 @@ def _marker(stored: OffsetAndMetadata) -> Marker:
 async def _patiently(
     ask: Callable[[], Awaitable[dict[TopicPartition, OffsetAndMetadata]]],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """The answer, after errors that pass: an offset of a transaction may not be settled yet."""
+    """Ask, with retries after retriable errors: an offset may belong to an open transaction."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _MARKER_TIMEOUT
     backoff = Backoff(0.02, 1.0)

@@ -1,4 +1,4 @@
-"""What filters of a query say about topics, partitions, offsets and times. Pure."""
+"""What the filters of a query say about topics, partitions, offsets and times. Pure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _OPERATORS = ("=", "in", ">", ">=", "<", "<=")
 
 
 class Pushed:
-    """Filters that hold for every row, as far as they save reading."""
+    """Filters that hold for every row, as far as they reduce what is read."""
 
     def __init__(self) -> None:
         self.from_millis: int | None = None
-        """Nothing older than this is wanted."""
+        """Older records are not wanted."""
 
         self._topics: set[str] | None = None
         self._numbers: set[int] | None = None
@@ -27,20 +27,20 @@ class Pushed:
         self._highest_number = 2**31 - 1
 
     def take(self, column: str, operator: str, value: Any) -> bool:
-        """Take one filter into account; whether no row that it refuses is read any more."""
+        """Apply one filter; return whether every row that it refuses is now left out."""
         if operator not in _OPERATORS:
             return False
         if column == "topic":
             return self._take_topic(operator, value)
         if column == "timestamp":
             self._take_time(operator, value)
-            return False  # Times need not ascend: Spark still has to look at each.
+            return False  # Times need not ascend: Spark must still check each row.
         if column in ("partition", "offset"):
             return self._take_number(column, operator, value)
         return False
 
     def narrow(self, ranges: list[OffsetRange]) -> list[OffsetRange]:
-        """What is left of the ranges."""
+        """Return what is left of the ranges."""
         return [
             left
             for r in ranges
@@ -93,14 +93,14 @@ class Pushed:
         if not isinstance(value, datetime) or operator not in ("=", ">", ">="):
             return
         if value.tzinfo is None:
-            return  # In which zone is for Spark to know.
+            return  # Only Spark knows the time zone.
         seconds = (value - datetime(1970, 1, 1, tzinfo=timezone.utc)).total_seconds()
         millis = max(0, int(seconds * 1000) - 1)
         self.from_millis = millis if self.from_millis is None else max(self.from_millis, millis)
 
 
 def _values(operator: str, value: Any, kind: type) -> set[Any] | None:
-    """What an equality or a list allows; None for anything else."""
+    """Return the values that an equality or a list allows; None for anything else."""
     if operator == "=":
         found = {value}
     elif operator == "in":

@@ -1,7 +1,7 @@
-"""Find tasks that wrote rows of a batch and are not among those that repeated it.
+"""Find tasks that wrote rows of a batch and are not part of its repetition.
 
-A task that is repeated finds its own mark. But a batch that is repeated by fewer tasks has none
-that would look for the marks of the others: the driver does, when the batch ends.
+A repeated task finds its own mark. But when fewer tasks repeat a batch, no task looks for the marks
+of the others. The driver does so when the batch ends.
 """
 
 from __future__ import annotations
@@ -23,28 +23,30 @@ __all__ = ["Ended", "Repetitions"]
 
 
 class Ended(NamedTuple):
-    """A batch all of whose tasks have committed."""
+    """A batch whose tasks have all committed."""
 
     query: str
     run: str | None
-    """What is another each time that the query starts, if there is such a thing."""
+    """The id of the query's run, which changes with every start; None if unknown."""
 
     batch: int
     tasks: int
     last_marked: int
-    """The latest batch that one of the tasks has a mark of."""
+    """The latest batch for which one of the tasks has a mark."""
 
 
 class Repetitions:
-    """Checks batches. Remembers for each query up to which batch its marks reached when its run
-    began: what comes later is written for the first time, and costs nothing to check.
+    """Checks batches.
+
+    Remembers for each query the last batch that had marks when its run began. Later batches are
+    written for the first time, so checking them costs nothing.
     """
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[str, int]] = {}
 
     async def check(self, options: WriteOptions, ended: Ended) -> None:
-        """Raise NotRepeatedError if tasks wrote rows of the batch that are not part of it now."""
+        """Raise NotRepeatedError if other tasks wrote rows of the batch before."""
         name = name_of_marks(options, ended.query)
         run, reached = self._known.get(name, (None, -1))
         if ended.run is not None and run == ended.run and ended.batch > reached:
@@ -66,7 +68,7 @@ class Repetitions:
 
 
 async def _marks_beyond(options: WriteOptions, name: str, tasks: int) -> dict[int, int]:
-    """The batches of the marks of tasks whose number is `tasks` or more, by that number."""
+    """Return the batches in the marks of tasks numbered `tasks` or higher, by that number."""
     marked = {}
     place = place_of_marks(options)
     async with AIOKafkaAdminClient(**options.kafka.keywords()) as admin:

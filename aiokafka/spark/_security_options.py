@@ -1,5 +1,7 @@
-"""The options `kafka.sasl.*` and `kafka.ssl.*`, as Java's clients know them, for ours. Pure but for
-what is made where a client runs: its TLS context and its token provider."""
+"""Translate the options `kafka.sasl.*` and `kafka.ssl.*` of Java's clients to ours.
+
+Pure but for what is made where a client runs: its TLS context and its token provider.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from aiokafka.spark._jaas import LoginModule, parse_jaas
 
 __all__ = ["SECURITY_SETTINGS", "Security", "parse_security"]
 
-# What an executor makes an ssl.SSLContext of: files, or PEM text (KIP-651).
+# An executor makes an ssl.SSLContext of these: files, or PEM text (KIP-651).
 _TLS = {
     "ssl.cafile": "cafile",
     "ssl.ca.location": "cafile",
@@ -59,11 +61,11 @@ SECURITY_SETTINGS = frozenset(
         *_HANDLERS,
     }
 )
-"""What `parse_security` reads, besides `sasl.mechanism`."""
+"""The options that `parse_security` reads, besides `sasl.mechanism`."""
 
 
 class Security:
-    """How to log in and whom to trust, in plain values that travel. All of it may be secret."""
+    """How to authenticate and which brokers to trust, in plain values. All of it may be secret."""
 
     def __init__(self) -> None:
         self.client: dict[str, Any] = {}
@@ -79,11 +81,11 @@ class Security:
         self.msk: dict[str, Any] | None = None
 
     def key(self) -> list[Any]:
-        """What is equal for equal settings."""
+        """Return a list that is equal for equal settings."""
         return sorted(self.__dict__.items())
 
     def tls_context(self) -> Any:
-        """Reads the certificates."""
+        """Create the TLS context; this reads the certificates."""
         import ssl
 
         from aiokafka.helpers import create_ssl_context
@@ -97,7 +99,7 @@ class Security:
         return context
 
     def make_token_provider(self) -> Any:
-        """A new provider of tokens; None without OAuth."""
+        """Create a provider of tokens; None without OAuth."""
         from aiokafka.oauth import ClientCredentialsTokenProvider, MskIamTokenProvider
 
         if self.token_provider is not None:
@@ -113,9 +115,9 @@ def _load(path: str) -> Callable[[], Any]:
 
 
 def parse_security(options: Mapping[str, str]) -> Security:
-    """From the options under `kafka.`, in lower case; others are left alone.
+    """Parse the options under `kafka.`, in lower case; other options are ignored.
 
-    Raises ValueError for what cannot be served.
+    Raises ValueError for options that cannot be supported.
     """
     found = Security()
     _read_tls(options, found)
@@ -133,7 +135,7 @@ def parse_security(options: Mapping[str, str]) -> Security:
             "or a scope"
         )
     if options.get(_MECHANISM) == "AWS_MSK_IAM":
-        # What Java's login module calls a mechanism of its own; brokers take OAUTHBEARER as well.
+        # Java's login module calls it a mechanism of its own; brokers accept OAUTHBEARER as well.
         found.client["sasl_mechanism"] = "OAUTHBEARER"
         found.msk = found.msk or {}
     return found
@@ -195,7 +197,7 @@ def _read_password(module: LoginModule, found: Security) -> None:
 
 
 def _check_mechanism(module: LoginModule, mechanism: str) -> None:
-    """A password must not go out in clear because the mechanism was left out."""
+    """Check that a password is not sent in clear because the mechanism was left out."""
     if module.name == "ScramLoginModule" and not mechanism.startswith("SCRAM-"):
         raise ValueError(
             "ScramLoginModule needs kafka.sasl.mechanism to be SCRAM-SHA-256 or SCRAM-SHA-512"

@@ -1,4 +1,4 @@
-"""From the text of an option to a value. Every error names the option and what is accepted."""
+"""Convert the text of an option to a value. Every error names the option and what is accepted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["OptionReader", "parse_duration"]
 
 log = logging.getLogger("aiokafka.spark")
 
-# Spark's own units; without one the number is of milliseconds.
+# Spark's own units; a number without one is in milliseconds.
 _UNITS = {
     "us": 1e-6,
     "ms": 1e-3,
@@ -27,7 +27,7 @@ _DURATION = re.compile(r"(\d+)\s*([a-z]*)", re.ASCII)
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of a duration such as `500`, `500ms`, `30s`, `15m`, `1h` or `7d`."""
+    """Parse a duration such as `500`, `500ms`, `30s`, `15m`, `1h` or `7d`; return seconds."""
     found = _DURATION.fullmatch(text.strip().lower())
     if found is None or (found[2] and found[2] not in _UNITS):
         raise ValueError
@@ -35,9 +35,9 @@ def parse_duration(text: str) -> float:
 
 
 class OptionReader:
-    """The options of one query: reads them by their names, and knows in the end which were not.
+    """The options of one query, read by name. Knows in the end which were never read.
 
-    Spark hands over names in lower case; errors show them as the guide writes them.
+    Spark passes names in lower case; errors show them as the guide writes them.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -45,16 +45,16 @@ class OptionReader:
         self._read: set[str] = set()
 
     def text(self, name: str) -> str | None:
-        """The value as it was given, None if it was not."""
+        """Return the value as it was given, None if it was not."""
         self._read.add(name.lower())
         return self._options.get(name.lower())
 
     def given(self, *names: str) -> list[str]:
-        """Those of `names` that were given."""
+        """Return those of `names` that were given."""
         return [name for name in names if name.lower() in self._options]
 
     def integer(self, name: str, default: int | None = None, minimum: int = 1) -> int | None:
-        """A whole number of at least `minimum`."""
+        """Return a whole number of at least `minimum`."""
         text = self.text(name)
         if text is None:
             return default
@@ -63,12 +63,12 @@ class OptionReader:
         return int(text)
 
     def whole(self, name: str, default: int, minimum: int = 1) -> int:
-        """As `integer`, for an option that always has a value."""
+        """Do the same as `integer`, for an option that always has a value."""
         number = self.integer(name, default, minimum)
         return default if number is None else number
 
     def flag(self, name: str, default: bool) -> bool:
-        """`true` or `false`, in any case."""
+        """Return a flag, given as `true` or `false` in any case."""
         text = self.text(name)
         if text is None:
             return default
@@ -78,7 +78,7 @@ class OptionReader:
         return value == "true"
 
     def choice(self, name: str, values: tuple[str, ...], default: str) -> str:
-        """One of a few words, in any case."""
+        """Return one of a few words, given in any case."""
         text = self.text(name)
         if text is None:
             return default
@@ -88,7 +88,7 @@ class OptionReader:
         return value
 
     def duration(self, name: str, default: str) -> float:
-        """Seconds of a duration such as `15m`; a bare number is of milliseconds."""
+        """Return the seconds of a duration such as `15m`; a bare number is in milliseconds."""
         text = self.text(name)
         try:
             return parse_duration(default if text is None else text)
@@ -99,12 +99,12 @@ class OptionReader:
             ) from None
 
     def by_partition(self, name: str) -> dict[str, dict[int, int]] | None:
-        """A number for each partition: JSON as `{"topic": {"0": 23, "1": -2}}`."""
+        """Return a number for each partition, from JSON such as `{"topic": {"0": 23, "1": -2}}`."""
         text = self.text(name)
         return None if text is None else _numbers(name, text)
 
     def partitions(self, name: str) -> dict[str, list[int]] | None:
-        """Partitions of topics: JSON as `{"topic": [0, 1]}`."""
+        """Return partitions of topics, from JSON such as `{"topic": [0, 1]}`."""
         text = self.text(name)
         if text is None:
             return None
@@ -116,14 +116,18 @@ class OptionReader:
         return {topic: sorted(set(numbers)) for topic, numbers in parsed.items()}
 
     def starting_with(self, prefix: str) -> dict[str, str]:
-        """The options under a prefix, by the rest of their names; all of them count as read."""
+        """Return the options under a prefix, by the rest of their names; all of them count as
+        read."""
         found = {name: text for name, text in self._options.items() if name.startswith(prefix)}
         self._read.update(found)
         return {name[len(prefix) :]: text for name, text in found.items()}
 
     def refuse_rest(self, known: tuple[str, ...], what: str) -> None:
-        """Raise ValueError naming the options that there are not. Those in `known` were for another
-        kind of query: jobs have one set of options for all of theirs, so a warning will do."""
+        """Raise ValueError naming the options that do not exist.
+
+        Those in `known` belong to another kind of query: a job may have one set of options for all
+        its queries, so a warning is enough.
+        """
         rest = sorted(self._options.keys() - self._read)
         proper = {name.lower(): name for name in known}
         unknown = [name for name in rest if name not in proper]
@@ -135,7 +139,7 @@ class OptionReader:
 
 @functools.lru_cache(maxsize=100)
 def _warn_once(names: tuple[str, ...], what: str) -> None:
-    """Options are parsed many times for a query, so this is told once in a process."""
+    """Warn once in a process, although options are parsed many times for a query."""
     log.warning("%s: no meaning for %s", ", ".join(names), what)
 
 

@@ -43,21 +43,21 @@ _repetitions = Repetitions()
 
 
 class Report(NamedTuple):
-    """What a task did."""
+    """The outcome of a task."""
 
     counts: Mapping[tuple[str, int], int]
     rows: int
     is_repetition: bool
     marked: int | None = None
-    """The batch that its mark is of, with exactly-once."""
+    """The batch in its mark, with exactly-once."""
 
 
 def write_batches(
     options: WriteOptions, batches: Iterator[Any], identity: Identity | None
 ) -> Report:
-    """Write Arrow batches and wait until they are written; with exactly-once, commit them.
+    """Write Arrow batches and wait until they are acknowledged; with exactly-once, commit them.
 
-    A task that is killed on the way leaves no transaction that anybody could see.
+    A task that is killed meanwhile leaves no transaction that readers could see.
     """
     from aiokafka.spark._arrow import rows_to_write
 
@@ -81,8 +81,11 @@ def write_batches(
 
 
 class _Task:
-    """The writer of a task, and the producer that it uses: none before there is a row, so that a
-    task without rows costs nothing and leaves no transactional id behind."""
+    """The writer of a task, and its producer.
+
+    The producer is created for the first row, so a task without rows costs nothing and leaves no
+    transactional id behind.
+    """
 
     def __init__(
         self, options: WriteOptions, identity: Identity | None, clients: SharedClients
@@ -96,7 +99,7 @@ class _Task:
         self._writer: RecordWriter | None = None
         self._tally = Tally()
         self.labels: Iterator[str] | None = None
-        """One for each row that is written, if rows get labels."""
+        """One for each written row, if rows get labels."""
         if options.add_batch_headers and identity is not None:
             place = f"{identity.query}/{identity.batch}/{identity.task}"
             self.labels = (f"{place}/{number}" for number in itertools.count())
@@ -138,17 +141,18 @@ class _Task:
         )
 
     def count(self, parts: Iterable[TopicRows]) -> bool:
-        """Count rows; whether they are to be written. Not in the event loop."""
+        """Count rows; return whether to write them. Not called in the event loop."""
         if self._options.exactly_once:
             self._tally.add(parts)
         return self._marker is None
 
     async def write(self, parts: Iterable[TopicRows]) -> None:
+        """Write rows that were counted."""
         assert self._writer is not None
         await self._writer.add(parts)
 
     async def finish(self) -> Report:
-        """Wait until everything is written, and commit."""
+        """Wait until everything is acknowledged, and commit."""
         writer, transaction, identity = self._writer, self._transaction, self._identity
         if writer is None:
             return await self._finish_empty()
@@ -164,7 +168,7 @@ class _Task:
         return Report(writer.counts, writer.rows, False, identity.batch)
 
     async def _finish_empty(self) -> Report:
-        """There was no row. With exactly-once there must have been none the first time."""
+        """Finish without a row. With exactly-once there must have been none the first time."""
         options, identity = self._options, self._identity
         if not options.exactly_once:
             return Report({}, 0, False)
@@ -184,6 +188,7 @@ class _Task:
         return Report({}, 0, marker.batch >= identity.batch, marker.batch)
 
     async def close(self, error: BaseException | None) -> None:
+        """Drop what is not committed, and give the producer back."""
         traceback: TracebackType | None = None if error is None else error.__traceback__
         try:
             await self._stack.__aexit__(None if error is None else type(error), error, traceback)
@@ -210,7 +215,7 @@ async def _stop(producer: AIOKafkaProducer) -> None:
 
 
 def check_producer(options: WriteOptions) -> None:
-    """Raise what a producer with these options would raise; nothing is connected."""
+    """Raise what a producer with these options would raise; does not connect."""
 
     async def check() -> None:
         AIOKafkaProducer(**options.kafka.keywords(), **options.kafka.role)
@@ -219,5 +224,5 @@ def check_producer(options: WriteOptions) -> None:
 
 
 def check_repetition(options: WriteOptions, ended: Ended) -> None:
-    """Raise NotRepeatedError if other tasks than those of a batch have written rows of it."""
+    """Raise NotRepeatedError if tasks outside of a batch have written rows of it."""
     loop_thread().run(_repetitions.check(options, ended))

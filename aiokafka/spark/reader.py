@@ -59,24 +59,24 @@ class KafkaBatchReader(DataSourceReader):
 
     @brief
     def partitions(self) -> Sequence[Ranges]:
-        """The tasks; on the driver."""
-        # Without any, Spark would make one of its own.
+        """Return the tasks; called on the driver."""
+        # Without any task, Spark would make one of its own.
         return [Ranges(task) for task in batch_tasks(self._options, self._pushed) or [[]]]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The records of a task, as Arrow batches; on an executor."""
+        """Return the records of a task as Arrow batches; called on an executor."""
         return _read(self._options, self._names, partition)
 
 
 class KafkaPushdownReader(KafkaBatchReader):
-    """As KafkaBatchReader, and reads only what filters on topic, partition, offset and timestamp
-    leave over.
+    """As KafkaBatchReader, but reads only what filters on topic, partition, offset and timestamp
+    leave.
 
-    Needs spark.sql.python.filterPushdown.enabled; without it Spark refuses readers that could.
+    Needs spark.sql.python.filterPushdown.enabled; without it Spark refuses readers with filters.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take what is of use; the filters that Spark still has to apply."""
+        """Take the filters that help; return those that Spark still has to apply."""
         pushed = self._pushed = self._pushed or Pushed()
         return [f for f in filters if not _take(f, pushed)]
 
@@ -97,8 +97,7 @@ def _take(given: Any, pushed: Pushed) -> bool:
 
 
 class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads batch after batch. One instance plans, on the driver; others, on executors, only
-    read."""
+    """Reads batch after batch. One instance plans, on the driver; others, on executors, read."""
 
     def __init__(self, options: ReadOptions, names: list[str]) -> None:
         self._options = options
@@ -107,11 +106,11 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @brief
     def initialOffset(self) -> dict[str, Any]:
-        """Where the query begins."""
+        """Return where the query begins."""
         return self._plan.initial()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """How much a batch reads, unless the trigger says otherwise."""
+        """Return how much a batch reads, unless the trigger says otherwise."""
         if self._options.max_offsets is not None:
             return ReadMaxRows(self._options.max_offsets)
         if self._options.min_offsets is not None:
@@ -120,26 +119,26 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @brief
     def prepareForTriggerAvailableNow(self) -> None:
-        """Read up to what there is now, and no further."""
+        """Read up to the current ends, and no further."""
         self._plan.pin()
 
     @brief
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Where the next batch ends; `start` itself when there is none yet."""
+        """Return where the next batch ends; `start` itself when there is none yet."""
         if isinstance(limit, ReadAllAvailable):
             return self._plan.end(start, None, wait=False)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_offsets
         return self._plan.end(start, most, wait=True)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """The ends of the partitions, for the progress of the query."""
+        """Return the ends of the partitions, for the progress of the query."""
         return self._plan.latest()
 
     @brief
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Ranges]:
-        """The tasks of a batch; none when it is empty."""
+        """Return the tasks of a batch; none when it is empty."""
         return [Ranges(task) for task in self._plan.tasks(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The records of a task, as Arrow batches; on an executor."""
+        """Return the records of a task as Arrow batches; called on an executor."""
         return _read(self._options, self._names, partition)

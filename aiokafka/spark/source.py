@@ -58,12 +58,12 @@ class KafkaSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
+        """Return the name of the format."""
         return "aiokafka"
 
     def schema(self) -> StructType:
-        """The columns of Kafka's records."""
-        # What is wrong with the option is for `reader` to say.
+        """Return the columns of Kafka's records."""
+        # `reader` reports what is wrong with the option.
         options = {name.lower(): text for name, text in self.options.items()}
         with_headers = options.get("includeheaders", "").strip().lower() == "true"
         return StructType(
@@ -76,7 +76,7 @@ class KafkaSource(DataSource):
 
     @brief
     def reader(self, schema: StructType) -> Any:
-        """For `spark.read`."""
+        """Return the reader for `spark.read`."""
         from aiokafka.spark.reader import KafkaBatchReader, KafkaPushdownReader
 
         options = parse_read(self.options, streaming=False)
@@ -85,7 +85,7 @@ class KafkaSource(DataSource):
 
     @brief
     def streamReader(self, schema: StructType) -> Any:
-        """For `spark.readStream`."""
+        """Return the reader for `spark.readStream`."""
         from aiokafka.spark.reader import KafkaStreamReader
 
         options = parse_read(self.options, streaming=True)
@@ -93,7 +93,7 @@ class KafkaSource(DataSource):
 
     @brief
     def writer(self, schema: StructType, overwrite: bool) -> Any:
-        """For `df.write`."""
+        """Return the writer for `df.write`."""
         from aiokafka.spark.writer import KafkaBatchWriter
 
         if overwrite:
@@ -104,7 +104,7 @@ class KafkaSource(DataSource):
 
     @brief
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
-        """For `df.writeStream`; with output mode complete every result is appended."""
+        """Return the writer for `df.writeStream`; output mode complete appends every result."""
         from aiokafka.spark.writer import KafkaStreamWriter
 
         return KafkaStreamWriter(self._write_options(schema, streaming=True))
@@ -119,7 +119,7 @@ class KafkaSource(DataSource):
 
 
 def _columns_to_read(schema: StructType) -> list[str]:
-    """The names of the columns; any of Kafka's, in any order, with their types."""
+    """Return the names of the columns: any of Kafka's, in any order, with their types."""
     for field in schema.fields:
         kind = _COLUMNS.get(field.name)
         if kind is None:

@@ -23,14 +23,14 @@ __all__ = ["KafkaBatchWriter", "KafkaStreamWriter", "Written"]
 
 log = logging.getLogger("aiokafka.spark")
 
-# Spark tells a task of these, though not the writer in it.
+# Spark gives these to a task, though not to the writer in it.
 _BATCH_ID = "streaming.sql.batchId"
 _QUERY_ID = "sql.streaming.queryId"
 _RUN_ID = "spark.jobGroup.id"
 
 
 class Written(WriterCommitMessage):
-    """What one task wrote: rows by topic and partition; or that a batch was written before."""
+    """What one task wrote: rows by topic and partition; or that the batch was written before."""
 
     def __init__(
         self, report: Report, identity: Identity | None = None, run: str | None = None
@@ -44,7 +44,7 @@ class Written(WriterCommitMessage):
 
     @property
     def is_skipped(self) -> bool:
-        """Whether its rows were not written, because those of a later batch had been."""
+        """Whether its rows were skipped, because those of a later batch had been written."""
         marked, identity = self.marked, self.identity
         return marked is not None and identity is not None and marked > identity.batch
 
@@ -67,7 +67,7 @@ def _sum_up(messages: list[Any], what: str) -> None:
 
 
 def _check(options: WriteOptions, messages: list[Any]) -> None:
-    """Raise NotRepeatedError if the batch was begun by more tasks, of which one has written."""
+    """Raise NotRepeatedError if more tasks began the batch, one of which has written."""
     identity = messages[0].identity if messages else None
     if not options.exactly_once or identity is None:
         return
@@ -86,25 +86,25 @@ class KafkaBatchWriter(DataSourceArrowWriter):
 
     @brief
     def write(self, iterator: Iterator[Any]) -> Written:
-        """Write the rows of a task, and wait until they are; on an executor."""
+        """Write the rows of a task, and wait until they are acknowledged; called on an executor."""
         options, task = self._options, _task()
         identity = None
         if options.app_id is not None and options.version is not None:
             identity = Identity(options.app_id, options.version, task.partitionId())
-        # In foreachBatch there is a run of a query as well. Elsewhere the group of jobs is the
-        # user's, and says nothing.
+        # A run of a query exists in foreachBatch as well. Elsewhere the group of jobs is the
+        # user's, and means nothing here.
         is_of_stream = task.getLocalProperty(_BATCH_ID) is not None
         run = task.getLocalProperty(_RUN_ID) if is_of_stream else None
         return Written(write_batches(options, iterator, identity), identity, run)
 
     @brief
     def commit(self, messages: list[Any]) -> None:
-        """Every task is done. With exactly-once, look for rows that were written twice."""
+        """Check for rows that were written twice, with exactly-once, when every task is done."""
         _check(self._options, messages)
         _sum_up(messages, "batch write")
 
     def abort(self, messages: list[Any]) -> None:
-        """Some task failed. What was written stays, for Kafka has no rollback of it."""
+        """Log a failed batch. What was written stays, because Kafka cannot roll it back."""
         _sum_up(messages, "failed batch write")
 
 
@@ -116,7 +116,7 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
 
     @brief
     def write(self, iterator: Iterator[Any]) -> Written:
-        """Write the rows of a task, and wait until they are; on an executor."""
+        """Write the rows of a task, and wait until they are acknowledged; called on an executor."""
         task = _task()
         query, batch = task.getLocalProperty(_QUERY_ID), task.getLocalProperty(_BATCH_ID)
         identity = None
@@ -131,10 +131,10 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
 
     @brief
     def commit(self, messages: list[Any], batchId: int) -> None:
-        """Every task is done. With exactly-once, look for rows that were written twice."""
+        """Check for rows that were written twice, with exactly-once, when every task is done."""
         _check(self._options, messages)
         _sum_up(messages, f"batch {batchId}")
 
     def abort(self, messages: list[Any], batchId: int) -> None:
-        """Some task failed; Spark repeats the batch, maybe after a restart."""
+        """Log a failed batch, which Spark repeats, possibly after a restart."""
         _sum_up(messages, f"failed batch {batchId}")

@@ -137,7 +137,7 @@ async def test_while_replacing_fails_the_old_token_is_used(
     with caplog.at_level(logging.WARNING, "aiokafka.oauth"):
         assert [await source.token() for _ in range(10)] == [f"{SECRET}-1"] * 10
     assert source.fetched == 2
-    assert "still good" in caplog.text
+    assert "still valid" in caplog.text
     assert SECRET not in caplog.text
 
 

@@ -282,7 +282,7 @@ async def test_a_topic_that_is_made_anew(
         while True:  # It is noticed within a second.
             await read(strict, until, following)
             await asyncio.sleep(0.05)
-    while "made anew, and read on at the same offsets: ['t']" not in caplog.text:
+    while "created again, still read from the same offsets: ['t']" not in caplog.text:
         assert await read(tolerant, until, following) == [("t", 0, 10, 30)]
         await asyncio.sleep(0.05)
 

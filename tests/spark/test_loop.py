@@ -146,7 +146,7 @@ async def test_a_client_that_does_not_close_in_order(caplog: pytest.LogCaptureFi
         pass
     await clients.close()
     assert other.is_closed
-    assert "A client was not closed in order: gone" in caplog.text
+    assert "A client was not closed cleanly: gone" in caplog.text
 
 
 async def test_a_client_that_fails_while_another_uses_it() -> None:

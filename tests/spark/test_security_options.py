@@ -58,7 +58,7 @@ def test_jaas(text: str, found: dict[str, str]) -> None:
         ("M", "a control flag is missing"),
         ("M hush;", "none of required"),
         ('M required p="hush"', "semicolon at the end is missing"),
-        ("M required p hush;", "no = behind the key p"),
+        ("M required p hush;", "no = after the key p"),
         ("M required p=;", "a value of p"),
         ("M required p=1hush;", "a value of p, in quotes"),
         ('M required p="hush\n";', "the key"),
