@@ -97,7 +97,6 @@ NOT_YET: dict[str, frozenset[str]] = {
             "aiokafka/consumer",
             "aiokafka/coordinator",
             "aiokafka/net",
-            "aiokafka/oauth",
             "aiokafka/parallel",
             "aiokafka/producer",
             "aiokafka/ranges",

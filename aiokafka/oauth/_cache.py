@@ -109,7 +109,7 @@ class CachedTokenProvider(AbstractTokenProvider):
                 raise renewed(failure) from failure.__cause__
 
     def refused(self, token: str) -> None:
-        """Have a token replaced that a broker has refused, however long it was to live.
+        """Request a replacement for a token that a broker has refused, whatever its lifetime.
 
         The next caller fetches another one. Pauses between such fetches grow while brokers refuse
         one token after the other. The token is used until it is replaced: that one broker may be
