@@ -107,7 +107,6 @@ CIRCLES: list[set[str]] = [
         f"consumer.{name}"
         for name in ("fetch.answers", "fetch.fetcher", "fetch.node", "position.resolver")
     },
-    {"producer.delivery", "producer.node_sender"},
     {"session.session", "session.transaction"},
     {
         "testing.handlers",

@@ -126,7 +126,6 @@ NOT_YET: dict[str, frozenset[str]] = {
             "aiokafka/consumer",
             "aiokafka/net",
             "aiokafka/parallel",
-            "aiokafka/producer",
             "aiokafka/session",
             "aiokafka/testing",
         }

@@ -1,4 +1,4 @@
-"""Bring what users pass to `send` into the form that batches take, or say what is wrong with it."""
+"""Convert what users pass to `send` to the form that batches take, or say what is wrong with it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _LAST_TIMESTAMP = 2**63 - 2
 
 
 def as_bytes(value: Any, what: str, is_serialized: bool = False) -> bytes | None:
-    """`value` as bytes; raises TypeError if it is not None, bytes, bytearray or memoryview.
+    """Return `value` as bytes; raise TypeError if it is not None, bytes, bytearray or memoryview.
 
-    `is_serialized`: it is what the serializer made of the user's.
+    With `is_serialized` the error blames the serializer, which made `value` of the user's.
     """
     if value is None or type(value) is bytes:
         return value
@@ -36,7 +36,7 @@ def as_bytes(value: Any, what: str, is_serialized: bool = False) -> bytes | None
 
 
 def as_headers(headers: Iterable[Any] | None) -> Headers:
-    """Pairs of name and bytes from any iterable of pairs, read once.
+    """Return pairs of name and bytes from any iterable of pairs, which is read once.
 
     Raises TypeError for anything else, WrongArgument for a name that cannot be encoded.
     """
@@ -71,10 +71,10 @@ def _as_header(header: Any) -> tuple[str, bytes | None]:
 
 
 def as_timestamp(timestamp: Any, name: str = "timestamp_ms") -> int:
-    """Milliseconds since 1970 as int; of a float the whole ones.
+    """Return milliseconds since 1970 as int; fractions of one are cut off.
 
-    `name` is the argument's. Raises TypeError, or WrongArgument for one that a record has no room
-    for.
+    `name` is that of the argument. Raises TypeError, or WrongArgument for one that a record has no
+    room for.
     """
     if isinstance(timestamp, bool) or not isinstance(timestamp, (int, float)):
         raise TypeError(

@@ -1,4 +1,4 @@
-"""ProduceRequest from batches, and what the answer says about each of them. Pure."""
+"""Make a ProduceRequest of batches, and read from the response what became of each. Pure."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ class Payload(NamedTuple):
 def wire_form(
     batch: ProducerBatch, version: int, codec: int, level: int | None, transactional: bool = False
 ) -> Chunk:
-    """The bytes of `batch` for a request of this version, before Kafka 0.11 in the older formats.
+    """Return the bytes of `batch` for a request of this version; before Kafka 0.11 they are in the
+    older formats.
 
     Raises IllegalArgumentError for what those formats have no room for.
     """
@@ -87,7 +88,7 @@ def check_version(version: int, codec: int) -> None:
 def group_by_topic(
     payloads: Iterable[Payload], topic_ids: dict[str, bytes]
 ) -> list[TopicProduceData]:
-    """The topics of a request. `topic_ids` may be empty for versions that name topics."""
+    """Return the topics of a request. `topic_ids` may be empty for versions that name topics."""
     topics: dict[str, TopicProduceData] = {}
     for (name, number), records in payloads:
         topic = topics.get(name)
@@ -102,10 +103,10 @@ def group_by_topic(
 def results_of(
     request: ProduceRequest, response: ProduceResponse
 ) -> dict[tuple[str, int], PartitionProduceResponse]:
-    """The answer for each partition, by topic and number.
+    """Return the result of each partition, by topic and number.
 
-    Of several for one partition the first with an error counts: to take for written what was not
-    would lose it.
+    If a partition has several, the first with an error counts: records that are taken for written
+    and are not would be lost.
     """
     names = {topic.topic_id: topic.name for topic in request.topic_data}
     results: dict[tuple[str, int], PartitionProduceResponse] = {}
@@ -119,13 +120,15 @@ def results_of(
 
 
 def batch_error(partition: TopicPartition, result: PartitionProduceResponse) -> BrokerResponseError:
-    """The error that an answer stands for."""
+    """Return the exception for a result with an error code."""
     text = result.error_message or for_code(result.error_code).description
     return for_code(result.error_code)(f"{partition.topic}-{partition.partition}: {text}")
 
 
 def in_doubt(partition: TopicPartition, error: BrokerResponseError) -> MessageSizeTooLargeError:
-    """The error of records whose batch was too large, but may have been written before it was."""
+    """Return the error of records whose batch was too large, but may have been written before the
+    limit was lowered.
+    """
     failure = MessageSizeTooLargeError(
         f"{partition.topic}-{partition.partition}: the batch was refused for its size when it was "
         "sent again, but it may have been written the first time"
@@ -135,7 +138,7 @@ def in_doubt(partition: TopicPartition, error: BrokerResponseError) -> MessageSi
 
 
 def unresolved(partition: TopicPartition, error: BrokerResponseError) -> OutOfOrderSequenceNumber:
-    """The error of records that were sent behind others of which nobody knows what became."""
+    """Return the error of records that were sent behind a batch of unknown outcome."""
     failure = OutOfOrderSequenceNumber(
         f"{partition.topic}-{partition.partition}: the broker misses records before these, whose "
         "time was over before they were acknowledged; these may have been written with them"
@@ -147,9 +150,9 @@ def unresolved(partition: TopicPartition, error: BrokerResponseError) -> OutOfOr
 def record_errors(
     partition: TopicPartition, error: BaseException, result: PartitionProduceResponse
 ) -> Callable[[int], BaseException] | None:
-    """Makes the error of each record by its place in the batch (KIP-467).
+    """Return a function that makes the error of each record by its place in the batch (KIP-467).
 
-    None: the broker blames no record in particular.
+    Returns None if the broker blames no record in particular.
     """
     blamed = {entry.batch_index: entry.batch_index_error_message for entry in result.record_errors}
     if not blamed:

@@ -1,4 +1,4 @@
-"""How many bytes of records to put into a batch of a topic, so that it is full when compressed."""
+"""Estimate how many bytes of records fill a batch of a topic, once it is compressed."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _MEMORY = 0.8
 
 
 class BatchSizing:
-    """Learns from each batch of a topic how well it compresses, and from refusals what brokers
-    take.
+    """Learns from each batch of a topic how well it compresses, and from refusals how large a
+    batch brokers take.
 
-    Owns: the estimated ratio and the limit learnt from the topic's brokers.
+    Owns: the estimated ratio, and the limit learnt from the topic's brokers.
     """
 
     def __init__(self, config: ProducerConfig) -> None:
@@ -36,7 +36,7 @@ class BatchSizing:
         self._ratio = 1.0
 
     def new_builder(self) -> RecordBatchBuilder:
-        """An empty batch that takes as many bytes as fill it when compressed."""
+        """Return an empty batch that takes as many bytes as fill it once they are compressed."""
         limit = self._full
         if self._codec:
             growth = max(1.0, 1 / (self._ratio * _MARGIN))
@@ -49,11 +49,11 @@ class BatchSizing:
         return self._full
 
     def builder(self, limit: int) -> RecordBatchBuilder:
-        """An empty batch that takes `limit` bytes before compression."""
+        """Return an empty batch that takes `limit` bytes before compression."""
         return RecordBatchBuilder(compression=self._codec, level=self._level, size_limit=limit)
 
     def learn(self, size: int, compressed_size: int) -> None:
-        """A batch of `size` bytes was compressed."""
+        """Learn from a batch of `size` bytes that was compressed."""
         if 2 * size < self._full:
             return  # a few records compress worse than a full batch does
         ratio = compressed_size / size
@@ -64,6 +64,6 @@ class BatchSizing:
             self._ratio = self._ratio * _MEMORY + ratio * (1 - _MEMORY)
 
     def refuse(self, size: int) -> None:
-        """The broker found a batch of `size` compressed bytes too large (KIP-126)."""
+        """Learn that a broker found a batch of `size` compressed bytes too large (KIP-126)."""
         self._ratio = 1.0
         self._full = max(1, min(self._full, size // 2))

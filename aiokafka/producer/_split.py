@@ -4,27 +4,29 @@ from __future__ import annotations
 
 from aiokafka.producer._sizing import BatchSizing
 from aiokafka.producer.batch import BatchState, ProducerBatch
-from aiokafka.producer.transaction_manager import advance
-from aiokafka.record.batch import RecordBatchBuilder, RecordReader
+from aiokafka.producer.partition_sequence import advance
+from aiokafka.record.batch import RecordReader
 
 __all__ = ["split_batch"]
 
 
 def split_batch(batch: ProducerBatch, sizing: BatchSizing) -> list[ProducerBatch]:
-    """The records of `batch` in batches of at most half its size, with their futures; [] if that is
-    impossible.
+    """Split `batch` into batches of at most half its size; return them, [] if that is impossible.
 
-    A batch that the user made stays whole: its future promises one base offset.
+    The parts take over the futures of the records, and keep the sequence numbers of the whole, so
+    nothing is missing between them. A batch that the user made stays whole: its future promises one
+    base offset.
 
     The parts of a batch that was sent more than once are doubtful:
 
-    1. The batch is written, and the answer is lost.
+    1. The batch is written, and the response is lost.
     2. The topic's limit becomes smaller.
     3. The batch is sent again. Leaders look at the size first, so it is refused, and split.
     4. The first part is refused for its sequence number: the leader has that already, but as part
        of a batch that ends elsewhere.
 
-    This is not the gap that a new epoch mends: under one the records would be written again.
+    This is not the gap that a new epoch mends: under one the records would be written again. So the
+    doubtful part fails, and its error says that it may have been written.
     """
     if batch.record_count < 2 or batch.whole is not None:
         return []
@@ -38,23 +40,13 @@ def split_batch(batch: ProducerBatch, sizing: BatchSizing) -> list[ProducerBatch
             raise RuntimeError(f"{batch!r} lacks records")
         fields = (record.timestamp, record.key, record.value, record.headers)
         if not parts or parts[-1].builder.append(*fields) < 0:
-            part = _part_of(batch, sizing.builder(limit))
+            part = batch.part(sizing.builder(limit))
             part.builder.append(*fields)
             parts.append(part)
         parts[-1].adopt(future, timestamp)
     for part in parts:
         part.transition(BatchState.SEALED)
         if batch.has_identity:
-            part.base_sequence = sequence
+            part.set_number(batch.producer_id, batch.producer_epoch, sequence)
             sequence = advance(sequence, part.record_count)
     return parts
-
-
-def _part_of(batch: ProducerBatch, builder: RecordBatchBuilder) -> ProducerBatch:
-    part = ProducerBatch(batch.partition, builder, batch.created, batch.deadline)
-    part.attempts = batch.attempts
-    part.is_doubtful = batch.is_doubtful or (batch.has_identity and batch.attempts > 1)
-    part.error = batch.error
-    part.producer_id = batch.producer_id
-    part.producer_epoch = batch.producer_epoch
-    return part

@@ -8,20 +8,20 @@ cdef int64_t _OVERHEAD
 
 
 cdef class ProducerBatch:
-    cdef public object partition
-    cdef public RecordBatchBuilder builder
-    cdef public double created
-    cdef public double deadline
-    cdef public int state
-    cdef public int64_t reserved
-    cdef public int attempts
-    cdef public bint is_doubtful
-    cdef public object error
-    cdef public int64_t producer_id
-    cdef public int producer_epoch
-    cdef public int64_t base_sequence
-    cdef public object whole
-    cdef public int64_t whole_timestamp
+    cdef readonly object partition
+    cdef readonly RecordBatchBuilder builder
+    cdef readonly double created
+    cdef readonly double deadline
+    cdef readonly int state
+    cdef readonly int64_t reserved
+    cdef readonly int attempts
+    cdef readonly bint is_doubtful
+    cdef readonly object error
+    cdef readonly int64_t producer_id
+    cdef readonly int producer_epoch
+    cdef readonly int64_t base_sequence
+    cdef readonly object whole
+    cdef readonly int64_t whole_timestamp
     cdef list _futures
     cdef list _timestamps
 

@@ -29,16 +29,16 @@ _new_tuple: Callable[..., Any] = tuple.__new__
 
 
 class BatchState(IntEnum):
-    """Where a batch is in its life."""
+    """What a batch waits for."""
 
     OPEN = 0
-    """Takes records; the last of its partition's queue."""
+    """It takes records, and is the last of its partition's queue."""
     SEALED = 1
-    """Waits in its partition's queue, for the first time or to be sent again."""
+    """It waits in its partition's queue, to be sent for the first time or again."""
     IN_FLIGHT = 2
-    """Part of a request that has not been answered."""
+    """It is part of a request that has not been answered."""
     ABANDONED = 3
-    """Its time was up while in flight: the futures have failed, the answer is still to come."""
+    """Its time was up while in flight: the futures have failed, the response is still to come."""
     SETTLED = 4
     """The futures have their results."""
 
@@ -55,9 +55,12 @@ _TRANSITIONS: Mapping[int, frozenset[BatchState]] = {
 class ProducerBatch:
     """Records of one partition that travel together.
 
-    Owns: the builder with the bytes, one future per record (or one for the whole batch, if the user
-    made it), and the state. `reserved` is the buffer memory it holds. Who may change it: `Appender`
-    while it is OPEN, then the `NodeSender` of its partition.
+    Owns every field; each change is a method here. The builder has the bytes; there is one future
+    per record, and one for the whole of a batch that the user made.
+
+    What triggers the steps between the states: `PartitionQueue.seal` (full, due, or flushed),
+    `take` (put into a request) and `put_back` (its request failed, it is sent again), and in
+    `Delivery` a response, a split, or the end of its time.
     """
 
     def __init__(
@@ -67,8 +70,8 @@ class ProducerBatch:
         created: float,
         deadline: float,
     ) -> None:
-        """`created` and `deadline` are loop times: when the first record came, when the last chance
-        ends.
+        """Begin with no records. `created` and `deadline` are loop times: when the first record
+        came, and when the delivery timeout ends.
         """
         self.partition = partition
         self.builder = builder
@@ -76,11 +79,13 @@ class ProducerBatch:
         self.deadline = deadline
         self.state = BatchState.OPEN
         self.reserved = 0
+        """Bytes of buffer memory that it holds."""
         self.attempts = 0
+        """How many times it was put into a request."""
         self.is_doubtful = False
         """A part of a batch that may have been written whole: see `split_batch`."""
         self.error: BaseException | None = None
-        """What the last attempt failed with."""
+        """What the last attempt failed with, or what keeps it from being sent."""
         self.producer_id = -1
         self.producer_epoch = -1
         self.base_sequence = NO_SEQUENCE
@@ -99,24 +104,62 @@ class ProducerBatch:
 
     @property
     def record_count(self) -> int:
-        """How many records it holds."""
+        """How many records the batch holds."""
         return self.builder.record_count
 
     @property
     def has_identity(self) -> bool:
-        """Whether it has a sequence number: it may have reached a broker under it."""
+        """Whether the batch has a sequence number, so that a broker may know it."""
         return self.base_sequence != NO_SEQUENCE
 
     @property
     def is_done(self) -> bool:
-        """Whether nobody waits for it any more."""
+        """Whether its futures have results."""
         return self.state >= BatchState.ABANDONED
 
+    # -- its life
+
     def transition(self, state: BatchState) -> None:
-        """Enter `state`; raises RuntimeError for a step that the table does not have."""
+        """Enter `state`. Raises RuntimeError for a step that the table does not have."""
         if state not in _TRANSITIONS[self.state]:
             raise RuntimeError(f"{self!r} cannot become {state.name}")
         self.state = state
+
+    def depart(self) -> None:
+        """Enter a request, and count the attempt."""
+        self.transition(BatchState.IN_FLIGHT)
+        self.attempts += 1
+
+    def come_back(self, error: BaseException) -> None:
+        """Wait again, the last attempt having failed with `error`."""
+        self.error = error
+        self.transition(BatchState.SEALED)
+
+    def note_error(self, error: BaseException) -> None:
+        """Keep what prevents the batch from being sent."""
+        self.error = error
+
+    def set_number(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+        """Take its place in the sequence of the partition."""
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.base_sequence = base_sequence
+
+    def forget_number(self) -> None:
+        """Give up its place in the sequence: it gets another one, under another epoch."""
+        self.base_sequence = NO_SEQUENCE
+
+    def reserve(self, size: int) -> None:
+        """Hold `size` more bytes of buffer memory."""
+        self.reserved += size
+
+    def release(self) -> int:
+        """Hold no memory any longer; return how many bytes it held."""
+        held = self.reserved
+        self.reserved = 0
+        return held
+
+    # -- its records
 
     def add(
         self,
@@ -126,7 +169,7 @@ class ProducerBatch:
         headers: Sequence[tuple[str, bytes | None]],
         loop: Any,
     ) -> Future[Any] | None:
-        """Append a record and return its future; None if the batch has no room for it."""
+        """Append a record and return its future; return None if the batch has no room for it."""
         size = self.builder.size
         if self.builder.append(timestamp, key, value, headers) < 0:
             return None
@@ -137,12 +180,27 @@ class ProducerBatch:
         return future
 
     def adopt(self, future: Future[Any], timestamp: int) -> None:
-        """Take over the future of a record that was already appended to `builder` (a split)."""
+        """Take over the future of a record that a split has already appended to `builder`."""
         self._futures.append(future)
         self._timestamps.append(timestamp)
 
+    def serve_whole(self, future: Future[Any], timestamp: int) -> None:
+        """Resolve `future` for the records that the user put into the batch; `timestamp` is that of
+        the first.
+        """
+        self.whole = future
+        self.whole_timestamp = timestamp
+
+    def part(self, builder: RecordBatchBuilder) -> ProducerBatch:
+        """Return a batch for some of these records, with the same times and the same past."""
+        part = ProducerBatch(self.partition, builder, self.created, self.deadline)
+        part.attempts = self.attempts
+        part.is_doubtful = self.is_doubtful or (self.has_identity and self.attempts > 1)
+        part.error = self.error
+        return part
+
     def waiting(self) -> list[tuple[Future[Any], int]]:
-        """The futures of the records with their timestamps; empty for a user's own batch."""
+        """Return the futures of the records with their timestamps; none for a user's own batch."""
         return list(zip(self._futures, self._timestamps, strict=True))
 
     def succeed(self, base_offset: int, log_append_time: int, log_start_offset: int | None) -> None:
@@ -170,7 +228,7 @@ class ProducerBatch:
                 pass  # cancelled by its owner
 
     def succeed_unacknowledged(self) -> None:
-        """Give every future the result None: acks=0, the broker tells nothing."""
+        """Give every future the result None: with acks=0 the broker sends no response."""
         if self.whole is not None:
             _resolve(self.whole, None)
         for future in self._futures:
@@ -187,7 +245,7 @@ class ProducerBatch:
                 future.set_exception(make_error(index))
 
     def mark_seen(self) -> None:
-        """Keep asyncio from logging failures that nobody looked at: they are told elsewhere."""
+        """Keep asyncio from logging failures that were not looked at: they are raised elsewhere."""
         for future in self._futures if self.whole is None else (self.whole, *self._futures):
             if future.done() and not future.cancelled():
                 future.exception()

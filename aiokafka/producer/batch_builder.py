@@ -1,4 +1,4 @@
-"""Batches that users fill themselves. Compiled when possible, see batch_builder.pxd."""
+"""Batches that users fill. Compiled when possible, see batch_builder.pxd."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ __all__ = ["AppendedRecord", "BatchBuilder"]
 class AppendedRecord:
     """What is known of a record that was added to a batch.
 
-    `offset`: its place in the batch, from 0. `size`: bytes that it takes in the batch, before
-    compression. `timestamp`: milliseconds since 1970 (UTC). `crc`: always None, since records have
-    no checksum of their own.
+    Its `offset` is the place in the batch, from 0, its `size` the bytes that it takes there before
+    compression, its `timestamp` in milliseconds since 1970 (UTC).
     """
 
     offset: int
@@ -27,6 +26,7 @@ class AppendedRecord:
 
     @property
     def crc(self) -> None:
+        """Always None: records have no checksum of their own."""
         return None
 
     def __repr__(self) -> str:
@@ -59,13 +59,13 @@ class BatchBuilder:
         value: Any,
         headers: Iterable[tuple[str, bytes | None]] | None = (),
     ) -> AppendedRecord | None:
-        """Add a record; None if the batch is full or closed, and nothing was added.
+        """Add a record; return None, with nothing added, if the batch is full or closed.
 
-        `timestamp` is in milliseconds since 1970, None for now; of a float the whole ones count.
-        The producer's serializers are applied to `key` and `value`. `headers` are pairs of name and
-        bytes, from any iterable. A first record fits whatever its size. Raises TypeError for a key,
-        value or headers that are not bytes after that, WrongArgument (a ValueError) for a timestamp
-        that cannot be.
+        The first record fits, whatever its size. `timestamp` is in milliseconds since 1970, None
+        for now; fractions are cut off. The producer's serializers are applied to `key` and `value`.
+        `headers` are pairs of name and bytes, from any iterable. Raises TypeError for a key, value
+        or headers that are not bytes after that, WrongArgument (a ValueError) for a timestamp that
+        is negative or too large.
         """
         if self._is_closed:
             return None
@@ -106,13 +106,13 @@ class BatchBuilder:
     def append_rows(
         self, rows: RowSource, order: bytearray, start: int = 0, stop: int | None = None
     ) -> int:
-        """Add rows that are columns: those whose numbers are in `order`, an array of int32, from
-        place `start` to `stop` (None: to its end).
+        """Add rows from columns: those whose numbers are in `order`, an array of int32, from place
+        `start` to `stop` (None: to its end).
 
-        Returns the place of the first that was not added, because the batch is full or closed;
-        `stop` if all were. A first record fits whatever its size. The producer's serializers are
-        not applied. Raises ValueError for a row that is not there, a timestamp or a header that
-        cannot be; the rows before it were added.
+        Returns the place of the first row that was not added because the batch is full or closed,
+        or `stop` if all were. The first record fits, whatever its size. The producer's serializers
+        are not applied. Raises ValueError for a row that does not exist, or a timestamp or header
+        that is not valid; the rows before it were added.
         """
         stop = len(order) // 4 if stop is None else stop
         if self._is_closed:
@@ -126,21 +126,21 @@ class BatchBuilder:
                 self._first_timestamp = builder.first_timestamp
 
     def close(self) -> None:
-        """Take no more records, neither from `append` nor, once submitted, from the producer's
+        """Take no more records, neither from `append` nor, after `send_batch`, from the producer's
         `send`.
         """
         self._is_closed = True
 
     def closed(self) -> bool:
-        """Whether the batch takes no more records."""
+        """Return whether the batch takes no more records."""
         return self._is_closed
 
     def size(self) -> int:
-        """Bytes of the batch so far, before compression, its header included."""
+        """Return the bytes of the batch so far, before compression, its header included."""
         return self._records().size
 
     def record_count(self) -> int:
-        """How many records it has."""
+        """Return how many records the batch has."""
         return self._records().record_count
 
     @property
@@ -155,11 +155,11 @@ class BatchBuilder:
         return self._builder
 
     def release(self) -> RecordBatchBuilder:
-        """Hand over the records to the producer; the batch is closed for its maker."""
+        """Return the records for the producer to send; nothing can be added any more."""
         self._is_closed = self._is_sent = True
         return self._builder
 
     @property
     def is_sent(self) -> bool:
-        """Whether it was given to `send_batch`."""
+        """Whether the batch was given to `send_batch`."""
         return self._is_sent

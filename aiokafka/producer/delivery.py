@@ -1,4 +1,4 @@
-"""Settle batches: deliver, send again, split, give up."""
+"""Decide what becomes of batches: deliver, send again, split, give up."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from aiokafka._backoff import Backoff
 from aiokafka._discovery import REFUSALS
 from aiokafka.errors import (
     DuplicateSequenceNumber,
@@ -20,7 +19,6 @@ from aiokafka.errors import (
     UnknownProducerId,
     renewed,
 )
-from aiokafka.producer._append import PartitionQueue
 from aiokafka.producer._requests import (
     LAST_PLAIN_VERSION,
     batch_error,
@@ -31,8 +29,10 @@ from aiokafka.producer._requests import (
 )
 from aiokafka.producer._split import split_batch
 from aiokafka.producer.batch import BatchState, ProducerBatch
+from aiokafka.producer.flight import Flight
 from aiokafka.producer.message_accumulator import MessageAccumulator
-from aiokafka.producer.transaction_manager import TransactionManager, is_oldest
+from aiokafka.producer.partition_queue import PartitionQueue
+from aiokafka.producer.sequencer import Sequencer, is_oldest
 from aiokafka.producer.transaction_state import Transaction
 from aiokafka.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 from aiokafka.record.compression import codec_id
@@ -41,12 +41,11 @@ from aiokafka.structs import BrokerMetadata
 if TYPE_CHECKING:
     from aiokafka._config import ProducerConfig
     from aiokafka.client import AIOKafkaClient
-    from aiokafka.producer.node_sender import Flight
 
 __all__ = ["Delivery"]
 
-# After so many attempts there is a pause before the next, even if the answer told the new leader:
-# leaders that name each other would be asked without end as fast as they answer.
+# After so many attempts there is a pause before the next, even if the response names a leader:
+# brokers that name each other would be asked without end, as fast as they respond.
 _MOST_PROMPT_ATTEMPTS = 3
 
 _NOT_DELIVERED = "not delivered: the transaction was aborted; the last attempt failed with: {}"
@@ -63,8 +62,8 @@ _GAPS = (OutOfOrderSequenceNumber.errno, UnknownProducerId.errno)
 class Delivery:
     """Decides what becomes of a batch. Nothing here waits.
 
-    Changes batches and queues on behalf of the NodeSenders; owns nothing but the switch `manager`:
-    None while the producer is not idempotent.
+    Owns: whether the producer is idempotent (`sequencer`), the events that say what batches wait
+    for, when a broker last took records, and the last error.
     """
 
     def __init__(
@@ -74,23 +73,35 @@ class Delivery:
         accumulator: MessageAccumulator,
         route: Callable[[PartitionQueue], None],
     ) -> None:
-        """`route(queue)` hands a queue to the NodeSender of its leader as it is known now."""
+        """Begin without idempotence. `route(queue)` assigns a queue to the NodeSender of the leader
+        that is known now.
+        """
         self.client = client
         self.config = config
         self.accumulator = accumulator
-        self.manager: TransactionManager | None = None
+        self.pending = accumulator.pending
+        self.sequencer: Sequencer | None = None
+        """Numbers the batches; None while the producer is not idempotent."""
         self.codec = codec_id(config.compression_type)
         self.identity_wanted = asyncio.Event()
         """Set when batches wait for a producer id."""
         self.coordinator_wanted = asyncio.Event()
-        """Set when batches wait for what the transaction's coordinator has to say: their partition
-        is not part of the transaction, or a leader takes no more of it."""
+        """Set when batches wait for the transaction's coordinator: it has to add their partition,
+        or to tell why a leader refuses them."""
         self.delivered_at: float | None = None
         """When a broker last took records (loop time)."""
         self.last_error: tuple[float, BaseException | None] = (0.0, None)
-        """What last kept records from being written (loop time, error)."""
+        """What last prevented records from being written (loop time, error)."""
         self._loop = asyncio.get_running_loop()
         self._route = route
+
+    def number_batches(self, sequencer: Sequencer) -> None:
+        """Make the producer idempotent, before its first batch is sent."""
+        self.sequencer = sequencer
+
+    def keep_error(self, failure: tuple[float, BaseException | None]) -> None:
+        """Keep an error of a sender that ends; the last of all errors counts (loop time, error)."""
+        self.last_error = max(self.last_error, failure, key=lambda one: one[0])
 
     @property
     def max_version(self) -> int | None:
@@ -111,31 +122,32 @@ class Delivery:
         Without sequence numbers a failed batch would be sent again behind those after it. With
         acks=0 nothing is ever sent again.
         """
-        return self.manager is not None or self.config.acks == 0
+        return self.sequencer is not None or self.config.acks == 0
 
     def identify(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
-        """Number `batch`, the oldest waiting in `queue`, before it is sent; False if it has to
-        wait.
+        """Give `batch`, the oldest waiting in `queue`, its number before it is sent.
+
+        Returns False if the batch has to wait; what it waits for has been asked for.
         """
-        manager = self.manager
-        if manager is None or manager.identify(queue, batch):
+        sequencer = self.sequencer
+        if sequencer is None or sequencer.identify(queue, batch):
             return True
         if self.transaction is not None:
             if self.transaction.wanted:
                 self.coordinator_wanted.set()
-        elif manager.wants_producer_id:
+        elif sequencer.wants_producer_id:
             self.identity_wanted.set()
         return False
 
     @property
     def transaction(self) -> Transaction | None:
         """The transaction that all batches belong to, None for a producer without them."""
-        return None if self.manager is None else self.manager.transaction
+        return None if self.sequencer is None else self.sequencer.transaction
 
-    # -- answers
+    # -- responses
 
     def on_response(self, flight: Flight, response: ProduceResponse | None) -> None:
-        """The request of `flight` was answered; None: it was sent, with acks=0."""
+        """Settle the batches of `flight` by the response; None: with acks=0 it was sent."""
         if response is None:
             for queue, batch in flight.cargo:
                 self._succeed(queue, batch, None)
@@ -145,17 +157,17 @@ class Delivery:
             result = results.get(queue.partition)
             if result is None:
                 where = f"{queue.partition.topic}-{queue.partition.partition}"
-                self._retry(queue, batch, KafkaProtocolError(f"{where}: missing in the answer"))
+                self._retry(queue, batch, KafkaProtocolError(f"{where}: missing in the response"))
             elif result.error_code in (0, DuplicateSequenceNumber.errno):
                 self._succeed(queue, batch, result)
             else:
                 self._refuse(queue, batch, result, response)
 
     def on_failure(self, flight: Flight, error: KafkaError) -> None:
-        """The request of `flight` got no answer, or could not be sent."""
+        """Settle the batches of `flight`, which got no response or could not be sent."""
         if error.invalid_metadata:
             self.client.request_metadata(f"a produce request failed: {error}")
-        # Refused credentials are for the next connection to try again.
+        # Refused credentials: the next connection tries again.
         passes = error.retriable or isinstance(error, REFUSALS)
         for queue, batch in flight.cargo:
             if passes and self.config.acks != 0:
@@ -166,13 +178,11 @@ class Delivery:
     def _succeed(
         self, queue: PartitionQueue, batch: ProducerBatch, result: PartitionProduceResponse | None
     ) -> None:
-        queue.in_flight.remove(batch)
+        queue.end_flight(batch)
         self.delivered_at = self._loop.time()
-        if self.manager is not None:
-            self.manager.on_success(queue, batch)
-        queue.retry_at = 0.0
-        if queue.backoff is not None:
-            queue.backoff.reset()
+        if self.sequencer is not None:
+            self.sequencer.on_success(queue, batch)
+        queue.end_pause()
         was_done = batch.is_done
         batch.transition(BatchState.SETTLED)
         if not was_done:
@@ -182,7 +192,7 @@ class Delivery:
                 offset = -1 if result.error_code else max(-1, result.base_offset)
                 start = result.log_start_offset
                 batch.succeed(offset, result.log_append_time_ms, None if start < 0 else start)
-            self.accumulator.finish(batch)
+            self.pending.finish(batch)
         self.accumulator.release(batch)
         self._look_after(queue)
 
@@ -193,7 +203,7 @@ class Delivery:
         result: PartitionProduceResponse,
         response: ProduceResponse,
     ) -> None:
-        """The leader answered with an error: find the remedy."""
+        """Find the remedy for an error of the leader, and apply it."""
         error = batch_error(queue.partition, result)
         if self._is_late():
             self._retry(queue, batch, error)
@@ -204,10 +214,10 @@ class Delivery:
                 return
         if result.error_code == InvalidProducerEpoch.errno and self.transaction is not None:
             # The producer was fenced, or its transaction took too long: the coordinator knows.
-            self.transaction.doubt = error
+            self.transaction.note_doubt(error)
             self.coordinator_wanted.set()
             self._retry(queue, batch, error, pause=False)
-        elif result.error_code in _BAD_SEQUENCE and self.manager is not None:
+        elif result.error_code in _BAD_SEQUENCE and self.sequencer is not None:
             is_gap = result.error_code == OutOfOrderSequenceNumber.errno
             if batch.is_doubtful and is_gap and is_oldest(queue, batch):
                 self.fail(queue, batch, in_doubt(queue.partition, error))
@@ -215,13 +225,13 @@ class Delivery:
             if self._is_too_late_to_say(queue, batch, result.error_code):
                 self.fail(queue, batch, unresolved(queue.partition, error))
                 return
-            self.manager.on_gap(queue, batch)
+            self.sequencer.on_gap(queue, batch)
             if self.transaction is not None and queue.sequence.has_gap:
                 # Only the coordinator can give a new epoch, after the transaction was aborted.
                 self.fail(queue, batch, error)
                 return
             if result.error_code == InvalidProducerEpoch.errno:
-                self.manager.discard_producer_id(batch.producer_id)
+                self.sequencer.discard_producer_id(batch.producer_id)
             self._retry(queue, batch, error)
         elif error.retriable:
             is_told = self._learn_leader(queue, result, response)
@@ -233,12 +243,12 @@ class Delivery:
             self.fail(queue, batch, error, record_errors(queue.partition, error, result))
 
     def _is_too_late_to_say(self, queue: PartitionQueue, batch: ProducerBatch, code: int) -> bool:
-        """Whether `batch`, refused for what is missing before it, may be written all the same:
+        """Return whether `batch`, refused as a gap, may be written all the same:
 
-        1. Two batches are on their way; the broker hangs.
+        1. Two batches are in flight; the broker hangs.
         2. The time of the first is over, and nothing tells whether it will be written.
         3. The second is sent again on another connection, and refused: the first is missing.
-        4. The broker gets to what it has received on the old connection, and writes both.
+        4. The broker goes on with what it has received on the old connection, and writes both.
 
         Sent under a new epoch between 3 and 4, the second would be written twice.
         """
@@ -255,9 +265,10 @@ class Delivery:
         result: PartitionProduceResponse,
         response: ProduceResponse,
     ) -> bool:
-        """Take the new leader from an answer (KIP-951) and turn to it; whether it tells one."""
+        """Route `queue` to the leader that the response names (KIP-951); return whether it does."""
         leader = result.current_leader
-        if leader.leader_id < 0 or leader.leader_id == queue.in_flight_from.node_id:
+        asked = queue.in_flight_from
+        if leader.leader_id < 0 or asked is None or leader.leader_id == asked.node_id:
             return False
         endpoint = next(
             (
@@ -269,15 +280,15 @@ class Delivery:
         )
         self.client.update_leader(queue.partition, leader.leader_id, leader.leader_epoch, endpoint)
         if self.client.cluster.leader_for_partition(queue.partition) != leader.leader_id:
-            return False  # it is older than what is known, or names an unknown broker
-        # Others hear of it later; until then the batches would go to the old leader again.
+            return False  # it is older than the metadata, or names an unknown broker
+        # Listeners of the metadata run later; until then the batches would go to the old leader.
         self._route(queue)
         return True
 
     # -- remedies
 
     def _is_late(self) -> bool:
-        """Whether the transaction takes no records any more."""
+        """Return whether the transaction takes no records any more."""
         return self.transaction is not None and not self.transaction.takes_records
 
     def _retry(
@@ -285,26 +296,23 @@ class Delivery:
     ) -> None:
         """Send `batch` again in its turn, unless its time is up."""
         if self._is_late():
-            # Nobody will send it again: the abort must not wait for it, nor those who sent it.
+            # It will not be sent again: neither the abort nor the futures may wait for it.
             failure = self.transaction.error if self.transaction is not None else None
             self.fail(queue, batch, failure or KafkaError(_NOT_DELIVERED.format(error)))
             return
-        queue.in_flight.remove(batch)
         self.last_error = (self._loop.time(), error)
         if batch.is_done:
+            queue.end_flight(batch)
             self._lose(queue, batch, error)
         else:
-            batch.error = error
-            batch.transition(BatchState.SEALED)
-            queue.put_back(batch)
-            now = self._loop.time()
-            # Only the oldest counts: those behind it failed because it did.
-            if pause and queue.waiting[0] is batch and queue.retry_at <= now:
-                queue.retry_at = now + self._backoff(queue).next()
+            queue.put_back(batch, error)
+            # Only the oldest batch counts: those behind it failed because it did.
+            if pause and queue.waiting[0] is batch:
+                queue.pause(self._loop.time())
         self._look_after(queue)
 
     def _look_after(self, queue: PartitionQueue) -> None:
-        """Have what waits in `queue` sent, by its leader or as soon as it has one again."""
+        """Send what waits in `queue`, to its leader or as soon as there is one again."""
         if not queue.waiting:
             return
         if queue.node is None:
@@ -313,46 +321,50 @@ class Delivery:
         else:
             queue.node.add(queue)
 
-    def _backoff(self, queue: PartitionQueue) -> Backoff:
-        if queue.backoff is None:
-            client = self.config.client
-            queue.backoff = Backoff(client.retry_backoff, client.retry_backoff_max)
-        backoff: Backoff = queue.backoff
-        return backoff
-
     def split_unsent(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
-        """Replace a batch that has no room in a request by smaller ones; False if it is one record,
-        or may be written already as a whole: the leader would not know its parts again.
+        """Replace a batch that has no room in a request by smaller ones; return whether it was.
+
+        It is not if it is one record, or may have been written as a whole: the leader would not
+        recognize its parts as duplicates.
         """
         return not batch.has_identity and self.split(queue, batch)
 
     def split(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
-        """Replace a batch that is too large by smaller ones at its place (KIP-126); False if it is
-        one record.
+        """Replace a batch that is too large by smaller ones (KIP-126); return whether it was.
 
-        The parts keep the sequence numbers of the whole, so nothing is missing between them.
+        1. Batch 2 (numbers 10 to 19) is refused for its size. Batch 3 (20 to 29) is in flight, and
+           comes back as a gap.
+        2. Batch 2 becomes 2a (10 to 14) and 2b (15 to 19), which wait in its place, before batch 3.
+           Nothing is missing between them and batch 3, so batch 3 keeps its number.
+        3. Their futures are those of the records. Calls of `flush` that waited for batch 2 wait for
+           both parts, and the parts hold the memory that it held.
+        4. A part can be refused as well, and is split again. A single record cannot: it fails, with
+           the error that says so.
+
+        The topic's limit was learnt before (`BatchSizing.refuse`), so later batches are smaller.
         """
         parts = split_batch(batch, self.accumulator.sizing(batch.partition.topic))
         if not parts:
             return False
-        if batch in queue.in_flight:
-            queue.in_flight.remove(batch)
-        else:
-            queue.waiting.remove(batch)
         self.accumulator.replace(batch, parts)
-        batch.transition(BatchState.SETTLED)
-        if batch.has_identity:
-            for part in parts:
-                queue.put_back(part)
-        else:
-            queue.waiting.extendleft(reversed(parts))
+        queue.replace(batch, parts)
         if queue.node is not None:
             queue.node.add(queue)
         return True
 
     def expire(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """The time of `batch` is up: fail its futures. What is in flight stays, its answer is of
-        use.
+        """Fail the futures of `batch`, whose time is up.
+
+        A batch that waits leaves its queue, and its memory is free again. One in flight cannot be
+        dropped: its request may be written yet, and later batches have the numbers behind it.
+
+        1. The batch is in flight, and the leader does not respond. Its time is up: the state
+           becomes ABANDONED, the futures fail, and the error says that it may have been written.
+        2. It keeps its place in `in_flight` and its memory, as the connection may still send it.
+        3. The response comes. If the batch was written, the sequence counts on from it as usual;
+           nothing but its futures was lost.
+        4. If it was refused, or the connection is lost, it is not sent again: its records have
+           failed already. The sequence is uncertain then (see `sequencer.py`).
         """
         error = self._expiry_error(queue, batch)
         if batch.state == BatchState.IN_FLIGHT:
@@ -361,14 +373,14 @@ class Delivery:
             self.drop(queue, batch, error)
 
     def abandon(self, batch: ProducerBatch, error: BaseException) -> None:
-        """Fail a batch in flight; it is settled when its answer comes."""
+        """Fail a batch in flight; it is settled when its response comes."""
         batch.transition(BatchState.ABANDONED)
         batch.fail(lambda _: renewed(error))
         if self.transaction is not None:
             batch.mark_seen()
-            self.transaction.needs_new_epoch = True
+            self.transaction.require_new_epoch()
             self.transaction.fail(error)
-        self.accumulator.finish(batch)
+        self.pending.finish(batch)
 
     def _expiry_error(self, queue: PartitionQueue, batch: ProducerBatch) -> KafkaTimeoutError:
         topic, number = queue.partition
@@ -395,13 +407,9 @@ class Delivery:
 
     def drop(self, queue: PartitionQueue, batch: ProducerBatch, error: BaseException) -> None:
         """Fail a batch that waits."""
-        if batch is queue.open:
-            queue.open = None
-        queue.waiting.remove(batch)
-        if queue.node is not None and not queue.waiting:
-            queue.node.discard(queue)
+        queue.drop(batch)
         batch.fail(lambda _: renewed(error))
-        self.accumulator.finish(batch)
+        self.pending.finish(batch)
         self._lose(queue, batch, error)
 
     def fail(
@@ -412,18 +420,18 @@ class Delivery:
         by_record: Callable[[int], BaseException] | None = None,
     ) -> None:
         """Fail a batch that was in flight, for good."""
-        queue.in_flight.remove(batch)
+        queue.end_flight(batch)
         if not batch.is_done:
             batch.fail(by_record or (lambda _: renewed(error)))
-            self.accumulator.finish(batch)
+            self.pending.finish(batch)
         self._lose(queue, batch, error)
         self._look_after(queue)
 
     def _lose(self, queue: PartitionQueue, batch: ProducerBatch, error: BaseException) -> None:
-        """Nothing more can be done for `batch`."""
+        """Give up `batch`, which has left its queue: note what follows from that."""
         self.last_error = (self._loop.time(), error)
-        if self.manager is not None:
-            self.manager.on_loss(queue, batch, error)
+        if self.sequencer is not None:
+            self.sequencer.on_loss(queue, batch, error)
         if self.transaction is not None:
             batch.mark_seen()  # commit_transaction() raises it
         batch.transition(BatchState.SETTLED)

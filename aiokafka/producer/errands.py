@@ -1,4 +1,4 @@
-"""Requests that belong to one transaction, and how its end waits for them."""
+"""Requests that belong to one transaction, and that its end waits for."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _LEFT_TO_THE_END = (ProducerFenced, InvalidTxnState)
 
 
 class _RecalledError(Exception):
-    """Nobody wants the next request."""
+    """The errand was recalled, so its next request is not wanted."""
 
 
 class Errand:
-    """A dialogue with a coordinator: requests, pauses and look-ups, until it has what it wants.
+    """A dialogue with a coordinator: requests, pauses and look-ups until the work is done.
 
     Between two requests it can be recalled at any time. A request is always waited for.
     """
@@ -55,11 +55,11 @@ class Errand:
 
     @contextmanager
     def on_wire(self) -> Iterator[None]:
-        """Around a request: it will be waited for, and the coordinator may know of the
-        transaction from now on."""
+        """Surround a request with this: the errand waits for it even if it is recalled, and the
+        coordinator may know of the transaction from now on."""
         if self.is_recalled:
             raise _RecalledError
-        self._transaction.has_effects = True
+        self._transaction.note_effects()
         self.is_on_wire = True
         try:
             yield
@@ -74,18 +74,18 @@ class Errand:
 
     def _look_after_answer(self) -> None:
         if self.is_recalled:
-            # Not now: the answer is to be read first.
+            # Not at once: the response is to be read first.
             asyncio.get_running_loop().call_soon(self.recall)
 
     def recall(self) -> None:
-        """Have it end as soon as it waits for no answer."""
+        """End it as soon as no request is waited for."""
         if not self.must_finish:
             self.is_recalled = True
             if not self.is_on_wire:
                 self._cancel()
 
     def drop(self) -> None:
-        """Have it end now, whatever becomes of its request."""
+        """End it now, whatever becomes of its request."""
         if not self.must_finish:
             self.is_recalled = True
             self._cancel()
@@ -96,7 +96,7 @@ class Errand:
             self.task.cancel()
 
     async def carry_out(self, work: Callable[[Errand], Awaitable[None]]) -> None:
-        """Do `work`; what it raises is kept in `error`."""
+        """Do `work`, and keep in `error` what it raises."""
         self._has_begun = True
         try:
             if not self.is_recalled:
@@ -112,13 +112,19 @@ class Errand:
 
 
 class Errands:
-    """Carries out errands, each in a task of its own.
+    """Carries out errands, each in a task of its own. Owns those that are under way.
 
-    Why not in the caller's task: 1. a caller sends TxnOffsetCommit and is cancelled; 2. the
-    transaction is aborted: EndTxn goes to another broker and is answered at once; 3. the next
-    transaction begins under the same epoch; 4. only now the first broker acts on the request, and
-    the offsets of the aborted transaction become part of the next. So somebody has to wait for the
-    answer between 1 and 2.
+    Why a caller does not send these requests in its own task:
+
+    1. A caller sends TxnOffsetCommit, or AddPartitionsToTxn, and is cancelled.
+    2. The transaction is aborted. EndTxn goes to another broker and is answered at once.
+    3. The next transaction begins, before Kafka 4.0 under the same epoch.
+    4. Only now the first broker acts on the request of step 1: the offsets of the aborted
+       transaction become part of the next one, and are committed with it.
+
+    So the response of step 1 has to be awaited before step 2, by a task that a cancelled caller
+    leaves behind. In transactions of version 2 (KIP-890) every transaction has its own epoch: the
+    late request is refused, so an abort need not wait for it.
     """
 
     def __init__(self, transaction: Transaction, owner: TaskOwner) -> None:
@@ -129,10 +135,11 @@ class Errands:
     async def run(
         self, name: str, work: Callable[[Errand], Awaitable[None]], deadline: float
     ) -> None:
-        """Carry out `work`, which ends by `deadline` (loop time) unless it waits for an answer.
+        """Carry out `work`, which ends by `deadline` (loop time) unless it waits for a response.
 
-        Raises what `work` raises, KafkaTimeoutError at the deadline, TransactionStateError if the
-        transaction was ended meanwhile. Errands of one name are done one after the other.
+        Errands of one name are done one after the other. Raises what `work` raises,
+        KafkaTimeoutError at the deadline, TransactionStateError if the transaction was ended
+        meanwhile. Cancelled, the errand ends as soon as no request is waited for.
         """
         # From here on it is under way: a commit waits for those that wait for their turn as well.
         before = [one for one in self._running if one.name == name]
@@ -159,18 +166,18 @@ class Errands:
             self._judge(errand)
 
     def _judge(self, errand: Errand) -> None:
-        """What an errand that nobody waits for any more leaves behind."""
+        """Apply to the transaction what an errand without a caller leaves behind."""
         transaction = self._transaction
         if errand.number != transaction.number:
             return
         if errand.is_doubtful and not transaction.is_version_2:
-            transaction.needs_new_epoch = True
+            transaction.require_new_epoch()
         error = errand.error if errand.is_recalled else None
         if error is not None and not isinstance(error, _LEFT_TO_THE_END):
             transaction.fail(error)
 
     async def _wait_for(self, errand: Errand, deadline: float | None, text: str) -> None:
-        """Return when `errand` is over. Raises KafkaTimeoutError at `deadline` (loop time)."""
+        """Wait until `errand` is over. Raises KafkaTimeoutError at `deadline` (loop time)."""
         assert errand.task is not None
         limit = None
         if deadline is not None:
@@ -187,7 +194,7 @@ class Errands:
         except KafkaTimeoutError:
             if errand.is_on_wire:
                 raise
-            # It ends at the same time by itself, and says what kept it.
+            # It ends at the same time without help, and its error says what it waited for.
             await self._wait_for(errand, None, text)
         assert errand.task is not None
         if errand.error is not None:
@@ -198,13 +205,13 @@ class Errands:
             raise _ended(errand.name)
 
     async def finish(self, deadline: float) -> None:
-        """Return when all are done. Raises KafkaTimeoutError at `deadline` (loop time)."""
+        """Wait until all are done. Raises KafkaTimeoutError at `deadline` (loop time)."""
         while self._running:
             errand = next(iter(self._running))
             await self._wait_for(errand, deadline, f"not in time: {errand.name} is under way")
 
     async def recall(self, deadline: float) -> None:
-        """Recall all, and return when none of them can enter anything into the transaction.
+        """Recall all, and wait until none of them can add anything to the transaction.
 
         Raises KafkaTimeoutError at `deadline` (loop time).
         """

@@ -1,4 +1,4 @@
-"""Why the brokers do not take a transaction's requests any more."""
+"""Find out why brokers refuse the requests of a transaction."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aiokafka.errors import (
     renewed,
 )
 from aiokafka.producer.producer_id import ProducerIdentity
-from aiokafka.producer.transaction_manager import TransactionManager
+from aiokafka.producer.sequencer import Sequencer
 from aiokafka.producer.transaction_requests import TransactionRequests
 
 if TYPE_CHECKING:
@@ -24,36 +24,36 @@ if TYPE_CHECKING:
 __all__ = ["PAST", "Fencing"]
 
 PAST = (ProducerFenced, InvalidTxnState)
-"""The epoch is, or the transaction of that epoch was ended by somebody else."""
+"""Errors that mean: our epoch is stale, or another party has ended the transaction."""
 
 
 class Fencing:
-    """Finds out who ended a transaction, and gets new epochs."""
+    """Finds out what ended a transaction, and gets new epochs. Owns when the transaction began."""
 
     def __init__(
-        self, config: ProducerConfig, requests: TransactionRequests, manager: TransactionManager
+        self, config: ProducerConfig, requests: TransactionRequests, sequencer: Sequencer
     ) -> None:
         self._config = config
         self._requests = requests
-        self._manager = manager
+        self._sequencer = sequencer
         self._loop = asyncio.get_running_loop()
         self._begun = 0.0
 
     def begin(self) -> None:
-        """A transaction begins: its time runs."""
+        """Note that a transaction begins: its timeout runs from now on."""
         self._begun = self._loop.time()
 
     @property
     def identity(self) -> ProducerIdentity:
-        """Who the producer is to the brokers."""
-        return ProducerIdentity(self._manager.producer_id, self._manager.producer_epoch)
+        """The id and epoch that brokers know the producer by."""
+        return ProducerIdentity(self._sequencer.producer_id, self._sequencer.producer_epoch)
 
     async def renew(self, deadline: float) -> None:
         """Get a new epoch, under which no sequence number was used (KIP-360).
 
-        After a KafkaTimeoutError it can be called again; another error is the end of the producer.
+        Can be called again after a KafkaTimeoutError; any other error is fatal for the producer.
         """
-        transaction = self._manager.transaction
+        transaction = self._sequencer.transaction
         assert transaction is not None
         try:
             identity = await self._requests.init(
@@ -64,17 +64,26 @@ class Fencing:
         except KafkaError as error:
             transaction.fail_for_good(error)
             raise
-        self._manager.set_producer_id(*identity)
+        self._sequencer.set_producer_id(*identity)
 
     async def explain(self, past: BaseException, deadline: float) -> BaseException:
-        """What has become of the transaction, the brokers saying (`past`) that it is over.
+        """Find out why a broker refused a request with `past`; return the error to raise.
 
-        Another producer with the transactional id is one cause. The other is a transaction that
-        took too long: its coordinator has aborted it under the next epoch, and gives that to its
-        former owner, but to nobody else (KIP-588, KIP-360). The transaction has failed afterwards,
-        unless the result is a KafkaTimeoutError: then nothing is known.
+        Brokers send the same error for two causes, and only one of them is fatal:
+
+        1. Another producer with the transactional id has started. The coordinator has given it the
+           next epoch, and refuses ours for ever.
+        2. The transaction took longer than `transaction_timeout_ms`. The coordinator has aborted it
+           under the next epoch, and gives that to its former owner, but to no other (KIP-588,
+           KIP-360).
+
+        To tell them apart we ask for the next epoch in the name of the current one: it is refused
+        in the first case. Brokers before 2.5 cannot tell, so with them both are fatal.
+
+        The transaction has failed afterwards, unless the result is a KafkaTimeoutError: then
+        nothing is known, and the call can be repeated.
         """
-        transaction = self._manager.transaction
+        transaction = self._sequencer.transaction
         assert transaction is not None
         if transaction.error is not None:
             return renewed(transaction.error)
@@ -91,8 +100,7 @@ class Fencing:
             transaction.fail_for_good(error)
             return renewed(error)
         late = TransactionAbortable(self._reason())
-        transaction.fail(late)
-        transaction.has_effects = transaction.needs_new_epoch = False
+        transaction.fail_late(late)
         return renewed(late)
 
     def _reason(self) -> str:

@@ -1,4 +1,4 @@
-"""Offsets that go into a transaction, and the member that commits them. No I/O."""
+"""Check offsets for a transaction, and find the group members that commit them. No I/O."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ __all__ = ["Offsets", "Share", "as_group", "as_offsets", "share_out", "with_epoc
 
 Offsets = dict[TopicPartition, OffsetAndMetadata]
 Share = tuple[ConsumerGroupMetadata, Offsets]
-"""Who commits what."""
+"""The member that commits, and the offsets that it commits."""
 
 
 def as_offsets(offsets: Any) -> Offsets:
-    """Offsets as users give them: by partition an int, (int, str) or OffsetAndMetadata."""
+    """Return offsets that a user gave: by partition an int, (int, str) or OffsetAndMetadata.
+
+    Raises TypeError or ValueError for anything else.
+    """
     if not isinstance(offsets, Mapping):
         raise TypeError(f"offsets: must be a dict, not {type(offsets).__name__}")
     found: Offsets = {}
@@ -36,9 +39,10 @@ def as_offsets(offsets: Any) -> Offsets:
 
 
 def as_group(group: Any) -> str | ConsumerGroupMetadata:
-    """A group's id, or who commits for it: as such, or as what a consumer says of itself.
+    """Return the id of a group, or the member that commits for it if `group` names one: a consumer,
+    or its metadata.
 
-    Raises CommitFailedError for a consumer that is not a member now.
+    Raises CommitFailedError for a consumer that is not a member now, ValueError for anything else.
     """
     if callable(getattr(group, "group_metadata", None)):
         group = group.group_metadata()
@@ -56,8 +60,10 @@ def as_group(group: Any) -> str | ConsumerGroupMetadata:
 
 
 def with_epochs(offsets: Offsets, readers: Sequence[GroupReader]) -> Offsets:
-    """`offsets`, with the leader epochs that one of these consumers knows, so that whoever goes on
-    from them notices when a log was cut meanwhile (KIP-320)."""
+    """Return `offsets` with the leader epochs that these consumers know.
+
+    By them the next reader notices that the log was truncated meanwhile (KIP-320).
+    """
     found: Offsets = {}
     for partition, entry in offsets.items():
         epoch = entry.leader_epoch
@@ -71,10 +77,11 @@ def with_epochs(offsets: Offsets, readers: Sequence[GroupReader]) -> Offsets:
 def share_out(
     offsets: Offsets, group: str | ConsumerGroupMetadata, readers: Sequence[GroupReader]
 ) -> list[Share]:
-    """Who has to commit which of `offsets`, given the consumers of the group in this event loop.
+    """Assign each of `offsets` to the member that commits it.
 
-    By the group's id alone: each partition's reader, if there is one. Raises CommitFailedError if a
-    reader has lost a partition since it handed out its records.
+    `readers` are the consumers of the group in this event loop. If `group` is only an id, a
+    partition belongs to its reader, or to no member. Raises CommitFailedError if a reader has lost
+    a partition since it returned its records.
     """
     if isinstance(group, ConsumerGroupMetadata):
         for reader in readers:
@@ -97,10 +104,17 @@ def share_out(
 def _reader_of(
     partition: TopicPartition, offset: int, readers: Sequence[GroupReader]
 ) -> GroupReader | None:
-    """Whose records an offset to commit comes of.
+    """Return the reader that returned the records before this offset.
 
-    A partition may have gone from one reader to another of this event loop. Until that one has
-    handed out records of it, the offset is taken to be of the former one.
+    A rebalance may move a partition between two consumers of this event loop while a transaction
+    is open:
+
+    1. Reader A returns the records 0 to 9. The application processes them.
+    2. The group revokes the partition from A and assigns it to B. B has read nothing yet.
+    3. The application commits offset 10. It belongs to A, which must refuse it, as B begins at 0.
+       To commit it in the name of B would be accepted, and both would have processed 0 to 9.
+
+    So B counts only once it has returned records, or stands at this very offset.
     """
     for reader in readers:
         if reader.stands_for(partition, offset):

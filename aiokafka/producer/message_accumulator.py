@@ -1,25 +1,20 @@
-"""What waits to be sent: the queues of all partitions, and the memory that they may use."""
+"""Collect records until they are sent: the queues of all partitions, and the way into them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from aiokafka import _seams
-from aiokafka._compat import timeout_at
-from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
-from aiokafka.producer._append import (
-    Appender,
-    PartitionQueue,
-    TopicLanes,
-    headers_bound,
-)
+from aiokafka._backoff import Backoff
 from aiokafka.producer._sizing import BatchSizing
+from aiokafka.producer.appender import Appender, TopicLanes, headers_bound
 from aiokafka.producer.batch import BatchState, ProducerBatch
 from aiokafka.producer.batch_builder import BatchBuilder
-from aiokafka.producer.transaction_manager import PartitionSequence
+from aiokafka.producer.buffer_memory import BufferMemory
+from aiokafka.producer.partition_queue import PartitionQueue
+from aiokafka.producer.pending_batches import PendingBatches
 from aiokafka.record._memory import varint_size
 from aiokafka.record.batch import HEADER_SIZE
 from aiokafka.structs import RecordMetadata, TopicPartition
@@ -28,10 +23,10 @@ if TYPE_CHECKING:
     from aiokafka._config import ProducerConfig
     from aiokafka.cluster import ClusterMetadata
 
-__all__ = ["BatchBuilder", "MessageAccumulator", "Record", "RecordMetadata"]
+__all__ = ["BatchBuilder", "MessageAccumulator", "OutgoingRecord", "RecordMetadata"]
 
 
-class Record(NamedTuple):
+class OutgoingRecord(NamedTuple):
     """A record on its way into a batch."""
 
     topic: str
@@ -42,19 +37,19 @@ class Record(NamedTuple):
 
     @staticmethod
     def now() -> int:
-        """The time to give to a record that comes without one: milliseconds since 1970."""
+        """Return the timestamp of a record that comes without one: milliseconds since 1970."""
         return int(_seams.wall_time() * 1000)
 
     @property
     def bound(self) -> int:
-        """At least as many bytes as it has in a batch of its own; quickly found."""
+        """No fewer bytes than the record has in a batch of its own; cheap to find."""
         size = 100 + headers_bound(self.headers)
         return size + len(self.value or b"") + len(self.key or b"")
 
     @property
     def size(self) -> int:
-        """What counts against `max_request_size`: its fields, and the most that a batch with one
-        record has besides.
+        """The bytes that count against `max_request_size`: the record's fields, and the most that
+        a batch of one record has besides.
         """
         size = _MOST_AROUND + _field_size(self.key) + _field_size(self.value)
         size += varint_size(len(self.headers))
@@ -71,21 +66,13 @@ def _field_size(field: bytes | None) -> int:
     return 1 if field is None else varint_size(len(field)) + len(field)
 
 
-class _Waiter(NamedTuple):
-    need: int
-    future: asyncio.Future[None]
-
-
-class _Flush(NamedTuple):
-    pending: set[ProducerBatch]
-    future: asyncio.Future[None]
-
-
 class MessageAccumulator:
-    """Owns the partition queues and the buffer memory.
+    """Collects records in one queue per partition.
 
-    Appenders that find no memory are served in the order in which they came. `appender` is the way
-    in for records that need not wait.
+    `appender` is the way in for records that need not wait. Owns: which partitions have a queue,
+    and what is known of the sizes of each topic's batches. The parts that it holds together own the
+    rest: `memory` the free bytes and who waits for them, `pending` the batches that are not
+    delivered, each queue its batches.
     """
 
     def __init__(
@@ -96,11 +83,14 @@ class MessageAccumulator:
         hashes_keys: bool,
         on_batch: Callable[[PartitionQueue], None],
     ) -> None:
-        """`on_batch(queue)` is called when a batch was opened, sealed or put back."""
+        """Begin without queues. `on_batch(queue)` is called when a batch was opened or sealed."""
         self.queues: dict[TopicPartition, PartitionQueue] = {}
+        self.memory = BufferMemory(loop, config.buffer_memory)
+        self.pending = PendingBatches(loop)
         self.appender = Appender(
             loop,
-            buffer_memory=config.buffer_memory,
+            self.memory,
+            self.pending,
             max_record_bytes=config.max_request_size,
             delivery_timeout=config.delivery_timeout,
             hashes_keys=hashes_keys,
@@ -110,29 +100,27 @@ class MessageAccumulator:
         self._loop = loop
         self._on_batch = on_batch
         self._sizing: dict[str, BatchSizing] = {}
-        self._waiters: deque[_Waiter] = deque()
-        self._flushes: list[_Flush] = []
-        self._is_accepting = False
 
     # -- topics
 
     def queue(self, partition: TopicPartition) -> PartitionQueue:
-        """The queue of a partition, made on first use."""
+        """Return the queue of a partition, made on first use."""
         queue = self.queues.get(partition)
         if queue is None:
-            queue = self.queues[partition] = PartitionQueue(partition)
-            queue.sequence = PartitionSequence()
+            client = self._config.client
+            backoff = Backoff(client.retry_backoff, client.retry_backoff_max)
+            queue = self.queues[partition] = PartitionQueue(partition, backoff)
         return queue
 
     def sizing(self, topic: str) -> BatchSizing:
-        """What is known about the sizes of a topic's batches."""
+        """Return what is known of the sizes of a topic's batches, to ask and to teach."""
         sizing = self._sizing.get(topic)
         if sizing is None:
             sizing = self._sizing[topic] = BatchSizing(self._config)
         return sizing
 
     def lanes(self, topic: str, cluster: ClusterMetadata) -> TopicLanes | None:
-        """The queues of `topic` by partition, None if `cluster` does not know it."""
+        """Return the queues of `topic`; None if `cluster` does not know it."""
         lanes = self.appender.lanes.get(topic)
         if lanes is None:
             numbers = cluster.partition_ids(topic)
@@ -140,25 +128,22 @@ class MessageAccumulator:
                 return None
             queues = [self.queue(TopicPartition(topic, number)) for number in numbers]
             available = set(cluster.available_partition_ids(topic))
-            lanes = self.appender.lanes[topic] = TopicLanes(
+            lanes = TopicLanes(
                 queues,
                 [queue for queue in queues if queue.partition.partition in available],
                 self.sizing(topic).new_builder,
                 self._config.max_batch_size,
             )
+            self.appender.set_lanes(topic, lanes)
         return lanes
-
-    def forget_lanes(self) -> None:
-        """The metadata has changed: partitions and leaders may be others."""
-        self.appender.lanes.clear()
 
     def forget_queues(
         self, cluster: ClusterMetadata, may_forget: Callable[[PartitionQueue], bool]
     ) -> list[PartitionQueue]:
-        """Drop what is kept of topics that are not in use, nor in `cluster`, and return the queues
+        """Drop what is kept of topics that are neither in use nor in `cluster`; return the queues
         that were dropped.
 
-        `may_forget(queue)` says whether an idle queue can be done without.
+        `may_forget(queue)` says whether an idle queue is dispensable.
         """
         topics = {partition.topic for partition in self.queues}
         absent = {topic for topic in topics if not cluster.partition_ids(topic)}
@@ -175,67 +160,23 @@ class MessageAccumulator:
 
     # -- the way in
 
-    def accept(self, is_accepting: bool) -> None:
-        """Open or close the way in for new records."""
-        self._is_accepting = is_accepting
-        self.appender.is_open = is_accepting and not self._waiters
-
     async def wait_for_memory(self, need: int, deadline: float) -> None:
-        """Return when `need` bytes are free and it is the caller's turn; he must append at once.
+        """Wait until `need` bytes are free and it is the caller's turn to append, which must happen
+        in the same step.
 
-        Cancelled, or at the deadline (KafkaTimeoutError), nothing has changed.
+        Raises MessageSizeTooLargeError for more than `buffer_memory`, KafkaTimeoutError at
+        `deadline` (loop time). Then, or cancelled, nothing has changed.
         """
-        appender = self.appender
-        if need > self._config.buffer_memory:
-            raise MessageSizeTooLargeError(
-                f"{need} bytes can never fit into buffer_memory={self._config.buffer_memory}"
-            )
-        if appender.owes_turn:
-            await appender.give_turn()
-        if not self._waiters and appender.free >= need:
+        self.memory.check(need)
+        if self.appender.owes_turn:
+            await self.appender.give_turn()
+        if self.memory.has_room(need):
             return
-        waiter = _Waiter(need, self._loop.create_future())
-        self._waiters.append(waiter)
         if self._config.linger:
             # What lingers in the buffer is what there is no room for. Batches that are begun from
-            # now on do not linger: see `is_short`.
+            # now on do not linger: see `NodeSender._due`.
             self.seal_all()
-        appender.is_open = False
-        try:
-            async with timeout_at(deadline):
-                await waiter.future
-        except asyncio.TimeoutError:
-            raise KafkaTimeoutError(
-                f"no room for {need} bytes within max_block_ms: {appender.free} of buffer_memory="
-                f"{self._config.buffer_memory} bytes are free; the brokers take records more "
-                "slowly than they are sent, or do not answer"
-            ) from None
-        finally:
-            self._waiters.remove(waiter)
-            # Only after the caller has appended is it known what is left for the next.
-            self._loop.call_soon(self._serve_next)
-
-    @property
-    def is_short(self) -> bool:
-        """Whether somebody waits for memory: nothing may linger in it."""
-        return bool(self._waiters)
-
-    def _serve_next(self) -> None:
-        """Let the first in the row go on if there is room for him; open the fast way if nobody
-        waits.
-        """
-        if not self._waiters:
-            self.appender.is_open = self._is_accepting
-            return
-        first = self._waiters[0]
-        if self.appender.free >= first.need and not first.future.done():
-            first.future.set_result(None)
-
-    def refuse_waiters(self, make_error: Callable[[], BaseException]) -> None:
-        """Fail everybody who waits for memory, each with an exception of his own."""
-        for waiter in self._waiters:
-            if not waiter.future.done():
-                waiter.future.set_exception(make_error())
+        await self.memory.wait(need, deadline)
 
     async def add_message(
         self,
@@ -246,10 +187,10 @@ class MessageAccumulator:
         timestamp_ms: int | None = None,
         headers: Sequence[tuple[str, bytes | None]] = (),
     ) -> asyncio.Future[RecordMetadata]:
-        """Queue one record, as programs call it that know aiokafka from inside; `send()` has a
-        shorter way. `timeout`: seconds to wait for memory."""
-        timestamp = Record.now() if timestamp_ms is None else timestamp_ms
-        record = Record(tp.topic, value, key, timestamp, headers)
+        """Queue one record and return its future, for programs that use aiokafka's internals;
+        `send()` has a shorter way. `timeout`: seconds to wait for memory."""
+        timestamp = OutgoingRecord.now() if timestamp_ms is None else timestamp_ms
+        record = OutgoingRecord(tp.topic, value, key, timestamp, headers)
         await self.wait_for_memory(record.bound, self._loop.time() + timeout)
         queue = self.queue(tp)
         builders = self.sizing(tp.topic).new_builder
@@ -259,77 +200,49 @@ class MessageAccumulator:
     def submit(
         self, partition: TopicPartition, builder: BatchBuilder
     ) -> asyncio.Future[RecordMetadata]:
-        """Queue a batch that a user made; left open, it takes records from `send` as well."""
+        """Queue a batch that a user made and return its future; left open, it takes records from
+        `send` as well.
+        """
         queue = self.queue(partition)
         queue.seal()
         takes_more = not builder.closed()
         batch = self.appender.new_batch(partition, builder.release())
-        batch.reserved += builder.size()
-        batch.whole = self._loop.create_future()
-        batch.whole_timestamp = builder.first_timestamp
-        if takes_more:
-            queue.open = batch
-        else:
+        batch.reserve(builder.size())
+        future: asyncio.Future[RecordMetadata] = self._loop.create_future()
+        batch.serve_whole(future, builder.first_timestamp)
+        if not takes_more:
             batch.transition(BatchState.SEALED)
         self.appender.enqueue(queue, batch)
-        return batch.whole
+        return future
 
     # -- the way out
 
-    def finish(self, batch: ProducerBatch) -> None:
-        """The futures of `batch` have results: nobody waits for it any more."""
-        self.appender.incomplete.pop(batch, None)
-        for flush in self._flushes:
-            flush.pending.discard(batch)
-            if not flush.pending and not flush.future.done():
-                flush.future.set_result(None)
-
     def release(self, batch: ProducerBatch) -> None:
         """Give back the memory of `batch`: its bytes are not needed any more."""
-        self.appender.free += batch.reserved
-        batch.reserved = 0
-        if self._waiters:
-            self._serve_next()
+        self.memory.give_back(batch.release())
 
     def replace(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
-        """`parts` stand for `batch` from now on, in memory and for those who flush."""
-        queue = self.appender.incomplete.pop(batch)
+        """Count `parts` in the place of `batch`, in memory and for those who flush."""
+        self.pending.replace(batch, parts)
+        owed = -batch.release()
         for part in parts:
-            self.appender.incomplete[part] = queue
-            part.reserved = part.builder.size
+            part.reserve(part.builder.size)
+            owed += part.reserved
         # What the parts take more than the whole is owed: their headers are new.
-        self.appender.free += batch.reserved - sum(part.reserved for part in parts)
-        batch.reserved = 0
-        for flush in self._flushes:
-            if batch in flush.pending:
-                flush.pending.discard(batch)
-                flush.pending.update(parts)
+        self.memory.take(owed)
 
     def seal_all(self) -> None:
         """Close every open batch, so that it need not wait for its linger time or for company."""
-        for batch, queue in self.appender.incomplete.items():
+        for batch, queue in self.pending.entries():
             if batch is queue.open:
                 queue.seal()
                 self._on_batch(queue)
 
     async def flush(self, deadline: float | None) -> None:
-        """Send what waits and return when all that was sent before the call is delivered or has
+        """Send what waits, and wait until all that was sent before the call is delivered or has
         failed.
 
         Raises KafkaTimeoutError at `deadline` (loop time).
         """
         self.seal_all()
-        pending = set(self.appender.incomplete)
-        if not pending:
-            return
-        flush = _Flush(pending, self._loop.create_future())
-        self._flushes.append(flush)
-        try:
-            async with timeout_at(deadline):
-                await flush.future
-        except asyncio.TimeoutError:
-            raise KafkaTimeoutError(
-                f"{len(flush.pending)} batches were not delivered within the time-out of the flush"
-            ) from None
-        finally:
-            self._flushes.remove(flush)
+        await self.pending.wait(deadline)

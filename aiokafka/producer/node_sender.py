@@ -1,4 +1,4 @@
-"""Send the batches of the partitions that one broker leads, and settle them by its answers."""
+"""Send the batches of the partitions that one broker leads, and receive its responses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from aiokafka._log import SubjectLog
 from aiokafka._vitals import Contact
@@ -16,7 +16,6 @@ from aiokafka.errors import (
     KafkaError,
 )
 from aiokafka.net.gate import DeadlineTimer
-from aiokafka.producer._append import PartitionQueue
 from aiokafka.producer._requests import (
     NAMED_TOPICS_VERSION,
     Payload,
@@ -25,32 +24,34 @@ from aiokafka.producer._requests import (
     wire_form,
 )
 from aiokafka.producer.batch import BatchState, ProducerBatch
+from aiokafka.producer.delivery import Delivery
+from aiokafka.producer.flight import Cargo, Flight
+from aiokafka.producer.partition_queue import PartitionQueue
 from aiokafka.protocol.messages.produce import ProduceRequest
 
 if TYPE_CHECKING:
     from aiokafka.net.connection import BrokerConnection
-    from aiokafka.producer.delivery import Delivery
 
-__all__ = ["Flight", "NodeSender"]
+__all__ = ["NodeSender"]
 
 log = logging.getLogger("aiokafka.producer.producer")
 
 _COMPANY = 0.005
-"""Seconds that a batch which is not full waits for company while the broker has requests to answer.
+"""Seconds that a batch which is not full waits for more records while requests are in flight.
 
-Alone it leaves at once. Under load it would be one of many requests with a record or two each, and
-these cost more than they save: with an answer outstanding it leaves when that comes, or after this
+With nothing in flight it leaves at once. Under load it would be one of many requests with a record
+or two each, which cost more than they save: it leaves when the next response comes, or after this
 time.
 """
 
 _BUSY_COMPANY = 0.04
-"""... or this long, while the application sends without a pause: it has not asked for a result yet.
-With a thousand partitions every pause for the event loop would else send a batch of a record or two
-to each.
+"""... or this long, while the application sends without a pause: it does not wait for a result yet.
+With a thousand partitions every turn of the event loop would otherwise send a batch of a record or
+two to each.
 """
 
 _SHARE = 4
-"""... or this many times what it takes to send, when that is more: sending must not eat up the
+"""... or this many times what it takes to send, if that is longer: sending must not take all the
 time.
 """
 
@@ -59,28 +60,22 @@ _PATIENCE = 4.0
 """Seconds that a broker may take to replicate before its silence means anything."""
 
 
-class Flight(NamedTuple):
-    """A request that has not been answered, and what it carries."""
-
-    request: ProduceRequest
-    answer: asyncio.Future[Any]
-    """A ProduceResponse, None with acks=0."""
-
-    cargo: list[tuple[PartitionQueue, ProducerBatch]]
-
-
 class NodeSender:
-    """Owns the queues of one broker's partitions: which have a batch that should leave, which may
-    wait.
+    """Sends the batches of the partitions that one broker leads.
 
-    Two tasks: `run` connects and sends, `settle` takes the answers in the order of the requests.
+    Owns: which of their queues have a batch that should leave (`_urgent`), which may wait for more
+    records (`_patient`), which pause after a failure (`_delayed`), and the requests in flight.
+
+    Two tasks: `run` connects and sends, `receive` takes the responses in the order of the requests.
     Both send through `_pump`, which never waits. A partition's batches are in flight on one
     connection at a time, so they arrive in order; after a failure they are sent again one by one,
     oldest first.
     """
 
     def __init__(self, node_id: int, delivery: Delivery, on_change: Callable[[], None]) -> None:
-        """`on_change()` is called when the broker ceases to answer, or answers again."""
+        """Begin without queues. `on_change()` is called when the broker stops to respond, or
+        responds again.
+        """
         self.node_id = node_id
         self.contact = Contact(
             f"Broker {node_id}",
@@ -135,17 +130,17 @@ class NodeSender:
         self._delayed.pop(queue, None)
 
     def close(self) -> None:
-        """Stop the timer and give up what was not answered; the tasks are ended by their owner."""
+        """Stop the timer and give up the requests in flight; the tasks are ended by their owner."""
         self._timer.cancel()
         for flight in self._flights:
-            # The end of the connection comes next. It fails these, and they have no reader.
+            # The connection is closed next. That fails these futures, and no task reads them.
             flight.answer.add_done_callback(_look_at)
             for _, batch in flight.cargo:
                 self._delivery.accumulator.release(batch)
         self._flights.clear()
 
     def retire(self) -> None:
-        """End the tasks: there is nothing to send, and no answer to come."""
+        """End the tasks: there is nothing to send, and no response to come."""
         self._is_retired = True
         self._wake.set()
         self._sent.set()
@@ -158,7 +153,7 @@ class NodeSender:
         while not self._is_retired:
             await self._wake.wait()
             self._wake.clear()
-            self._appender.since_turn = 0
+            self._appender.note_turn()
             if self._has_work and await self._make_ready():
                 self._pump()
                 if self._patient and not self._flights and self._appender.is_busy:
@@ -168,7 +163,7 @@ class NodeSender:
 
     @property
     def is_busy(self) -> bool:
-        """Whether it has something to send, or waits for an answer."""
+        """Whether it has something to send, or waits for a response."""
         return bool(self._flights) or self._has_work
 
     @property
@@ -176,7 +171,7 @@ class NodeSender:
         return bool(self._urgent or self._patient or self._delayed)
 
     async def _make_ready(self) -> bool:
-        """Connect if need be and wait until the connection takes requests; False if that failed."""
+        """Connect if need be, wait until the connection takes requests; return whether it does."""
         connection = self._connection
         if connection is not None and connection.is_ready:
             return True
@@ -185,7 +180,7 @@ class NodeSender:
             if not connection.is_ready:
                 await connection.gate.wait(self._loop.time() + self._config.client.request_timeout)
             if not connection.is_ready:
-                # It ended meanwhile: nobody else would think of making another.
+                # The connection closed while we waited: wake up to make another.
                 self._wake.set()
             return connection.is_ready
         except IncompatibleBrokerVersion as error:
@@ -194,17 +189,16 @@ class NodeSender:
                 self._delivery.fail_waiting(queue, error)
         except KafkaError as error:
             # Refused credentials as well: the client had good ones when it started. While they are
-            # changed, or who gives them out is away, brokers may refuse for a moment.
+            # changed, or the identity provider is away, brokers may refuse them for a moment.
             self.contact.note(error)
             self._client.request_metadata(f"no connection to node {self.node_id}: {error}")
             for queue in (*self._urgent, *self._patient, *self._delayed):
-                if queue.waiting:
-                    queue.waiting[0].error = error
+                queue.note_error(error)
         self._timer.arm(self._loop.time() + self._config.client.retry_backoff)
         return False
 
-    async def settle(self) -> None:
-        """Take the answers in the order of the requests."""
+    async def receive(self) -> None:
+        """Receive the responses, in the order of the requests."""
         while not self._is_retired:
             if not self._flights:
                 self._sent.clear()
@@ -222,14 +216,38 @@ class NodeSender:
                     self._flights.popleft()
                     self.contact.succeed()
                     self._delivery.on_response(flight, response)
-            self._appender.since_turn = 0
+            self._appender.note_turn()
             if self._has_work:
                 self._pump()
 
     # -- sending
 
     def _pump(self) -> None:
-        """Send as many requests as there are batches to send and room for on the connection."""
+        """Send as many requests as there are batches to send, and room for on the connection.
+
+        Which event leads to a request, and why no batch is forgotten:
+
+        1. A batch is opened with nothing in flight. `add` puts its queue into `_patient` and wakes
+           `run`, which sends it at once: the lone record does not wait.
+        2. More batches are opened while the request is in flight. `add` arms the timer for
+           `_company_until`; their records collect.
+        3. The response comes first: `receive` settles it and pumps. With nothing in flight any
+           more everything leaves, in one request.
+        4. Or the time is up first: the timer wakes `run`, which pumps. The next response comes when
+           it comes.
+        5. A batch is full. `add` moves its queue to `_urgent` and wakes `run`, unless as many
+           requests as allowed are in flight: then step 3 sends it.
+        6. The connection takes nothing (lost, throttled, or its write buffer is full). The pump
+           wakes `run`, which waits in `_make_ready`; until then responses still come by step 3.
+        7. A batch comes back from a failure. Its queue pauses in `_delayed` until `retry_at`; the
+           timer, or any pump after that, takes it up again (`_revive`).
+        8. `identify` refuses a number: batches in flight come first, or a producer id, or the
+           coordinator. The queue stays in `_urgent`; every response, `Sender.resume` and
+           `Sender._renew_producer_id` lead to the next attempt.
+
+        So a queue with a batch that waits is in one of the three lines, and for each line there is
+        an event to come: a response, the timer, or `_wake`.
+        """
         connection = self._connection
         start = now = self._loop.time()
         while len(self._flights) < self._config.max_in_flight_requests:
@@ -250,11 +268,11 @@ class NodeSender:
                 # For the rest of this turn only. What still waits then waits for an answer.
                 self._timer.arm(now)
 
-    def _load(self, now: float) -> list[tuple[PartitionQueue, ProducerBatch]]:
-        """Take batches for one request: the urgent ones in turn, then those that need not wait
-        longer.
+    def _load(self, now: float) -> Cargo:
+        """Take batches for one request: the urgent ones in turn, then those that have waited long
+        enough.
         """
-        cargo: list[tuple[PartitionQueue, ProducerBatch]] = []
+        cargo: Cargo = []
         room = self._config.max_request_size
         if self._delayed and now >= self._delayed_until:
             self._revive(now)
@@ -295,13 +313,13 @@ class NodeSender:
             self._timer.arm(self._delayed_until)
 
     def _due(self, now: float) -> Iterator[PartitionQueue]:
-        """The queues whose open batch has waited long enough."""
+        """Yield the queues whose open batch has waited long enough."""
         linger = self._config.linger
         if not linger:
             if self._patient and self._may_leave(now):
                 yield from tuple(self._patient)
             return
-        if self._delivery.accumulator.is_short:
+        if self._delivery.accumulator.memory.has_waiters:
             linger = 0.0
         for queue in tuple(self._patient):
             due = queue.waiting[0].created + linger
@@ -311,7 +329,7 @@ class NodeSender:
             yield queue
 
     def _may_leave(self, now: float) -> bool:
-        """Whether batches that are not full leave now, without a linger time."""
+        """Return whether batches that are not full leave now, without a linger time."""
         if self._flights and now < self._company_until:
             return False
         if not self._appender.is_busy:
@@ -320,7 +338,7 @@ class NodeSender:
         return not oldest or now >= oldest[0].created + _BUSY_COMPANY
 
     def _next_of(self, queue: PartitionQueue, now: float) -> ProducerBatch | None:
-        """The batch of `queue` that may leave now."""
+        """Return the batch of `queue` that may leave now, None if it has to wait."""
         if not queue.waiting:
             self.discard(queue)
             return None
@@ -335,12 +353,12 @@ class NodeSender:
         return batch
 
     def _may_follow(self, queue: PartitionQueue) -> bool:
-        """Whether a new batch may be sent behind those of `queue` that are in flight.
+        """Return whether a new batch may be sent behind those of `queue` that are in flight.
 
-        Not behind one that is sent again, as leaders know only five batches of a producer again:
+        Not behind one that is sent again, as leaders recognize only the last five batches:
 
         1. Five batches are sent. All are written, but the first is answered with an error.
-        2. It is sent again, and before the answer comes a sixth is.
+        2. It is sent again, and a sixth before the response comes.
         3. The sixth is written; the first is answered with an error once more.
         4. Sent for the third time the first is unknown to the leader, which takes it for a gap:
            under a new epoch it would be written twice.
@@ -352,7 +370,7 @@ class NodeSender:
         )
 
     def _size_of(self, batch: ProducerBatch) -> int:
-        """Bytes of a sealed batch on the wire, however often it was sent."""
+        """Return the bytes of a sealed batch on the wire, however often it was sent."""
         builder = batch.builder
         if self._delivery.codec and not builder.compressed_size:
             builder.build()
@@ -361,16 +379,12 @@ class NodeSender:
         return builder.compressed_size or builder.size
 
     def _take(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
-        """Take `batch` out of `queue` for a request; False if it has to wait."""
+        """Move `batch` from `queue` into flight; return False if it has to wait."""
         if not self._delivery.identify(queue, batch):
             self._patient.pop(queue, None)
             self._urgent[queue] = None
             return False
-        queue.waiting.popleft()
-        batch.transition(BatchState.IN_FLIGHT)
-        batch.attempts += 1
-        queue.in_flight.append(batch)
-        queue.in_flight_from = self
+        queue.take(self)
         # To the end of the line, so that every partition has its turn.
         self.discard(queue)
         if queue.waiting:
@@ -378,9 +392,7 @@ class NodeSender:
             line[queue] = None
         return True
 
-    def _dispatch(
-        self, connection: BrokerConnection, cargo: list[tuple[PartitionQueue, ProducerBatch]]
-    ) -> None:
+    def _dispatch(self, connection: BrokerConnection, cargo: Cargo) -> None:
         """Send one request."""
         config = self._config
         request = ProduceRequest(
@@ -389,6 +401,7 @@ class NodeSender:
             timeout_ms=int(config.client.request_timeout * 1000),
             topic_data=[],
         )
+        answer: asyncio.Future[Any]
         try:
             version = connection.pick(ProduceRequest, self._delivery.max_version)
             check_version(version, self._delivery.codec)
@@ -408,10 +421,8 @@ class NodeSender:
         self._flights.append(Flight(request, answer, cargo))
         self._sent.set()
 
-    def _payloads(
-        self, cargo: list[tuple[PartitionQueue, ProducerBatch]], version: int
-    ) -> tuple[list[tuple[PartitionQueue, ProducerBatch]], list[Payload]]:
-        """The bytes of every batch, without those that this version has no room for."""
+    def _payloads(self, cargo: Cargo, version: int) -> tuple[Cargo, list[Payload]]:
+        """Return the batches and their bytes, without those that this version has no room for."""
         able = []
         payloads = []
         for queue, batch in cargo:
@@ -430,8 +441,8 @@ class NodeSender:
             payloads.append(Payload(queue.partition, records))
         return able, payloads
 
-    def _topic_ids(self, cargo: list[tuple[PartitionQueue, ProducerBatch]]) -> dict[str, bytes]:
-        """The id of every topic in `cargo`; empty if one is unknown."""
+    def _topic_ids(self, cargo: Cargo) -> dict[str, bytes]:
+        """Return the id of every topic in `cargo`; empty if one is unknown."""
         cluster = self._client.cluster
         ids: dict[str, bytes] = {}
         for queue, _ in cargo:
@@ -445,6 +456,6 @@ class NodeSender:
 
 
 def _look_at(answer: asyncio.Future[Any]) -> None:
-    """Keep asyncio from logging a failure that concerns nothing any more."""
+    """Keep asyncio from logging a failure that concerns no batch any more."""
     if not answer.cancelled():
         answer.exception()

@@ -30,12 +30,11 @@ from aiokafka.errors import (
 )
 from aiokafka.health import ProducerHealth, ProducerState
 from aiokafka.partitioner import DefaultPartitioner
-from aiokafka.producer._append import TopicLanes
 from aiokafka.producer._convert import Headers, as_bytes, as_headers, as_timestamp, check_topic
+from aiokafka.producer.appender import TopicLanes
 from aiokafka.producer.batch_builder import BatchBuilder
-from aiokafka.producer.message_accumulator import Record
+from aiokafka.producer.message_accumulator import OutgoingRecord
 from aiokafka.producer.sender import Sender, log
-from aiokafka.producer.vitals import ProducerVitals
 from aiokafka.structs import RecordMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -143,7 +142,7 @@ class AIOKafkaProducer:
         self._owner = self._sender.owner
         self._message_accumulator = self._sender.accumulator
         self._append = self._message_accumulator.appender.append
-        self._vitals = ProducerVitals(self.client, self._sender)
+        self._health = self._sender.health
         self._transactions: Transactions | None = None
         if config.transactional_id is not None:
             # Only here: their messages are many, and most producers need none of them.
@@ -196,11 +195,11 @@ class AIOKafkaProducer:
                 await self._become_idempotent()
             self._is_started = True
             self._sender.start()
-            self._message_accumulator.accept(self._transactions is None)
-            self._vitals.live(None)
+            self._message_accumulator.appender.accept(self._transactions is None)
+            self._health.enter(None)
         except BaseException:
             self._closed = True
-            self._vitals.live(ProducerState.CLOSED)
+            self._health.enter(ProducerState.CLOSED)
             try:
                 await self._close(None)
             finally:
@@ -209,7 +208,7 @@ class AIOKafkaProducer:
 
     async def _become_transactional(self, transactions: Transactions) -> None:
         await transactions.start(self._loop.time() + self._config.client.request_timeout)
-        self._sender.delivery.manager = transactions.manager
+        self._sender.delivery.number_batches(transactions.sequencer)
         self._owner.start(transactions.contents.attend(), name="transaction")
 
     async def _become_idempotent(self) -> None:
@@ -241,9 +240,11 @@ class AIOKafkaProducer:
         self._closed = True
         if self._is_stopped:
             return
-        self._vitals.live(ProducerState.CLOSING)
-        self._message_accumulator.accept(False)
-        self._message_accumulator.refuse_waiters(lambda: ProducerClosed("the producer was stopped"))
+        self._health.enter(ProducerState.CLOSING)
+        self._message_accumulator.appender.accept(False)
+        self._message_accumulator.memory.refuse_waiters(
+            lambda: ProducerClosed("the producer was stopped")
+        )
         self.client.refuse_waiters(ProducerClosed("the producer was stopped"))
         deadline = None if timeout is None else self._loop.time() + timeout
         if self._is_started and self._owner.failure is None:
@@ -263,7 +264,7 @@ class AIOKafkaProducer:
             try:
                 return await self._message_accumulator.flush(soon)
             except KafkaTimeoutError:
-                log.warning("%s is closing: %s", self, self._vitals.backlog(deadline))
+                log.warning("%s is closing: %s", self, self._health.backlog(deadline))
         await self._message_accumulator.flush(deadline)
 
     async def _close(self, deadline: float | None) -> None:
@@ -272,7 +273,7 @@ class AIOKafkaProducer:
         self._sender.close()
         await self.client.close()
         self._is_stopped = True
-        self._vitals.live(ProducerState.CLOSED)
+        self._health.enter(ProducerState.CLOSED)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -296,12 +297,12 @@ class AIOKafkaProducer:
         self._owner.cancel()
         self._sender.close()
         self.client.abort()
-        self._vitals.live(ProducerState.CLOSED)
+        self._health.enter(ProducerState.CLOSED)
 
     def health(self) -> ProducerHealth:
         """How the producer is doing at this moment. Costs little, asks nobody, raises nothing, and
         may be called at any time, before `start()` and after `stop()` as well."""
-        return self._vitals.health()
+        return self._health.health()
 
     def _check_usable(self) -> None:
         refuse_other_loop(self._loop, type(self).__name__)
@@ -421,13 +422,13 @@ class AIOKafkaProducer:
         key: Any,
         timestamp_ms: float | None,
         headers: Headers,
-    ) -> Record:
+    ) -> OutgoingRecord:
         check_topic(topic)
         if value is None and key is None:
             raise WrongArgument("Need at least one: key or value; both are None")
         if timestamp_ms is None:
-            timestamp_ms = Record.now()
-        record = Record(
+            timestamp_ms = OutgoingRecord.now()
+        record = OutgoingRecord(
             topic,
             as_bytes(value, "value", self._value_serializer is not None),
             as_bytes(key, "key", self._key_serializer is not None),
@@ -659,7 +660,7 @@ class AIOKafkaProducer:
     @property
     def buffer_available_bytes(self) -> int:
         """Bytes of `buffer_memory` that are free; `send` waits if a record does not fit."""
-        return max(0, self._message_accumulator.appender.free)
+        return max(0, self._message_accumulator.memory.free)
 
 
 class TransactionContext:

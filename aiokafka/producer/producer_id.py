@@ -1,4 +1,4 @@
-"""Producer ids: how to ask for one, and how to ask again."""
+"""Ask brokers for a producer id, and retry until a deadline."""
 
 from __future__ import annotations
 
@@ -50,10 +50,9 @@ async def retry(
     attempt: Callable[[], Awaitable[T]],
     passing: tuple[type[KafkaError], ...] = (),
 ) -> T:
-    """Repeat `attempt` while its error is one that passes by itself: a retriable one, or one of
-    `passing`.
+    """Repeat `attempt` while its error is retriable or one of `passing`; return its result.
 
-    `attempt` ends by `deadline` (loop time) by itself, with asyncio.TimeoutError or with a
+    `attempt` ends by `deadline` (loop time) without help, with asyncio.TimeoutError or with a
     KafkaTimeoutError that says more: a timer around it could go off first and lose the reason.
     Raises KafkaTimeoutError at the deadline with the last failure as its cause.
     """
@@ -83,7 +82,7 @@ async def retry(
 
 
 async def init_producer_id(client: AIOKafkaClient, deadline: float) -> ProducerIdentity:
-    """A producer id and its first epoch, for a producer without transactions.
+    """Return a producer id and its first epoch, for a producer without transactions.
 
     Any broker can give them. Raises KafkaTimeoutError at `deadline` (loop time),
     UnsupportedVersionError before Kafka 0.11, other refusals as they are.
@@ -104,21 +103,21 @@ async def init_producer_id(client: AIOKafkaClient, deadline: float) -> ProducerI
 
 
 def identity_in(response: InitProducerIdResponse, what: str) -> ProducerIdentity:
-    """The identity that an answer without an error gives.
+    """Return the identity in a response without an error.
 
-    Raises KafkaProtocolError for one that is none. Under it brokers would take records and neither
-    know them again nor count them to a transaction.
+    Raises KafkaProtocolError for a negative id or epoch. Brokers would take records under it, but
+    neither recognize duplicates nor count the records to a transaction.
     """
     identity = ProducerIdentity(response.producer_id, response.producer_epoch)
     if min(identity) < 0:
-        raise KafkaProtocolError(f"{what}: the answer is id {identity[0]}, epoch {identity[1]}")
+        raise KafkaProtocolError(f"{what}: the response has id {identity[0]}, epoch {identity[1]}")
     return identity
 
 
 def check(error_code: int, what: str) -> None:
-    """Raise the error that the code stands for."""
+    """Raise the exception for `error_code`, unless that is 0."""
     if error_code == InvalidProducerEpoch.errno:
-        # What coordinators before Kafka 2.7 say to a producer that was fenced.
+        # Coordinators before Kafka 2.7 respond with this code to a producer that was fenced.
         raise ProducerFenced()
     if error_code:
         error = for_code(error_code)

@@ -1,10 +1,10 @@
-"""The background work of a producer: a NodeSender per broker, expiry, and the producer id."""
+"""Run the background work of a producer: a NodeSender per broker, expiry, the producer id."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from aiokafka._backoff import Backoff
@@ -12,13 +12,14 @@ from aiokafka._log import SubjectLog
 from aiokafka._tasks import TaskOwner
 from aiokafka._vitals import newest
 from aiokafka.errors import KafkaError, renewed
-from aiokafka.producer._append import PartitionQueue
+from aiokafka.producer._health import ProducerHealthMonitor
 from aiokafka.producer.batch import BatchState
 from aiokafka.producer.delivery import Delivery
 from aiokafka.producer.message_accumulator import MessageAccumulator
 from aiokafka.producer.node_sender import NodeSender
+from aiokafka.producer.partition_queue import PartitionQueue
 from aiokafka.producer.producer_id import init_producer_id
-from aiokafka.producer.transaction_manager import TransactionManager
+from aiokafka.producer.sequencer import Sequencer
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ log = logging.getLogger("aiokafka.producer.producer")
 class Sender:
     """Routes every partition queue to the NodeSender of its leader.
 
-    Owns: the NodeSenders, the tasks (`owner`), among them
-    `sender_task`, which gives up batches whose time is up.
+    Owns: the NodeSenders and the tasks (`owner`), among them `sender_task`, which gives up batches
+    whose time is up.
     """
 
     def __init__(
@@ -60,24 +61,18 @@ class Sender:
         self.sender_task: asyncio.Task[None] | None = None
         self._nodes: dict[int, NodeSender] = {}
         self._something = asyncio.Event()
-        self.on_change: Callable[[], None] | None = None
-        """Told whenever the producer may be doing better or worse than before."""
+        self.health = ProducerHealthMonitor(client, self.delivery, self._nodes, self.owner)
 
     @property
     def _sender_task(self) -> asyncio.Task[None] | None:
-        """The name of `sender_task` that health checks know: done means that the producer is not
-        alive."""
+        """The name of `sender_task` that health checks of applications use: when it is done, the
+        producer is not alive."""
         return self.sender_task
-
-    @property
-    def nodes(self) -> Collection[NodeSender]:
-        """Those of all brokers that had to get records."""
-        return self._nodes.values()
 
     def start(self) -> None:
         """Start the background tasks; those of a broker are started when it is first needed."""
         self.sender_task = self.owner.start(self._expire(), name="expiry")
-        if self.delivery.manager is not None and self.delivery.transaction is None:
+        if self.delivery.sequencer is not None and self.delivery.transaction is None:
             self.owner.start(self._renew_producer_id(), name="producer-id")
         self._client.cluster.add_listener(self._on_cluster)
 
@@ -88,20 +83,16 @@ class Sender:
             node.close()
 
     def _on_task_failed(self, error: BaseException) -> None:
-        """A task died, which is a bug: nothing is delivered any more, so let nobody wait."""
-        self._on_contact()
-        self.accumulator.accept(False)
-        self.accumulator.refuse_waiters(lambda: renewed(error))
+        """Fail all that waits: a task died, which is a bug, so nothing is delivered any more."""
+        self.health.look()
+        self.accumulator.appender.accept(False)
+        self.accumulator.memory.refuse_waiters(lambda: renewed(error))
         self.fail_all(error)
-
-    def _on_contact(self) -> None:
-        if self.on_change is not None:
-            self.on_change()
 
     # -- routes
 
     def _on_batch(self, queue: PartitionQueue) -> None:
-        """A batch of `queue` was opened or sealed."""
+        """Show `queue`, whose batch was opened or sealed, to the sender of its leader."""
         if not self._something.is_set():
             self._something.set()
         node = queue.node
@@ -115,47 +106,44 @@ class Sender:
         """Hand `queue` to the NodeSender of the partition's leader."""
         leader = cluster.leader_for_partition(queue.partition)
         if leader is None or leader < 0:
-            if queue.node is not None:
-                queue.node.discard(queue)
-                queue.node = None
+            queue.assign(None)
             if queue.waiting:
                 topic, number = queue.partition
-                # After a long outage nothing else may have used it, and the answer leaves it out.
+                # After a long outage nothing else may have used it, and the response leaves it out.
                 self._client.touch_topic(topic)
                 self._client.request_metadata(f"no leader for {topic}-{number}")
             return
         node = self._node(leader)
-        if queue.node is not node:
-            if queue.node is not None:
-                queue.node.discard(queue)
-            queue.node = node
+        queue.assign(node)
         node.add(queue)
 
     def _node(self, node_id: int) -> NodeSender:
         node = self._nodes.get(node_id)
         if node is None:
-            node = self._nodes[node_id] = NodeSender(node_id, self.delivery, self._on_contact)
+            node = self._nodes[node_id] = NodeSender(node_id, self.delivery, self.health.look)
             self.owner.start(node.run(), name=f"sender-{node_id}")
-            self.owner.start(node.settle(), name=f"settler-{node_id}")
+            self.owner.start(node.receive(), name=f"receiver-{node_id}")
         return node
 
     def _on_cluster(self, cluster: ClusterMetadata) -> None:
-        """Leaders and partitions may have changed."""
-        self._on_contact()
-        self.accumulator.forget_lanes()
+        """Follow leaders and partitions that have changed."""
+        self.health.look()
+        self.accumulator.appender.forget_lanes()
         if self.owner.is_stopping:
             return
         for queue in self.accumulator.forget_queues(cluster, self._may_forget):
-            if queue.node is not None:
-                queue.node.discard(queue)
+            queue.assign(None)
         for queue in self.accumulator.queues.values():
             if queue.node is not None or queue.waiting:
                 self._route(queue, cluster)
         self._retire_nodes(cluster)
 
     def _retire_nodes(self, cluster: ClusterMetadata) -> None:
-        """Do without the NodeSenders of brokers that have left: most ids never come back, and where
-        brokers are replaced rather than restarted they would add up."""
+        """End the NodeSenders of brokers that have left the cluster.
+
+        Most ids never come back; where brokers are replaced rather than restarted they would add
+        up.
+        """
         gone = self._nodes.keys() - set(cluster.node_ids)
         if not gone:
             return
@@ -165,42 +153,51 @@ class Sender:
             if node not in used and not node.is_busy:
                 del self._nodes[node_id]
                 node.retire()
-                known = self.delivery.last_error
-                self.delivery.last_error = newest([known], [node.contact])
+                self.delivery.keep_error(newest([], [node.contact]))
 
     def _may_forget(self, queue: PartitionQueue) -> bool:
-        """Whether the sequence numbers of an idle `queue` can be done without."""
-        manager = self.delivery.manager
-        return manager is None or manager.forget(queue)
+        """Return whether the sequence numbers of an idle `queue` are dispensable."""
+        sequencer = self.delivery.sequencer
+        return sequencer is None or sequencer.forget(queue)
 
     # -- expiry
 
     async def _expire(self) -> None:
-        """Give up each batch when its time is up."""
-        incomplete = self.accumulator.appender.incomplete
+        """Give up each batch when its delivery timeout is over.
+
+        One look per timeout is enough, although batches come without end:
+
+        1. The task looks, and sleeps until `nearest`, the earliest deadline of all pending batches.
+        2. A batch that is made meanwhile has `delivery_timeout_ms` from its making, the same as the
+           others. So its deadline is later than theirs: `nearest` stays right.
+        3. The parts of a batch that was split keep its deadline, so they change nothing either.
+        4. At `nearest` the task fails what is due, and finds the next one.
+
+        What happens to a batch whose time is up depends on where it is: see `Delivery.expire`.
+        """
+        pending = self.accumulator.pending
         while True:
-            if not incomplete:
+            if not pending:
                 self._something.clear()
                 await self._something.wait()
             self._keep_topics()
             now = self._loop.time()
-            for batch, queue in tuple(incomplete.items()):
+            for batch, queue in pending.entries():
                 if batch.deadline <= now:
                     self.delivery.expire(queue, batch)
-            nearest = min((batch.deadline for batch in incomplete), default=now)
-            # Batches made meanwhile have later deadlines, so one look per time-out is enough; but
-            # topics are forgotten that nothing used for a while.
+            nearest = min((batch.deadline for batch in pending), default=now)
+            # Earlier than that, because topics that nothing used for a while are forgotten.
             idle = self._config.client.metadata_max_idle / 2
             await asyncio.sleep(min(nearest - now, idle))
 
     def _keep_topics(self) -> None:
-        """Topics with something to send stay in use, however long it takes."""
-        for queue in self.accumulator.appender.incomplete.values():
+        """Keep topics with something to send in use, however long it takes."""
+        for _, queue in self.accumulator.pending.entries():
             self._client.touch_topic(queue.partition.topic)
 
     def fail_all(self, error: BaseException) -> None:
-        """Fail everything that was not delivered: nobody works on it any more."""
-        for batch, queue in tuple(self.accumulator.appender.incomplete.items()):
+        """Fail everything that was not delivered: it will not be sent any more."""
+        for batch, queue in self.accumulator.pending.entries():
             if batch.state == BatchState.IN_FLIGHT:
                 self.delivery.abandon(batch, error)
             else:
@@ -213,7 +210,7 @@ class Sender:
                 self.delivery.fail_waiting(queue, error)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Batches of these partitions may be sent now."""
+        """Send the batches of these partitions, which the coordinator has added now."""
         for partition in partitions:
             queue = self.accumulator.queue(partition)
             if queue.node is not None:
@@ -222,22 +219,22 @@ class Sender:
     # -- the producer id
 
     async def obtain_producer_id(self, deadline: float) -> None:
-        """Become idempotent. Raises what `init_producer_id` raises."""
-        manager = TransactionManager()
-        manager.set_producer_id(*await init_producer_id(self._client, deadline))
-        self.delivery.manager = manager
+        """Make the producer idempotent. Raises what `init_producer_id` raises."""
+        sequencer = Sequencer()
+        sequencer.set_producer_id(*await init_producer_id(self._client, deadline))
+        self.delivery.number_batches(sequencer)
 
     async def _renew_producer_id(self) -> None:
         """Get another producer id when the brokers do not accept the old one, or it has no epochs
         left.
         """
         wanted = self.delivery.identity_wanted
-        manager = self.delivery.manager
+        sequencer = self.delivery.sequencer
         backoff = Backoff(self._config.client.retry_backoff, self._config.client.retry_backoff_max)
-        while manager is not None:
+        while sequencer is not None:
             await wanted.wait()
             wanted.clear()
-            if not manager.wants_producer_id:
+            if not sequencer.wants_producer_id:
                 continue
             try:
                 deadline = self._loop.time() + self._config.client.request_timeout
@@ -248,7 +245,7 @@ class Sender:
                 await asyncio.sleep(backoff.next())
                 continue
             backoff.reset()
-            manager.set_producer_id(*identity)
+            sequencer.set_producer_id(*identity)
             for queue in self.accumulator.queues.values():
                 if queue.waiting and queue.node is not None:
                     queue.node.add(queue)

@@ -1,4 +1,4 @@
-"""Make partitions and offsets part of a transaction."""
+"""Add partitions and offsets to a transaction."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OLD_GENERATION = (IllegalGenerationError, StaleMemberEpoch)
 
 
 class TransactionContents:
-    """Sends what has to be sent before records and offsets count as part of the transaction."""
+    """Sends the requests that add partitions and offsets to the transaction."""
 
     def __init__(
         self,
@@ -57,7 +57,11 @@ class TransactionContents:
     # -- offsets
 
     async def send_offsets(self, given: Any, group: Any) -> None:
-        """Make offsets of a group part of the transaction."""
+        """Add offsets of a group to the transaction.
+
+        Raises TypeError or ValueError for wrong arguments, CommitFailedError if partitions were
+        taken away, errors of the brokers. After an error the transaction has to be aborted.
+        """
         offsets = as_offsets(given)
         transaction = self._transaction
         transaction.check("send_offsets_to_transaction")
@@ -78,7 +82,7 @@ class TransactionContents:
             raise
 
     def _shares(self, offsets: Offsets, group: Any) -> list[Share]:
-        """Who commits what, as things stand."""
+        """Return which member commits which offsets, as the group is now."""
         member = as_group(group)
         found = readers(self._loop, self._client.cluster.cluster_id, _name_of(group))
         return share_out(with_epochs(offsets, found), member, found)
@@ -97,7 +101,7 @@ class TransactionContents:
             if not transaction.is_version_2 and group_id not in transaction.groups:
                 identity = self._fencing.identity
                 await self._requests.add_group(identity, group_id, deadline, errand)
-            transaction.groups.add(group_id)
+            transaction.add_group(group_id)
             while shares:
                 shares = await self._commit_offsets(shares, offsets, group, deadline, errand)
         except PAST as error:
@@ -115,7 +119,21 @@ class TransactionContents:
         deadline: float,
         errand: Errand,
     ) -> list[Share]:
-        """Commit; returns what there is to try again."""
+        """Send the offsets; return those to send again in the name of another generation.
+
+        How offsets stay right although the group rebalances meanwhile:
+
+        1. The application has processed records of partition 0 and asks to commit offset 10. Its
+           consumer is a member of generation 5; `share_out` has checked that partition 0 was not
+           revoked since the records were returned.
+        2. The group rebalances: generation 6. The consumer keeps partition 0.
+        3. The coordinator refuses the offsets of generation 5 (KIP-447).
+        4. We look at the consumers again. If one had lost the partition, `share_out` would raise
+           CommitFailedError, as its next owner may have processed the same records. It has not, so
+           the offset is sent again, as generation 6.
+        5. If the consumer is still in generation 5, it does not know of the rebalance yet. There is
+           nothing else to send, so the error is raised, and the application aborts.
+        """
         try:
             for member, part in shares:
                 await self._requests.commit_offsets(
@@ -127,8 +145,7 @@ class TransactionContents:
                     is_version_2=self._transaction.is_version_2,
                 )
         except _OLD_GENERATION:
-            # The group has gone on: with our partitions still ours, as members of the next
-            # generation we may commit.
+            # Step 4.
             renewed_shares = self._shares(offsets, group)
             if renewed_shares == shares:
                 raise
@@ -138,7 +155,7 @@ class TransactionContents:
     # -- partitions
 
     async def attend(self) -> None:
-        """For ever: ask the coordinator what batches need before they are sent."""
+        """Ask the coordinator for what batches need before they are sent, until cancelled."""
         wanted = self._sender.delivery.coordinator_wanted
         while True:
             await wanted.wait()
@@ -159,8 +176,7 @@ class TransactionContents:
                     transaction.fail(error)
 
     async def _enter_partitions(self, errand: Errand) -> None:
-        """Tell the coordinator of partitions before records go to them (not needed in transactions
-        of version 2)."""
+        """Add partitions before records go to them; not needed in transactions of version 2."""
         transaction = self._transaction
         wanted = set(transaction.wanted)
         deadline = self._deadline()
@@ -171,20 +187,19 @@ class TransactionContents:
                 raise
             errand.must_finish = True
             raise await self._fencing.explain(error, deadline) from error
-        transaction.wanted -= wanted
-        transaction.partitions |= wanted
+        transaction.add_partitions(wanted)
         self._sender.resume(wanted)
 
     async def _clear_up(self, errand: Errand) -> None:
-        """Find out what a leader meant that did not take records."""
+        """Ask the coordinator what the error of a leader means that refused records."""
         transaction = self._transaction
         doubt = transaction.doubt
         assert doubt is not None
         deadline = self._deadline()
         try:
             if not transaction.is_version_2:
-                # Asking for a new epoch would end an open transaction before Kafka 4.0, and us with
-                # it. What is entered already can be entered again without any effect.
+                # To ask for a new epoch would end an open transaction before Kafka 4.0, and fence
+                # this producer. A partition that was added can be added again without any effect.
                 known = tuple(transaction.partitions)[:1]
                 await self._requests.add_partitions(self._fencing.identity, known, deadline, errand)
                 raise doubt

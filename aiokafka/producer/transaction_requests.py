@@ -1,4 +1,4 @@
-"""The requests of transactions: whom to ask, what the answers mean."""
+"""The requests of transactions: which broker to ask, and what its response means."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ _FIRST_RENEWING = 3
 _LAST_PLAIN_OFFSETS = 4
 _FIRST_WITH_MEMBER = 3  # KIP-447
 
-# A coordinator may hear late of a new partition. One that it does not know so many times in a row
-# is not there, or not any more.
+# The metadata of a coordinator may lack a new partition for a while. One that it does not know so
+# many times in a row does not exist, or does not exist any more.
 _MOST_UNKNOWN = 5
 
 _UNREACHABLE = (KafkaConnectionError, NodeNotReadyError, RequestTimedOutError, *REFUSALS)
@@ -66,11 +66,13 @@ _WRONG_COORDINATOR = (
 
 
 class TransactionRequests:
-    """Talks to the coordinator of one transactional id, and to those of groups.
+    """Sends requests to the coordinator of one transactional id, and to those of groups.
 
-    Every call repeats what passes by itself until `deadline` (loop time), then raises
-    KafkaTimeoutError. It can be made again after that, or after it was cancelled. Refused
-    credentials pass as well, once `init` had good ones: nothing is lost while they are changed.
+    Every call repeats what a retry may mend until `deadline` (loop time), then raises
+    KafkaTimeoutError. After that, or after a cancellation, it can be repeated. Once `init` had good
+    credentials, refused ones are retried as well: nothing is lost while they are changed.
+
+    Owns which errors are retried, and whether it has warned of old brokers.
     """
 
     def __init__(self, client: AIOKafkaClient, transactional_id: str) -> None:
@@ -91,8 +93,7 @@ class TransactionRequests:
         max_version: int | None,
         errand: Errand | None = None,
     ) -> Any:
-        """One attempt to ask the coordinator of `key`, by `deadline`; on an errand, until it is
-        answered."""
+        """Ask the coordinator of `key` once, by `deadline`; wait for the response on an errand."""
         node_id, connection = await self._connect(kind, key, deadline)
         version = connection.pick(type(request), max_version)
         try:
@@ -108,8 +109,8 @@ class TransactionRequests:
     async def _connect(
         self, kind: CoordinationType, key: str, deadline: float
     ) -> tuple[int, BrokerConnection]:
-        """One attempt to reach the coordinator of `key`."""
-        # Not under the timer below: at the deadline it says why there is none.
+        """Find the coordinator of `key` and connect to it, in one attempt."""
+        # Not under the timer below: at the deadline its error says why no coordinator was found.
         node_id = await self._client.coordinator(kind, key, deadline)
         try:
             async with timeout_at(deadline):
@@ -119,7 +120,7 @@ class TransactionRequests:
             raise
 
     async def _connection(self, deadline: float) -> BrokerConnection:
-        """A connection to the coordinator of the transactional id."""
+        """Return a connection to the coordinator of the transactional id."""
         kind = CoordinationType.TRANSACTION
         _, connection = await self._retry(
             f"the coordinator of {self._id!r}",
@@ -144,9 +145,9 @@ class TransactionRequests:
         errand: Errand | None = None,
         take: Callable[[Any, str], T] = lambda response, _: response,
     ) -> T:
-        """Ask the coordinator of the transactional id; the answer has one error code.
+        """Ask the coordinator of the transactional id; the response has one error code.
 
-        Returns what `take(response, words for an error)` makes of it. What that raises may pass
+        Returns what `take(response, words for an error)` makes of it. What that raises is retried
         like an error of the broker.
         """
         kind = CoordinationType.TRANSACTION
@@ -162,10 +163,10 @@ class TransactionRequests:
     async def init(
         self, timeout: float, current: ProducerIdentity | None, deadline: float
     ) -> ProducerIdentity:
-        """A new session: former owners of the transactional id are fenced, their work is aborted.
+        """Get the next epoch: fence former owners of the transactional id, abort their work.
 
-        `timeout` is the longest time of a transaction in seconds. `current`: the identity that is
-        to be renewed (KIP-360), which fails if somebody else has taken over.
+        `timeout` is the longest time of a transaction, in seconds. With `current` that identity is
+        renewed (KIP-360), which fails if another producer has taken over.
         """
         connection = await self._connection(deadline)
         request = InitProducerIdRequest(
@@ -187,12 +188,12 @@ class TransactionRequests:
         return identity
 
     async def can_renew(self, deadline: float) -> bool:
-        """Whether `init` can tell the owner of the transactional id from others (KIP-360)."""
+        """Return whether `init` can tell the owner of the id from other producers (KIP-360)."""
         connection = await self._connection(deadline)
         return connection.pick(InitProducerIdRequest) >= _FIRST_RENEWING
 
     async def is_version_2(self, deadline: float) -> bool:
-        """Whether the cluster runs transactions of version 2 (KIP-890)."""
+        """Return whether the cluster runs transactions of version 2 (KIP-890)."""
         versions = (await self._connection(deadline)).versions
         if versions is None or versions.finalized_features.get("transaction.version", 0) < 2:
             return False
@@ -205,7 +206,7 @@ class TransactionRequests:
         deadline: float,
         errand: Errand,
     ) -> None:
-        """Enter partitions into the transaction, before anything is written to them."""
+        """Add partitions to the transaction, before anything is written to them."""
         topics: dict[str, list[int]] = {}
         for topic, number in partitions:
             topics.setdefault(topic, []).append(number)
@@ -232,7 +233,7 @@ class TransactionRequests:
     async def add_group(
         self, identity: ProducerIdentity, group_id: str, deadline: float, errand: Errand
     ) -> None:
-        """Enter the offsets of a group into the transaction, before they are committed."""
+        """Add the offsets of a group to the transaction, before they are committed."""
         request = AddOffsetsToTxnRequest(
             transactional_id=self._id,
             producer_id=identity.producer_id,
@@ -251,10 +252,11 @@ class TransactionRequests:
         *,
         is_version_2: bool,
     ) -> None:
-        """Store offsets of a group, valid once the transaction commits. In transactions of version
-        2 this enters the group as well.
+        """Commit offsets of a group, valid once the transaction commits. In transactions of version
+        2 this adds the group as well.
 
-        Raises UnknownTopicOrPartitionError for one that the coordinator goes on not to know.
+        Raises UnknownTopicOrPartitionError for a partition that the coordinator does not know
+        several times in a row.
         """
         request = TxnOffsetCommitRequest(
             transactional_id=self._id,
@@ -308,9 +310,9 @@ class TransactionRequests:
         self, identity: ProducerIdentity, is_commit: bool, is_version_2: bool, deadline: float
     ) -> ProducerIdentity | None:
         """Commit or abort. Returns the identity for the next transaction; None if it is another
-        one, but the answer does not tell which.
+        one that the response does not contain.
 
-        Repeated after an unknown outcome it has no other effect than the first time.
+        Repeated after an unknown outcome it has the same effect as the first time.
         """
         request = EndTxnRequest(
             transactional_id=self._id,
@@ -327,10 +329,10 @@ class TransactionRequests:
 
 
 def _telling_code(response: AddPartitionsToTxnResponse) -> tuple[int, str]:
-    """The code that says what has to be done, and of which partition it is; (0, "") if all is well.
+    """Return the code that decides, and the partition that it is about; (0, "") without an error.
 
-    With one partition refused, none is entered, and the others are only "not attempted". What will
-    not pass goes before what may.
+    If one partition is refused, none is added, and the others are only "not attempted". An error
+    that a retry does not mend goes before those that it may.
     """
     found: list[tuple[int, int, str]] = []
     for topic in response.results_by_topic_v3_and_below:

@@ -1,8 +1,8 @@
-"""Where a transactional producer is in its transaction. No I/O."""
+"""The state of a transactional producer and of its transaction. No I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from enum import Enum
 
 from aiokafka.errors import (
@@ -33,6 +33,13 @@ class TransactionState(Enum):
 
 _S = TransactionState
 
+# What triggers the steps:
+#   READY             InitProducerId has succeeded, or the coordinator has ended the transaction
+#   IN_TRANSACTION    begin_transaction()
+#   COMMITTING        commit_transaction()
+#   ABORTING          abort_transaction(), or stop()
+#   ABORTABLE         records or offsets have failed, or the coordinator has aborted it
+#   FATAL             the producer was fenced or may not go on: an error of _FATAL_ERRORS
 _TRANSITIONS = {
     _S.UNINITIALIZED: {_S.READY, _S.FATAL},
     _S.READY: {_S.IN_TRANSACTION, _S.FATAL},
@@ -43,7 +50,7 @@ _TRANSITIONS = {
     _S.FATAL: set(),
 }
 
-# What programs for aiokafka match begins so, and goes on with what is the matter.
+# Programs for aiokafka match these words at the beginning of a message; the reason follows.
 _NO_RECORDS = "Can't send messages while not in transaction"
 _OPENINGS = {
     "send": _NO_RECORDS,
@@ -62,34 +69,38 @@ _FATAL_ERRORS = (
 class Transaction:
     """Owns the state, the error that caused it, and what the coordinator knows of the transaction.
 
-    `on_closed` is called when records are not accepted any more.
+    Others read the fields; each change is a method here.
     """
 
     def __init__(self, transactional_id: str, on_closed: Callable[[], None]) -> None:
+        """Set the state to UNINITIALIZED. `on_closed()` is called when records are not accepted any
+        longer.
+        """
         self.transactional_id = transactional_id
         self.state = _S.UNINITIALIZED
         self.number = 0
-        """Counts the transactions: what outlives one must not touch the next."""
+        """Counts the transactions: work that outlives one must not touch the next."""
         self.error: BaseException | None = None
         self.doubt: BaseException | None = None
-        """What a leader said that may mean that the producer was fenced. Nothing is sent until the
-        coordinator has been asked."""
+        """The error of a leader which may mean that the producer was fenced. Nothing is sent until
+        the coordinator has been asked."""
         self.is_version_2 = False
         """Whether brokers enter partitions themselves, and every end bumps the epoch (KIP-890)."""
         self.needs_new_epoch = False
-        """What the brokers have of the sequences is unknown: begin the next transaction anew."""
+        """Whether it is unknown which sequence numbers the brokers expect, so that the next
+        transaction needs another epoch."""
         self.has_effects = False
         """Whether the coordinator may know of the transaction, so that it has to be ended there."""
         self.is_ending = False
-        """Whether the coordinator may have been told to commit: nothing else is possible then."""
+        """Whether EndTxn with a commit may have been sent: nothing else is possible then."""
         self.is_ended = False
-        """Whether the coordinator has said that it is over: all that may be left is a new epoch."""
+        """Whether EndTxn has succeeded: all that may be left is a new epoch."""
         self.partitions: set[TopicPartition] = set()
-        """Partitions that the coordinator has entered into the transaction."""
+        """Partitions that the coordinator has added to the transaction."""
         self.wanted: set[TopicPartition] = set()
-        """Partitions with records that wait for that."""
+        """Partitions with records that wait to be added."""
         self.groups: set[str] = set()
-        """Groups that the coordinator has entered into the transaction."""
+        """Groups that the coordinator has added to the transaction."""
         self._on_closed = on_closed
 
     def begin(self, is_version_2: bool) -> None:
@@ -104,13 +115,16 @@ class Transaction:
             raise self._refusal("begin_transaction")
 
     def begin_commit(self) -> None:
-        """Start to commit, or go on with it after a time-out or a cancellation."""
+        """Start to commit, or go on with it after a timeout or a cancellation."""
         if self.state is not _S.COMMITTING:
             self._enter(_S.COMMITTING, "commit_transaction")
         self._on_closed()
 
     def begin_abort(self) -> None:
-        """Start to abort, or go on with it after a time-out or a cancellation."""
+        """Start to abort, or go on with it after a timeout or a cancellation.
+
+        Raises TransactionStateError when a commit may have been sent.
+        """
         if self.state is _S.COMMITTING and self.is_ending:
             raise self._refusal("abort_transaction")
         if self.state is not _S.ABORTING:
@@ -118,7 +132,7 @@ class Transaction:
         self._on_closed()
 
     def end(self) -> None:
-        """The transaction is over, or, at the start, the producer has its id."""
+        """Finish the transaction, or the start of the producer: the next one can begin."""
         self._enter(_S.READY, "end")
         self.partitions.clear()
         self.wanted.clear()
@@ -126,9 +140,44 @@ class Transaction:
         self.error = self.doubt = None
         self.has_effects = self.is_ending = self.is_ended = self.needs_new_epoch = False
 
+    # -- what the brokers know
+
+    def note_effects(self) -> None:
+        """Note that a request goes out by which the coordinator learns of the transaction."""
+        self.has_effects = True
+
+    def add_partitions(self, partitions: Set[TopicPartition]) -> None:
+        """Note that the coordinator has added these partitions: their records may be sent."""
+        self.wanted -= partitions
+        self.partitions |= partitions
+
+    def add_group(self, group_id: str) -> None:
+        """Note that the coordinator has added this group: its offsets may be sent."""
+        self.groups.add(group_id)
+
+    def note_doubt(self, error: BaseException) -> None:
+        """Send no more records until the coordinator has told what this error of a leader means."""
+        self.doubt = error
+
+    def require_new_epoch(self) -> None:
+        """Have the next transaction begin under another epoch, whose sequences begin at 0."""
+        self.needs_new_epoch = True
+
+    def note_new_epoch(self) -> None:
+        """Note that the coordinator has given another epoch, along with the end."""
+        self.needs_new_epoch = False
+
+    def begin_end(self, is_commit: bool) -> None:
+        """Note that EndTxn goes out. If it `is_commit`, an abort is not possible any more."""
+        self.is_ending = is_commit
+
+    def note_end(self) -> None:
+        """Note that the coordinator has ended the transaction: EndTxn must not be sent again."""
+        self.is_ended = True
+
     @property
     def takes_records(self) -> bool:
-        """Whether what was given to the producer may still become part of it."""
+        """Whether records that were given to the producer may still become part of it."""
         return self.state in (_S.IN_TRANSACTION, _S.COMMITTING)
 
     @property
@@ -139,7 +188,10 @@ class Transaction:
         return self.state in (_S.IN_TRANSACTION, _S.ABORTABLE, _S.ABORTING)
 
     def admits(self, partition: TopicPartition) -> bool:
-        """Whether records of `partition` may be sent now; if not, it is in `wanted`."""
+        """Return whether records of `partition` may be sent now.
+
+        If only the coordinator has to add it first, the partition is in `wanted` afterwards.
+        """
         if not self.takes_records or self.doubt is not None:
             return False
         if self.is_version_2:
@@ -150,7 +202,7 @@ class Transaction:
         return True
 
     def fail(self, error: BaseException) -> None:
-        """A part of the transaction failed: it has to be aborted, or the producer is done for."""
+        """Note that a part has failed: only an abort is possible, or nothing if that is fatal."""
         if isinstance(error, _FATAL_ERRORS):
             self.fail_for_good(error)
         elif self.takes_records:
@@ -159,20 +211,27 @@ class Transaction:
             self.needs_new_epoch |= isinstance(error, InvalidProducerEpoch)
             self._on_closed()
 
+    def fail_late(self, error: BaseException) -> None:
+        """Note that its coordinator has aborted it and given another epoch already: the abort has
+        nothing left to send.
+        """
+        self.fail(error)
+        self.has_effects = self.needs_new_epoch = False
+
     def fail_for_good(self, error: BaseException) -> None:
-        """The producer cannot go on."""
+        """Note that the producer cannot go on: every call raises `error` from now on."""
         if self.state is not _S.FATAL:
             self._enter(_S.FATAL, "fail")
             self.error = error
             self._on_closed()
 
     def check(self, call: str) -> None:
-        """Raise unless records and offsets may be added."""
+        """Raise unless records and offsets may be added by `call` now."""
         if self.state is not _S.IN_TRANSACTION:
             raise self._refusal(call)
 
     def raise_failure(self) -> None:
-        """Raise what failed, if something did."""
+        """Raise the error of a transaction that has failed, if it has."""
         if self.state in (_S.ABORTABLE, _S.FATAL) and self.error is not None:
             raise renewed(self.error) from self.error
 

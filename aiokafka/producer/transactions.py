@@ -1,4 +1,4 @@
-"""What the transaction calls of a producer do."""
+"""Begin, commit and abort the transactions of a producer."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from aiokafka.errors import (
 )
 from aiokafka.producer.fencing import PAST, Fencing
 from aiokafka.producer.producer_id import ProducerIdentity
+from aiokafka.producer.sequencer import Sequencer
 from aiokafka.producer.transaction_contents import TransactionContents
-from aiokafka.producer.transaction_manager import TransactionManager
 from aiokafka.producer.transaction_requests import TransactionRequests
 from aiokafka.producer.transaction_state import Transaction, TransactionState
 
@@ -40,27 +40,27 @@ class _Ending:
         self.call = call
         self.over = asyncio.Event()
         self.is_done = False
-        """Whether it has reached what it was called for."""
+        """Whether it has succeeded."""
 
 
 class Transactions:
-    """Owns the `Transaction` of a producer and takes it from state to state.
+    """Takes the `Transaction` of a producer from state to state.
 
-    Every call is bounded by `max_block_ms`. One that ran out of time or was cancelled can be made
-    again and goes on where it was; nothing else is possible meanwhile. Of calls that end a
-    transaction one is carried out at a time: a second of the same kind waits for the first and has
-    its result, one of the other kind is refused.
+    Owns: the commit or abort that is under way. Every call is bounded by `max_block_ms`. One that
+    ran out of time or was cancelled can be repeated and goes on where it was; nothing else is
+    possible meanwhile. Only one call that ends a transaction is carried out at a time: a second one
+    of the same kind waits for the first and shares its result, one of the other kind is refused.
     """
 
     def __init__(
         self, client: AIOKafkaClient, config: ProducerConfig, sender: Sender, transactional_id: str
     ) -> None:
         self.transaction = Transaction(transactional_id, self._stop_accepting)
-        self.manager = TransactionManager(self.transaction)
+        self.sequencer = Sequencer(self.transaction)
         self._config = config
         self._sender = sender
         self._requests = TransactionRequests(client, transactional_id)
-        self._fencing = Fencing(config, self._requests, self.manager)
+        self._fencing = Fencing(config, self._requests, self.sequencer)
         self.contents = TransactionContents(
             client, config, sender, self.transaction, self._requests, self._fencing
         )
@@ -70,13 +70,13 @@ class Transactions:
         self._is_closed = False
 
     def _stop_accepting(self) -> None:
-        self._sender.accumulator.accept(False)
+        self._sender.accumulator.appender.accept(False)
         if self.transaction.error is not None:
-            # Not now: this is called while batches are being settled.
+            # Not at once: this is called while batches are being settled.
             self._loop.call_soon(self._drop_waiting)
 
     def _drop_waiting(self) -> None:
-        """What has not been sent never will be."""
+        """Fail the batches of a failed transaction that were not sent."""
         error = self.transaction.error
         if error is not None and not self.transaction.takes_records:
             self._sender.drop_waiting(error)
@@ -89,11 +89,11 @@ class Transactions:
     async def start(self, deadline: float) -> None:
         """Take over the transactional id. Raises KafkaTimeoutError at `deadline` (loop time)."""
         identity = await self._requests.init(self._config.transaction_timeout, None, deadline)
-        self.manager.set_producer_id(*identity)
+        self.sequencer.set_producer_id(*identity)
         self.transaction.end()
 
     async def begin(self) -> None:
-        """Start a transaction, after an abort that is not finished."""
+        """Start a transaction; first finish an abort that was left unfinished."""
         transaction = self.transaction
         transaction.raise_failure()
         transaction.check_may_begin()
@@ -105,7 +105,7 @@ class Transactions:
         transaction.raise_failure()
         transaction.begin(is_version_2)
         self._fencing.begin()
-        self._sender.accumulator.accept(True)
+        self._sender.accumulator.appender.accept(True)
 
     async def commit(self) -> None:
         """Deliver everything, then commit."""
@@ -137,10 +137,10 @@ class Transactions:
             ending.is_done = True
 
     async def close(self) -> None:
-        """End what is open: a commit that the coordinator may have been told is finished, the rest
-        is aborted.
+        """End an open transaction: finish a commit for which EndTxn may have been sent, abort any
+        other.
 
-        What another task has begun is waited for.
+        Waits for a commit or an abort that is under way in another task.
         """
         self._is_closed = True
         while self._ending is not None:
@@ -154,9 +154,9 @@ class Transactions:
 
     @asynccontextmanager
     async def _alone(self, call: str, deadline: float) -> AsyncIterator[_Ending]:
-        """Keep others from ending the transaction.
+        """Keep other calls from ending the transaction while the block runs.
 
-        What another task has done meanwhile, at the same call, `is_done`.
+        If another task has made the same `call` with success meanwhile, what this yields `is_done`.
         """
         number = self.transaction.number
         if self._is_at_another(call):
@@ -185,6 +185,26 @@ class Transactions:
         return self._ending is not None and self._ending.call != call
 
     async def _end(self, *, is_commit: bool, deadline: float) -> None:
+        """End the transaction at its coordinator, and get ready for the next one.
+
+        Every step can be the last of this call: it is cancelled, or its time is up. The flags of
+        the `Transaction` say where a repeated call goes on:
+
+        1. Nothing reached the coordinator (`has_effects` is not set): there is nothing to end.
+        2. EndTxn is sent. `is_ending` is set before, so that after a commit with an unknown outcome
+           an abort is refused: readers may have seen the records.
+        3. The response is lost. The repeated call sends EndTxn again, under the same epoch. The
+           coordinator recognizes it as a repetition and responds as it did, or would have done.
+        4. The response comes, and `is_ended` is set. From now on EndTxn is not sent again: a
+           coordinator that is ready for the next transaction would call it an invalid state, which
+           is fatal.
+        5. The epoch of the next transaction. Version 1: it is the same one, unless batches were
+           given up (`needs_new_epoch`), as leaders may expect other sequence numbers than ours;
+           then InitProducerId gives the next. Version 2 (KIP-890): each EndTxn gives the next
+           epoch in its response, and the sequences begin at 0 in any case. If the response lacks
+           it, InitProducerId gives it.
+        6. `Transaction.end` clears all flags.
+        """
         transaction = self.transaction
         if transaction.has_effects and not transaction.is_ended:
             await self._tell_end(is_commit, deadline)
@@ -193,11 +213,11 @@ class Transactions:
         transaction.end()
 
     async def _tell_end(self, is_commit: bool, deadline: float) -> None:
-        """Tell the coordinator."""
+        """Send EndTxn, steps 2 to 4 of `_end`."""
         transaction = self.transaction
         before = self._fencing.identity
         identity: ProducerIdentity | None = before
-        transaction.is_ending = is_commit
+        transaction.begin_end(is_commit)
         try:
             identity = await self._requests.end(
                 before, is_commit, transaction.is_version_2, deadline
@@ -213,33 +233,37 @@ class Transactions:
             if not is_commit:
                 transaction.fail_for_good(error)
             raise
-        # From here on a call that is made again has no end to tell.
-        transaction.is_ended = True
+        transaction.note_end()
         if identity is None:
-            transaction.needs_new_epoch = True
+            transaction.require_new_epoch()
         elif identity != before:
-            transaction.needs_new_epoch = False
-            self.manager.set_producer_id(*identity)
+            transaction.note_new_epoch()
+            self.sequencer.set_producer_id(*identity)
 
     async def _abort_what_is_past(self, error: KafkaError, deadline: float) -> None:
-        """The coordinator knows of no such transaction: see whether that is as good as an abort."""
+        """Decide whether a transaction that the coordinator does not know is as good as aborted.
+
+        Raises `error`, and makes the producer fatal, if it is not.
+        """
         transaction = self.transaction
         can_renew = await self._requests.can_renew(deadline)
         if isinstance(error, ProducerFenced):
-            may_go_on = can_renew  # whether it was the time-out or another, shows with the renewal
+            # If another producer has the id, the renewal is refused.
+            may_go_on = can_renew
         else:
-            # There is nothing to abort: what was to enter something was cancelled or refused.
-            # Should it come late, it is of an old epoch.
+            # There is nothing to abort: the requests that would have added something were cancelled
+            # or refused. Should one arrive late, it carries an old epoch.
             may_go_on = not transaction.partitions and not transaction.groups
         if not may_go_on:
             transaction.fail_for_good(error)
             raise error
-        transaction.needs_new_epoch |= can_renew
+        if can_renew:
+            transaction.require_new_epoch()
 
     # -- what it holds
 
     async def send_offsets(self, given: Any, group: Any) -> None:
-        """Make offsets of a group part of the transaction."""
+        """Add offsets of a group to the transaction."""
         await self.contents.send_offsets(given, group)
 
 

@@ -90,7 +90,7 @@ async def test_no_producer_id_at_all_fails_the_start(
 ) -> None:
     with cluster.intercept(InitProducerIdRequest, giving(-1, -1)):
         producer = make(cluster, request_timeout_ms=200)
-        with pytest.raises(KafkaTimeoutError, match="the answer is id -1, epoch -1") as caught:
+        with pytest.raises(KafkaTimeoutError, match="the response has id -1, epoch -1") as caught:
             await producer.start()
         assert isinstance(caught.value.__cause__, KafkaProtocolError)
 
@@ -219,9 +219,9 @@ async def test_brokers_that_are_gone_leave_nothing_behind(cluster: FakeCluster) 
         senders = {
             task.get_name()
             for task in asyncio.all_tasks()
-            if task.get_name().startswith((f"{name}:sender-", f"{name}:settler-"))
+            if task.get_name().startswith((f"{name}:sender-", f"{name}:receiver-"))
         }
-        assert senders == {f"{name}:sender-0", f"{name}:settler-0"}
+        assert senders == {f"{name}:sender-0", f"{name}:receiver-0"}
     assert values(cluster) == numbers(2)
 
 

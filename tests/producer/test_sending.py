@@ -313,7 +313,7 @@ async def test_five_requests_are_in_flight(cluster: FakeCluster) -> None:
 
 
 async def test_linger_collects_records(cluster: FakeCluster) -> None:
-    async with new_producer(cluster, linger_ms=50) as producer:
+    async with new_producer(cluster, linger_ms=400) as producer:
         futures = []
         for number in range(5):
             futures.append(await producer.send(TOPIC, b"%d" % number, partition=0))

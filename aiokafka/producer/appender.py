@@ -1,6 +1,6 @@
 """Put records into the open batches of their partitions: what `send` does for every record.
 
-Compiled when possible, see _append.pxd. Nothing here waits.
+Compiled when possible, see appender.pxd. Nothing here waits for a broker or for memory.
 """
 
 from __future__ import annotations
@@ -8,17 +8,19 @@ from __future__ import annotations
 import asyncio
 import random
 from asyncio import AbstractEventLoop, Future
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from aiokafka import _seams
 from aiokafka.partitioner import murmur2
-from aiokafka.producer.batch import RECORD_OVERHEAD, BatchState, ProducerBatch
+from aiokafka.producer.batch import RECORD_OVERHEAD, ProducerBatch
+from aiokafka.producer.buffer_memory import BufferMemory
+from aiokafka.producer.partition_queue import PartitionQueue
+from aiokafka.producer.pending_batches import PendingBatches
 from aiokafka.record.batch import RecordBatchBuilder
 from aiokafka.structs import TopicPartition
 
-__all__ = ["BATCH_OVERHEAD", "Appender", "PartitionQueue", "TopicLanes"]
+__all__ = ["BATCH_OVERHEAD", "Appender", "TopicLanes", "headers_bound"]
 
 BATCH_OVERHEAD = 1024
 """Bytes of buffer memory counted for a batch besides its records."""
@@ -27,7 +29,7 @@ _RECORD_FRAME = 36
 """More bytes than a record has in a batch besides key, value and headers."""
 
 _TURN_BYTES = 262_144
-"""After so many bytes without a pause `send` lets the event loop have a turn."""
+"""After so many bytes without a pause `send` gives the event loop a turn."""
 
 # As C numbers where this is compiled: names of the module are looked up for every record.
 _PER_RECORD = RECORD_OVERHEAD
@@ -39,60 +41,11 @@ _LATE = 2**62
 _Headers = Sequence[tuple[str, "bytes | None"]]
 
 
-class PartitionQueue:
-    """The batches of one partition that have not been delivered, oldest first.
-
-    Owns: `waiting` (sealed batches, and the open one at its end) and `in_flight`. `Appender` adds
-    at the end; everything else is done by the `NodeSender` in `node`, that of the partition's
-    leader.
-    """
-
-    def __init__(self, partition: TopicPartition) -> None:
-        self.partition = partition
-        self.waiting: deque[ProducerBatch] = deque()
-        self.in_flight: list[ProducerBatch] = []
-        self.open: ProducerBatch | None = None
-        self.node: Any = None
-        self.in_flight_from: Any = None
-        """The NodeSender whose answers `in_flight` waits for."""
-        self.retry_at = 0.0
-        """Loop time before which nothing is sent: the pause after a failure."""
-        self.backoff: Any = None
-        self.sequence: Any = None
-        """What the TransactionManager knows of the partition."""
-
-    @property
-    def load(self) -> int:
-        """Batches that have not been delivered."""
-        return len(self.waiting) + len(self.in_flight)
-
-    def seal(self) -> None:
-        """Close the open batch, if there is one: no record is added to it any more."""
-        batch = self.open
-        if batch is not None:
-            self.open = None
-            batch.transition(BatchState.SEALED)
-
-    def put_back(self, batch: ProducerBatch) -> None:
-        """Return a batch that was in flight to its place among those that wait: in the order of
-        sending.
-        """
-        position = 0
-        for other in self.waiting:
-            if other.base_sequence == -1 or _is_before(batch.base_sequence, other.base_sequence):
-                break
-            position += 1
-        self.waiting.insert(position, batch)
-
-
-def _is_before(sequence: int, other: int) -> bool:
-    # Sequences wrap at 2**31, and no two batches in one queue are ever half of that apart.
-    return 0 < (other - sequence) & 0x7FFFFFFF < 0x40000000
-
-
 class TopicLanes:
-    """The queues of a topic's partitions, as the last metadata listed them, and the one for null
-    keys.
+    """The queues of a topic's partitions, as the last metadata listed them.
+
+    Owns the choice of the partition that records without a key go to at the moment (`sticky`), and
+    what is left of its share.
     """
 
     def __init__(
@@ -102,8 +55,8 @@ class TopicLanes:
         builder_factory: Callable[[], RecordBatchBuilder],
         quantum: int,
     ) -> None:
-        """`quantum`: bytes of records without a key that one partition gets before the next has its
-        turn.
+        """Begin with no choice. Records without a key go to one of `available`, the partitions that
+        have a leader, until it has got `quantum` bytes of them; then another has its turn.
         """
         self.queues = list(queues)
         self.by_number = {queue.partition.partition: queue for queue in queues}
@@ -113,8 +66,20 @@ class TopicLanes:
         self._quantum = quantum
         self._left = 0
 
+    def current(self) -> PartitionQueue:
+        """Return the queue that the next record without a key goes to."""
+        queue = self.sticky
+        # A batch that was begun is filled, whatever the quantum says.
+        if queue is None or (self._left <= 0 and queue.open is None):
+            return self.turn()
+        return queue
+
+    def count(self, size: int) -> None:
+        """Count `size` bytes of the quantum as used."""
+        self._left -= size
+
     def turn(self) -> PartitionQueue:
-        """Move on: to the one of two random partitions that has fewer batches waiting (KIP-794)."""
+        """Move on to another queue: of two random ones that with fewer batches (KIP-794)."""
         choices = self._choices
         queue = choices[int(random.random() * len(choices))]
         rival = choices[int(random.random() * len(choices))]
@@ -125,65 +90,86 @@ class TopicLanes:
         return queue
 
     def keyed(self, key: bytes) -> PartitionQueue:
-        """The queue of the partition that Java's client chooses for `key`."""
+        """Return the queue of the partition that Java's client chooses for `key`."""
         return self.queues[(murmur2(key) & 0x7FFFFFFF) % len(self.queues)]
 
 
 class Appender:
-    """Finds the partition and the open batch of a record and appends it.
+    """Finds the partition and the open batch of a record, and appends it.
 
-    Owns: `free`, the buffer memory that is left, `lanes` and every `PartitionQueue.open`. `is_open`
-    is switched off by the accumulator while somebody waits for memory, so that nobody overtakes
-    him.
+    Owns the topics' lanes, whether records are accepted, and how long the event loop has had no
+    turn.
     """
 
     def __init__(
         self,
         loop: AbstractEventLoop,
+        memory: BufferMemory,
+        pending: PendingBatches,
         *,
-        buffer_memory: int,
         max_record_bytes: int,
         delivery_timeout: float,
         hashes_keys: bool,
         on_batch: Callable[[PartitionQueue], None],
     ) -> None:
-        """`on_batch(queue)` is called whenever a batch was opened or sealed by an append.
+        """Decline all records until `accept(True)`.
 
-        `hashes_keys`: the default partitioner is used; otherwise `append` declines records that do
-        not say their partition.
+        `on_batch(queue)` is called whenever a batch was opened or sealed by an append. Unless the
+        default partitioner is used (`hashes_keys`), `append` declines records without a partition.
         """
+        self.memory = memory
         self.lanes: dict[str, TopicLanes] = {}
-        self.incomplete: dict[ProducerBatch, PartitionQueue] = {}
-        """Every batch whose futures have no result."""
-        self.free = buffer_memory
-        self.is_open = False
+        self.is_accepting = False
         self.is_busy = False
-        """Somebody sends without a pause: he was interrupted to give the event loop a turn."""
-        self.since_turn = 0
-        self.max_record_bytes = max_record_bytes
+        """A tight loop of sends was suspended so that the event loop can run: it goes on next."""
+        self._since_turn = 0
+        self._max_record_bytes = max_record_bytes
         self._hashes_keys = hashes_keys
         self._delivery_timeout = delivery_timeout
+        self._pending = pending
         self._on_batch = on_batch
         self._loop = loop
         self._last_stamp = 0
         self._stamp = 0
 
+    # -- what decides whether, and where to
+
+    def accept(self, is_accepting: bool) -> None:
+        """Take records from now on, or decline all of them."""
+        self.is_accepting = is_accepting
+
+    def set_lanes(self, topic: str, lanes: TopicLanes) -> None:
+        """Take records for `topic`, to these partitions."""
+        self.lanes[topic] = lanes
+
+    def forget_lanes(self) -> None:
+        """Decline records of all topics until their lanes are set again."""
+        self.lanes.clear()
+
+    # -- turns of the event loop
+
     @property
     def owes_turn(self) -> bool:
         """Whether the event loop should get a turn, so much was appended since its last one."""
-        return self.since_turn > _TURN_BYTES
+        return self._since_turn > _TURN_BYTES
+
+    def note_turn(self) -> None:
+        """Begin to count again: the event loop has just run something else."""
+        self._since_turn = 0
 
     async def give_turn(self) -> None:
-        """Let the event loop run, and tell the senders that there is more to come."""
+        """Let the event loop run, and show the senders by `is_busy` that there is more to come."""
         self.is_busy = True
         # Runs after the senders that are awake and before the caller goes on.
         self._loop.call_soon(self._end_turn)
         await asyncio.sleep(0)
         # Not before: another task would overtake the caller.
-        self.since_turn = 0
+        self._since_turn = 0
 
     def _end_turn(self) -> None:
         self.is_busy = False
+
+    # -- records
 
     def append(
         self,
@@ -194,12 +180,13 @@ class Appender:
         timestamp: float | None,
         headers: _Headers,
     ) -> Future[Any] | None:
-        """Append a record and return its future, if that is possible at once; else None, and
-        nothing changed.
+        """Append a record and return its future, if that is possible at once.
 
-        None means: something has to be waited for, checked or converted first.
+        Returns None, with nothing changed, if something has to be waited for, checked or converted
+        first.
         """
-        if not self.is_open or self.since_turn > _TURN_BYTES:
+        memory = self.memory
+        if not self.is_accepting or memory.is_contended or self._since_turn > _TURN_BYTES:
             return None
         lanes = self.lanes.get(topic)
         if lanes is None:
@@ -217,7 +204,7 @@ class Appender:
             need += len(key)
         if headers:
             need += headers_bound(headers)
-        if need > self.free or need > self.max_record_bytes:
+        if need > memory.free or need > self._max_record_bytes:
             return None
         if timestamp is None:
             timestamp = self.now()
@@ -240,7 +227,7 @@ class Appender:
         return self.place(lanes, queue, timestamp, key, value, headers)
 
     def now(self) -> int:
-        """Milliseconds since 1970; the same object for as long as that does not change."""
+        """Return the milliseconds since 1970, as the same object until they change."""
         seconds = _seams.wall_time()
         stamp = int(seconds * 1000)
         if stamp != self._last_stamp:
@@ -257,36 +244,29 @@ class Appender:
         value: bytes | None,
         headers: _Headers,
     ) -> Future[Any]:
-        """Append a record to a certain partition, whatever memory there is."""
+        """Append a record to a certain partition, whatever memory there is; return its future."""
         batch = queue.open
         if batch is not None:
             before = batch.reserved
             future = batch.add(timestamp, key, value, headers, self._loop)
             if future is not None:
-                self.take(batch.reserved - before)
+                self._take(batch.reserved - before)
                 return future
             queue.seal()
-        return self.begin(lanes, queue, timestamp, key, value, headers)
+        return self._begin(lanes, queue, timestamp, key, value, headers)
 
     def spread(
         self, lanes: TopicLanes, timestamp: int, value: bytes | None, headers: _Headers
     ) -> Future[Any]:
-        """Append a record without a key: one partition's batch is filled, then another has its
-        turn.
-        """
-        queue = lanes.sticky
-        if queue is None:
-            queue = lanes.turn()
+        """Append a record without a key, to the batch that is being filled; return its future."""
+        queue = lanes.current()
         batch = queue.open
-        if batch is None:
-            if lanes._left <= 0:
-                queue = lanes.turn()
-        else:
+        if batch is not None:
             before = batch.reserved
             future = batch.add(timestamp, None, value, headers, self._loop)
             if future is not None:
-                lanes._left -= batch.reserved - before - _PER_RECORD
-                self.take(batch.reserved - before)
+                lanes.count(batch.reserved - before - _PER_RECORD)
+                self._take(batch.reserved - before)
                 return future
             # Full, whatever the quantum says: going on here would begin a batch for the last few
             # bytes.
@@ -295,7 +275,7 @@ class Appender:
             queue = lanes.turn()
         return self.place(lanes, queue, timestamp, None, value, headers)
 
-    def begin(
+    def _begin(
         self,
         lanes: TopicLanes,
         queue: PartitionQueue,
@@ -304,38 +284,36 @@ class Appender:
         value: bytes | None,
         headers: _Headers,
     ) -> Future[Any]:
-        """Open a new batch of `queue` with this record."""
+        """Open a batch of `queue` with this record; return its future."""
         batch = self.new_batch(queue.partition, lanes.builder_factory())
         future = batch.add(timestamp, key, value, headers, self._loop)
         if future is None:
             raise RuntimeError("an empty batch has no room for its first record")
-        queue.open = batch
         self.enqueue(queue, batch)
         return future
 
     def new_batch(self, partition: TopicPartition, builder: RecordBatchBuilder) -> ProducerBatch:
-        """A batch whose life begins now."""
+        """Return a batch whose delivery timeout begins now."""
         now = self._loop.time()
         batch = ProducerBatch(partition, builder, now, now + self._delivery_timeout)
-        batch.reserved = BATCH_OVERHEAD
+        batch.reserve(BATCH_OVERHEAD)
         return batch
 
     def enqueue(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """Put a new batch at the end of its queue and tell its sender."""
-        queue.waiting.append(batch)
-        self.incomplete[batch] = queue
-        self.free -= BATCH_OVERHEAD
-        self.take(batch.reserved - BATCH_OVERHEAD)
+        queue.append(batch)
+        self._pending.add(batch, queue)
+        self.memory.take(BATCH_OVERHEAD)
+        self._take(batch.reserved - BATCH_OVERHEAD)
         self._on_batch(queue)
 
-    def take(self, size: int) -> None:
-        """Count `size` bytes of buffer memory as used."""
-        self.free -= size
-        self.since_turn += size
+    def _take(self, size: int) -> None:
+        self.memory.take(size)
+        self._since_turn += size
 
 
 def headers_bound(headers: _Headers) -> int:
-    """At least as many bytes as `headers` have in a batch."""
+    """Return at least as many bytes as `headers` have in a batch."""
     size = 0
     for name, value in headers:
         size += 10 + 4 * len(name)

@@ -1,4 +1,4 @@
-"""How a producer is doing, from what its parts know."""
+"""Judge how a producer is doing, from what its parts know."""
 
 from __future__ import annotations
 
@@ -11,61 +11,71 @@ from aiokafka.health import ProducerHealth, ProducerState
 from aiokafka.producer.transaction_state import TransactionState
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Mapping
 
+    from aiokafka._tasks import TaskOwner
     from aiokafka.client import AIOKafkaClient
-    from aiokafka.producer.batch import ProducerBatch
-    from aiokafka.producer.sender import Sender
+    from aiokafka.producer.delivery import Delivery
+    from aiokafka.producer.node_sender import NodeSender
 
-__all__ = ["ProducerVitals"]
+__all__ = ["ProducerHealthMonitor"]
 
 log = logging.getLogger("aiokafka.producer.producer")
 
 _ALARMING = (ProducerState.UNREACHABLE, ProducerState.FAILED)
 
 
-class ProducerVitals:
+class ProducerHealthMonitor:
     """Says how the producer is doing; changes nothing about it.
 
-    Owns what ended the producer. Whoever changes something calls `look()`, so that the new state is
-    logged once and its time is known; `health()` looks as well, for what only time tells.
+    Owns: the part of its life that the producer is in, the state seen last, and what ended the
+    producer. Parts that change something call `look()`, so that the new state is logged once and
+    its time is known; `health()` looks as well, for what only time tells.
     """
 
-    def __init__(self, client: AIOKafkaClient, sender: Sender) -> None:
+    def __init__(
+        self,
+        client: AIOKafkaClient,
+        delivery: Delivery,
+        nodes: Mapping[int, NodeSender],
+        owner: TaskOwner,
+    ) -> None:
+        """Begin with NEW. `nodes`: the senders of all brokers, as they come and go."""
         self._client = client
-        self._sender = sender
+        self._delivery = delivery
+        self._pending = delivery.pending
+        self._nodes = nodes
+        self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._life: ProducerState | None = ProducerState.NEW
-        subject = sender.delivery.config.subject
-        self._states = StateLog(subject, ProducerState.NEW, _ALARMING)
+        self._states = StateLog(delivery.config.subject, ProducerState.NEW, _ALARMING)
         self._failure: tuple[float, BaseException | None] = (0.0, None)
-        sender.on_change = self.look
 
-    def live(self, life: ProducerState | None) -> None:
-        """The producer begins another part of its life; None: it is up to the parts."""
+    def enter(self, life: ProducerState | None) -> None:
+        """Begin another part of the producer's life; None: it runs, its parts tell the state."""
         self._life = life
         self.look()
 
     def look(self) -> None:
-        """Something may have changed: see what became of it, and log it if it did."""
+        """Judge the state again, and log it if it has changed."""
         verdict = self._judge(self._loop.time())
         is_new = self._states.note(verdict, log, is_last=self._life is not None)
         if is_new and verdict.state == ProducerState.FAILED:
             self._failure = (self._states.since, self._end())
 
     def health(self) -> ProducerHealth:
-        """All that there is to tell."""
+        """Return the state, and what explains it."""
         self.look()
         now = self._loop.time()
-        failures = [self._failure, self._sender.delivery.last_error]
+        failures = [self._failure, self._delivery.last_error]
         if self._client.metadata_failure is not None:
             failures.append(self._client.metadata_failure)
-        contacts = [node.contact for node in self._sender.nodes]
+        contacts = [node.contact for node in self._nodes.values()]
         error_at, error = newest(failures, contacts)
         pending = self._pending
         oldest = min((batch.created for batch in pending), default=now)
-        delivered_at = self._sender.delivery.delivered_at
-        busy = [node.contact for node in self._sender.nodes if node.is_busy]
+        delivered_at = self._delivery.delivered_at
+        busy = [node.contact for node in self._nodes.values() if node.is_busy]
         silent = [contact.name for contact in busy if contact.silent_since(now) is not None]
         return ProducerHealth(
             state=ProducerState(self._states.verdict.state),
@@ -93,12 +103,8 @@ class ProducerVitals:
             return Verdict(ProducerState.UNREACHABLE, str(trouble), trouble.since)
         return Verdict(ProducerState.RUNNING)
 
-    @property
-    def _pending(self) -> Collection[ProducerBatch]:
-        return self._sender.accumulator.appender.incomplete
-
     def backlog(self, deadline: float | None) -> str:
-        """What a producer that is closing waits for, why, and until when at most.
+        """Say what a producer that is closing waits for, why, and until when at most.
 
         `deadline` (loop time) is that of `stop()`, None without.
         """
@@ -113,15 +119,15 @@ class ProducerVitals:
         )
 
     def _end(self) -> BaseException | None:
-        """What the producer cannot recover from."""
-        transaction = self._sender.delivery.transaction
+        """Return what the producer cannot recover from, None if it runs."""
+        transaction = self._delivery.transaction
         if transaction is not None and transaction.state is TransactionState.FATAL:
             return transaction.error
-        return self._sender.owner.failure
+        return self._owner.failure
 
     def _trouble(self, now: float) -> Trouble | None:
-        """What keeps the producer from sending all that it has, or would have, to send."""
-        busy = [node.contact for node in self._sender.nodes if node.is_busy]
+        """Return what keeps the producer from sending all that it has, or would have, to send."""
+        busy = [node.contact for node in self._nodes.values() if node.is_busy]
         outages = [contact.outage(now) for contact in busy]
         troubles = [outage for outage in outages if outage is not None]
         if busy and len(troubles) == len(busy):
@@ -129,7 +135,7 @@ class ProducerVitals:
         failure = self._client.metadata_failure
         if busy or failure is None:
             return None
-        heard = max((node.contact.answered_at or 0.0 for node in self._sender.nodes), default=0.0)
+        heard = max((node.contact.answered_at or 0.0 for node in self._nodes.values()), default=0.0)
         if heard >= failure[0]:
             return None
         text = f"No broker answers: {failure[1]}"

@@ -3,6 +3,8 @@ from libc.stdint cimport int64_t
 
 from aiokafka.partitioner cimport murmur2
 from aiokafka.producer.batch cimport ProducerBatch
+from aiokafka.producer.buffer_memory cimport BufferMemory
+from aiokafka.producer.partition_queue cimport PartitionQueue
 
 
 cdef int64_t _TURN_BYTES
@@ -10,28 +12,19 @@ cdef int64_t _PER_RECORD
 cdef int64_t _AT_MOST
 
 
-cdef class PartitionQueue:
-    cdef public object partition
-    cdef public object waiting
-    cdef public list in_flight
-    cdef public ProducerBatch open
-    cdef public object node
-    cdef public object in_flight_from
-    cdef public double retry_at
-    cdef public object backoff
-    cdef public object sequence
-
-    cpdef seal(self)
-
-
 cdef class TopicLanes:
-    cdef public list queues
-    cdef public dict by_number
-    cdef public object builder_factory
-    cdef public PartitionQueue sticky
+    cdef readonly list queues
+    cdef readonly dict by_number
+    cdef readonly object builder_factory
+    cdef readonly PartitionQueue sticky
     cdef list _choices
     cdef int64_t _quantum
     cdef int64_t _left
+
+    @cython.locals(queue=PartitionQueue)
+    cpdef PartitionQueue current(self)
+
+    cpdef count(self, int64_t size)
 
     @cython.locals(choices=list, queue=PartitionQueue, rival=PartitionQueue)
     cpdef PartitionQueue turn(self)
@@ -40,15 +33,15 @@ cdef class TopicLanes:
 
 
 cdef class Appender:
-    cdef public dict lanes
-    cdef public dict incomplete
-    cdef public int64_t free
-    cdef public bint is_open
-    cdef public bint is_busy
-    cdef public int64_t since_turn
-    cdef public int64_t max_record_bytes
+    cdef readonly BufferMemory memory
+    cdef readonly dict lanes
+    cdef readonly bint is_accepting
+    cdef readonly bint is_busy
+    cdef int64_t _since_turn
+    cdef int64_t _max_record_bytes
     cdef bint _hashes_keys
     cdef double _delivery_timeout
+    cdef object _pending
     cdef object _on_batch
     cdef object _loop
     cdef int64_t _last_stamp
@@ -57,7 +50,7 @@ cdef class Appender:
     @cython.locals(seconds=double, stamp=int64_t)
     cdef object now(self)
 
-    @cython.locals(lanes=TopicLanes, queue=PartitionQueue, need=int64_t)
+    @cython.locals(memory=BufferMemory, lanes=TopicLanes, queue=PartitionQueue, need=int64_t)
     cpdef object append(
         self,
         object topic,
@@ -85,7 +78,7 @@ cdef class Appender:
     )
 
     @cython.locals(batch=ProducerBatch)
-    cpdef object begin(
+    cdef object _begin(
         self,
         TopicLanes lanes,
         PartitionQueue queue,
@@ -95,4 +88,4 @@ cdef class Appender:
         object headers,
     )
 
-    cpdef take(self, int64_t size)
+    cdef _take(self, int64_t size)

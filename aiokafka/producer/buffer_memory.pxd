@@ -1,0 +1,12 @@
+from libc.stdint cimport int64_t
+
+
+cdef class BufferMemory:
+    cdef readonly int64_t size
+    cdef readonly int64_t free
+    cdef readonly bint is_contended
+    cdef object _waiters
+    cdef object _loop
+
+    cpdef take(self, int64_t size)
+    cpdef give_back(self, int64_t size)
