@@ -16,7 +16,7 @@ from aiokafka.testing.actions import Answer, Cut, Delay, Edit, Fail, Hold, RawBy
 from aiokafka.testing.ailment import Ailment
 from aiokafka.testing.connection import Connection, Later, Reply
 from aiokafka.testing.handlers import CloseConnectionError
-from aiokafka.testing.script import RequestContext, Script
+from aiokafka.testing.script import Pending, RequestContext, Script
 from aiokafka.testing.sockets import close_server
 from aiokafka.testing.wire import encode, read_header, refuse_version, skip_tags
 
@@ -63,6 +63,7 @@ class FakeBroker:
         self._ssl = ssl_context
         self._server: asyncio.AbstractServer | None = None
         self._connections: dict[Connection, None] = {}
+        self._largest = ("", 0)  # the setting, and what it says: asked for each request
 
     @property
     def state(self) -> ClusterState:
@@ -88,7 +89,10 @@ class FakeBroker:
     @property
     def largest_request(self) -> int:
         """Bytes; the connection is closed for more."""
-        return self.services.state.setting("socket.request.max.bytes")
+        text = self.services.state.config["socket.request.max.bytes"]
+        if text is not self._largest[0]:
+            self._largest = text, int(text)
+        return self._largest[1]
 
     async def start(self) -> None:
         """Listen; after a :meth:`stop` on the same port as before."""
@@ -160,9 +164,13 @@ class FakeBroker:
             session,
             len(frame),
         )
-        if self.ailment.is_felt or not self._script.idle:
-            return Later(self._answer_by_script(request, context), _as_it_is)
+        if self.ailment.is_felt:
+            return Later(self._answer_later(request, context), _as_it_is)
         self._script.saw(request, context)
+        answer = None if self._script.idle else self._script.ask(request, context)
+        if answer is not None:
+            drop = answer.close if isinstance(answer, Pending) else None
+            return Later(self._act(answer, request, context), _as_it_is, drop)
         response = self._begin(request, context)
         if inspect.iscoroutine(response):
             return Later(response, partial(self._end, context))
@@ -186,17 +194,20 @@ class FakeBroker:
 
     # -- one request ---------------------------------------------------------------------------
 
-    async def _answer_by_script(self, request: Any, context: RequestContext) -> Reply:
-        if self.ailment.is_felt:
-            await self.ailment.wait(context.api_key)
+    async def _answer_later(self, request: Any, context: RequestContext) -> Reply:
+        await self.ailment.wait(context.api_key)
         self._script.saw(request, context)
-        answer = None if self._script.idle else await self._script.ask(request, context)
-        reply = await self._act(answer, request, context)
+        return await self._act(self._script.ask(request, context), request, context)
+
+    async def _act(self, answer: Answer | Pending, request: Any, context: RequestContext) -> Reply:
+        """Carry out what the script wants, or the broker's own work."""
+        if isinstance(answer, Pending):
+            answer = await answer.answer()
+        reply = await self._carry_out(answer, request, context)
         self._script.wake()
         return reply
 
-    async def _act(self, answer: Answer, request: Any, context: RequestContext) -> Reply:
-        """Carry out what the script wants, or the broker's own work."""
+    async def _carry_out(self, answer: Answer, request: Any, context: RequestContext) -> Reply:
         while isinstance(answer, Delay | Hold):
             if isinstance(answer, Delay):
                 await asyncio.sleep(answer.seconds)

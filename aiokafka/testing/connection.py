@@ -38,6 +38,8 @@ class Later:
     work: Coroutine[Any, Any, Any]
     finish: Callable[[Any], Reply]
     """Makes the reply of what comes from `work`."""
+    drop: Callable[[], None] | None = None
+    """Called if `work` is given up before it has begun."""
 
 
 class Connection(asyncio.Protocol):
@@ -122,6 +124,8 @@ class Connection(asyncio.Protocol):
             self._task.cancel()
             if inspect.getcoroutinestate(self._later.work) == inspect.CORO_CREATED:
                 self._later.work.close()  # the task will not come to it
+                if self._later.drop is not None:
+                    self._later.drop()
         if self._transport is not None:
             self._transport.abort()
 

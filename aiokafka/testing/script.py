@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, is_dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -154,16 +154,39 @@ class Interception:
             return False
         return self._api_key is None or self._api_key == context.api_key
 
-    async def ask(self, request: Any, context: RequestContext) -> Answer:
-        """What the handler wants done; None for nothing."""
+    def ask(self, request: Any, context: RequestContext) -> Answer | Awaitable[Answer]:
+        """What the handler wants done, None for nothing; or what has to be awaited for that."""
         self.hits += 1
         if self._times is not None and self.hits >= self._times:
             self.remove()
         self._script.wake()
-        if not callable(self._handler):
-            return self._handler
-        answer = self._handler(request, context)
-        return await answer if inspect.isawaitable(answer) else answer
+        return self._handler(request, context) if callable(self._handler) else self._handler
+
+
+@dataclass(slots=True, eq=False)
+class Pending:
+    """An ``async`` handler that has begun to answer, and the interceptions behind it."""
+
+    asked: Awaitable[Answer]
+    others: Iterator[Interception]
+    request: Any
+    context: RequestContext
+
+    async def answer(self) -> Answer:
+        """The first answer that is not None."""
+        answer = await self.asked
+        for interception in self.others:
+            if answer is not None:
+                break
+            if interception.matches(self.context):
+                found = interception.ask(self.request, self.context)
+                answer = await found if inspect.isawaitable(found) else found
+        return answer
+
+    def close(self) -> None:
+        """Say that it will not be awaited."""
+        if inspect.iscoroutine(self.asked):
+            self.asked.close()
 
 
 class Script:
@@ -196,11 +219,16 @@ class Script:
         if interception in self._interceptions:
             self._interceptions.remove(interception)
 
-    async def ask(self, request: Any, context: RequestContext) -> Answer:
-        """The first answer that is not None of the interceptions that match, oldest first."""
-        for interception in tuple(self._interceptions):
+    def ask(self, request: Any, context: RequestContext) -> Answer | Pending:
+        """The first answer that is not None of the interceptions that match, oldest first; or what
+        has to be awaited for it, where a handler is ``async``.
+        """
+        interceptions = iter(tuple(self._interceptions))
+        for interception in interceptions:
             if interception.matches(context):
-                answer = await interception.ask(request, context)
+                answer = interception.ask(request, context)
+                if inspect.isawaitable(answer):
+                    return Pending(answer, interceptions, request, context)
                 if answer is not None:
                     return answer
         return None
@@ -232,8 +260,9 @@ class Script:
 
     def wake(self) -> None:
         """Let :meth:`wait_for` look again."""
-        for event in tuple(self._waiters):
-            event.set()
+        if self._waiters:
+            for event in tuple(self._waiters):
+                event.set()
 
     async def wait_for(self, condition: Callable[[], bool], timeout_s: float) -> None:
         """See :meth:`FakeCluster.wait_for`."""

@@ -64,7 +64,7 @@ class Caller:
         if limit is not None and world.promises(PROMPT):
             limit = min(limit, PROMPT_S)
         watch = _Watch(self, what, patience, limit, may_cancel)
-        started_at = loop.time()
+        started_at = loop.now
         world.note(self.name, what)
         try:
             result = await awaitable
@@ -88,7 +88,7 @@ class Caller:
             raise InterruptedCall(what) from error
         finally:
             watch.close()
-            self._check_time(what, loop.time() - started_at, limit)
+            self._check_time(what, loop.now - started_at, limit)
         self._check_swallowed(what, watch)
         if world.is_tracing:
             world.trace_line(self.name, what, f"gave {_short(result)}")

@@ -102,7 +102,7 @@ class World:
     @property
     def now(self) -> float:
         """Virtual seconds since the run began."""
-        return self.loop.time()
+        return self.loop.now
 
     def random_for(self, name: str) -> random.Random:
         """A source of chance of one's own, so that one less program changes nothing for others."""
@@ -115,14 +115,14 @@ class World:
 
     def note(self, who: str, what: str, outcome: str = "") -> None:
         """Add a line to the trace."""
-        mark = f"{self.loop.time():.6f} {who} {what} {outcome}"
+        mark = f"{self.loop.now:.6f} {who} {what} {outcome}"
         self._trace_sum = zlib.crc32(mark.encode(), self._trace_sum)
         if self.is_tracing:
-            self.trace.append(Note(self.loop.time(), who, what, outcome))
+            self.trace.append(Note(self.loop.now, who, what, outcome))
 
     def trace_line(self, who: str, what: str, outcome: str = "") -> None:
         """Add a line that is there with tracing only, and so no part of the checksum."""
-        self.trace.append(Note(self.loop.time(), who, what, outcome))
+        self.trace.append(Note(self.loop.now, who, what, outcome))
 
     @property
     def request_counts(self) -> dict[int, int]:

@@ -97,10 +97,10 @@ async def test_requests_while_it_loads(cluster: FakeCluster) -> None:
     member = Member(cluster)
     await member.join()
     await member.sync()
-    cluster.coordinators.load("group", "g", 0.05)
+    cluster.coordinators.load("group", "g", 0.5)
     assert await member.beat() == LOADING
     assert (await member.join()).error_code == LOADING
-    await asyncio.sleep(0.06)
+    await asyncio.sleep(0.51)
     assert await member.beat() == 0
     cluster.coordinators.load("transaction", "x", 60)
     request = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=1000)

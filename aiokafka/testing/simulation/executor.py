@@ -36,7 +36,7 @@ class Executors:
         future: asyncio.Future[Any] = loop.create_future()
         # In the order of the calls. An executor of the program's own may have one thread only, so
         # what it is given waits for what it was given before.
-        earliest = max(loop.time(), self._begun, self._over.get(id(executor), 0.0))
+        earliest = max(loop.now, self._begun, self._over.get(id(executor), 0.0))
         begin = self._begun = earliest + loop.random.random() * _LONGEST
         end = begin + loop.random.random() * _LONGEST
         if executor is not None:
@@ -60,7 +60,7 @@ class Executors:
             error.__cause__ = stop
         except BaseException as other:
             error = other
-        self._loop.happen_at(max(end, self._loop.time()), _settle, future, result, error)
+        self._loop.happen_at(max(end, self._loop.now), _settle, future, result, error)
 
 
 def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:

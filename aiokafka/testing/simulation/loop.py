@@ -6,7 +6,6 @@ import asyncio
 import contextvars
 import random
 import threading
-import weakref
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -14,81 +13,23 @@ from typing import TYPE_CHECKING, Any
 from aiokafka.testing.simulation.errors import BusyLoopError, NotSimulatedError, StuckError
 from aiokafka.testing.simulation.executor import Executors
 from aiokafka.testing.simulation.network import first_host
-from aiokafka.testing.simulation.selector import VirtualSelector
+from aiokafka.testing.simulation.refusals import Refusals
+from aiokafka.testing.simulation.turns import TurningLoop
 
 if TYPE_CHECKING:
     from aiokafka.testing.simulation.network import Network
 
 __all__ = ["SimulatedLoop"]
 
-# Timers for the same moment go off in an order that the seed decides, within so many seconds.
-_BLUR = 1e-6
 # A spinning task is called in this part of all turns, at least.
 _BLAMED = 0.4
+
+_NUMBER = "number_in_simulated_loop"
 
 _ANY_EVENT = Callable[..., object]
 
 
-class _Refusals(asyncio.SelectorEventLoop):
-    """What leaves the process and has no simulated form: all of it says so."""
-
-    def _refuse(self, what: str) -> Any:
-        raise NotSimulatedError(what)
-
-    # A plain function may raise at once; asyncio's own are async, and raise when awaited.
-    async def create_datagram_endpoint(self, *args: Any, **options: Any) -> Any:
-        self._refuse("datagrams")
-
-    async def create_unix_connection(self, *args: Any, **options: Any) -> Any:
-        self._refuse("Unix sockets")
-
-    async def create_unix_server(self, *args: Any, **options: Any) -> Any:
-        self._refuse("Unix sockets")
-
-    async def connect_accepted_socket(self, *args: Any, **options: Any) -> Any:
-        self._refuse("sockets of the system")
-
-    async def connect_read_pipe(self, *args: Any, **options: Any) -> Any:
-        self._refuse("pipes")
-
-    async def connect_write_pipe(self, *args: Any, **options: Any) -> Any:
-        self._refuse("pipes")
-
-    async def subprocess_exec(self, *args: Any, **options: Any) -> Any:
-        self._refuse("subprocesses")
-
-    async def subprocess_shell(self, *args: Any, **options: Any) -> Any:
-        self._refuse("subprocesses")
-
-    async def start_tls(self, *args: Any, **options: Any) -> Any:
-        self._refuse("change to TLS on an open connection")
-
-    async def sendfile(self, *args: Any, **options: Any) -> Any:
-        self._refuse("sendfile")
-
-    async def sock_connect(self, *args: Any, **options: Any) -> Any:
-        self._refuse("sockets of the system")
-
-    async def sock_accept(self, *args: Any, **options: Any) -> Any:
-        self._refuse("sockets of the system")
-
-    async def sock_recv(self, *args: Any, **options: Any) -> Any:
-        self._refuse("sockets of the system")
-
-    async def sock_recv_into(self, *args: Any, **options: Any) -> Any:
-        self._refuse("sockets of the system")
-
-    async def sock_sendall(self, *args: Any, **options: Any) -> Any:
-        self._refuse("sockets of the system")
-
-    def add_reader(self, *args: Any) -> Any:  # type: ignore[override]
-        self._refuse("files and sockets of the system")
-
-    def add_writer(self, *args: Any) -> Any:  # type: ignore[override]
-        self._refuse("files and sockets of the system")
-
-
-class SimulatedLoop(_Refusals):
+class SimulatedLoop(Refusals, TurningLoop):
     """An asyncio loop with virtual time and an in-memory network.
 
     Callbacks that are ready run in asyncio's order. Where asyncio promises none (timers for the
@@ -102,17 +43,12 @@ class SimulatedLoop(_Refusals):
     def __init__(self, seed: int = 0) -> None:
         #: The source of every decision of the loop and of its network.
         self.random = random.Random(seed)
-        self._simulated = selector = VirtualSelector(self.random)
-        selector.loop = self
-        super().__init__(selector)
+        super().__init__(self.random)
         #: The network in which `create_server` listens and `create_connection` connects.
         self.network: Network
         #: Seconds since 1970 at virtual time 0.
         self.epoch = 1_700_000_000.0
-        self._chance = self.random.random
         self._executors = Executors(self)
-        self._numbers: weakref.WeakKeyDictionary[asyncio.Future[Any], int]
-        self._numbers = weakref.WeakKeyDictionary()
         self._task_count = 0
         self._thread = threading.get_ident()
         self._strangers: list[str] = []
@@ -121,50 +57,9 @@ class SimulatedLoop(_Refusals):
 
     # -- time
 
-    def time(self) -> float:
-        """Virtual seconds since the loop was made."""
-        return self._simulated.now
-
     def wall_time(self) -> float:
         """The time of day, in seconds since 1970."""
-        return self.epoch + self._simulated.now
-
-    @property
-    def turns(self) -> int:
-        """How many turns the loop has made."""
-        return self._simulated.turns
-
-    def limit(self, seconds: float) -> None:
-        """Raise :class:`VirtualTimeError` out of the run so many virtual seconds from now."""
-        self._simulated.limit = self.time() + seconds
-
-    def stall(self, probability: float, longest: float) -> None:
-        """Let each wait of the loop last up to `longest` seconds more with this probability, as on
-        a machine that is busy; 0 ends it. What was due meanwhile runs in one turn.
-        """
-        self._simulated.stall_probability = probability
-        self._simulated.longest_stall = longest
-
-    def happen_at(self, when: float, callback: _ANY_EVENT, *args: Any) -> None:
-        """Call `callback` at a virtual time as an event from outside, such as arriving bytes.
-        The order of events for the same moment is the seed's.
-        """
-        self._simulated.at(when, callback, args)
-
-    def call_at(  # type: ignore[override]
-        self,
-        when: float,
-        callback: _ANY_EVENT,
-        *args: Any,
-        context: contextvars.Context | None = None,
-    ) -> asyncio.TimerHandle:
-        """As asyncio's; timers for the same moment go off in the seed's order."""
-        return super().call_at(when + self._chance() * _BLUR, callback, *args, context=context)
-
-    def timers(self) -> list[asyncio.TimerHandle]:
-        """The timers that are still to go off, the next one first."""
-        scheduled: list[asyncio.TimerHandle] = getattr(self, "_scheduled", [])
-        return sorted(handle for handle in scheduled if not handle.cancelled())
+        return self.epoch + self.now
 
     # -- tasks
 
@@ -177,13 +72,13 @@ class SimulatedLoop(_Refusals):
         task: asyncio.Task[Any] = super().create_task(
             coro, name=f"Task-{number}" if name is None else name, **options
         )
-        self._numbers[task] = number
+        # On the task itself: no map of weak references is as cheap.
+        setattr(task, _NUMBER, number)
         return task
 
     def tasks(self) -> list[asyncio.Task[Any]]:
         """The tasks that have not ended, the oldest first."""
-        numbers = self._numbers
-        return sorted(asyncio.all_tasks(self), key=lambda task: numbers.get(task, 0))
+        return sorted(asyncio.all_tasks(self), key=lambda task: getattr(task, _NUMBER, 0))
 
     # -- threads and signals
 

@@ -148,7 +148,7 @@ class Network:
         return transport, protocol
 
     def _later(self, delay: float, callback: Callable[..., object], *args: Any) -> None:
-        self.loop.happen_at(self.loop.time() + delay, callback, *args)
+        self.loop.happen_at(self.loop.now + delay, callback, *args)
 
     def _knock(self, done: asyncio.Future[Any], line: Line, tls: Any, tried: int) -> None:
         """The first packet of a connection reaches the server, if it does."""
@@ -182,7 +182,7 @@ class Network:
         client_port, self._next_client_port = self._next_client_port, self._next_client_port + 1
         client, there = connect_pair(self, line, number, client_port)
         delay = line.delay()
-        client.not_before(self.loop.time() + delay)
+        client.not_before(self.loop.now + delay)
         self._later(delay, self._accept, there, tls)
         done.set_result(client)
 
@@ -204,7 +204,7 @@ class Network:
     def note(self, writer: SimulatedTransport, data: bytes) -> None:
         """Every write passes here."""
         self.bytes_written += len(data)
-        mark = _MARK.pack(writer.number, writer.is_client, self.loop.time())
+        mark = _MARK.pack(writer.number, writer.is_client, self.loop.now)
         self.checksum = zlib.crc32(data, zlib.crc32(mark, self.checksum))
         if self.observer is not None:
             self.observer(writer, data)

@@ -132,7 +132,7 @@ class Simulation:
     def _mark(self) -> str:
         # The next random number tells how many were drawn: one for each timer and each event.
         loop = self.loop
-        return f"{self.network.checksum:08x}-{loop.turns}-{loop.time():.9f}-{loop.random.random()}"
+        return f"{self.network.checksum:08x}-{loop.turns}-{loop.now:.9f}-{loop.random.random()}"
 
     @contextmanager
     def _in_place(self) -> Iterator[None]:

@@ -79,7 +79,7 @@ class Timeline:
 
     def _add(self, mark: Any, what: Any) -> None:
         entries = self._entries
-        entries.append((self._loop.time(), mark, what))
+        entries.append((self._loop.now, mark, what))
         while len(entries) > _MOST_ENTRIES or self._nbytes > _MOST_BYTES:
             _, mark, what = entries.popleft()
             if mark is not None:

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aiokafka.testing.simulation.line import Line
     from aiokafka.testing.simulation.loop import SimulatedLoop
     from aiokafka.testing.simulation.network import Network
     from aiokafka.testing.simulation.server import SimulatedServer
@@ -22,6 +21,7 @@ log = logging.getLogger("asyncio")
 _HIGH_WATER = 64 * 1024
 _LARGEST_READ = 256 * 1024
 _MANY_LOST_WRITES = 5
+_BYTES = (bytes, bytearray, memoryview)
 
 
 class SocketInfo:
@@ -77,6 +77,12 @@ class SimulatedTransport(asyncio.Transport):
         self._network = network
         self._loop: SimulatedLoop = network.loop
         self._end = end
+        #: The way to the server of this connection.
+        self.line = end.line
+        #: Number of the connection in its network; both ends have the same.
+        self.number = end.number
+        #: Whether this is the end that connected.
+        self.is_client = end.is_client
         self._server = server
         self._is_tls = tls is not None
         self._buffer = bytearray()
@@ -93,21 +99,6 @@ class SimulatedTransport(asyncio.Transport):
         self._loop.call_soon(self._start_reading)
 
     # -- facts
-
-    @property
-    def line(self) -> Line:
-        """The way to the server of this connection."""
-        return self._end.line
-
-    @property
-    def number(self) -> int:
-        """Number of the connection in its network; both ends have the same."""
-        return self._end.number
-
-    @property
-    def is_client(self) -> bool:
-        """Whether this is the end that connected."""
-        return self._end.is_client
 
     @property
     def is_over(self) -> bool:
@@ -203,7 +194,7 @@ class SimulatedTransport(asyncio.Transport):
         self.write(b"".join(list_of_data))
 
     def write(self, data: Any) -> None:
-        if not isinstance(data, bytes | bytearray | memoryview):
+        if not isinstance(data, _BYTES):
             raise TypeError(
                 f"data argument must be a bytes-like object, not {type(data).__name__!r}"
             )

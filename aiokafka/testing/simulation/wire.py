@@ -171,7 +171,7 @@ class SimulatedSocket:
         self._arrived_last = max(self._arrived_last, when)
 
     def _let_go(self, piece: bytes | None) -> None:
-        now = self._loop.time()
+        now = self._loop.now
         way = self._way
         if self._sent_at == now and way:
             # Written in the same moment: read together.
@@ -197,7 +197,7 @@ class SimulatedSocket:
         if peer.is_closed:
             self._meet_closed_socket()
             return
-        now = self._loop.time()
+        now = self._loop.now
         while way and way[0][0] <= now:
             piece = way.popleft()[1]
             if piece is None:
@@ -231,18 +231,18 @@ class SimulatedSocket:
         self._is_held = False
         if self._way:
             # The first piece takes its time again, and the others follow it.
-            when = self._loop.time() + self.line.delay()
+            when = self._loop.now + self.line.delay()
             self._way[0] = (when, self._way[0][1])
             self._arrived_last = max(self._arrived_last, when)
             self._is_moving = True
             self._loop.happen_at(when, self._arrive)
         elif self.writer is not None:
-            self._loop.happen_at(self._loop.time() + self.line.delay(), self._find_room)
+            self._loop.happen_at(self._loop.now + self.line.delay(), self._find_room)
 
     def _was_read(self, size: int) -> None:
         self._under_way -= size
         if self.writer is not None and self._under_way + size >= CAPACITY:
-            self._loop.happen_at(self._loop.time() + self.line.delay(), self._find_room)
+            self._loop.happen_at(self._loop.now + self.line.delay(), self._find_room)
 
     def _find_room(self) -> None:
         """The peer has said that it can take more."""
@@ -254,7 +254,7 @@ class SimulatedSocket:
     def _tell_soon(self) -> None:
         if not self._is_telling and self.reader is not None:
             self._is_telling = True
-            self._loop.happen_at(self._loop.time(), self._tell)
+            self._loop.happen_at(self._loop.now, self._tell)
 
     def _tell(self) -> None:
         self._is_telling = False
@@ -266,7 +266,7 @@ class SimulatedSocket:
     def send_reset(self) -> None:
         """A reset is sent once, and may get lost: bytes that are sent later get another one."""
         if not self.line.holds(self):
-            when = self._loop.time() + self.line.delay()
+            when = self._loop.now + self.line.delay()
             self._loop.happen_at(max(when, self._arrived_last), self.peer.get_reset)
 
     def get_reset(self) -> None:
@@ -281,7 +281,7 @@ class SimulatedSocket:
         if self.reader is not None:
             self._tell_soon()
         elif self.writer is not None:
-            self._loop.happen_at(self._loop.time(), self._break_writer)
+            self._loop.happen_at(self._loop.now, self._break_writer)
 
     def _break_writer(self) -> None:
         if self.writer is not None:
@@ -296,7 +296,7 @@ class SimulatedSocket:
         self._sent_fin = True
         # There is no room any more, so that nothing follows.
         self._under_way = 1 << 60
-        after = max(self._arrived_last, self._loop.time()) + self.line.delay()
+        after = max(self._arrived_last, self._loop.now) + self.line.delay()
         self._loop.happen_at(after, self.peer.get_reset)
         self._loop.happen_at(after + self.line.delay(), self.get_reset)
 
