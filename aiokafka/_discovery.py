@@ -21,7 +21,7 @@ from aiokafka.errors import (
     for_code,
 )
 from aiokafka.net.address import canonical, format_address, is_address
-from aiokafka.net.pool import ConnectionPool, Endpoint, Purpose
+from aiokafka.net.pool import ConnectionGroup, ConnectionPool, Endpoint
 from aiokafka.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -184,12 +184,12 @@ class Discovery:
             async with timeout_at(min(deadline, now + _LONGEST_ASK)):
                 response = await self.ask(connection, wanted)
         except asyncio.TimeoutError:
-            pool.drop(node_id, Purpose.GENERAL, "no answer to Metadata")
+            pool.drop(node_id, ConnectionGroup.DEFAULT, "no answer to Metadata")
             raise KafkaConnectionError(
                 f"{connection.peer}: no answer to Metadata in time"
             ) from None
         except BaseException:
-            pool.drop(node_id, Purpose.GENERAL, "gave no metadata")
+            pool.drop(node_id, ConnectionGroup.DEFAULT, "gave no metadata")
             raise
         self.origin = (
             f"this address was told by bootstrap server {connection.peer}; "
@@ -218,7 +218,7 @@ class Discovery:
                     Endpoint(broker.host, broker.port, f"node {broker.node_id}"),
                 )
                 return
-        pool.drop(node_id, Purpose.GENERAL, "not a broker's advertised address")
+        pool.drop(node_id, ConnectionGroup.DEFAULT, "not a broker's advertised address")
 
     def _bootstrap_error(self, failures: Mapping[int, KafkaError]) -> KafkaConnectionError:
         reasons = []
@@ -240,7 +240,7 @@ def _let_go(pool: ConnectionPool, future: asyncio.Future[BrokerConnection], node
     if future.cancel() or future.cancelled() or future.exception() is not None:
         return
     if not future.result().in_flight:
-        pool.drop(node_id, Purpose.GENERAL, "another bootstrap server was faster")
+        pool.drop(node_id, ConnectionGroup.DEFAULT, "another bootstrap server was faster")
 
 
 def _is_reachable(broker: Any) -> bool:

@@ -34,7 +34,7 @@ from aiokafka.errors import (
 )
 from aiokafka.net.address import format_address, is_address
 from aiokafka.net.connection import BrokerConnection
-from aiokafka.net.pool import ConnectionPool
+from aiokafka.net.pool import ConnectionGroup, ConnectionPool
 from aiokafka.protocol import _tuples
 from aiokafka.protocol.messages.find_coordinator import (
     Coordinator,
@@ -57,15 +57,6 @@ R = TypeVar("R", bound=Response)
 
 # How long close() waits for tasks and for TLS good-byes.
 _CLOSE_TIMEOUT = 2.0
-
-
-class ConnectionGroup(enum.IntEnum):
-    """Which connection to a broker carries a request: those that the broker answers late have
-    their own."""
-
-    DEFAULT = 0
-    COORDINATION = 1
-    FETCH = 2
 
 
 class CoordinationType(enum.IntEnum):

@@ -15,6 +15,7 @@ from aiokafka.errors import (
     for_code,
 )
 from aiokafka.net.address import is_address
+from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.structs import BrokerMetadata, PartitionMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ __all__ = ["BrokerMetadata", "ClusterMetadata", "PartitionInfo", "PartitionMetad
 
 log = logging.getLogger("aiokafka.cluster")
 
-_NO_TOPIC_ID = bytes(16)
 _EMPTY: frozenset[TopicPartition] = frozenset()
 
 # How many answers in a row may say "no such topic" about a topic we have seen, or not list it among
@@ -188,7 +188,7 @@ class ClusterMetadata:
         """The topic's id (KIP-516): 16 bytes, None if unknown or if the brokers are too old to
         have one."""
         info = self._topics.get(topic)
-        return None if info is None or info.topic_id == _NO_TOPIC_ID else info.topic_id
+        return None if info is None or info.topic_id == ZERO_UUID else info.topic_id
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """The name of the topic with this id, None if unknown."""
@@ -332,7 +332,7 @@ class ClusterMetadata:
         twin = self._twin()
         twin._topics = dict(self._topics)
         for added in partitions_to_add:
-            topic = twin._topics.get(added.topic) or TopicInfo(_NO_TOPIC_ID, False, {})
+            topic = twin._topics.get(added.topic) or TopicInfo(ZERO_UUID, False, {})
             info = PartitionInfo(added.leader, -1, tuple(added.replicas), tuple(added.isr), (), 0)
             twin._topics[added.topic] = topic._replace(
                 partitions={**topic.partitions, added.partition: info}
@@ -371,7 +371,7 @@ class ClusterMetadata:
         numbers = tuple(sorted(topic.partitions))
         self._partition_tuples[name] = numbers
         self._partition_sets[name] = frozenset(numbers)
-        if topic.topic_id != _NO_TOPIC_ID:
+        if topic.topic_id != ZERO_UUID:
             self._names_by_id[topic.topic_id] = name
         for number in numbers:
             self._leaders[TopicPartition(name, number)] = topic.partitions[number].leader
@@ -444,21 +444,21 @@ def _merge_topic(old: TopicInfo | None, topic: MetadataResponseTopic) -> TopicIn
     if topic.error_code == 0:
         # A topic that was deleted and made again starts its epochs anew.
         is_same = old is not None and (
-            old.topic_id == topic.topic_id or _NO_TOPIC_ID in (old.topic_id, topic.topic_id)
+            old.topic_id == topic.topic_id or ZERO_UUID in (old.topic_id, topic.topic_id)
         )
         known = old.partitions if old is not None and is_same else {}
-        has_id = topic.topic_id != _NO_TOPIC_ID
+        has_id = topic.topic_id != ZERO_UUID
         partitions = {
             p.partition_index: _merge_partition(known.get(p.partition_index), p, has_id)
             for p in topic.partitions
             if p.partition_index >= 0
         }
         topic_id = topic.topic_id
-        if topic_id == _NO_TOPIC_ID and old is not None and is_same:
+        if topic_id == ZERO_UUID and old is not None and is_same:
             topic_id = old.topic_id
         return TopicInfo(topic_id, topic.is_internal, partitions)
     if old is None or not old.partitions or _is_final(topic.error_code, old.misses):
-        return TopicInfo(_NO_TOPIC_ID, topic.is_internal, {}, topic.error_code)
+        return TopicInfo(ZERO_UUID, topic.is_internal, {}, topic.error_code)
     return old._replace(error=topic.error_code, misses=old.misses + 1)
 
 

@@ -1048,6 +1048,19 @@ CoordinatorLoadInProgressError = GroupLoadInProgressError
 CoordinatorNotAvailableError = GroupCoordinatorNotAvailableError
 NotCoordinatorError = NotCoordinatorForGroupError
 
+
+def for_partition(
+    error: type[BrokerResponseError], tp: TopicPartition, what: str = ""
+) -> BrokerResponseError:
+    """Return an error that a broker gave for a partition.
+
+    Its text names the topic if access to that was denied, else the partition and `what` happened.
+    """
+    if error is TopicAuthorizationFailedError:
+        return error(tp.topic)
+    return error(f"{tp}: {what}" if what else tp)
+
+
 ErrorT = TypeVar("ErrorT", bound=BaseException)
 
 
@@ -1252,6 +1265,7 @@ __all__ = [
     "VoterNotFound",
     "WrongArgument",
     "for_code",
+    "for_partition",
     "kafka_errors",
     "renewed",
 ]

@@ -19,16 +19,20 @@ if TYPE_CHECKING:
     from aiokafka._config import ClientConfig
     from aiokafka.protocol.versions import BrokerVersions
 
-__all__ = ["ConnectionPool", "Endpoint", "Purpose"]
+__all__ = ["ConnectionGroup", "ConnectionPool", "Endpoint"]
 
 log = logging.getLogger("aiokafka.conn")
 
 
-class Purpose(enum.IntEnum):
-    """What a connection is for: a request that the broker answers late must not hold up others."""
+class ConnectionGroup(enum.IntEnum):
+    """Which of the connections to a broker carries a request.
 
-    GENERAL = 0
-    GROUP = 1
+    A broker answers the requests of a connection in order, so those that it answers late, of
+    groups and fetches, must not hold up others.
+    """
+
+    DEFAULT = 0
+    COORDINATION = 1
     FETCH = 2
 
 
@@ -132,7 +136,7 @@ class ConnectionPool:
                 config.client_id,
             )
 
-    def find(self, node_id: int, purpose: int = Purpose.GENERAL) -> BrokerConnection | None:
+    def find(self, node_id: int, purpose: int = ConnectionGroup.DEFAULT) -> BrokerConnection | None:
         """The open connection, None if there is none at the moment."""
         connection = self._open.get((node_id, purpose))
         return connection if connection is not None and connection.is_open else None
@@ -155,7 +159,7 @@ class ConnectionPool:
         node = self._nodes.get(node_id)
         return 0.0 if node is None else max(0.0, node.retry_at - self._loop.time())
 
-    async def get(self, node_id: int, purpose: int = Purpose.GENERAL) -> BrokerConnection:
+    async def get(self, node_id: int, purpose: int = ConnectionGroup.DEFAULT) -> BrokerConnection:
         """The open connection, after one attempt to make it if need be.
 
         Callers for the same node and purpose share the attempt; one that is cancelled leaves it to
@@ -184,11 +188,11 @@ class ConnectionPool:
 
     def adopt(self, bootstrap_id: int, node_id: int, endpoint: Endpoint) -> None:
         """Use the connection to a bootstrap server for the broker that turned out to be there."""
-        connection = self._open.pop((bootstrap_id, Purpose.GENERAL), None)
+        connection = self._open.pop((bootstrap_id, ConnectionGroup.DEFAULT), None)
         node = self._nodes.pop(bootstrap_id, None)
         if connection is None or node is None:
             return
-        key = (node_id, int(Purpose.GENERAL))
+        key = (node_id, int(ConnectionGroup.DEFAULT))
         if self.find(node_id) is not None or not connection.is_open:
             self._dismiss(connection)
             return
@@ -229,7 +233,7 @@ class ConnectionPool:
         self._open.clear()
 
     def connect(
-        self, node_id: int, purpose: int = Purpose.GENERAL
+        self, node_id: int, purpose: int = ConnectionGroup.DEFAULT
     ) -> asyncio.Future[BrokerConnection]:
         """As `get()`, as a future that may be cancelled."""
         if self._is_closed:

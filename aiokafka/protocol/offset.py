@@ -15,8 +15,8 @@ __all__ = ["OffsetRequest", "OffsetResetStrategy"]
 class OffsetResetStrategy:
     """Timestamps that stand for the ends of a partition, and 0 for neither."""
 
-    LATEST = -1
-    EARLIEST = -2
+    LATEST = list_offsets.LATEST
+    EARLIEST = list_offsets.EARLIEST
     NONE = 0
 
 

@@ -13,6 +13,7 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
     for_code,
 )
+from aiokafka.protocol.messages.list_offsets import EARLIEST, LATEST
 from aiokafka.ranges import requests
 from aiokafka.ranges.state import RangeState
 
@@ -33,7 +34,7 @@ class Bounds:
 
     async def ask(self) -> tuple[int, int]:
         """(the first offset, the one after the last). Raises what the broker answers."""
-        return await self._ask(requests.EARLIEST), await self._ask(requests.LATEST)
+        return await self._ask(EARLIEST), await self._ask(LATEST)
 
     async def _ask(self, place: int) -> int:
         tp, cluster = self._state.tp, self._client.cluster

@@ -23,6 +23,7 @@ from aiokafka.errors import (
     for_code,
     renewed,
 )
+from aiokafka.protocol.messages.fetch import LAST_VERSION_WITH_NAMES
 from aiokafka.ranges import requests
 from aiokafka.ranges.questions import (
     Bounds,
@@ -319,7 +320,7 @@ class RangeReader:
                 node_id,
                 request,
                 group=ConnectionGroup.FETCH,
-                max_version=None if has_ids else requests.LAST_VERSION_WITH_NAMES,
+                max_version=None if has_ids else LAST_VERSION_WITH_NAMES,
                 timeout=limits.max_wait + self._client.config.request_timeout,
             )
         except KafkaError as error:

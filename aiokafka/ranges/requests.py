@@ -1,4 +1,4 @@
-"""The requests that reading ranges needs, and what their answers say. Pure."""
+"""The requests that reading ranges needs, and what their responses say."""
 
 from __future__ import annotations
 
@@ -15,13 +15,7 @@ from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.ranges.state import RangeState
 from aiokafka.structs import TopicPartition
 
-__all__ = ["EARLIEST", "LAST_VERSION_WITH_NAMES", "LATEST", "fetch", "list_offsets", "offset_in"]
-
-EARLIEST = -2
-LATEST = -1
-
-LAST_VERSION_WITH_NAMES = 12
-"""Fetch requests name topics up to this version, later ones have ids (KIP-516)."""
+__all__ = ["fetch", "list_offsets", "offset_in"]
 
 Epoch = Callable[[TopicPartition], int]
 

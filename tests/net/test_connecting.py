@@ -11,7 +11,7 @@ import pytest
 from aiokafka.errors import ClusterAuthorizationFailedError, KafkaConnectionError
 from aiokafka.net.address import resolve
 from aiokafka.net.connector import Connector
-from aiokafka.net.pool import Purpose
+from aiokafka.net.pool import ConnectionGroup
 from aiokafka.protocol.messages import ApiVersionsRequest, ListOffsetsRequest, MetadataRequest
 from aiokafka.protocol.messages.api_versions import ApiVersionsResponse
 from aiokafka.testing import Cut, Delay, FakeCluster, FaultProxy, Hold, Silence
@@ -56,7 +56,7 @@ async def test_kafka_0_9_is_known_by_its_silence() -> None:
         assert connection.pick(MetadataRequest) == 0
         assert (await connection.request(metadata_request())).brokers
         asked = cluster.count(ApiVersionsRequest)
-        assert (await pool.get(0, Purpose.FETCH)).is_ready
+        assert (await pool.get(0, ConnectionGroup.FETCH)).is_ready
         assert cluster.count(ApiVersionsRequest) == asked
 
 
@@ -103,7 +103,7 @@ async def test_the_client_names_itself() -> None:
 async def test_the_form_that_worked_is_used_at_once_next_time() -> None:
     async with FakeCluster(as_version="2.1") as cluster, pooled(cluster.bootstrap_servers) as pool:
         await pool.get(0)
-        await pool.get(0, Purpose.FETCH)
+        await pool.get(0, ConnectionGroup.FETCH)
         assert len(cluster.requests(ApiVersionsRequest)) == 2
         # The fallback is version 0; its answer tells that the broker knows version 2.
         assert [seen.version for seen in cluster.requests(ApiVersionsRequest)] == [0, 2]
@@ -309,7 +309,7 @@ async def test_callers_share_one_attempt() -> None:
 
 async def test_each_purpose_has_a_connection_of_its_own() -> None:
     async with FakeCluster() as cluster, pooled(cluster.bootstrap_servers) as pool:
-        connections = [await pool.get(0, purpose) for purpose in Purpose]
+        connections = [await pool.get(0, purpose) for purpose in ConnectionGroup]
         assert len({id(connection) for connection in connections}) == 3
         assert cluster.connections == 3
 
@@ -399,7 +399,7 @@ async def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:
     async with FakeCluster() as cluster:
         async with pooled(cluster.bootstrap_servers, connections_max_idle_ms=100) as pool:
             idle = await pool.get(0)
-            busy = await pool.get(0, Purpose.FETCH)
+            busy = await pool.get(0, ConnectionGroup.FETCH)
             release = asyncio.Event()
             cluster.intercept(MetadataRequest, Hold(release), times=1)
             waiting = busy.send_nowait(metadata_request())
@@ -417,7 +417,7 @@ async def test_close_ends_attempts_and_connections() -> None:
         async with pooled(cluster.bootstrap_servers) as pool:
             connection = await pool.get(0)
             cluster.intercept(ApiVersionsRequest, Silence())
-            waiting = asyncio.ensure_future(pool.get(0, Purpose.FETCH))
+            waiting = asyncio.ensure_future(pool.get(0, ConnectionGroup.FETCH))
             await asyncio.sleep(0)
             await pool.close(now() + 5)
             with pytest.raises(Exception, match="client is closed"):

@@ -16,7 +16,7 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import IllegalStateError, KafkaConnectionError
 from aiokafka.helpers import create_ssl_context
 from aiokafka.net.connection import BrokerConnection
-from aiokafka.net.pool import ConnectionPool, Endpoint, Purpose
+from aiokafka.net.pool import ConnectionGroup, ConnectionPool, Endpoint
 from aiokafka.protocol.messages import ApiVersionsRequest, MetadataRequest
 from aiokafka.protocol.messages.metadata import MetadataRequestTopic
 from aiokafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
@@ -121,7 +121,7 @@ async def stalled(
 @pytest.mark.parametrize("uses_tls", [False, True], ids=["tcp", "tls"])
 async def test_nothing_outlives_the_pool(certificates: Certificates, uses_tls: bool) -> None:
     async with stalled(certificates, uses_tls=uses_tls) as (pool, connection):
-        pool.drop(0, Purpose.GENERAL, "for the test")
+        pool.drop(0, ConnectionGroup.DEFAULT, "for the test")
         await asyncio.sleep(0.01)
         assert not connection.closed.done()
         await pool.close(now() + 0.05)
@@ -132,7 +132,7 @@ async def test_nothing_outlives_the_pool(certificates: Certificates, uses_tls: b
 @pytest.mark.parametrize("uses_tls", [False, True], ids=["tcp", "tls"])
 async def test_nothing_outlives_an_aborted_pool(certificates: Certificates, uses_tls: bool) -> None:
     async with stalled(certificates, uses_tls=uses_tls) as (pool, connection):
-        pool.drop(0, Purpose.GENERAL, "for the test")
+        pool.drop(0, ConnectionGroup.DEFAULT, "for the test")
         pool.abort()
         async with timeout(5):
             await connection.closed
@@ -142,7 +142,7 @@ async def test_nothing_outlives_an_aborted_pool(certificates: Certificates, uses
 async def test_a_good_bye_has_an_end(certificates: Certificates, uses_tls: bool) -> None:
     options = {"request_timeout_ms": 300}
     async with stalled(certificates, uses_tls=uses_tls, **options) as (pool, connection):
-        pool.drop(0, Purpose.GENERAL, "for the test")
+        pool.drop(0, ConnectionGroup.DEFAULT, "for the test")
         assert not connection.closed.done()
         # TLS alone would wait for 30 s, TCP until the kernel gives up.
         async with timeout(10):
@@ -172,7 +172,7 @@ async def test_bytes_that_were_taken_are_written_after_a_close() -> None:
             connection = await pool.get(0)
             cluster.proxies[0].stall()
             requests = [connection.send_nowait(large_request())]
-            pool.drop(0, Purpose.GENERAL, "for the test")
+            pool.drop(0, ConnectionGroup.DEFAULT, "for the test")
             for request in requests:
                 with pytest.raises(KafkaConnectionError, match="for the test"):
                     await request
@@ -187,13 +187,13 @@ async def test_bytes_that_were_taken_are_written_after_a_close() -> None:
 async def test_a_broker_that_moved_is_left_by_every_purpose() -> None:
     async with FakeCluster() as old, FakeCluster() as new:
         async with moving(old.bootstrap_servers) as (pool, places):
-            for purpose in Purpose:
+            for purpose in ConnectionGroup:
                 await pool.get(0, purpose)
             places.append(new.bootstrap_servers)
-            for purpose in Purpose:
+            for purpose in ConnectionGroup:
                 assert (await pool.get(0, purpose)).remote == split(new.bootstrap_servers)
             await old.wait_for(lambda: old.connections == 0)
-            assert new.connections == len(Purpose)
+            assert new.connections == len(ConnectionGroup)
 
 
 async def test_a_busy_connection_to_where_a_broker_was_is_used_up() -> None:

@@ -18,7 +18,7 @@ from aiokafka.errors import (
     NodeNotReadyError,
 )
 from aiokafka.net.connection import BrokerConnection
-from aiokafka.net.pool import ConnectionPool, Purpose
+from aiokafka.net.pool import ConnectionGroup, ConnectionPool
 from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from aiokafka.testing import Cut, Edit, Fail, FakeCluster, Hold, Security
@@ -92,13 +92,13 @@ async def test_sessions_are_renewed_on_the_open_connection(mechanism: str) -> No
     is_first = mechanism == MECHANISMS[0]
     rules = security(LONGER_MS if is_first else LIFETIME_MS)
     async with cluster_and_pool(rules, **options(mechanism)) as (_, pool):
-        connections = [await pool.get(0, purpose) for purpose in Purpose]
+        connections = [await pool.get(0, purpose) for purpose in ConnectionGroup]
         while rules.renewals < (6 if is_first else 3):
             for connection in connections:
                 await ask(connection)
             await asyncio.sleep(0.01)
-        assert [await pool.get(0, purpose) for purpose in Purpose] == connections
-        assert (rules.logins, rules.refusals) == (len(Purpose), 0)
+        assert [await pool.get(0, purpose) for purpose in ConnectionGroup] == connections
+        assert (rules.logins, rules.refusals) == (len(ConnectionGroup), 0)
 
 
 async def test_a_session_without_end_is_left_alone() -> None:

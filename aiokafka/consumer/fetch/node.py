@@ -15,7 +15,7 @@ from aiokafka.consumer.fetch.plan import FetchPlan
 from aiokafka.consumer.fetch.session import FetchSession
 from aiokafka.consumer.partition_state import PartitionState
 from aiokafka.errors import KafkaError, RecordTooLargeError, UnknownError, for_code, renewed
-from aiokafka.net.pool import Purpose
+from aiokafka.net.pool import ConnectionGroup
 from aiokafka.protocol.frame_errors import FrameTooLargeError
 from aiokafka.structs import TopicPartition
 
@@ -95,7 +95,7 @@ class NodeFetcher:
         loop = asyncio.get_running_loop()
         # While positions are still being looked up.
         with self.contact.asked("ApiVersions"):
-            await self._fetcher.client.ready(self.node_id, group=Purpose.FETCH)
+            await self._fetcher.client.ready(self.node_id, group=ConnectionGroup.FETCH)
         while not self._is_retired:
             now = loop.time()
             self._has_news |= self.plan.update(now, self._fetcher.topic_ids)
@@ -162,7 +162,7 @@ class NodeFetcher:
                 response = await self._fetcher.client.send(
                     self.node_id,
                     request,
-                    group=Purpose.FETCH,
+                    group=ConnectionGroup.FETCH,
                     max_version=self._session.max_version,
                     timeout=max_wait + config.client.request_timeout,
                 )

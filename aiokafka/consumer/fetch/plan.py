@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aiokafka.consumer.fetch.session import FetchSpec
 from aiokafka.consumer.partition_state import PartitionState
+from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.structs import TopicPartition
 
 __all__ = ["FetchPlan"]
@@ -84,7 +85,7 @@ class FetchPlan:
             self.full[state] = None
             return self._leave_out(state)
         tp = state.tp
-        topic_id = topic_ids.get(tp.topic, _NO_ID)
+        topic_id = topic_ids.get(tp.topic, ZERO_UUID)
         spec = FetchSpec(topic_id, cursor.offset, cursor.leader_epoch, self._max_bytes)
         gained = tp not in self.specs
         self.specs[tp] = spec
@@ -99,6 +100,3 @@ class FetchPlan:
             del self.specs[state.tp]
             self._changed[state.tp] = None
         return False
-
-
-_NO_ID = bytes(16)

@@ -8,24 +8,21 @@ from typing import NamedTuple
 
 from aiokafka import errors
 from aiokafka.protocol.messages.fetch import (
+    LAST_VERSION_WITH_NAMES,
     FetchPartition,
     FetchRequest,
     FetchTopic,
     ForgottenTopic,
 )
+from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.structs import TopicPartition
 
 __all__ = ["FetchSession", "FetchSpec"]
-
-ZERO_UUID = bytes(16)
 
 _NO_SESSION = 0
 _FIRST_EPOCH = 0
 _FINAL_EPOCH = -1
 _MAX_EPOCH = 2**31 - 1
-
-# The last version that names topics instead of giving their ids (KIP-516).
-LAST_VERSION_WITH_NAMES = 12
 
 
 class FetchSpec(NamedTuple):

@@ -29,11 +29,11 @@ from aiokafka.errors import (
     NotCoordinatorForGroupError,
     RebalanceInProgressError,
     StaleMemberEpoch,
-    TopicAuthorizationFailedError,
     UnknownMemberIdError,
     UnknownTopicId,
     UnknownTopicOrPartitionError,
     for_code,
+    for_partition,
 )
 from aiokafka.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -278,9 +278,7 @@ class OffsetCommitter:
             return failed
         if error is GroupAuthorizationFailedError:
             return error(self.group_id)
-        if error is TopicAuthorizationFailedError:
-            return error(tp.topic)
-        return error(f"{tp}: offset not committed")
+        return for_partition(error, tp, "offset not committed")
 
     def _who_was_refused(self, error: type[BrokerResponseError], tp: TopicPartition) -> object:
         if error is not FencedInstanceId:
@@ -341,9 +339,7 @@ class OffsetCommitter:
                 tp = TopicPartition(topic.name, p.partition_index)
                 missing.discard(tp)
                 if p.error_code:
-                    error = for_code(p.error_code)
-                    subject: object = tp.topic if error is TopicAuthorizationFailedError else tp
-                    refused[tp] = error(subject)
+                    refused[tp] = for_partition(for_code(p.error_code), tp)
                 elif p.committed_offset >= 0:
                     found[tp] = CommittedOffset(
                         p.committed_offset, p.metadata or "", p.committed_leader_epoch

@@ -16,12 +16,12 @@ from aiokafka.errors import (
     KafkaTimeoutError,
     LeaderNotAvailableError,
     RequestTimedOutError,
-    TopicAuthorizationFailedError,
     UnknownError,
     UnknownTopicOrPartitionError,
     UnsupportedForMessageFormatError,
     UnsupportedVersionError,
     for_code,
+    for_partition,
 )
 from aiokafka.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -258,7 +258,7 @@ class OffsetLookup:
             elif answer.retriable or answer is UnknownError:
                 answers[tp] = answer(f"{tp}: offset not found")
             else:
-                raise answer(_subject(answer, tp))
+                raise for_partition(answer, tp, "offset not found")
         return answers
 
     async def _pause(
@@ -274,10 +274,6 @@ class OffsetLookup:
             why = "; ".join(sorted({reasons.get(tp, "no answer") for tp in pending}))
             raise KafkaTimeoutError(f"no offsets in time for {sorted(pending)}: {why}")
         await asyncio.sleep(delay)
-
-
-def _subject(error: type[BrokerResponseError], tp: TopicPartition) -> object:
-    return tp.topic if error is TopicAuthorizationFailedError else f"{tp}: offset not found"
 
 
 def _knows_epochs(api_versions: Mapping[int, tuple[int, int]]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from aiokafka import _seams
+from aiokafka.protocol.messages import list_offsets
 
 __all__ = ["EARLIEST", "LATEST", "OffsetSpec"]
 
@@ -31,5 +32,5 @@ class OffsetSpec(NamedTuple):
         return max(0, int((_seams.wall_time() - self.age) * 1000))
 
 
-EARLIEST = OffsetSpec(-2)
-LATEST = OffsetSpec(-1)
+EARLIEST = OffsetSpec(list_offsets.EARLIEST)
+LATEST = OffsetSpec(list_offsets.LATEST)

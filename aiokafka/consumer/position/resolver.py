@@ -26,8 +26,8 @@ from aiokafka.errors import (
     KafkaTimeoutError,
     LogTruncationError,
     NoOffsetForPartitionError,
-    TopicAuthorizationFailedError,
     UnknownError,
+    for_partition,
     renewed,
 )
 from aiokafka.structs import TopicPartition
@@ -306,10 +306,7 @@ class OffsetResolver:
         if error.retriable or error is UnknownError:
             self._client.request_metadata(f"{state.tp}: offset lookup answered {error.__name__}")
             return
-        subject: object = state.tp
-        if error is TopicAuthorizationFailedError:
-            subject = state.tp.topic
-        self._fetcher.report(state, lambda: error(subject))
+        self._fetcher.report(state, lambda: for_partition(error, state.tp))
 
     def _on_failure(self, states: list[PartitionState], error: KafkaError) -> None:
         """No answer at all."""

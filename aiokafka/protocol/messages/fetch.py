@@ -16,6 +16,9 @@ from aiokafka.protocol.schema import (
     field,
 )
 
+LAST_VERSION_WITH_NAMES = 12
+"""The last version that names topics instead of giving their ids (KIP-516)."""
+
 
 class EpochEndOffset(Struct):
     epoch: I32 = -1

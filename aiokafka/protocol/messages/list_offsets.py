@@ -2,6 +2,11 @@
 
 from aiokafka.protocol.schema import I8, I16, I32, I64, Request, Response, Str, Struct, field
 
+LATEST = -1
+"""The timestamp that stands for the offset after the last record."""
+EARLIEST = -2
+"""The timestamp that stands for the first offset of the log."""
+
 
 class ListOffsetsPartitionResponse(Struct):
     partition_index: I32
