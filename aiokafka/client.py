@@ -14,22 +14,21 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
+from aiokafka._config.options import refuse_unknown
 from aiokafka._loops import made_for, refuse_other_loop
-from aiokafka._metadata import MetadataLoop
-from aiokafka._options import brief, refuse_unknown, require_sendable
+from aiokafka._metadata.loop import MetadataLoop
+from aiokafka._metadata.topics import check_name, wait_for_partition, wait_for_topic
 from aiokafka._tasks import TaskOwner
 from aiokafka._version import __version__
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import (
     GroupCoordinatorNotAvailableError,
     IllegalStateError,
-    InvalidTopicError,
     KafkaConnectionError,
     KafkaError,
     KafkaProtocolError,
     KafkaTimeoutError,
     NodeNotReadyError,
-    TopicAuthorizationFailedError,
     for_code,
 )
 from aiokafka.net.address import format_address, is_address
@@ -398,21 +397,7 @@ class AIOKafkaClient:
         is no such topic, TopicAuthorizationFailedError and InvalidTopicError at once,
         KafkaTimeoutError if nobody answers, ValueError or TypeError for what is no name.
         """
-        _check_name(topic)
-        if self._metadata.add_topic(topic):
-            return self.cluster.partitions_for_topic(topic) or frozenset()
-        try:
-            cluster = await self._metadata.wait_for_topic(
-                topic, _TopicIsSettled(topic, self.cluster.epoch), deadline
-            )
-        except KafkaTimeoutError as timed_out:
-            code = self.cluster.topic_error(topic)
-            if not code:
-                raise
-            raise for_code(code)(f"topic {topic!r}: no partitions in time") from timed_out
-        if code := cluster.topic_error(topic):
-            raise for_code(code)(f"topic {topic!r}")
-        return cluster.partitions_for_topic(topic) or frozenset()
+        return await wait_for_topic(self._metadata, topic, deadline)
 
     async def wait_for_partition(
         self, partition: TopicPartition, deadline: float
@@ -422,17 +407,7 @@ class AIOKafkaClient:
 
         Raises as `wait_for_topic`.
         """
-        topic, number = partition
-        known = await self.wait_for_topic(topic, deadline)
-        if number in known:
-            return known
-        # An answer that is under way may have been true before the partition was made, and news of
-        # a leader are no answer.
-        metadata, asked = self._metadata, self._metadata.asked
-        cluster = await metadata.wait_for_topic(
-            topic, lambda _: metadata.answered > asked, deadline
-        )
-        return cluster.partitions_for_topic(topic) or frozenset()
+        return await wait_for_partition(self._metadata, partition, deadline)
 
     def refuse_waiters(self, error: BaseException) -> None:
         """End all waits for metadata with a copy of `error`, now and from now on: whoever owns the
@@ -451,12 +426,12 @@ class AIOKafkaClient:
         The future gives whether the topic's partitions are known after the next answer. Raises as
         `set_topics`.
         """
-        _check_name(topic)
+        check_name(topic)
         return self._known_soon((topic,), self._metadata.add_topic(topic))
 
     def touch_topic(self, topic: str) -> None:
         """As `add_topic`, without a future: for callers that use a topic all the time."""
-        _check_name(topic)
+        check_name(topic)
         self._metadata.add_topic(topic)
 
     def set_topics(self, topics: Iterable[str]) -> asyncio.Future[bool]:
@@ -468,7 +443,7 @@ class AIOKafkaClient:
         """
         names = tuple(topics)
         for name in names:
-            _check_name(name)
+            check_name(name)
         return self._known_soon(names, self._metadata.set_topics(names))
 
     def watch_all_topics(self) -> None:
@@ -625,18 +600,6 @@ class AIOKafkaClient:
         return self._metadata.topics.names()
 
 
-def _check_name(topic: Any) -> None:
-    """One name that cannot be encoded would fail every metadata request that it is part of."""
-    if not isinstance(topic, str):
-        raise TypeError(f"topics: expected names, not {topic!r}")
-    if not topic:
-        raise ValueError("topics: a topic name must not be empty")
-    try:
-        require_sendable(topic)
-    except ValueError as error:
-        raise ValueError(f"topics: {brief(topic)} is no topic name: {error}") from None
-
-
 async def _send_tuples(
     connection: BrokerConnection,
     request: _tuples.Request | _tuples.RequestStruct,
@@ -646,22 +609,6 @@ async def _send_tuples(
     struct = request.prepare({} if known is None else known.api_versions)
     answer = connection.request(struct.message(), version=struct.API_VERSION, timeout=timeout)
     return struct.answer(await answer)
-
-
-class _TopicIsSettled:
-    """Whether the answer about a topic is final: it has partitions, or an error that does not
-    pass."""
-
-    def __init__(self, topic: str, epoch: int) -> None:
-        self._topic = topic
-        self._old_epoch = epoch
-
-    def __call__(self, cluster: ClusterMetadata) -> bool:
-        if cluster.partitions_for_topic(self._topic) is not None:
-            return True
-        # An error from an earlier answer may be over.
-        final = (TopicAuthorizationFailedError.errno, InvalidTopicError.errno)
-        return cluster.epoch > self._old_epoch and cluster.topic_error(self._topic) in final
 
 
 def _coordinator_in(response: FindCoordinatorResponse, key: str) -> Coordinator:

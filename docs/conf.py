@@ -13,7 +13,8 @@ from sphinx.application import Sphinx
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import aiokafka
-from aiokafka import _config, _consumer_config, errors
+from aiokafka import _config, errors
+from aiokafka._config.options import MISSING
 from aiokafka.oauth import _config as oauth_config
 
 project = "aiokafka"
@@ -46,10 +47,10 @@ class Options(Directive):
     def run(self) -> list[nodes.Node]:
         rows = []
         name = self.arguments[0]
-        modules = (_config, _consumer_config, oauth_config)
+        modules = (_config, oauth_config)
         module = next(module for module in modules if hasattr(module, name))
         for option in getattr(module, name).describe():
-            default = "see there" if option.default is _config.MISSING else repr(option.default)
+            default = "see there" if option.default is MISSING else repr(option.default)
             meaning = f"{option.help} Must be {option.accepts}."
             rows.append(row(code(option.keyword), code(default), meaning))
         return [table((25, 15, 60), row("Option", "Default", "Meaning"), rows)]

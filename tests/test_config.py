@@ -18,8 +18,8 @@ from aiokafka._config import (
     parse_address,
     warn_ignored,
 )
-from aiokafka._consumer_config import ConsumerConfig, parse_duration
-from aiokafka._options import MISSING
+from aiokafka._config.consumer import ConsumerConfig, parse_duration
+from aiokafka._config.options import MISSING
 from aiokafka.abc import AbstractTokenProvider
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from aiokafka import TransactionalSession, errors
 from aiokafka._config import ClientConfig, ProducerConfig
-from aiokafka._consumer_config import ConsumerConfig
+from aiokafka._config.consumer import ConsumerConfig
 from aiokafka.health import ConsumerHealth
 from aiokafka.oauth._config import OAuthConfig
 from aiokafka.parallel import ParallelConsumer, RetryTopics

@@ -26,7 +26,7 @@ PUBLIC_FILES = {
     "testing/cluster.py",
 }
 # Declarations, one after the other.
-TABLES = {"_config.py", "errors.py"}
+TABLES = {"errors.py"}
 # The owner of all tasks, and an old name that other packages import.
 MAY_START_TASKS = {"_tasks.py", "util.py"}
 

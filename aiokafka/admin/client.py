@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
+from aiokafka._config.options import refuse_unknown
 from aiokafka._loops import made_for, refuse_other_loop
-from aiokafka._options import refuse_unknown
 from aiokafka._partitions import as_partition
 from aiokafka._version import __version__
 from aiokafka.admin import _cluster, _configs, _groups, _records, _tokens, _topics

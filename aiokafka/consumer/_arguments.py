@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from aiokafka._config import ClientConfig
-from aiokafka._consumer_config import ConsumerConfig
+from aiokafka._config.consumer import ConsumerConfig
 from aiokafka._partitions import as_partition, check_topic_name
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import IllegalOperation

@@ -14,7 +14,7 @@ from aiokafka.health import ConsumerHealth, ConsumerState
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aiokafka._consumer_config import ConsumerConfig
+    from aiokafka._config.consumer import ConsumerConfig
     from aiokafka.client import AIOKafkaClient
     from aiokafka.consumer.fetch.fetcher import Fetcher
     from aiokafka.consumer.group.no_group import NoGroupCoordinator

@@ -22,7 +22,7 @@ from aiokafka.structs import (
 )
 
 if TYPE_CHECKING:
-    from aiokafka._consumer_config import ConsumerConfig
+    from aiokafka._config.consumer import ConsumerConfig
     from aiokafka.consumer.fetch.fetcher import Fetcher
     from aiokafka.consumer.group.reader_view import GroupView
     from aiokafka.consumer.position.committed import OffsetCommitter

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
-from aiokafka._consumer_config import ConsumerConfig
+from aiokafka._config.consumer import ConsumerConfig
+from aiokafka._config.options import refuse_unknown
 from aiokafka._group_members import add_reader
 from aiokafka._log import SubjectLog
 from aiokafka._loops import made_for, refuse_other_loop
-from aiokafka._options import refuse_unknown
 from aiokafka._version import __version__
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.client import AIOKafkaClient

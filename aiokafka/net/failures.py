@@ -5,9 +5,18 @@ from __future__ import annotations
 import socket
 import ssl
 
-from aiokafka.errors import KafkaConnectionError
+from aiokafka.errors import (
+    AuthenticationFailedError,
+    AuthenticationMethodNotSupported,
+    KafkaConnectionError,
+)
 
-__all__ = ["connect_failure", "early_close_hint", "loss_reason"]
+__all__ = ["REFUSALS", "connect_failure", "early_close_hint", "loss_reason"]
+
+REFUSALS = (AuthenticationFailedError, AuthenticationMethodNotSupported)
+"""Refused credentials. They are final when a client starts. One that had good credentials may wait
+until they are accepted again: an operator changes them on one broker after the other.
+"""
 
 # Alerts of the other side, by how their OpenSSL names end.
 _WANTS_CERTIFICATE = ("BAD_CERTIFICATE", "CERTIFICATE_REQUIRED", "HANDSHAKE_FAILURE")

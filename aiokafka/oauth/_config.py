@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from aiokafka._options import Milliseconds, Number, Options, option
+from aiokafka._config.options import Milliseconds, Number, Options, option
 
 __all__ = ["OAuthConfig"]
 

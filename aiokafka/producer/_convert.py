@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from aiokafka._options import brief, require_sendable, require_unicode
+from aiokafka._config.options import brief, require_sendable, require_unicode
 from aiokafka.errors import WrongArgument
 
 __all__ = ["as_bytes", "as_headers", "as_timestamp", "check_topic"]

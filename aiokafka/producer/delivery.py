@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from aiokafka._discovery import REFUSALS
 from aiokafka.errors import (
     DuplicateSequenceNumber,
     InvalidProducerEpoch,
@@ -19,6 +18,7 @@ from aiokafka.errors import (
     UnknownProducerId,
     renewed,
 )
+from aiokafka.net.failures import REFUSALS
 from aiokafka.producer._requests import (
     LAST_PLAIN_VERSION,
     batch_error,

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
-from aiokafka._discovery import REFUSALS
 from aiokafka._tasks import TaskOwner
 from aiokafka.errors import (
     InvalidTxnState,
@@ -18,6 +17,7 @@ from aiokafka.errors import (
     RequestTimedOutError,
     TransactionStateError,
 )
+from aiokafka.net.failures import REFUSALS
 from aiokafka.producer.transaction_state import Transaction
 
 __all__ = ["Errand", "Errands"]

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from aiokafka import _seams
 from aiokafka._compat import timeout_at
 from aiokafka._config import ProducerConfig, warn_ignored
+from aiokafka._config.options import MISSING
 from aiokafka._log import SubjectLog
 from aiokafka._loops import made_for, refuse_other_loop
-from aiokafka._options import MISSING
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
     ClusterAuthorizationFailedError,

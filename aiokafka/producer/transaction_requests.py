@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokafka._compat import timeout_at
-from aiokafka._discovery import REFUSALS
 from aiokafka.client import CoordinationType
 from aiokafka.errors import (
     GroupCoordinatorNotAvailableError,
@@ -21,6 +20,7 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
     for_code,
 )
+from aiokafka.net.failures import REFUSALS
 from aiokafka.producer.errands import Errand
 from aiokafka.producer.producer_id import ProducerIdentity, check, identity_in, retry
 from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest

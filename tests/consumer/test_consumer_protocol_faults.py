@@ -11,7 +11,7 @@ import pytest
 
 from aiokafka import AIOKafkaConsumer, SubscriptionPattern, TopicPartition
 from aiokafka._compat import timeout
-from aiokafka._consumer_config import ConsumerConfig
+from aiokafka._config.consumer import ConsumerConfig
 from aiokafka._vitals import Contact
 from aiokafka.client import AIOKafkaClient
 from aiokafka.consumer.group.group import log

@@ -23,7 +23,7 @@ from aiokafka.errors import ConsumerStoppedError, KafkaError
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka._consumer_config import ConsumerConfig
+    from aiokafka._config.consumer import ConsumerConfig
     from aiokafka.client import AIOKafkaClient
     from aiokafka.consumer.position.resolver import OffsetResolver
     from aiokafka.consumer.subscription_state import SubscriptionState

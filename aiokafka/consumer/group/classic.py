@@ -21,7 +21,7 @@ from aiokafka.errors import (
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka._consumer_config import ConsumerConfig
+    from aiokafka._config.consumer import ConsumerConfig
     from aiokafka.client import AIOKafkaClient
     from aiokafka.consumer.fetch.fetcher import Fetcher
     from aiokafka.consumer.subscription_state import SubscriptionState

@@ -24,7 +24,7 @@ from aiokafka.errors import (
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka._consumer_config import ConsumerConfig
+    from aiokafka._config.consumer import ConsumerConfig
     from aiokafka.consumer.fetch.fetcher import Fetcher
     from aiokafka.consumer.subscription_state import Assignment, SubscriptionState
 

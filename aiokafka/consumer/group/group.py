@@ -34,7 +34,7 @@ from aiokafka.errors import (
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka._consumer_config import ConsumerConfig
+    from aiokafka._config.consumer import ConsumerConfig
     from aiokafka.client import AIOKafkaClient
     from aiokafka.consumer.fetch.fetcher import Fetcher
 

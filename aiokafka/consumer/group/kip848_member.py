@@ -24,7 +24,7 @@ from aiokafka.protocol.messages.consumer_group_heartbeat import (
 )
 
 if TYPE_CHECKING:
-    from aiokafka._consumer_config import ConsumerConfig
+    from aiokafka._config.consumer import ConsumerConfig
     from aiokafka._vitals import Contact
     from aiokafka.client import AIOKafkaClient
     from aiokafka.net.connection import BrokerConnection

@@ -12,7 +12,7 @@ from aiokafka.errors import IllegalOperation, TopicAuthorizationFailedError
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka._consumer_config import ConsumerConfig
+    from aiokafka._config.consumer import ConsumerConfig
     from aiokafka._tasks import TaskOwner
     from aiokafka._vitals import Contact
     from aiokafka.client import AIOKafkaClient

@@ -51,7 +51,7 @@ from aiokafka.protocol.messages.offset_fetch import (
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka._consumer_config import ConsumerConfig
+    from aiokafka._config.consumer import ConsumerConfig
     from aiokafka.client import AIOKafkaClient
 
 __all__ = ["CommittedOffset", "Identity", "OffsetCommitter"]

@@ -36,7 +36,7 @@ from aiokafka.protocol.messages.offset_for_leader_epoch import (
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka._consumer_config import ConsumerConfig
+    from aiokafka._config.consumer import ConsumerConfig
     from aiokafka.client import AIOKafkaClient
 
 __all__ = ["EpochEnd", "FoundOffset", "OffsetLookup", "Offsets", "by_topic"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING
 
-from aiokafka._options import unsendable
+from aiokafka._config.options import unsendable
 from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError, KafkaError
 
 if TYPE_CHECKING:

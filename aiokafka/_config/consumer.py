@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiokafka._config import ClientConfig
-from aiokafka._options import (
+from aiokafka._config.client import ClientConfig
+from aiokafka._config.options import (
     MOST_SENT_MS,
     Choice,
     Flag,

@@ -7,13 +7,14 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from aiokafka._absence import AbsenceLog
 from aiokafka._compat import timeout_at
-from aiokafka._discovery import FATAL, REFUSALS, Discovery
 from aiokafka._log import SubjectLog
-from aiokafka._refresh import RefreshSchedule, TopicsInUse
+from aiokafka._metadata.absence import AbsenceLog
+from aiokafka._metadata.discovery import FATAL, Discovery
+from aiokafka._metadata.refresh import RefreshSchedule, TopicsInUse
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, renewed
+from aiokafka.net.failures import REFUSALS
 from aiokafka.net.pool import ConnectionPool, Endpoint
 from aiokafka.protocol.messages.metadata import MetadataResponse
 from aiokafka.structs import BrokerMetadata, TopicPartition

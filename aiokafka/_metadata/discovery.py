@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka._compat import timeout, timeout_at
 from aiokafka.errors import (
-    AuthenticationFailedError,
-    AuthenticationMethodNotSupported,
     KafkaConnectionError,
     KafkaError,
     MetadataEmptyBrokerList,
@@ -21,6 +19,7 @@ from aiokafka.errors import (
     for_code,
 )
 from aiokafka.net.address import canonical, format_address, is_address
+from aiokafka.net.failures import REFUSALS
 from aiokafka.net.pool import ConnectionGroup, ConnectionPool, Endpoint
 from aiokafka.protocol.messages.metadata import (
     MetadataRequest,
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from aiokafka._config import ClientConfig
     from aiokafka.net.connection import BrokerConnection
 
-__all__ = ["FATAL", "REFUSALS", "Discovery"]
+__all__ = ["FATAL", "Discovery"]
 
 log = logging.getLogger("aiokafka.cluster")
 
@@ -43,11 +42,6 @@ _LONGEST_ASK = 10.0
 # Bootstrap servers are tried in turn, but the next one starts when the one before has not answered
 # for this long.
 _STAGGER = 0.5
-
-REFUSALS = (AuthenticationFailedError, AuthenticationMethodNotSupported)
-"""Refused credentials. They are final at the start; a client that had good ones may wait until they
-are accepted again, while they are changed here and there.
-"""
 
 FATAL = (*REFUSALS, UnsupportedVersionError)
 """What no other broker will do differently."""

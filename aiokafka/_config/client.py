@@ -1,0 +1,198 @@
+"""What every client needs to reach a cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from aiokafka._config.options import (
+    Choice,
+    Flag,
+    Milliseconds,
+    Number,
+    Options,
+    Text,
+    option,
+)
+from aiokafka._config.security import SecurityConfig
+from aiokafka._version import __version__
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+DEFAULT_PORT = 9092
+
+_MEBIBYTE = 1024 * 1024
+
+
+class Addresses:
+    """Addresses to find the cluster: a comma separated string or a list of host:port."""
+
+    accepts = '"host:port", several of them separated by commas, or a list of such strings'
+
+    def convert(self, value: Any) -> tuple[tuple[str, int], ...]:
+        """Return (host, port) pairs in the order given, each once."""
+        if isinstance(value, str):
+            value = value.split(",")
+        elif not isinstance(value, (list, tuple, set, frozenset)):
+            raise TypeError
+        found: dict[tuple[str, int], None] = {}
+        for part in value:
+            if not isinstance(part, str):
+                raise TypeError
+            if part.strip():
+                found[parse_address(part.strip())] = None
+        if not found:
+            raise ValueError
+        return tuple(found)
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Split `host:port`, `host`, `[ipv6]:port` or a bare IPv6 address; the port defaults to 9092.
+
+    A listener name in front (`SASL_SSL://host:port`) is dropped, as it is in Java's client.
+    """
+    rest = text.rpartition("://")[2]
+    host, port = rest, ""
+    if rest.startswith("["):
+        host, closed, port = rest[1:].partition("]")
+        if not closed or (port and not port.startswith(":")):
+            raise ValueError(f"{text!r} has no closing bracket before the port")
+        port = port[1:]
+    elif rest.count(":") == 1:
+        host, port = rest.split(":")
+    if not host or not host.isprintable() or any(c.isspace() or c == "/" for c in host):
+        raise ValueError(f"{text!r} has no valid host")
+    if not port and rest.endswith(":"):
+        raise ValueError(f"{text!r} has no port after the colon")
+    if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise ValueError(f"{text!r} has no port from 1 to 65535")
+    return host, int(port) if port else DEFAULT_PORT
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ClientConfig(Options):
+    """What every client needs to reach a cluster."""
+
+    bootstrap_servers: tuple[tuple[str, int], ...] = option(
+        Addresses(),
+        "bootstrap_servers",
+        "localhost",
+        "Brokers to ask for the rest of the cluster. A few of them suffice; the port is 9092 "
+        "where none is given.",
+    )
+    client_dns_lookup: str = option(
+        Choice(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")),
+        "client_dns_lookup",
+        "use_all_dns_ips",
+        "Names of bootstrap_servers are used as they are, or replaced by the canonical names of "
+        "all their addresses, which Kerberos wants of an alias (KIP-235).",
+    )
+    client_id: str = option(
+        Text(), "client_id", f"aiokafka-{__version__}", "Name of the client in the broker's logs."
+    )
+    request_timeout: float = option(
+        Milliseconds(1, is_sent=True),
+        "request_timeout_ms",
+        40_000,
+        "How long to wait for the answer to a request.",
+    )
+    retry_backoff: float = option(
+        Milliseconds(0),
+        "retry_backoff_ms",
+        100,
+        "Pause before a failed request is sent again; doubles with every further failure.",
+    )
+    retry_backoff_max: float = option(
+        Milliseconds(0), "retry_backoff_max_ms", 1_000, "Longest pause between retries."
+    )
+    reconnect_backoff: float = option(
+        Milliseconds(0),
+        "reconnect_backoff_ms",
+        50,
+        "Pause before a broken connection is made again; doubles with every further failure.",
+    )
+    reconnect_backoff_max: float = option(
+        Milliseconds(0),
+        "reconnect_backoff_max_ms",
+        1_000,
+        "Longest pause between attempts to connect.",
+    )
+    connection_setup_timeout: float = option(
+        Milliseconds(1),
+        "socket_connection_setup_timeout_ms",
+        10_000,
+        "How long a connection may take to be made; doubles with every further failure.",
+    )
+    connection_setup_timeout_max: float = option(
+        Milliseconds(1),
+        "socket_connection_setup_timeout_max_ms",
+        30_000,
+        "Longest time that a connection may take to be made.",
+    )
+    connections_max_idle: float | None = option(
+        Milliseconds(0, optional=True),
+        "connections_max_idle_ms",
+        540_000,
+        "Close a connection that was not used for this long; None for never.",
+    )
+    metadata_max_age: float = option(
+        Milliseconds(1),
+        "metadata_max_age_ms",
+        300_000,
+        "Ask for the state of the cluster at least this often.",
+    )
+    metadata_max_idle: float = option(
+        Milliseconds(1000),
+        "metadata_max_idle_ms",
+        300_000,
+        "Forget a topic that was not used for this long (KIP-526).",
+    )
+    rebootstrap_trigger: float | None = option(
+        Milliseconds(0, optional=True),
+        "metadata_recovery_rebootstrap_trigger_ms",
+        300_000,
+        "Start again from bootstrap_servers when no known broker gives metadata: as soon as all "
+        "of them were tried, at the latest after this long; None for never.",
+    )
+    max_response_bytes: int = option(
+        Number(1024),
+        "receive_message_max_bytes",
+        256 * _MEBIBYTE,
+        "Refuse a response larger than this many bytes.",
+    )
+    allow_auto_create_topics: bool = option(
+        Flag(),
+        "allow_auto_create_topics",
+        True,
+        "Let a broker that is configured so create a missing topic when it is asked for it.",
+    )
+    client_rack: str | None = option(
+        Text(optional=True),
+        "client_rack",
+        None,
+        "Rack of the client, to read from a replica near by (KIP-392).",
+    )
+    security: SecurityConfig = field(default_factory=SecurityConfig)
+
+    def __post_init__(self) -> None:
+        _at_least(self, "retry_backoff_max", "retry_backoff")
+        _at_least(self, "reconnect_backoff_max", "reconnect_backoff")
+        _at_least(self, "connection_setup_timeout_max", "connection_setup_timeout")
+
+    @classmethod
+    def from_options(cls, **options: Any) -> Self:
+        """Make the configuration from public keywords, those of `SecurityConfig` included."""
+        keywords = SecurityConfig.keywords()
+        security = {name: options.pop(name) for name in keywords & options.keys()}
+        if security:
+            options["security"] = SecurityConfig.from_options(**security)
+        return super().from_options(**options)
+
+
+def _at_least(config: Any, larger: str, smaller: str) -> None:
+    # A maximum below its start value, often a default, is raised to it instead of refused: the
+    # caller asked for the start value.
+    if getattr(config, larger) < getattr(config, smaller):
+        object.__setattr__(config, larger, getattr(config, smaller))

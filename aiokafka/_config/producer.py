@@ -1,0 +1,180 @@
+"""The configuration of producers."""
+
+# ruff: noqa: RUF009  (option() only describes a field; its defaults are immutable)
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from aiokafka._config.client import ClientConfig
+from aiokafka._config.options import (
+    MISSING,
+    Choice,
+    Flag,
+    Function,
+    Milliseconds,
+    Number,
+    Options,
+    Text,
+    option,
+    refuse_unknown,
+)
+from aiokafka._config.security import SecurityConfig
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+COMPRESSION_TYPES = (None, "none", "gzip", "snappy", "lz4", "zstd")
+
+_MEBIBYTE = 1024 * 1024
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ProducerConfig(Options):
+    """What a producer needs besides `ClientConfig`."""
+
+    @property
+    def subject(self) -> str:
+        """What lines in the log call the producer: its client id, and its transactional id."""
+        name = f" with transactional_id {self.transactional_id}" if self.transactional_id else ""
+        return f"Producer {self.client.client_id}{name}"
+
+    client: ClientConfig = field(default_factory=ClientConfig)
+    acks: int = option(
+        Choice((0, 1, -1, "all")),
+        "acks",
+        MISSING,
+        """Which brokers have written a record before it counts as sent: 0 none, 1 the leader,
+        "all" (or -1) every replica in sync. By default "all".""",
+        opening="Invalid ACKS parameter",
+    )
+    enable_idempotence: bool = option(
+        Flag(),
+        "enable_idempotence",
+        MISSING,
+        """Let the broker drop what a retry would write twice. By default on, unless acks is set
+        to 0 or 1; always on with a transactional_id.""",
+    )
+    transactional_id: str | None = option(
+        Text(optional=True, empty=False),
+        "transactional_id",
+        None,
+        "Name of the producer across restarts; turns transactions on.",
+    )
+    transaction_timeout: float = option(
+        Milliseconds(1, is_sent=True),
+        "transaction_timeout_ms",
+        60_000,
+        "The broker aborts a transaction that lasts longer.",
+    )
+    key_serializer: Callable[[Any], bytes | None] | None = option(
+        Function(), "key_serializer", None, "Turns the key given to send into bytes."
+    )
+    value_serializer: Callable[[Any], bytes | None] | None = option(
+        Function(), "value_serializer", None, "Turns the value given to send into bytes."
+    )
+    partitioner: Callable[..., int] | None = option(
+        Function(),
+        "partitioner",
+        None,
+        "Chooses a partition: partitioner(key bytes, all partitions, available partitions).",
+    )
+    compression_type: str | None = option(
+        Choice(COMPRESSION_TYPES),
+        "compression_type",
+        None,
+        "How batches are compressed.",
+        opening="Invalid compression type!",
+    )
+    compression_level: int | None = option(
+        Number(-(2**17), 22, optional=True),
+        "compression_level",
+        None,
+        "Level of the codec, where it has levels; None for its default.",
+    )
+    max_batch_size: int = option(
+        Number(0), "max_batch_size", 16_384, "Size in bytes at which a batch is full."
+    )
+    max_request_size: int = option(
+        Number(1), "max_request_size", _MEBIBYTE, "Largest size of a request in bytes."
+    )
+    linger: float = option(
+        Milliseconds(0),
+        "linger_ms",
+        0,
+        "How long a batch that is not full waits for more records.",
+    )
+    buffer_memory: int = option(
+        Number(1, 2**63 - 1),
+        "buffer_memory",
+        32 * _MEBIBYTE,
+        "Bytes of records that may wait to be sent; beyond it send waits.",
+    )
+    max_block: float = option(
+        Milliseconds(0),
+        "max_block_ms",
+        60_000,
+        "How long send waits for metadata and for memory.",
+    )
+    delivery_timeout: float = option(
+        Milliseconds(1),
+        "delivery_timeout_ms",
+        MISSING,
+        """Time within which a record is delivered or fails, retries included. By default 120000,
+        or linger_ms + request_timeout_ms when that is more.""",
+    )
+    max_in_flight_requests: int = option(
+        Number(1, 1000),
+        "max_in_flight_requests_per_connection",
+        5,
+        "Requests that may wait for an answer per broker; at most 5 with idempotence.",
+    )
+
+    @classmethod
+    def of(cls, owner: str, options: dict[str, Any], client_options: dict[str, Any]) -> Self:
+        """Make it from the arguments of the constructor of `owner`: those that it names, and the
+        others, of which the client has to have each."""
+        refuse_unknown(owner, client_options, cls, ClientConfig, SecurityConfig)
+        own = cls.keywords()
+        rest = {name: value for name, value in options.items() if name not in own}
+        client = ClientConfig.from_options(**rest, **client_options)
+        return cls.from_options(client=client, **{name: options[name] for name in own})
+
+    def __post_init__(self) -> None:
+        self._settle_acks()
+        self._settle_delivery_timeout()
+        if self.compression_type == "none":
+            object.__setattr__(self, "compression_type", None)
+
+    def _settle_acks(self) -> None:
+        acks = -1 if self.acks in ("all", MISSING) else self.acks
+        idempotent = self.enable_idempotence
+        if self.transactional_id is not None:
+            idempotent = True
+        elif idempotent is MISSING:
+            idempotent = acks == -1 and self.max_in_flight_requests <= 5
+        if idempotent and acks != -1:
+            reason = "enable_idempotence" if self.transactional_id is None else "transactional_id"
+            raise ValueError(f"acks={acks} not supported if {reason} is set: must be 'all' (or -1)")
+        if idempotent and self.max_in_flight_requests > 5:
+            raise ValueError(
+                f"max_in_flight_requests_per_connection={self.max_in_flight_requests}: "
+                "must be at most 5 with idempotence, or the broker cannot keep the order"
+            )
+        object.__setattr__(self, "acks", acks)
+        object.__setattr__(self, "enable_idempotence", idempotent)
+
+    def _settle_delivery_timeout(self) -> None:
+        least = self.linger + self.client.request_timeout
+        if self.delivery_timeout is MISSING:
+            object.__setattr__(self, "delivery_timeout", max(120.0, least))
+        elif self.delivery_timeout <= self.linger:
+            # Java's client demands request_timeout_ms on top; here a request in flight does not
+            # keep its records from failing in time.
+            raise ValueError(
+                f"delivery_timeout_ms={self.delivery_timeout * 1000:g}: must be more than "
+                f"linger_ms, that is {self.linger * 1000:g}"
+            )

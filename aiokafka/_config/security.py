@@ -1,0 +1,211 @@
+"""How connections are encrypted and authenticated."""
+
+# ruff: noqa: RUF009  (option() only describes a field; its defaults are immutable)
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aiokafka._config.options import (
+    Choice,
+    Flag,
+    Having,
+    HavingOrFunction,
+    Options,
+    Text,
+    TextSource,
+    option,
+    unsendable,
+)
+
+if TYPE_CHECKING:
+    import ssl
+
+    from aiokafka.abc import AbstractTokenProvider
+
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SASL_MECHANISMS = ("PLAIN", "GSSAPI", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+
+Credential = str | Callable[[], str | Awaitable[str]]
+"""A text, or a function that returns it for each authentication."""
+
+if TYPE_CHECKING:
+    TlsSource = ssl.SSLContext | Callable[[], ssl.SSLContext | Awaitable[ssl.SSLContext]]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SecurityConfig(Options):
+    """How connections are encrypted and authenticated."""
+
+    protocol: str = option(
+        Choice(SECURITY_PROTOCOLS),
+        "security_protocol",
+        "PLAINTEXT",
+        "Protocol of the listener: with or without TLS, with or without SASL.",
+        opening="`security_protocol` should be SSL or PLAINTEXT",
+    )
+    ssl_context: TlsSource | None = option(
+        HavingOrFunction(
+            "wrap_bio",
+            "an ssl.SSLContext (see aiokafka.helpers.create_ssl_context), a function that makes "
+            "one for each connection, or None",
+        ),
+        "ssl_context",
+        None,
+        "TLS settings, or a function that gives them for each new connection; needed for SSL and "
+        "SASL_SSL.",
+        repr=False,
+    )
+    sasl_mechanism: str = option(
+        Choice(SASL_MECHANISMS),
+        "sasl_mechanism",
+        "PLAIN",
+        "How SASL authenticates.",
+        opening="only `PLAIN`, `GSSAPI`, `SCRAM-SHA-256`, `SCRAM-SHA-512` and `OAUTHBEARER`",
+    )
+    sasl_plain_username: Credential | None = option(
+        TextSource(),
+        "sasl_plain_username",
+        None,
+        "User name for PLAIN and SCRAM, or a function that gives it for each authentication.",
+        repr=False,
+    )
+    sasl_plain_password: Credential | None = option(
+        TextSource(secret=True),
+        "sasl_plain_password",
+        None,
+        "Password for PLAIN and SCRAM, or a function that gives it for each authentication.",
+        repr=False,
+    )
+    sasl_scram_tokenauth: bool = option(
+        Flag(),
+        "sasl_scram_tokenauth",
+        False,
+        "With SCRAM: the user name is the id of a delegation token, the password its HMAC in "
+        "base64 (KIP-48).",
+    )
+    sasl_kerberos_service_name: str = option(
+        Text(), "sasl_kerberos_service_name", "kafka", "Service name of the brokers for GSSAPI."
+    )
+    sasl_kerberos_domain_name: str | None = option(
+        Text(optional=True),
+        "sasl_kerberos_domain_name",
+        None,
+        "Kerberos domain for GSSAPI; by default the host name of the broker.",
+    )
+    sasl_kerberos_principal: str | None = option(
+        Text(optional=True, empty=False),
+        "sasl_kerberos_principal",
+        None,
+        "Principal of the client for GSSAPI; by default that of the ticket cache, or the first of "
+        "the keytab.",
+    )
+    sasl_kerberos_keytab: str | None = option(
+        Text(optional=True, empty=False),
+        "sasl_kerberos_keytab",
+        None,
+        "Path of a keytab to get tickets with, for GSSAPI; by default KRB5CCNAME and "
+        "KRB5_CLIENT_KTNAME of the environment count.",
+    )
+    sasl_oauth_token_provider: AbstractTokenProvider | None = option(
+        Having("token", "an instance of aiokafka.abc.AbstractTokenProvider or None"),
+        "sasl_oauth_token_provider",
+        None,
+        "Source of tokens for OAUTHBEARER.",
+        repr=False,
+    )
+
+    def __post_init__(self) -> None:
+        if self.uses_tls:
+            self._check_tls()
+        elif self.ssl_context is not None:
+            self._warn("ssl_context", "SSL or SASL_SSL")
+        if self.uses_sasl:
+            self._check_sasl()
+        elif self.sasl_plain_password is not None:
+            self._warn("sasl_plain_password", "SASL_SSL or SASL_PLAINTEXT")
+        elif self.sasl_oauth_token_provider is not None:
+            self._warn("sasl_oauth_token_provider", "SASL_SSL or SASL_PLAINTEXT")
+
+    def _check_tls(self) -> None:
+        if self.ssl_context is None:
+            raise ValueError(
+                "`ssl_context` is mandatory if security_protocol=='SSL': "
+                f"security_protocol={self.protocol!r} needs ssl_context; "
+                "aiokafka.helpers.create_ssl_context() makes one"
+            )
+        side = getattr(getattr(self.ssl_context, "protocol", None), "name", "")
+        if side == "PROTOCOL_TLS_SERVER":
+            raise ValueError(
+                "ssl_context: made for a server (PROTOCOL_TLS_SERVER or Purpose.CLIENT_AUTH); "
+                "aiokafka.helpers.create_ssl_context() makes one for a client"
+            )
+
+    def _check_sasl(self) -> None:
+        mechanism = self.sasl_mechanism
+        if self.sasl_scram_tokenauth and not mechanism.startswith("SCRAM-"):
+            raise ValueError(
+                "sasl_scram_tokenauth: delegation tokens log in by SCRAM; set "
+                "sasl_mechanism='SCRAM-SHA-256' or 'SCRAM-SHA-512'"
+            )
+        if mechanism == "OAUTHBEARER":
+            if self.sasl_oauth_token_provider is None:
+                raise ValueError("sasl_mechanism='OAUTHBEARER' needs sasl_oauth_token_provider")
+        elif mechanism == "GSSAPI":
+            for keyword in ("sasl_kerberos_service_name", "sasl_kerberos_domain_name"):
+                if getattr(self, keyword) == "":
+                    raise ValueError(f"{keyword}: must not be empty with sasl_mechanism='GSSAPI'")
+        else:
+            self._check_user()
+
+    def _check_user(self) -> None:
+        mechanism = self.sasl_mechanism
+        if self.sasl_plain_username is None or self.sasl_plain_password is None:
+            hint = ""
+            if self.sasl_oauth_token_provider is not None:
+                hint = "; for sasl_oauth_token_provider set sasl_mechanism='OAUTHBEARER'"
+            raise ValueError(
+                f"sasl_mechanism={mechanism!r} needs "
+                f"sasl_plain_username and sasl_plain_password{hint}"
+            )
+        for keyword in ("sasl_plain_username", "sasl_plain_password"):
+            value = getattr(self, keyword)
+            if value == "":
+                raise ValueError(f"{keyword}: must not be empty with sasl_mechanism={mechanism!r}")
+            if isinstance(value, str) and (reason := unsendable(value)):
+                raise ValueError(f"{keyword}: must not have {reason}")
+
+    def _warn(self, what: str, protocols: str) -> None:
+        # An error would stop programs that keep their settings for a plain listener, too.
+        warnings.warn(
+            f"{what} has no effect with security_protocol={self.protocol!r}; it needs {protocols}",
+            UserWarning,
+            stacklevel=_level_of_caller(),
+        )
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self.protocol.endswith("SSL")
+
+    @property
+    def uses_sasl(self) -> bool:
+        """Whether connections are authenticated by SASL."""
+        return self.protocol.startswith("SASL")
+
+    @property
+    def shows_password(self) -> bool:
+        """Whether the password can be read by who listens on the way to a broker."""
+        return self.protocol == "SASL_PLAINTEXT" and self.sasl_mechanism == "PLAIN"
+
+
+def _level_of_caller() -> int:
+    """The `stacklevel` for a warning about the code that makes the client."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("aiokafka"):
+        frame, level = frame.f_back, level + 1
+    return level

@@ -1,0 +1,90 @@
+"""Waits for the partitions of a topic, and what the metadata says instead of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aiokafka._config.options import brief, require_sendable
+from aiokafka.errors import (
+    InvalidTopicError,
+    KafkaTimeoutError,
+    TopicAuthorizationFailedError,
+    for_code,
+)
+
+if TYPE_CHECKING:
+    from aiokafka._metadata.loop import MetadataLoop
+    from aiokafka.cluster import ClusterMetadata
+    from aiokafka.structs import TopicPartition
+
+__all__ = ["check_name", "wait_for_partition", "wait_for_topic"]
+
+
+async def wait_for_topic(metadata: MetadataLoop, topic: str, deadline: float) -> frozenset[int]:
+    """Return the partitions of `topic`, which is in use from now on.
+
+    Raises as `AIOKafkaClient.wait_for_topic`.
+    """
+    check_name(topic)
+    if metadata.add_topic(topic):
+        return metadata.cluster.partitions_for_topic(topic) or frozenset()
+    try:
+        cluster = await metadata.wait_for_topic(
+            topic, _TopicIsSettled(topic, metadata.cluster.epoch), deadline
+        )
+    except KafkaTimeoutError as timed_out:
+        code = metadata.cluster.topic_error(topic)
+        if not code:
+            raise
+        raise for_code(code)(f"topic {topic!r}: no partitions in time") from timed_out
+    if code := cluster.topic_error(topic):
+        raise for_code(code)(f"topic {topic!r}")
+    return cluster.partitions_for_topic(topic) or frozenset()
+
+
+async def wait_for_partition(
+    metadata: MetadataLoop, partition: TopicPartition, deadline: float
+) -> frozenset[int]:
+    """Return the partitions of the topic of `partition`, after one refresh if it is not among them.
+
+    Raises as `wait_for_topic`.
+    """
+    topic, number = partition
+    known = await wait_for_topic(metadata, topic, deadline)
+    if number in known:
+        return known
+    # A response that is under way may have been true before the partition was made, and news of a
+    # leader are no response.
+    asked = metadata.asked
+    cluster = await metadata.wait_for_topic(topic, lambda _: metadata.answered > asked, deadline)
+    return cluster.partitions_for_topic(topic) or frozenset()
+
+
+def check_name(topic: Any) -> None:
+    """Raise TypeError or ValueError for what is no topic name.
+
+    One name that cannot be encoded would fail every metadata request that it is part of.
+    """
+    if not isinstance(topic, str):
+        raise TypeError(f"topics: expected names, not {topic!r}")
+    if not topic:
+        raise ValueError("topics: a topic name must not be empty")
+    try:
+        require_sendable(topic)
+    except ValueError as error:
+        raise ValueError(f"topics: {brief(topic)} is no topic name: {error}") from None
+
+
+class _TopicIsSettled:
+    """Judges whether a response about a topic is final: partitions, or an error that stays."""
+
+    def __init__(self, topic: str, epoch: int) -> None:
+        self._topic = topic
+        self._old_epoch = epoch
+
+    def __call__(self, cluster: ClusterMetadata) -> bool:
+        if cluster.partitions_for_topic(self._topic) is not None:
+            return True
+        # An error from an earlier response may be over.
+        final = (TopicAuthorizationFailedError.errno, InvalidTopicError.errno)
+        return cluster.epoch > self._old_epoch and cluster.topic_error(self._topic) in final
