@@ -9,6 +9,7 @@ import random
 import socket
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from aiokafka._backoff import Backoff
@@ -18,10 +19,12 @@ from aiokafka._config.options import refuse_unknown
 from aiokafka._loops import made_for, refuse_other_loop
 from aiokafka._metadata.loop import MetadataLoop
 from aiokafka._metadata.topics import check_name, wait_for_partition, wait_for_topic
+from aiokafka._retry import OutOfTimeError, until, within
 from aiokafka._tasks import TaskOwner
 from aiokafka._version import __version__
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import (
+    BrokerResponseError,
     GroupCoordinatorNotAvailableError,
     IllegalStateError,
     KafkaConnectionError,
@@ -29,6 +32,8 @@ from aiokafka.errors import (
     KafkaProtocolError,
     KafkaTimeoutError,
     NodeNotReadyError,
+    NotCoordinatorForGroupError,
+    RequestTimedOutError,
     for_code,
 )
 from aiokafka.net.address import format_address, is_address
@@ -53,6 +58,13 @@ __all__ = ["AIOKafkaClient", "ConnectionGroup", "CoordinationType"]
 log = logging.getLogger("aiokafka")
 
 R = TypeVar("R", bound=Response)
+
+COORDINATOR_MOVED = (
+    NotCoordinatorForGroupError,
+    GroupCoordinatorNotAvailableError,
+    RequestTimedOutError,
+)
+"""Responses after which the coordinator is looked up again."""
 
 # How long close() waits for tasks and for TLS good-byes.
 _CLOSE_TIMEOUT = 2.0
@@ -514,21 +526,18 @@ class AIOKafkaClient:
         if known is not None and self.cluster.broker_metadata(known) is not None:
             return known
         backoff = Backoff(self._config.retry_backoff, self._config.retry_backoff_max)
-        failure: KafkaError | None = None
+
+        def pause(error: KafkaError) -> float:
+            log.debug("no coordinator for %r: %s", key, error)
+            if on_failure is not None:
+                on_failure(error)
+            return backoff.next()
+
         try:
-            async with timeout_at(deadline):
-                while True:
-                    try:
-                        return await self._find_coordinator(kind, key)
-                    except KafkaError as error:
-                        if not error.retriable:
-                            raise
-                        failure = error
-                        log.debug("no coordinator for %r: %s", key, error)
-                        if on_failure is not None:
-                            on_failure(error)
-                    await asyncio.sleep(backoff.next())
-        except asyncio.TimeoutError:
+            search = within(deadline, partial(self._find_coordinator, kind, key))
+            return await until(deadline, search, pause)
+        except OutOfTimeError as late:
+            failure = late.failure
             reason = f": {failure}" if failure is not None else ""
             hint = _HINTS[kind] if isinstance(failure, GroupCoordinatorNotAvailableError) else ""
             text = f"no coordinator for {key!r} in time{reason}{hint}"
@@ -543,6 +552,15 @@ class AIOKafkaClient:
         """Return `host:port` of the coordinator that is known for `key`, "" if none is."""
         node_id = self._coordinators.get((kind, key))
         return "" if node_id is None else self.address_of_node(node_id)
+
+    def coordinator_failed(self, kind: int, key: str, error: KafkaError) -> None:
+        """Forget the coordinator if a request to it failed because it is another broker by now.
+
+        Kafka says so with NOT_COORDINATOR and COORDINATOR_NOT_AVAILABLE. Without a response, or
+        after a timeout, the coordinator may have moved as well. One that still loads has not.
+        """
+        if isinstance(error, COORDINATOR_MOVED) or not isinstance(error, BrokerResponseError):
+            self.forget_coordinator(kind, key, str(error))
 
     def forget_coordinator(self, kind: int, key: str, why: str) -> None:
         """Look the coordinator up again next time."""

@@ -42,6 +42,7 @@ LAYERS = {
     "_log": 3,
     "_loops": 3,
     "_metadata": 3,
+    "_retry": 3,
     "_tasks": 3,
     "_vitals": 3,
     "client": 3,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from aiokafka._backoff import Backoff
-from aiokafka._compat import timeout_at
+from aiokafka._retry import OutOfTimeError, until, within
 from aiokafka.client import CoordinationType
 from aiokafka.errors import (
     KafkaError,
@@ -112,14 +112,12 @@ class Router:
             node_id = await self._client.coordinator(kind, group_id, deadline)
             try:
                 response = await self.send(node_id, call, deadline)
+                for code in call.codes(response):
+                    if code in _COORDINATOR_ERRORS:
+                        raise for_code(code)(f"group {group_id!r}, node {node_id}")
             except KafkaError as error:
-                # It may be gone for good, and another broker may coordinate its groups.
-                self._client.forget_coordinator(kind, group_id, str(error))
+                self._client.coordinator_failed(kind, group_id, error)
                 raise
-            for code in call.codes(response):
-                if code in _COORDINATOR_ERRORS:
-                    self._client.forget_coordinator(kind, group_id, f"node {node_id}: code {code}")
-                    raise for_code(code)(f"group {group_id!r}, node {node_id}")
             return response
 
         return await self.retry(attempt, deadline)
@@ -157,20 +155,11 @@ class Router:
     async def retry(self, attempt: Callable[[], Awaitable[T]], deadline: float) -> T:
         """Repeat `attempt` while it fails with a retriable error, at most until the deadline."""
         backoff = Backoff(self._config.retry_backoff, self._config.retry_backoff_max)
-        last: KafkaError | None = None
         try:
-            async with timeout_at(deadline):
-                while True:
-                    try:
-                        return await attempt()
-                    except KafkaError as error:
-                        if not error.retriable:
-                            raise
-                        last = error
-                    await asyncio.sleep(backoff.next())
-        except asyncio.TimeoutError:
-            reason = f"the last attempt: {last}" if last else "no broker responded"
-            raise KafkaTimeoutError(f"timed out; {reason}") from last
+            return await until(deadline, within(deadline, attempt), lambda _: backoff.next())
+        except OutOfTimeError as late:
+            reason = f"the last attempt: {late.failure}" if late.failure else "no broker responded"
+            raise KafkaTimeoutError(f"timed out; {reason}") from late.failure
 
 
 def remaining_ms(deadline: float) -> int:
