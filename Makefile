@@ -41,12 +41,13 @@ JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 SPARK_TESTS := tests/integration/test_spark_kills.py \
 	$(filter-out %_kills.py,$(sort $(wildcard tests/integration/test_spark*.py))) tests/spark
 
-.PHONY: help demo test test-unit test-all test-long test-spark test-dependents simulate spark-demo java fuzz mutants traces figures lint format docs bench bench-spark broker dist clean
+.PHONY: help demo check test test-unit test-all test-long test-spark test-dependents simulate spark-demo java fuzz mutants traces figures lint format docs bench bench-spark broker dist clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo       install the library, count the words of text files through Kafka"
 	@echo "make test       install everything, run every test (test-unit: those without a broker)"
+	@echo "make check      everything that a change has to pass: lint, tests, docs, packages"
 	@echo "make test-all   the same on Python $(VERSIONS), and in pure Python"
 	@echo "make test-long  the long forms: a million records a codec, every broker version, kills"
 	@echo "make spark-demo count words per minute with Spark (Java 17, PySpark of 450 MB)"
@@ -122,6 +123,10 @@ broker: $(VENV)/.python
 	@$(BIN)/python -m tests.kafka $(ARGS)
 
 # -- to check
+
+# What CI runs. As root on Debian it installs Java, Maven and Kerberos if they are missing.
+check:
+	@PYTHON='$(PYTHON)' bash .ci/run
 
 test: $(LIBRARY) $(VENV)/.tests
 	@$(BIN)/python -c '$(WHICH_MODE)'

@@ -18,7 +18,7 @@ from aiokafka._config.options import MISSING
 from aiokafka.oauth import _config as oauth_config
 
 project = "aiokafka"
-author = "the aiokafka authors"
+author = "aiokafka contributors"
 copyright = author
 version = release = aiokafka.__version__
 

@@ -161,7 +161,9 @@ def rooms() -> dict[str, list[Path]]:
         for path in sorted((REPOSITORY / folder).rglob("*.py")):
             if path != Path(__file__).resolve() and not _is_made(path):
                 found.setdefault(_room(path), []).append(path)
-    for path in sorted([*REPOSITORY.glob("*.rst"), *(REPOSITORY / "docs").glob("*.rst")]):
+    for path in sorted(
+        [*REPOSITORY.glob("*.rst"), *REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").glob("*.rst")]
+    ):
         found.setdefault(_room(path), []).append(path)
     return found
 
