@@ -1,4 +1,4 @@
-"""Compatibility: whether a codec is there, and the codecs themselves, under aiokafka's names."""
+"""Import path of aiokafka, kept as a shim: which codecs there are, and the codecs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names that used to live here."""
+"""Import path of aiokafka, kept as a shim: connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names that used to live here; nothing in the package uses them."""
+"""Import path of aiokafka, kept as a shim: helpers that nothing in the package uses."""
 
 from __future__ import annotations
 

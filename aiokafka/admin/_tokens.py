@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from aiokafka.admin._delegation_token import DelegationToken
 from aiokafka.admin._routing import Call, Router, raise_for
-from aiokafka.admin.delegation_token import DelegationToken
 from aiokafka.protocol.messages.delegation_tokens import (
     CreatableRenewers,
     CreateDelegationTokenRequest,

@@ -13,9 +13,9 @@ from aiokafka._loops import made_for, refuse_other_loop
 from aiokafka._partitions import as_partition
 from aiokafka._version import __version__
 from aiokafka.admin import _cluster, _configs, _groups, _records, _tokens, _topics
+from aiokafka.admin._delegation_token import DelegationToken
 from aiokafka.admin._routing import Router
 from aiokafka.admin.config_resource import ConfigResource
-from aiokafka.admin.delegation_token import DelegationToken
 from aiokafka.admin.new_partitions import NewPartitions
 from aiokafka.admin.new_topic import NewTopic
 from aiokafka.admin.records_to_delete import RecordsToDelete

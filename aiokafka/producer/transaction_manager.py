@@ -1,4 +1,4 @@
-"""An import path of aiokafka. The class is `aiokafka.producer.sequencer.Sequencer`."""
+"""Import path of aiokafka, kept as a shim: the class is `Sequencer` of `sequencer.py`."""
 
 from __future__ import annotations
 

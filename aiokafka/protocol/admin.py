@@ -1,4 +1,4 @@
-"""Topics, configurations, groups and more, by the names that aiokafka 0.14 has for them."""
+"""Import path of aiokafka, kept as a shim: topics, configurations, groups and more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bases of the messages that older programs know, by the names of aiokafka 0.14."""
+"""Import path of aiokafka, kept as a shim: the bases of the messages that older programs know."""
 
 from aiokafka.protocol._tuples import Request, RequestStruct, Response
 

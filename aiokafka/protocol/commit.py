@@ -1,4 +1,4 @@
-"""Offsets of groups, by the names that aiokafka 0.14 has for them."""
+"""Import path of aiokafka, kept as a shim: offsets of groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding coordinators, by the names that aiokafka 0.14 has for it."""
+"""Import path of aiokafka, kept as a shim: finding coordinators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The classic group protocol, by the names that aiokafka 0.14 has for it."""
+"""Import path of aiokafka, kept as a shim: the classic group protocol."""
 
 from __future__ import annotations
 

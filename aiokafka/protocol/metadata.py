@@ -1,4 +1,4 @@
-"""Brokers, topics and leaders, by the names that aiokafka 0.14 has for them."""
+"""Import path of aiokafka, kept as a shim: brokers, topics and leaders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Offsets by timestamp, by the names that aiokafka 0.14 has for them."""
+"""Import path of aiokafka, kept as a shim: offsets by timestamp."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Appending record batches, by the names that aiokafka 0.14 has for it."""
+"""Import path of aiokafka, kept as a shim: appending record batches."""
 
 from __future__ import annotations
 

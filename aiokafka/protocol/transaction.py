@@ -1,4 +1,4 @@
-"""Requests of transactional producers, by the names that aiokafka 0.14 has for them."""
+"""Import path of aiokafka, kept as a shim: requests of transactional producers."""
 
 from __future__ import annotations
 

@@ -1,1 +1,30 @@
 """Records between bytes and objects: batches, message sets, columns, codecs. Pure, no I/O."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aiokafka.record.columns import BinaryColumn, Columns, HeaderColumn
+    from aiokafka.record.rows import BinarySource, HeaderSource, RowSource, route_rows
+
+__all__ = [
+    "BinaryColumn",
+    "BinarySource",
+    "Columns",
+    "HeaderColumn",
+    "HeaderSource",
+    "RowSource",
+    "route_rows",
+]
+
+_IN_COLUMNS = {"BinaryColumn", "Columns", "HeaderColumn"}
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded when it is first used: most programs need none of it.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = "columns" if name in _IN_COLUMNS else "rows"
+    return getattr(import_module(f"{__name__}.{home}"), name)
