@@ -115,7 +115,8 @@ def _check_transactions(world: World, found: Logs) -> None:
             text = f"transaction {transaction.name} was aborted, but there is {seen[:3]!r}"
             world.violate("torn transaction", text)
         elif seen:
-            missing = [r for r in records if r.outcome == "acknowledged" and r not in seen]
+            # Nothing is committed while a record of it has failed.
+            missing = [r for r in records if r.outcome != "unsent" and r not in seen]
             if missing:
                 text = f"of transaction {transaction.name} there is {seen[:3]!r}, "
                 world.violate("torn transaction", text + f"but not {missing[:3]!r}")

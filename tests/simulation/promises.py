@@ -17,5 +17,8 @@ ONCE = "once"
 FRESH = "fresh"
 """Readers have everything some seconds after the last record was written."""
 
+USABLE = "usable"
+"""No error ends a transactional producer for good."""
+
 PROMPT_S = 8.0
 FRESH_S = 15.0

@@ -26,6 +26,8 @@ class Line:
         self.latency = (0.0002, 0.002)
         #: Answer connection attempts with "connection refused", as a host without the server does.
         self.refuses = False
+        #: How many connections clients have tried to make.
+        self.tried = 0
         #: Let TLS handshakes fail, with an error of this class and these arguments.
         self.tls_error: ssl.SSLError | None = None
         #: Probability that what is written in one piece arrives in two.

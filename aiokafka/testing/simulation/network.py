@@ -125,6 +125,7 @@ class Network:
     async def _connect_to(self, ip: str, port: int, tls: Any) -> SimulatedSocket:
         done: asyncio.Future[SimulatedSocket] = self.loop.create_future()
         line = self.line(ip, port)
+        line.tried += 1
         self._later(line.delay(), self._knock, done, line, tls, 0)
         try:
             return await done

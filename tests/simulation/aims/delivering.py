@@ -6,7 +6,13 @@ from typing import Any
 
 from aiokafka.testing import codes as c
 from tests.simulation.aims.base import Aim
-from tests.simulation.faults.aimed import HangingUp, RefusedLogins, SmallerLimit, SteadyError
+from tests.simulation.faults.aimed import (
+    HangingUp,
+    OldNews,
+    RefusedLogins,
+    SmallerLimit,
+    SteadyError,
+)
 from tests.simulation.faults.brokers import BrokerStop, LeaderMove
 from tests.simulation.faults.network import Refusal, Reset, SilentLine
 from tests.simulation.faults.replicas import Hang
@@ -215,13 +221,13 @@ class Credentials(_Delivering):
 
     def compose(self) -> None:
         """Connections break meanwhile."""
-        lifetime = self.random.choice((0, 3000))
+        lifetime = self.random.choice((0, 1500, 1500))
         sasl = self.random.choice(("PLAIN", "PLAIN", "SCRAM-SHA-256"))
         self.cluster(brokers=2, sasl=sasl, lifetime_ms=lifetime)
         self.producer({}, style=self.random.choice(("send", "together")), records=60)
         self.topics(config={})
-        self.fault(RefusedLogins, 2, lasts=(0.3, 2.0))
-        self.fault(LateResponse, 2, api=0, seconds=0.5, times=5)
+        self.fault(RefusedLogins, 2, lasts=(0.3, 2.5))
+        self.fault(LateResponse, 3, api=0, seconds=0.5, times=10)
 
 
 class Insisting(_Delivering):
@@ -260,6 +266,20 @@ class Unreachable(_Delivering):
         else:
             self.fault(Refusal, at=1.0, lasts=(3.0, 4.5), broker=0)
             self.fault(Reset, at=1.01, which="all")
+
+
+class OldLeaders(_Delivering):
+    """Leaders that send producers to each other."""
+
+    name = "old-leaders"
+
+    def compose(self) -> None:
+        """Releases that name the new leader in their answers."""
+        self.cluster(brokers=2, releases=("3.9", "4.0", "4.3"))
+        self.producer({}, style="together", sizes=[8, 40], records=40)
+        self.topics(partitions=1, replicas=2, config={})
+        self.fault(LeaderMove, 3, at=0.2)
+        self.fault(OldNews, at=1.0, lasts=(3.0, 4.0), broker=self.random.randrange(2))
 
 
 class Bulk(_Delivering):
@@ -311,6 +331,7 @@ DELIVERING_AIMS: tuple[type[Aim], ...] = (
     Credentials,
     Insisting,
     Unreachable,
+    OldLeaders,
     Bulk,
     NewLeaders,
 )

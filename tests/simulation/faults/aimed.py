@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from aiokafka.protocol.messages.produce import NodeEndpoint
 from aiokafka.testing import Cut, Edit, Fail, Interception
 from aiokafka.testing import codes as c
 from tests.simulation.faults.base import Fault, draw_broker, draw_partition
@@ -94,21 +95,24 @@ class SmallerLimit(Fault):
 
 
 class RefusedLogins(Fault):
-    """Nobody can log in, as while a password is changed; connections break."""
+    """Nobody can log in, as while a password is changed; connections break, or end when a login
+    is to be repeated.
+    """
 
     kind = "refused logins"
 
     @classmethod
     def draw(cls, draft: Draft) -> dict[str, Any] | None:
         """Only where there are logins."""
-        return {} if draft.cluster.sasl else None
+        return {"drops": draft.random.random() < 0.5} if draft.cluster.sasl else None
 
     async def begin(self) -> None:
         """Know no password any more."""
         security = self.world.security
         if security is not None:
             security.users.clear()
-            self.world.cluster.drop_connections()
+            if self.arguments["drops"]:
+                self.world.cluster.drop_connections()
             self.hit()
 
     async def end(self) -> None:
@@ -116,6 +120,46 @@ class RefusedLogins(Fault):
         security = self.world.security
         if security is not None:
             security.users.update(USER)
+
+
+class OldNews(Fault):
+    """A leader sends producers away to one that led before, again and again."""
+
+    kind = "old news"
+    _interception: Interception | None = None
+    _since = 0.0
+
+    @classmethod
+    def draw(cls, draft: Draft) -> dict[str, Any] | None:
+        """Of which partition, to which broker."""
+        place = draw_partition(draft)
+        return None if place is None else place | draw_broker(draft)
+
+    async def begin(self) -> None:
+        """Tell them so."""
+        self._interception = self.world.cluster.intercept(0, Edit(self._change))
+        self._since = self.world.now
+
+    def _change(self, response: Any) -> None:
+        state = self.world.cluster.state
+        broker = self.arguments["broker"]
+        for topic in response.responses:
+            for part in topic.partition_responses:
+                if part.error_code:
+                    continue
+                part.error_code = c.NOT_LEADER_OR_FOLLOWER
+                part.current_leader.leader_id = broker
+                part.current_leader.leader_epoch = 0
+                self.hit()
+        node = state.nodes[broker]
+        endpoint = NodeEndpoint(node_id=broker, host=node.host, port=node.port, rack=None)
+        response.node_endpoints = [endpoint]
+
+    async def end(self) -> None:
+        """As always."""
+        if self._interception is not None:
+            self._interception.remove()
+        self.world.refusing.append((0, self._since, self.world.now))
 
 
 class MixedCodes(Fault):
@@ -161,5 +205,6 @@ AIMED_FAULTS: tuple[type[Fault], ...] = (
     HangingUp,
     SmallerLimit,
     RefusedLogins,
+    OldNews,
     MixedCodes,
 )

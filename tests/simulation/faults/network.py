@@ -117,6 +117,8 @@ class Refusal(Fault):
     """Connections are refused; those that are open stay."""
 
     kind = "refusal"
+    _tried = 0
+    _since = 0.0
 
     @classmethod
     def draw(cls, draft: Draft) -> dict[str, Any] | None:
@@ -125,12 +127,20 @@ class Refusal(Fault):
 
     async def begin(self) -> None:
         """Refuse."""
-        self.world.line(self.arguments["broker"]).refuses = True
+        line = self.world.line(self.arguments["broker"])
+        line.refuses = True
+        self._tried, self._since = line.tried, self.world.now
         self.hit()
 
     async def end(self) -> None:
         """Accept."""
-        self.world.line(self.arguments["broker"]).refuses = False
+        line = self.world.line(self.arguments["broker"])
+        line.refuses = False
+        tried, took = line.tried - self._tried, self.world.now - self._since
+        # A short reconnect_backoff_ms grows to a second; each client knows it as two servers.
+        if tried > len(self.world.scenario.workloads) * (100 + 30 * took):
+            text = f"{tried} connections were tried in {took:.3f} s to {line.port}, which refuses"
+            self.world.violate("connects too often", text)
 
 
 class BrokenNames(Fault):

@@ -22,6 +22,7 @@ from tests.simulation.workloads.producing import ProducerWorkload
 from tests.simulation.workloads.ranging import RangeWorkload
 from tests.simulation.workloads.sessions import SessionWorkload
 from tests.simulation.workloads.transacting import TransactionalWorkload
+from tests.simulation.workloads.turmoil import TurmoilWorkload
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -39,6 +40,7 @@ KINDS: dict[type[Workload], int] = {
     RangeWorkload: 1,
     LatestWorkload: 1,
     OddWorkload: 1,
+    TurmoilWorkload: 1,
 }
 BY_NAME = {kind.kind: kind for kind in KINDS}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import KafkaError
-from aiokafka.testing import Delay
+from aiokafka.testing import Delay, Silence
 from tests.simulation.calls import Caller, InterruptedCall
 from tests.simulation.scenario import Draft
 from tests.simulation.workloads.base import Workload, draw_client_options
@@ -83,7 +83,9 @@ class OddWorkload(Workload):
             return
         place = caller.random.choice(((_NOWHERE, None), (self.options["topic"], 77)))
         call = producer.send(place[0], b"%08d" % 0, partition=place[1])
-        await self._stop_beside(caller, "send", call, producer.stop(_STOP_S))
+        # Else it would soon know that there is no such place.
+        with self.world.cluster.intercept(3, Silence()):
+            await self._stop_beside(caller, "send", call, producer.stop(_STOP_S))
 
     async def _stop_a_start(self, caller: Caller) -> None:
         """The same of start(), of a consumer that is alone or joins a group that takes its time."""

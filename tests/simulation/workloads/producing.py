@@ -73,8 +73,23 @@ class ProducerWorkload(Workload):
                 await self.world.until_calm(caller.random.expovariate(1 / pace))
             if left <= 0:
                 await self.world.calm.wait()
+            if self.world.calm.is_set():
+                await self._see_that_it_goes_on(program)
             await program.stop(None if self.world.calm.is_set() else options["stop_s"])
         await self._see_that_it_works(caller)
+
+    async def _see_that_it_goes_on(self, program: ProducerProgram) -> None:
+        """What was there during the faults has to be of use again, too."""
+        deadline = self.world.now + self.recovery_s
+        while program.is_usable:
+            sent = await program.send_and_wait()
+            if sent.outcome == "acknowledged":
+                return
+            if self.world.now > deadline:
+                text = f"{program.caller.name}: does not recover: {program.last_error!r}"
+                self.world.violate("no recovery", text)
+                return
+            await asyncio.sleep(1.0)
 
     async def _see_that_it_works(self, caller: Caller) -> None:
         caller = Caller(self.world, caller.name + " at the end")

@@ -9,6 +9,7 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError, KafkaTimeoutError
 from tests.simulation.calls import Caller, InterruptedCall
 from tests.simulation.history import Transaction
+from tests.simulation.promises import USABLE
 from tests.simulation.scenario import ClusterPlan, Draft
 from tests.simulation.workloads.base import FIRST_WITH_PRODUCER_IDS, Workload
 from tests.simulation.workloads.producing import (
@@ -60,17 +61,23 @@ class TransactionalWorkload(Workload):
         caller = Caller(self.world, self.plan.name, options["cancel_rate"])
         pace = self.world.scenario.active_s / options["transactions"]
         while not self.world.calm.is_set():
-            program = TransactionalProgram(self.world, caller, options)
+            program = self._make(caller)
             if not await program.start():
                 await self.world.until_calm(1.0)
                 continue
             while program.is_usable and not self.world.calm.is_set():
-                await program.transact(abort=caller.chance(options["abort_rate"]))
+                await self._transact(program)
                 if caller.chance(options["restart_rate"]):
                     break
                 await self.world.until_calm(caller.random.expovariate(1 / pace))
             await program.stop(None if self.world.calm.is_set() else options["stop_s"])
         await self._see_that_it_works()
+
+    def _make(self, caller: Caller) -> TransactionalProgram:
+        return TransactionalProgram(self.world, caller, self.options)
+
+    async def _transact(self, program: TransactionalProgram) -> None:
+        await program.transact(abort=program.caller.chance(self.options["abort_rate"]))
 
     async def _see_that_it_works(self) -> None:
         caller = Caller(self.world, self.plan.name + " at the end")
@@ -167,6 +174,9 @@ class TransactionalProgram(ProducerProgram):
                 self._met(error)
                 if getattr(error, "is_fatal", False):
                     self.is_usable = False
+                    if self.world.promises(USABLE):
+                        text = f"{self.caller.name}: {what} ended the producer: {error!r}"
+                        self.world.violate("needless end", text, error)
                 return False
             if not self.is_usable:
                 break

@@ -1,0 +1,151 @@
+"""Aims at transactions: how they end, what they contain, who owns the id."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiokafka.testing import codes as c
+from tests.simulation.aims.base import Aim
+from tests.simulation.faults.aimed import MixedCodes, SteadyError
+from tests.simulation.faults.replicas import Hang
+from tests.simulation.faults.responses import LateResponse, LostResponse, Refused
+from tests.simulation.promises import NO_ERRORS, PROMPT, USABLE
+from tests.simulation.workloads.transacting import TransactionalWorkload
+from tests.simulation.workloads.turmoil import TurmoilWorkload
+
+_OLD = ("1.1", "2.1", "2.8")
+_USUAL = ("0.11", "2.1", "2.8", "3.9", "4.0", "4.3", "4.3")
+
+
+class _Transacting(Aim):
+    """One transactional producer that nothing hurries."""
+
+    active_s = 5.0
+
+    def producer(
+        self, kind: type[TransactionalWorkload], client: dict[str, Any], **options: Any
+    ) -> None:
+        """One that goes on for as long as the faults last."""
+        plain = {"cancel_rate": 0, "restart_rate": 0, "stop_s": None, "to_partition": False}
+        plain |= {"transactions": 12, "most_records": 5}
+        usual = {"delivery_timeout_ms": 120_000, "max_block_ms": 60_000}
+        usual |= {"request_timeout_ms": 1000, "transaction_timeout_ms": 60_000, "linger_ms": 0}
+        plan = self.add(kind, client=usual | client, **plain | options)
+        plan.options["client"].pop("buffer_memory", None)
+        self.topics(config={})
+
+
+class EarlyAborts(_Transacting):
+    """Aborts while requests are refused: none takes long."""
+
+    name = "early-aborts"
+    promises = (PROMPT, USABLE)
+
+    def compose(self) -> None:
+        """Records are refused again and again."""
+        self.cluster(releases=_USUAL)
+        self.producer(TransactionalWorkload, {"linger_ms": 20}, abort_rate=0.8)
+        self.fault(
+            Refused, 6, api=0, error=c.NOT_LEADER_OR_FOLLOWER, times=5, lasts=(0.5, 2.0)
+        )
+        self.fault(LateResponse, 2, api=0, seconds=0.05, times=5)
+
+
+class Turmoil(_Transacting):
+    """Several ends at once, and producers that are stopped or replaced; no faults."""
+
+    name = "turmoil"
+    promises = (PROMPT,)
+
+    def compose(self) -> None:
+        """One program."""
+        self.cluster(releases=_USUAL)
+        client = {"linger_ms": self.random.choice((0, 50))}
+        self.producer(TurmoilWorkload, client, abort_rate=0.2)
+
+
+class LateOffsets(_Transacting):
+    """Offsets that are on their way when their transaction ends."""
+
+    name = "late-offsets"
+
+    def compose(self) -> None:
+        """Coordinators take their time."""
+        self.cluster(releases=_USUAL)
+        habits = ["beside", "plain", "recalled"]
+        self.producer(TurmoilWorkload, {}, abort_rate=0.2, habits=habits)
+        for api in (10, 25, 28):
+            seconds = self.random.choice((0.005, 0.05, 0.3))
+            self.fault(LateResponse, 3, api=api, seconds=seconds, times=10, lasts=(1.0, 3.0))
+
+
+class MixedAnswers(_Transacting):
+    """Partitions of one request are answered with different codes."""
+
+    name = "mixed-answers"
+    promises = (NO_ERRORS, USABLE)
+
+    def compose(self) -> None:
+        """Records for several partitions begin at the same time."""
+        self.cluster(releases=("0.11", "2.1", "2.8", "3.9"))
+        options = {"keys": 0, "flush_rate": 0, "most_records": 10, "transactions": 20}
+        client = {"linger_ms": 20, "max_batch_size": 200}
+        self.producer(TransactionalWorkload, client, abort_rate=0, **options)
+        self.topics(partitions=4)
+        self.fault(MixedCodes, 6, lasts=(0.5, 2.0))
+
+
+class LostEnds(_Transacting):
+    """Ends of transactions whose answers are lost, and calls that are cancelled."""
+
+    name = "lost-ends"
+    promises = (USABLE,)
+
+    def compose(self) -> None:
+        """Brokers that give no new epoch with the answer, and others."""
+        self.cluster(releases=(*_OLD, "4.3"))
+        self.producer(TransactionalWorkload, {}, abort_rate=0.5, cancel_rate=0.3)
+        self.fault(LostResponse, 4, api=26, handled=True, how="cut", times=1)
+        self.fault(LateResponse, 3, api=22, seconds=0.3, times=3)
+        self.fault(LateResponse, 3, api=26, seconds=0.3, times=3)
+
+
+class ExpiringTransactions(_Transacting):
+    """Records of transactions whose time is over on their way."""
+
+    name = "expiring-transactions"
+    promises = (USABLE,)
+
+    def compose(self) -> None:
+        """Nothing is answered for longer than records may take."""
+        self.cluster(releases=_USUAL)
+        client = {"delivery_timeout_ms": 1000, "max_batch_size": 200}
+        self.producer(TransactionalWorkload, client, abort_rate=0.2)
+        self.fault(Hang, 2, apis=[0], lasts=(0.8, 1.8))
+        self.fault(LateResponse, 2, api=0, seconds=1.1, times=2)
+
+
+class InsistingTransactions(_Transacting):
+    """Coordinators that refuse for longer than a call may take."""
+
+    name = "insisting-transactions"
+    active_s = 12.0
+
+    def compose(self) -> None:
+        """One API is refused again and again."""
+        self.cluster(releases=_USUAL)
+        self.producer(TransactionalWorkload, {"max_block_ms": 2000}, abort_rate=0.3)
+        api = self.random.choice((10, 22, 24, 26))
+        error = c.COORDINATOR_NOT_AVAILABLE if api == 10 else c.COORDINATOR_LOAD_IN_PROGRESS
+        self.fault(SteadyError, at=2.0, lasts=(8.0, 9.5), api=api, error=error)
+
+
+TRANSACTING_AIMS: tuple[type[Aim], ...] = (
+    EarlyAborts,
+    Turmoil,
+    LateOffsets,
+    MixedAnswers,
+    LostEnds,
+    ExpiringTransactions,
+    InsistingTransactions,
+)
