@@ -94,6 +94,11 @@ class Caller:
             world.trace_line(self.name, what, f"gave {_short(result)}")
         return result
 
+    @property
+    def has_chances(self) -> bool:
+        """Whether its calls are cancelled now and then."""
+        return self._cancel_rate > 0
+
     def _check_time(self, what: str, took: float, limit: float | None) -> None:
         if limit is not None and took > limit + MARGIN + self.world.stalled:
             self.world.violate("late", f"{self.name}: {what} took {took:.3f} s, not {limit:.3f} s")

@@ -14,8 +14,15 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 
+# Faults after which requests may arrive in another order than they were sent.
+_MIXES = {"slow line", "silent line", "slow broker", "hang", "stall", "cut at byte", "reset"}
+
+
 def watch_commits(world: World) -> None:
     """Look at every OffsetCommit request that reaches a broker."""
+
+    newest: dict[tuple[str, int, TopicPartition], int] = {}
+    is_in_order = not _MIXES & {fault.kind for fault in world.scenario.faults}
 
     def look(request: Any, context: RequestContext) -> None:
         audience = next((a for a in world.history.audiences if a.name == request.group_id), None)
@@ -26,6 +33,13 @@ def watch_commits(world: World) -> None:
             for part in topic.partitions:
                 tp = TopicPartition(name, part.partition_index)
                 _check(world, audience, tp, part.committed_offset)
+                who = (request.member_id, request.generation_id_or_member_epoch, tp)
+                before = newest.get(who, 0)
+                newest[who] = part.committed_offset
+                is_free = audience.goes_back or name in audience.forgiven
+                if part.committed_offset < before and is_in_order and not is_free:
+                    text = f"{context.client_id} commits {part.committed_offset} of {tp}"
+                    world.violate("commit goes back", f"{text} after {before}")
 
     world.cluster.intercept(OffsetCommitRequest, look)
 

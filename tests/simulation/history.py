@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka.structs import ConsumerRecord, RecordMetadata, TopicPartition
 from tests.simulation import logs
-from tests.simulation.promises import DELIVERED, NO_ERRORS
+from tests.simulation.promises import DELIVERED, NO_ERRORS, ONCE
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -125,6 +125,16 @@ class Audience:
         """Topics whose offsets mean nothing any more: deleted, truncated."""
         self.committed: dict[TopicPartition, tuple[int, float]] = {}
         """The newest commit that was acknowledged: offset, when."""
+        self.numbers: set[int] = set()
+        """All records that were delivered, wherever they were."""
+        self.readings: list[Reading] = []
+        """Of the consumers that are not stopped."""
+        self.goes_back = False
+        """Whether members go back by themselves, so that commits may be of earlier offsets."""
+
+    def without(self, number: int) -> bool:
+        """Whether a record was never delivered."""
+        return number not in self.numbers
 
 
 class Reading:
@@ -137,9 +147,36 @@ class Reading:
         self.positions: dict[TopicPartition, int] = {}
         """Where the next record of a partition has to come from, where that is known."""
         self.in_hand: list[tuple[TopicPartition, int]] = []
+        self.held: set[TopicPartition] | None = None
+        """The partitions that it was told to have; None if nobody tells it."""
+        self._had: set[TopicPartition] = set()
+        self.tasks: list[asyncio.Task[None]] = []
+        """Commits that nobody has waited for."""
+        audience.readings.append(self)
+
+    def close(self) -> None:
+        """Its consumer is stopped."""
+        if self in self.audience.readings:
+            self.audience.readings.remove(self)
+
+    def is_given(self, partitions: Iterable[TopicPartition]) -> None:
+        """It is told that these partitions are its own now."""
+        self.held = {*(self.held or ()), *partitions}
+        if not self._world.promises(ONCE):
+            return
+        for other in self.audience.readings:
+            shared = sorted((other.held or set()) & set(partitions))
+            if other is not self and shared:
+                text = f"{self.name} was given {shared}, which {other.name} has not given up"
+                self._world.violate("two owners", text)
+
+    def is_bereft(self, partitions: Iterable[TopicPartition]) -> None:
+        """It has given up these partitions, or has lost them."""
+        self.held = (self.held or set()) - set(partitions)
 
     def begin_call(self) -> None:
         """The program asks for more: it has finished what it has."""
+        self._had = set(self.held or ())
         finished = self.audience.finished
         for tp, offset in self.in_hand:
             finished.setdefault(tp, set()).add(offset)
@@ -169,6 +206,11 @@ class Reading:
             self._check_place(tp, record.offset)
         if generation is not None:
             self._check_owner(tp, generation)
+        if self.held is not None and tp not in self.held and tp not in self._had:
+            text = f"{self.name}: {tp} {record.offset}, which it does not have"
+            self._world.violate("not its own", text)
+        self._check_once(tp, record.offset)
+        audience.numbers.add(number)
         known = audience.delivered.setdefault(tp, {})
         before = known.setdefault(record.offset, number)
         if before != number and tp.topic not in audience.forgiven:
@@ -180,6 +222,16 @@ class Reading:
         self.positions[tp] = record.offset + 1
         self.in_hand.append((tp, record.offset))
         self._world.note(self.name, "got", f"{tp.topic}-{tp.partition} {record.offset}")
+
+    def _check_once(self, tp: TopicPartition, offset: int) -> None:
+        if not self._world.promises(ONCE):
+            return
+        if offset in self.audience.delivered.get(tp, ()):
+            self._world.violate("twice", f"{self.name}: {tp} {offset} was delivered before")
+        for other in self.audience.readings:
+            if other is not self and (tp, offset) in other.in_hand:
+                text = f"{self.name}: {tp} {offset}, which {other.name} works on"
+                self._world.violate("in two hands", text)
 
     def _check_place(self, tp: TopicPartition, offset: int) -> None:
         expected = self.positions.get(tp)
@@ -216,6 +268,8 @@ class History:
         """Topics that a client writes by itself: copies of records that failed."""
         self.forgiven: set[str] = set()
         """Topics that were deleted or truncated: what was in them need not be."""
+        self.again: set[str] = set()
+        """Topics that are not what they were: their logs were cut, or they were made again."""
         self.lost_when_unsafe: set[str] = set()
         """Topics in which records may be lost that not all replicas have acknowledged."""
         self.kept: dict[TopicPartition, dict[int, list[int]]] = {}
@@ -302,6 +356,7 @@ class History:
     def forgive(self, topic: str) -> None:
         """The records of a topic are lost, rightly, and offsets mean nothing any more."""
         self.forgiven.add(topic)
+        self.again.add(topic)
         for audience in self.audiences:
             audience.forgiven.add(topic)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from aiokafka.structs import TopicPartition
 from tests.simulation import logs
 from tests.simulation.history import Audience
+from tests.simulation.promises import EVERY
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -19,6 +20,8 @@ def missing_for(world: World, audience: Audience, *, by_hand: bool = False) -> s
     """
     for topic in audience.topics:
         if topic in world.history.forgiven or topic in audience.forgiven:
+            if world.promises(EVERY) and (missing := _missing_at_all(world, audience, topic)):
+                return missing
             continue
         for tp in logs.partitions(world, topic):
             if by_hand and tp.partition >= world.scenario.topic(topic).partitions:
@@ -27,6 +30,16 @@ def missing_for(world: World, audience: Audience, *, by_hand: bool = False) -> s
             start = advance(world, audience, tp, end)
             if start < end:
                 return f"{tp} {start} (of {end})"
+    return ""
+
+
+def _missing_at_all(world: World, audience: Audience, topic: str) -> str:
+    """A record that is there now, and was never delivered: for logs that are not what they were."""
+    for tp in logs.partitions(world, topic):
+        for entry in logs.entries(world, tp):
+            is_hidden = audience.committed_only and (entry.is_aborted or entry.is_open)
+            if audience.without(entry.number) and not is_hidden:
+                return f"{tp} {entry.offset}: record {entry.number}"
     return ""
 
 

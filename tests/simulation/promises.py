@@ -17,6 +17,9 @@ ONCE = "once"
 FRESH = "fresh"
 """Readers have everything some seconds after the last record was written."""
 
+EVERY = "every record"
+"""Readers get every record that is there at the end, also of logs that were cut or made again."""
+
 USABLE = "usable"
 """No error ends a transactional producer for good."""
 

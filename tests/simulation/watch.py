@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # session of the one that has crashed is over, a group that cannot be joined in time.
 _TRUE_ERRORS = (
     "raises on purpose",
+    "awaited what was cancelled",
     "Processing stops: ",
     "parallel:pump failed: KafkaUnreachableError",
     "-dead-letter",

@@ -8,6 +8,7 @@ from aiokafka.testing import codes as c
 from tests.simulation.aims.base import Aim
 from tests.simulation.faults.aimed import (
     HangingUp,
+    KnownBatch,
     OldNews,
     RefusedLogins,
     SmallerLimit,
@@ -68,6 +69,21 @@ class Resent(_Delivering):
         self.fault(LostResponse, 5, **_LOST, times=1)
 
 
+class OldDuplicates(_Delivering):
+    """Brokers that know a batch again only as one that they have had."""
+
+    name = "old-duplicates"
+    promises = (DELIVERED,)
+
+    def compose(self) -> None:
+        """They cannot say any more where it is."""
+        self.cluster(releases=("0.11", "1.1"))
+        self.producer({"max_batch_size": 200}, style="together", sizes=[40, 60], records=40)
+        self.topics(config={})
+        self.fault(LostResponse, 2, **_LOST, how="cut", times=1)
+        self.fault(KnownBatch, 3, lasts=(0.3, 1.0))
+
+
 class Limits(_Delivering):
     """A topic that takes smaller batches while some are on their way."""
 
@@ -76,11 +92,11 @@ class Limits(_Delivering):
     def compose(self) -> None:
         """The limit goes down while answers are lost."""
         self.producer(
-            {"compression_type": None, "max_batch_size": 2000, "linger_ms": 20},
-            style="together",
+            {"compression_type": None, "max_batch_size": 2000, "linger_ms": 100},
+            style=self.random.choice(("send", "together")),
             sizes=[20, 60],
-            flush_rate=0.5,
-            records=80,
+            flush_rate=0.2,
+            records=200,
         )
         self.topics(partitions=1, config={})
         self.fault(SmallerLimit, 4, lasts=(0.3, 1.5))
@@ -112,6 +128,7 @@ class Sequences(_Delivering):
         self.fault(LeaderMove, 3)
         self.fault(LostResponse, 3, **_LOST, how="cut")
         self.fault(Refused, 3, **_MOVED, times=self.random.choice((1, 2, 3)))
+        self.fault(Refused, at=0.0, **_MOVED, times=1)
         self.fault(Reset, 2)
 
 
@@ -159,6 +176,8 @@ class FullMemory(_Delivering):
             style="together",
             sizes=[300, 800],
             records=40,
+            headers=True,
+            cancel_rate=self.random.choice((0, 0.3)),
         )
         self.topics(config={})
 
@@ -321,6 +340,7 @@ class NewLeaders(_Delivering):
 
 DELIVERING_AIMS: tuple[type[Aim], ...] = (
     Resent,
+    OldDuplicates,
     Limits,
     Sequences,
     Expiring,

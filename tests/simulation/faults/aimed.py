@@ -162,6 +162,62 @@ class OldNews(Fault):
         self.world.refusing.append((0, self._since, self.world.now))
 
 
+class UnknownReplica(Fault):
+    """Leaders send readers to a replica on a broker that nobody knows (KIP-392)."""
+
+    kind = "unknown replica"
+    _interception: Interception | None = None
+
+    @classmethod
+    def draw(cls, draft: Draft) -> dict[str, Any] | None:
+        """Only where brokers stand somewhere."""
+        return {} if draft.cluster.racks else None
+
+    async def begin(self) -> None:
+        """Send them there."""
+        self._interception = self.world.cluster.intercept(1, Edit(self._change))
+
+    def _change(self, response: Any) -> None:
+        for topic in response.responses:
+            for part in topic.partitions:
+                if part.preferred_read_replica >= 0:
+                    part.preferred_read_replica = 77
+                    self.hit()
+
+    async def end(self) -> None:
+        """As always."""
+        if self._interception is not None:
+            self._interception.remove()
+
+
+class KnownBatch(Fault):
+    """Batches are answered as those that a broker has had, without their place."""
+
+    kind = "known batch"
+    _interception: Interception | None = None
+
+    @classmethod
+    def draw(cls, draft: Draft) -> dict[str, Any] | None:
+        """No choice."""
+        return {}
+
+    async def begin(self) -> None:
+        """Answer so from now on."""
+        self._interception = self.world.cluster.intercept(0, Edit(self._change))
+
+    def _change(self, response: Any) -> None:
+        for topic in response.responses:
+            for part in topic.partition_responses:
+                if not part.error_code:
+                    part.error_code, part.base_offset = c.DUPLICATE_SEQUENCE_NUMBER, -1
+                    self.hit()
+
+    async def end(self) -> None:
+        """As always."""
+        if self._interception is not None:
+            self._interception.remove()
+
+
 class MixedCodes(Fault):
     """AddPartitionsToTxn is answered with another code for each partition: one that passes by
     itself, and for the others that nothing was tried.
@@ -206,5 +262,7 @@ AIMED_FAULTS: tuple[type[Fault], ...] = (
     SmallerLimit,
     RefusedLogins,
     OldNews,
+    KnownBatch,
+    UnknownReplica,
     MixedCodes,
 )

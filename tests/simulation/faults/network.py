@@ -137,8 +137,8 @@ class Refusal(Fault):
         line = self.world.line(self.arguments["broker"])
         line.refuses = False
         tried, took = line.tried - self._tried, self.world.now - self._since
-        # A short reconnect_backoff_ms grows to a second; each client knows it as two servers.
-        if tried > len(self.world.scenario.workloads) * (100 + 30 * took):
+        # The pause grows to a second; a client may know it as two servers.
+        if tried > len(self.world.scenario.workloads) * (40 + 10 * took):
             text = f"{tried} connections were tried in {took:.3f} s to {line.port}, which refuses"
             self.world.violate("connects too often", text)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
+from aiokafka.structs import TopicPartition
 from tests.simulation.calls import Caller, InterruptedCall
 from tests.simulation.history import Reading
 from tests.simulation.workloads.lone import options_ms
@@ -23,10 +25,15 @@ async def commit(
         await _look(caller, consumer, reading, limit)
     if style == "auto":
         return
+    if style == "beside":
+        _commit_beside(caller, consumer, reading, limit)
+        return
+    in_hand = {tp: offset + 1 for tp, offset in reading.in_hand}
     reading.begin_call()  # the work is done
     try:
         if style == "sync":
             await caller.call("commit()", consumer.commit(), limit=limit)
+            _check_committed(caller, reading, in_hand)
             return
         offsets = reading.done_positions()
         offsets = {tp: offset for tp, offset in offsets.items() if tp in consumer.assignment()}
@@ -37,6 +44,39 @@ async def commit(
     except CommitFailedError:
         # The partitions are another's: what comes next is from where the group stands.
         pass
+
+
+def _check_committed(
+    caller: Caller, reading: Reading, in_hand: dict[TopicPartition, int]
+) -> None:
+    """commit() has not complained, so what was in hand is committed."""
+    world, audience = caller.world, reading.audience
+    for tp, offset in in_hand.items():
+        if audience.goes_back or tp.topic in audience.forgiven:
+            continue
+        found = world.cluster.groups.committed(audience.name, *tp) or 0
+        if found < offset:
+            text = f"{caller.name}: commit() says nothing, but of {tp} {found} is committed"
+            world.violate("not committed", f"{text}, not {offset}")
+
+
+def _commit_beside(
+    caller: Caller, consumer: AIOKafkaConsumer, reading: Reading, limit: float
+) -> None:
+    """Let a task commit; the next may begin before it has ended."""
+    reading.tasks = [task for task in reading.tasks if not task.done()]
+    offsets = reading.done_positions()
+    offsets = {tp: offset for tp, offset in offsets.items() if tp in consumer.assignment()}
+    if not offsets or len(reading.tasks) > 4:
+        return
+
+    async def work() -> None:
+        try:
+            await caller.call(f"commit({offsets}) beside", consumer.commit(offsets), limit=limit)
+        except (InterruptedCall, KafkaError):
+            pass
+
+    reading.tasks.append(asyncio.get_running_loop().create_task(work()))
 
 
 async def _look(caller: Caller, consumer: AIOKafkaConsumer, reading: Reading, limit: float) -> None:

@@ -11,9 +11,11 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import KafkaError
+from aiokafka.structs import TopicPartition
 from tests.simulation.calls import AllowedError, Caller, InterruptedCall
 from tests.simulation.history import Audience, Reading
 from tests.simulation.progress import missing_for
+from tests.simulation.promises import FRESH, FRESH_S, ONCE, PROMPT
 from tests.simulation.scenario import Draft
 from tests.simulation.workloads.base import Workload
 from tests.simulation.workloads.committing import commit
@@ -62,12 +64,12 @@ class GroupWorkload(Workload):
     @classmethod
     def _draw_member(cls, draft: Draft, group: dict[str, Any]) -> dict[str, Any]:
         source = draft.random
-        commits = source.choice(("auto", "auto", "sync", "positions", "mixed"))
+        commits = source.choice(("auto", "auto", "sync", "positions", "mixed", "beside"))
         client = draw_consumer_options(draft) | group["client"]
         client["enable_auto_commit"] = commits == "auto" or (
             commits == "mixed" and source.random() < 0.5
         )
-        client["auto_commit_interval_ms"] = source.choice((100, 1000, 5000))
+        client["auto_commit_interval_ms"] = source.choice((0, 100, 1000, 5000))
         return {
             "client": client,
             "commits": commits,
@@ -76,10 +78,12 @@ class GroupWorkload(Workload):
             "pause_rate": source.choice((0, 0, 0.05)),
             "cancel_rate": source.choice((0, 0, 0.05, 0.3)),
             "committed_rate": source.choice((0, 0, 0.05)),
-            "listener": source.choice(("none", "plain", "slow", "raise", "seek", "commit")),
+            "listener": source.choice(
+                ("none", "plain", "slow", "raise", "seek", "commit", "cancel")
+            ),
             "comes_after_s": source.choice((0, 0, 2.0, draft.active_s / 2)),
             "stays_s": source.choice((None, None, 5.0, 20.0)),
-            "leaves_by": source.choice(("stop", "stop", "crash")),
+            "leaves_by": source.choice(("stop", "stop", "crash", "fail", "other")),
         }
 
     async def run(self) -> None:
@@ -90,6 +94,10 @@ class GroupWorkload(Workload):
             committed_only=self.options["isolation"] == "read_committed",
             starts_at_beginning=True,
         )
+        audience.goes_back = any(
+            member["listener"] == "seek" or member["committed_rate"]
+            for member in self.options["members"]
+        )
         members = [
             Member(self, audience, f"{self.plan.name} member {number}", options)
             for number, options in enumerate(self.options["members"])
@@ -99,6 +107,8 @@ class GroupWorkload(Workload):
     @property
     def recovery_s(self) -> float:
         """A member that is gone is missed after its session; some rebalances may follow."""
+        if self.world.promises(FRESH):
+            return FRESH_S
         slow = max(float(member["work_s"]) for member in self.options["members"])
         return 300.0 + 200 * slow
 
@@ -143,10 +153,46 @@ class Member:
             wait = max(wait, options_ms(options, "default_api_timeout_ms", 60_000))
             if await start_consumer(caller, consumer, options, wait):
                 await self._read(consumer, reading)
-            reading.begin_call()
-            crashes = self.options["leaves_by"] == "crash" and not self.is_over()
-            await stop_consumer(caller, consumer, 0 if crashes else None)
+            await self._leave(consumer, reading)
+            reading.close()
             await self.group.until_turn(caller.random.random() * 2)
+
+    async def _leave(self, consumer: AIOKafkaConsumer, reading: Reading) -> None:
+        caller = self.caller
+        if reading.tasks:
+            await asyncio.wait(reading.tasks)
+        by = "stop" if self.is_over() else self.options["leaves_by"]
+        if by == "other":
+            # Not the task that reads: what is in hand is not finished.
+            reading.in_hand.clear()
+            stop = stop_consumer(caller, consumer, None)
+            await asyncio.get_running_loop().create_task(stop)
+            return
+        if by == "fail":
+            reading.in_hand.clear()
+            try:
+                raise AllowedError("the program fails on purpose")
+            except AllowedError:
+                await stop_consumer(caller, consumer, None)
+            return
+        reading.begin_call()
+        expected = {
+            tp: position for tp, position in reading.positions.items() if tp in (reading.held or ())
+        }
+        await stop_consumer(caller, consumer, 0 if by == "crash" else None)
+        if self.world.calm.is_set() and by == "stop":
+            self._check_last_commit(expected)
+
+    def _check_last_commit(self, expected: dict[TopicPartition, int]) -> None:
+        """What was finished is committed when a member goes, unless it is none any more."""
+        is_sure = self.world.promises(ONCE) or self.world.promises(PROMPT)
+        if not is_sure or not self.options["client"]["enable_auto_commit"]:
+            return
+        for tp, offset in expected.items():
+            found = self.world.cluster.groups.committed(self.audience.name, *tp) or 0
+            if found < offset and tp.topic not in self.audience.forgiven:
+                text = f"{self.caller.name} is gone, but of {tp} {found} is committed, not {offset}"
+                self.world.violate("not committed", text)
 
     def _make(self, reading: Reading) -> AIOKafkaConsumer:
         options = dict(self.options["client"])

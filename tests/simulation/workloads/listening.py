@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Set
 from typing import Any
 
@@ -28,14 +29,18 @@ class Listener(ConsumerRebalanceListener):
     async def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
         """Partitions go."""
         self._note("revoked", revoked)
-        if self._kind == "commit" and revoked:
-            await self._commit(revoked)
-        self._reading.forget(revoked)
-        await self._misbehave()
+        try:
+            if self._kind == "commit" and revoked:
+                await self._commit(revoked)
+            self._reading.forget(revoked)
+            await self._misbehave()
+        finally:
+            self._reading.is_bereft(revoked)
 
     async def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
         """Partitions come."""
         self._note("assigned", assigned)
+        self._reading.is_given(assigned)
         self._reading.forget(assigned)
         if self._kind == "seek":
             await self._seek(assigned)
@@ -44,6 +49,7 @@ class Listener(ConsumerRebalanceListener):
     async def on_partitions_lost(self, lost: Set[TopicPartition]) -> None:
         """Partitions are gone already."""
         self._note("lost", lost)
+        self._reading.is_bereft(lost)
         self._reading.forget(lost)
         await self._misbehave()
 
@@ -53,6 +59,10 @@ class Listener(ConsumerRebalanceListener):
     async def _misbehave(self) -> None:
         if self._kind == "slow":
             await self._caller.pause(1.0)
+        elif self._kind == "cancel":
+            task = asyncio.ensure_future(asyncio.sleep(1.0))
+            task.cancel()
+            await task
         elif self._kind == "raise" and self._caller.chance(0.3):
             raise AllowedError("the listener raises on purpose")
 
@@ -61,6 +71,7 @@ class Listener(ConsumerRebalanceListener):
         for tp in sorted(partitions):
             if self._caller.chance(0.2):
                 self._consumer.seek(tp, 0)
+                self._reading.positions[tp] = 0
                 self._caller.world.note(self._caller.name, f"seek {_short(tp)} 0")
 
     async def _commit(self, partitions: Set[TopicPartition]) -> None:

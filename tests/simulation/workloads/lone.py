@@ -10,6 +10,7 @@ from tests.simulation.calls import Caller, InterruptedCall
 from tests.simulation.history import Audience, Reading
 from tests.simulation.logs import partitions, visible_end
 from tests.simulation.progress import missing_for
+from tests.simulation.promises import FRESH, FRESH_S
 from tests.simulation.scenario import Draft
 from tests.simulation.workloads.base import Workload
 from tests.simulation.workloads.reading import draw_consumer_options, read_once
@@ -36,13 +37,18 @@ class LoneWorkload(Workload):
             "topics": sorted(source.sample(names, source.randint(1, len(names)))),
             "by_hand": source.random() < 0.5,
             "client": client,
-            "style": source.choice(("one", "many", "iterate", "mixed")),
+            "style": source.choice(("one", "many", "iterate", "named", "mixed")),
             "work_s": source.choice((0, 0, 0.01, 0.2)),
             "seek_rate": source.choice((0, 0, 0.05)),
             "pause_rate": source.choice((0, 0, 0.05)),
             "cancel_rate": source.choice((0, 0, 0.05, 0.3)),
             "restart_rate": source.choice((0, 0, 0.02)),
         }
+
+    @property
+    def recovery_s(self) -> float:
+        """Less where nothing happens that it had to recover from."""
+        return FRESH_S if self.world.promises(FRESH) else super().recovery_s
 
     async def run(self) -> None:
         """Read until everything was read."""
@@ -62,6 +68,9 @@ class LoneWorkload(Workload):
                 if not audience.starts_at_beginning:
                     self._begin_here(audience, self.world.now - began_at)
                 await self._read(caller, consumer, reading)
+                if self.world.promises(FRESH) and not options["seek_rate"]:
+                    await self._check_end(caller, consumer, reading)
+            reading.close()
             await stop_consumer(caller, consumer, None)
             await self.until_turn(0.5)
 
@@ -112,6 +121,35 @@ class LoneWorkload(Workload):
             if reading.audience.starts_at_beginning and caller.chance(options["restart_rate"]):
                 return
 
+    async def _check_end(
+        self, caller: Caller, consumer: AIOKafkaConsumer, reading: Reading
+    ) -> None:
+        """All is read: so says the consumer, too."""
+        limit = options_ms(self.options["client"], "default_api_timeout_ms", 60_000)
+        deadline = self.world.now + FRESH_S
+        ends: dict[TopicPartition, int] = {}
+        found: dict[TopicPartition, int] = {}
+        while self.world.now < deadline:
+            partitions = sorted(consumer.assignment())
+            ends = {
+                tp: visible_end(self.world, tp, reading.audience.committed_only)
+                for tp in partitions
+            }
+            try:
+                calls = [consumer.position(tp) for tp in partitions]
+                found = {
+                    tp: await caller.call(f"position({tp})", call, limit=limit)
+                    for tp, call in zip(partitions, calls, strict=True)
+                }
+            except (KafkaError, InterruptedCall):
+                continue
+            if found == ends:
+                return
+            # Marks of transactions are passed when there is nothing before them.
+            await read_once(caller, consumer, reading, self.options)
+        text = f"{caller.name}: is at {found} where the logs end at {ends}"
+        self.world.violate("position", text)
+
     async def _seek(self, caller: Caller, consumer: AIOKafkaConsumer, reading: Reading) -> None:
         """Go back somewhere; what was read already comes again."""
         partitions = sorted(consumer.assignment())
@@ -119,7 +157,7 @@ class LoneWorkload(Workload):
             return
         tp = caller.random.choice(partitions)
         reading.forget([tp])
-        if caller.chance(0.5):
+        if caller.chance(0.3):
             limit = options_ms(self.options["client"], "request_timeout_ms", 40_000)
             await caller.call("seek_to_beginning", consumer.seek_to_beginning(tp), limit=limit)
         else:

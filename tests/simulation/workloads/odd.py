@@ -64,10 +64,13 @@ class OddWorkload(Workload):
             await caller.call("start", producer.start())
             for topic, partition in ((_NOWHERE, None), (self.options["topic"], 77)):
                 call = producer.send(topic, b"%08d" % 0, partition=partition)
+                slow = self.world.cluster.intercept(3, Silence(), times=caller.random.choice((1, 20)))
                 try:
                     await caller.call(f"send to {topic} {partition}", call, limit=limit)
                 except KafkaError:
                     continue
+                finally:
+                    slow.remove()
                 self.world.violate("sent nowhere", f"{caller.name}: {topic} {partition}")
         except (KafkaError, InterruptedCall):
             pass

@@ -7,13 +7,17 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import CommitFailedError, IllegalOperation, KafkaError
-from aiokafka.structs import ConsumerRecord
+from aiokafka.structs import ConsumerRecord, TopicPartition
+from tests.simulation import logs
 from tests.simulation.calls import Caller, InterruptedCall
 from tests.simulation.history import Reading
+from tests.simulation.promises import FRESH
 from tests.simulation.scenario import Draft
 from tests.simulation.workloads.base import draw_client_options
 
 FIRST_CONSUMER_PROTOCOL = (4, 0)
+# Seconds in which a record that is there is handed out when all is well.
+_LONG = 3.0
 
 
 def draw_consumer_options(draft: Draft) -> dict[str, Any]:
@@ -54,24 +58,52 @@ async def read_once(
     """Ask once for records, in the way that the options want, and work on them for a while."""
     style = options["style"]
     if style == "mixed":
-        style = caller.random.choice(("one", "many", "iterate"))
+        style = caller.random.choice(("one", "many", "iterate", "named"))
     if caller.chance(options["pause_rate"]):
         await _pause(caller, consumer)
     reading.begin_call()
+    waiting, began_at = _waiting_for(caller, consumer, reading), caller.world.now
     if style == "many":
         records = await _read_many(caller, consumer)
     else:
-        call = consumer.getone() if style == "one" else anext(consumer)
-        try:
-            records = [await caller.call("getone", call, patience=5.0)]
-        except InterruptedCall:
-            records = []
+        records = await _read_one(caller, consumer, style)
+    if waiting is not None and not records and caller.world.now - began_at >= _LONG:
+        text = f"{caller.name}: {waiting} was there {_LONG} s ago and is not handed out"
+        caller.world.violate("slept", text)
     generation = generation_of(consumer)
     for record in records:
         reading.took(record, generation)
     if options["work_s"] and records:
         await asyncio.sleep(caller.random.random() * 2 * options["work_s"])
     return records
+
+
+def _waiting_for(
+    caller: Caller, consumer: AIOKafkaConsumer, reading: Reading
+) -> tuple[TopicPartition, int] | None:
+    """A record that is there to be handed out, if all is well with the brokers."""
+    world, audience = caller.world, reading.audience
+    if not world.promises(FRESH) or caller.has_chances:
+        return None
+    for tp in sorted(consumer.assignment() - consumer.paused()):
+        position = reading.positions.get(tp)
+        if position is not None:
+            end = logs.visible_end(world, tp, audience.committed_only)
+            seen = logs.first_visible(world, tp, position, end, audience.committed_only)
+            if seen is not None:
+                return tp, seen
+    return None
+
+
+async def _read_one(
+    caller: Caller, consumer: AIOKafkaConsumer, style: str
+) -> list[ConsumerRecord[Any, Any]]:
+    named = sorted(consumer.assignment()) if style == "named" else []
+    call = anext(consumer) if style == "iterate" else consumer.getone(*named)
+    try:
+        return [await caller.call("getone", call, patience=5.0)]
+    except InterruptedCall:
+        return []
 
 
 async def _read_many(caller: Caller, consumer: AIOKafkaConsumer) -> list[ConsumerRecord[Any, Any]]:

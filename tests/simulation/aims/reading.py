@@ -1,0 +1,355 @@
+"""Aims at consumers: positions, seeks, memory, replicas, logs that change, groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiokafka.testing import codes as c
+from tests.simulation.aims.base import Aim
+from tests.simulation.faults.aimed import SteadyError, UnknownReplica
+from tests.simulation.faults.brokers import BrokerStop, CoordinatorMove, LeaderMove
+from tests.simulation.faults.groups import Rebalance
+from tests.simulation.faults.replicas import ReplicaLag, ReplicaStall, UncleanElection
+from tests.simulation.faults.responses import LateResponse, LostResponse, Refused
+from tests.simulation.faults.topics import TopicAgain
+from tests.simulation.promises import EVERY, FRESH, NO_ERRORS, ONCE, PROMPT
+from tests.simulation.workloads.group import GroupWorkload
+from tests.simulation.workloads.lone import LoneWorkload
+from tests.simulation.workloads.producing import ProducerWorkload
+from tests.simulation.workloads.transacting import TransactionalWorkload
+
+_EAGER = (["range"], ["roundrobin"], ["sticky"])
+_BEATS = [8, 9, 11, 12, 14, 68]
+
+
+class _Reading(Aim):
+    """A producer, and consumers that nothing hurries."""
+
+    active_s = 6.0
+    records = 40
+
+    def producer(self, **client: Any) -> str:
+        """One that writes all the time; returns its topic."""
+        usual = {"acks": "all", "enable_idempotence": True, "delivery_timeout_ms": 120_000}
+        usual |= {"max_block_ms": 60_000, "request_timeout_ms": 2000, "linger_ms": 0}
+        plan = self.add(
+            ProducerWorkload,
+            client=usual | client,
+            cancel_rate=0,
+            restart_rate=0,
+            stop_s=None,
+            style="together",
+            sizes=[8, 60],
+            records=self.records,
+            to_partition=False,
+        )
+        plan.options["client"].pop("buffer_memory", None)
+        return str(plan.options["topic"])
+
+    def consumer(self, changes: dict[str, Any]) -> dict[str, Any]:
+        """Options of consumers."""
+        usual = {"fetch_max_wait_ms": 500, "request_timeout_ms": 2000, "fetch_min_bytes": 1}
+        usual |= {"auto_offset_reset": "earliest", "default_api_timeout_ms": 60_000}
+        return usual | {"metadata_max_age_ms": 2000} | changes
+
+    def lone(self, topics: list[str], changes: dict[str, Any], **options: Any) -> None:
+        """A consumer without a group."""
+        plain = {"cancel_rate": 0, "seek_rate": 0, "restart_rate": 0, "pause_rate": 0, "work_s": 0}
+        self.add(LoneWorkload, client=self.consumer(changes), topics=topics, **plain | options)
+        self.draft.workloads[-1].options["client"].pop("retry_backoff_ms", None)
+
+    def group(
+        self, topics: list[str], count: int, client: dict[str, Any], **options: Any
+    ) -> list[dict[str, Any]]:
+        """A group; returns the options of its members."""
+        plan = self.add(GroupWorkload, topics=topics, pattern=False)
+        members = []
+        for index in range(count):
+            member = dict(plan.options["members"][0])
+            member["client"] = {**member["client"], **self.consumer(client)}
+            plain = {"commits": "auto", "listener": "plain", "cancel_rate": 0, "pause_rate": 0}
+            plain |= {"committed_rate": 0, "leaves_by": "stop", "stays_s": None, "work_s": 0}
+            plain |= {"comes_after_s": 0 if not index else self.draft.active_s * index / count}
+            member |= plain | options
+            member["client"]["enable_auto_commit"] = member["commits"] == "auto"
+            if plan.options["static"]:
+                member["client"]["group_instance_id"] = f"member {index}"
+            members.append(member)
+        plan.options["members"] = members
+        return members
+
+
+class Seeks(_Reading):
+    """A consumer that goes back and forth, with hardly any memory."""
+
+    name = "seeks"
+    promises = (FRESH,)
+
+    def compose(self) -> None:
+        """No faults but slow answers."""
+        topics = [self.producer()]
+        memory = self.random.choice((1, 300, 2000))
+        changes = {"fetch_buffer_memory": memory, "max_partition_fetch_bytes": 200}
+        style = self.random.choice(("one", "named", "many"))
+        self.lone(topics, changes, seek_rate=0.3, style=style, by_hand=True)
+        self.topics(config={})
+        self.fault(LateResponse, 3, api=1, seconds=0.05, times=10)
+
+
+class Transactions(_Reading):
+    """Committed and aborted transactions in one log."""
+
+    name = "committed-only"
+    promises = (FRESH, NO_ERRORS)
+
+    def compose(self) -> None:
+        """No faults."""
+        self.cluster(releases=("0.11", "2.1", "2.8", "4.0", "4.3"))
+        client = {"delivery_timeout_ms": 120_000, "request_timeout_ms": 2000}
+        client |= {"max_block_ms": 60_000, "transaction_timeout_ms": 60_000, "linger_ms": 0}
+        plan = self.add(
+            TransactionalWorkload,
+            client=client,
+            transactions=12,
+            most_records=3,
+            abort_rate=0.4,
+            cancel_rate=0,
+            restart_rate=0,
+            flush_rate=0,
+        )
+        plan.options["client"].pop("buffer_memory", None)
+        self.topics(partitions=self.random.choice((1, 2)), config={})
+        self.lone([plan.options["topic"]], {"isolation_level": "read_committed"}, style="many")
+
+
+class Sharing(_Reading):
+    """Members that come and go, and rebalance; nothing else happens, so nothing comes twice."""
+
+    name = "sharing"
+    promises = (FRESH, ONCE)
+
+    def compose(self) -> None:
+        """All brokers work."""
+        topics = [self.producer()]
+        self.topics(partitions=self.random.choice((2, 3, 4)), config={})
+        client = {"max_poll_interval_ms": 60_000, "auto_commit_interval_ms": 5000}
+        count = self.random.choice((2, 2, 3))
+        work = self.random.choice((0, 0.05, 0.3))
+        options = {"style": self.random.choice(("one", "many", "mixed")), "work_s": work}
+        options["listener"] = self.random.choice(("plain", "slow", "cancel"))
+        members = self.group(topics, count, client, **options)
+        for member in members:
+            if "session_timeout_ms" in member["client"]:
+                member["client"] |= {"session_timeout_ms": 20_000, "heartbeat_interval_ms": 1000}
+        members[0]["stays_s"] = self.random.choice((None, 2.0, 4.0))
+        self.fault(Rebalance, self.random.choice((0, 1, 3)), how="rebalance")
+        self.fault(Rebalance, at=self.draft.active_s - 0.2, how="rebalance")
+
+
+class Expelled(_Reading):
+    """Members that are thrown out, or fenced, and come back."""
+
+    name = "expelled"
+    active_s = 10.0
+
+    def compose(self) -> None:
+        """The coordinator forgets them."""
+        topics = [self.producer()]
+        self.topics(partitions=self.random.choice((2, 3)), config={})
+        client = {"max_poll_interval_ms": self.random.choice((2000, 60_000))}
+        options = {
+            "style": self.random.choice(("one", "many")),
+            "work_s": self.random.choice((0.05, 0.5, 1.5)),
+            "commits": self.random.choice(("auto", "sync", "positions")),
+        }
+        self.group(topics, self.random.choice((1, 2)), client, **options)
+        self.fault(Rebalance, 3, how="expire")
+        self.fault(Rebalance, 3, how="fence")
+        self.fault(LostResponse, 2, api=self.random.choice((68, 12, 14)), times=1)
+        self.fault(LateResponse, 2, api=self.random.choice((68, 11, 14)), seconds=3.0, times=1)
+
+
+class SlowJoins(_Reading):
+    """Joins that take longer than a member may be idle."""
+
+    name = "slow-joins"
+    active_s = 15.0
+
+    def compose(self) -> None:
+        """The coordinator takes its time."""
+        topics = [self.producer()]
+        self.topics(config={})
+        self.group(topics, 2, {"max_poll_interval_ms": 2000, "request_timeout_ms": 20_000})
+        for api in (11, 14, 68):
+            self.fault(LateResponse, at=0.0, api=api, seconds=6.0, times=2, lasts=(4.0, 14.0))
+
+
+class Committing(_Reading):
+    """Commits that overtake each other, of members that stop in every way."""
+
+    name = "committing"
+
+    def compose(self) -> None:
+        """Answers of the coordinator are late, or say to ask again."""
+        topics = [self.producer()]
+        self.topics(partitions=self.random.choice((1, 2)), config={})
+        commits = self.random.choice(("beside", "beside", "auto", "sync"))
+        options = {
+            "commits": commits,
+            "style": self.random.choice(("one", "many")),
+            "work_s": self.random.choice((0, 0.05, 0.3)),
+            "leaves_by": self.random.choice(("fail", "other", "stop")),
+            "stays_s": self.random.choice((1.0, 2.0, 4.0)),
+        }
+        interval = self.random.choice((0, 50, 5000))
+        client = {"auto_commit_interval_ms": interval, "max_poll_interval_ms": 60_000}
+        self.group(topics, self.random.choice((1, 2)), client, **options)
+        for seconds in (0.02, 0.3, 1.0):
+            self.fault(LateResponse, 2, api=8, seconds=seconds, times=3)
+        error = self.random.choice((c.COORDINATOR_LOAD_IN_PROGRESS, c.REQUEST_TIMED_OUT))
+        self.fault(Refused, 3, api=8, error=error, times=2)
+        self.fault(Refused, 2, api=9, error=c.COORDINATOR_LOAD_IN_PROGRESS, times=2)
+
+
+class Coordinators(_Reading):
+    """Coordinators that move, and nothing else."""
+
+    name = "coordinators"
+    promises = (PROMPT, FRESH)
+
+    def compose(self) -> None:
+        """Between brokers that all work."""
+        self.cluster(brokers=3)
+        topics = [self.producer()]
+        self.topics(config={})
+        client = {"max_poll_interval_ms": 60_000}
+        self.group(topics, 1, client, commits=self.random.choice(("sync", "positions")))
+        self.fault(CoordinatorMove, 6)
+
+
+class GoneTopics(_Reading):
+    """A group of two topics, of which one is away for long."""
+
+    name = "gone-topics"
+    active_s = 20.0
+    promises = (PROMPT,)
+
+    def compose(self) -> None:
+        """It is deleted, and made again later."""
+        topics = [self.producer(), self.producer(delivery_timeout_ms=3000)]
+        self.draft.workloads[1].options["topic"] = topics[1] = self.draft.new_topic().name
+        self.draft.workloads[1].options["client"] |= {"max_block_ms": 1000}
+        self.topics(config={})
+        options = {"commits": "sync", "style": "many"}
+        self.group(topics, 1, {"max_poll_interval_ms": 60_000}, **options)
+        self.fault(TopicAgain, at=4.0, lasts=(13.0, 15.0), topic=topics[1])
+
+
+class MadeAgain(_Reading):
+    """A topic that is made again, and soon longer than it was."""
+
+    name = "made-again"
+    active_s = 8.0
+    records = 80
+    promises = (EVERY,)
+
+    def compose(self) -> None:
+        """Releases that give topics ids."""
+        self.cluster(releases=("3.9", "4.0", "4.3"))
+        topics = [self.producer(delivery_timeout_ms=3000)]
+        self.topics(partitions=1, config={})
+        if self.random.random() < 0.5:
+            self.lone(topics, {}, style="many")
+        else:
+            self.group(topics, 1, {"max_poll_interval_ms": 60_000})
+        self.fault(TopicAgain, at=1.5, lasts=(0.05, 0.3), topic=topics[0])
+
+
+class Cuts(_Reading):
+    """Logs that lose their end by an election, while they are read or between (KIP-320)."""
+
+    name = "cuts"
+    active_s = 8.0
+    records = 80
+    promises = (EVERY,)
+
+    def compose(self) -> None:
+        """A replica that has copied nothing for a while is elected."""
+        self.cluster(brokers=2, releases=("2.8", "3.9", "4.0", "4.3"))
+        topics = [self.producer(acks=1, enable_idempotence=False)]
+        self.topics(partitions=1, replicas=2, config={})
+        if self.random.random() < 0.5:
+            self.lone(topics, {}, style="many")
+        else:
+            client = {"max_poll_interval_ms": 60_000, "auto_commit_interval_ms": 100}
+            self.group(topics, 1, client, stays_s=1.0)
+        for at in (1.0, 4.0):
+            for broker in (0, 1):
+                place = {"topic": topics[0], "partition": 0, "broker": broker}
+                self.fault(ReplicaStall, at=at, lasts=(2.0, 2.0), shrinks=True, **place)
+            place = {"topic": topics[0], "partition": 0}
+            which = self.random.randrange(2)
+            self.fault(UncleanElection, at=at + 1.0, broker=which, **place)
+            self.fault(UncleanElection, at=at + 1.1, broker=1 - which, **place)
+
+
+class Replicas(_Reading):
+    """Consumers that read from followers (KIP-392)."""
+
+    name = "replicas"
+    promises = (FRESH,)
+
+    def compose(self) -> None:
+        """Followers lag, leaders move, and name replicas that are not there."""
+        self.cluster(brokers=3, racks=("a", "b", "c"), releases=("2.8", "3.9", "4.0", "4.3"))
+        topics = [self.producer()]
+        self.topics(partitions=self.random.choice((1, 2)), replicas=3, config={})
+        rack = self.random.choice(("a", "b", "c"))
+        self.lone(topics, {"client_rack": rack}, style="many")
+        self.fault(UnknownReplica, self.random.choice((0, 1)), lasts=(1.0, 2.0))
+        self.fault(ReplicaLag, 2, longest=0.3)
+        self.fault(LeaderMove, 2)
+        self.fault(LateResponse, 2, api=1, seconds=0.5, times=5)
+
+
+class InsistingReaders(_Reading):
+    """Fetches that are refused for seconds: who asks again has to take its time."""
+
+    name = "insisting-readers"
+
+    def compose(self) -> None:
+        """A consumer with and one without a group."""
+        topics = [self.producer()]
+        self.topics(partitions=self.random.choice((1, 2)), config={})
+        if self.random.random() < 0.5:
+            self.lone(topics, {}, style="many")
+        else:
+            self.group(topics, 1, {"max_poll_interval_ms": 60_000})
+        errors = {
+            1: (c.NOT_LEADER_OR_FOLLOWER, c.KAFKA_STORAGE_ERROR, c.UNKNOWN_LEADER_EPOCH),
+            2: (c.LEADER_NOT_AVAILABLE,),
+            8: (c.COORDINATOR_LOAD_IN_PROGRESS,),
+            9: (c.COORDINATOR_LOAD_IN_PROGRESS,),
+            10: (c.COORDINATOR_NOT_AVAILABLE,),
+        }
+        api = self.random.choice((1, 1, 1, 2, 8, 9, 10))
+        error = self.random.choice(errors[api])
+        at = self.random.choice((0.0, 1.0))
+        self.fault(SteadyError, at=at, lasts=(3.0, 4.5), api=api, error=error)
+        self.fault(BrokerStop, self.random.choice((0, 0, 1)))
+
+
+READING_AIMS: tuple[type[Aim], ...] = (
+    Seeks,
+    Transactions,
+    Sharing,
+    Expelled,
+    SlowJoins,
+    Committing,
+    Coordinators,
+    GoneTopics,
+    MadeAgain,
+    Cuts,
+    Replicas,
+    InsistingReaders,
+)
