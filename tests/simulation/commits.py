@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.structs import TopicPartition
 from tests.simulation.history import Audience
 from tests.simulation.progress import go_on
+from tests.simulation.promises import STEADY
 
 if TYPE_CHECKING:
     from aiokafka.testing import RequestContext
@@ -42,6 +44,10 @@ def watch_commits(world: World) -> None:
                     world.violate("commit goes back", f"{text} after {before}")
 
     world.cluster.intercept(OffsetCommitRequest, look)
+    if world.promises(STEADY):
+        world.cluster.intercept(
+            LeaveGroupRequest, lambda request, _: world.violate("left", f"{request!r}")
+        )
 
 
 def _name_of(world: World, topic_id: bytes) -> str:

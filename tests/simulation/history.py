@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka.structs import ConsumerRecord, RecordMetadata, TopicPartition
 from tests.simulation import logs
-from tests.simulation.promises import DELIVERED, NO_ERRORS, ONCE
+from tests.simulation.promises import DELIVERED, NO_ERRORS, ONCE, STEADY
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -129,6 +129,8 @@ class Audience:
         """All records that were delivered, wherever they were."""
         self.readings: list[Reading] = []
         """Of the consumers that are not stopped."""
+        self.steady: dict[str, frozenset[TopicPartition]] = {}
+        """What each static member has while all are there."""
         self.goes_back = False
         """Whether members go back by themselves, so that commits may be of earlier offsets."""
 
@@ -162,6 +164,8 @@ class Reading:
     def is_given(self, partitions: Iterable[TopicPartition]) -> None:
         """It is told that these partitions are its own now."""
         self.held = {*(self.held or ()), *partitions}
+        if self._world.promises(STEADY):
+            self._check_steady()
         if not self._world.promises(ONCE):
             return
         for other in self.audience.readings:
@@ -169,6 +173,16 @@ class Reading:
             if other is not self and shared:
                 text = f"{self.name} was given {shared}, which {other.name} has not given up"
                 self._world.violate("two owners", text)
+
+    def _check_steady(self) -> None:
+        """While all members are there, each has what it had before."""
+        audience, held = self.audience, frozenset(self.held or ())
+        if len(audience.readings) < 3 or not all(each.held for each in audience.readings):
+            return
+        before = audience.steady.setdefault(self.name, held)
+        if before != held:
+            text = f"{self.name} has {sorted(held)}, before {sorted(before)}"
+            self._world.violate("not steady", text)
 
     def is_bereft(self, partitions: Iterable[TopicPartition]) -> None:
         """It has given up these partitions, or has lost them."""

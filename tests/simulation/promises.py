@@ -20,6 +20,9 @@ FRESH = "fresh"
 EVERY = "every record"
 """Readers get every record that is there at the end, also of logs that were cut or made again."""
 
+STEADY = "steady"
+"""Static members keep their partitions, and never leave."""
+
 USABLE = "usable"
 """No error ends a transactional producer for good."""
 

@@ -12,14 +12,11 @@ from tests.simulation.faults.groups import Rebalance
 from tests.simulation.faults.replicas import ReplicaLag, ReplicaStall, UncleanElection
 from tests.simulation.faults.responses import LateResponse, LostResponse, Refused
 from tests.simulation.faults.topics import TopicAgain
-from tests.simulation.promises import EVERY, FRESH, NO_ERRORS, ONCE, PROMPT
+from tests.simulation.promises import EVERY, FRESH, ONCE, PROMPT, STEADY
 from tests.simulation.workloads.group import GroupWorkload
 from tests.simulation.workloads.lone import LoneWorkload
 from tests.simulation.workloads.producing import ProducerWorkload
 from tests.simulation.workloads.transacting import TransactionalWorkload
-
-_EAGER = (["range"], ["roundrobin"], ["sticky"])
-_BEATS = [8, 9, 11, 12, 14, 68]
 
 
 class _Reading(Aim):
@@ -100,7 +97,7 @@ class Transactions(_Reading):
     """Committed and aborted transactions in one log."""
 
     name = "committed-only"
-    promises = (FRESH, NO_ERRORS)
+    promises = (FRESH,)
 
     def compose(self) -> None:
         """No faults."""
@@ -144,6 +141,47 @@ class Sharing(_Reading):
         members[0]["stays_s"] = self.random.choice((None, 2.0, 4.0))
         self.fault(Rebalance, self.random.choice((0, 1, 3)), how="rebalance")
         self.fault(Rebalance, at=self.draft.active_s - 0.2, how="rebalance")
+
+
+class Static(_Reading):
+    """Static members of which one is restarted again and again, which nobody else notices."""
+
+    name = "static"
+    active_s = 10.0
+    promises = (STEADY,)
+
+    def compose(self) -> None:
+        """Rebalances show that all keep what they had."""
+        self.cluster(releases=("2.8", "3.9", "4.0", "4.3"))
+        topics = [self.producer()]
+        self.topics(partitions=self.random.choice((3, 4)), config={})
+        client = {"group_protocol": "classic", "max_poll_interval_ms": 60_000}
+        client |= {"session_timeout_ms": 20_000, "heartbeat_interval_ms": 500}
+        members = self.group(topics, 3, client, style="many")
+        assignors = self.random.choice((["range"], ["roundrobin"]))
+        for index, member in enumerate(members):
+            member["client"].pop("group_remote_assignor", None)
+            member["client"] |= {"assignors": assignors, "group_instance_id": f"member {index}"}
+            member["comes_after_s"] = 0
+        members[self.random.randrange(3)]["stays_s"] = 1.5
+        for at in (5.0, 6.0, 7.0, 8.0, 9.0):
+            self.fault(Rebalance, at=at, how="rebalance")
+
+
+class SeekingListeners(_Reading):
+    """Listeners that go back to the beginning whenever partitions come."""
+
+    name = "seeking-listeners"
+
+    def compose(self) -> None:
+        """Positions are asked for at the same time."""
+        topics = [self.producer()]
+        self.topics(partitions=self.random.choice((1, 2)), config={})
+        client = {"max_poll_interval_ms": 60_000, "auto_commit_interval_ms": 100}
+        options = {"listener": "seek", "stays_s": 1.5, "style": "many"}
+        self.group(topics, self.random.choice((1, 2)), client, **options)
+        self.fault(Rebalance, 3, how="rebalance")
+        self.fault(LateResponse, 3, api=9, seconds=0.05, times=5)
 
 
 class Expelled(_Reading):
@@ -343,6 +381,8 @@ READING_AIMS: tuple[type[Aim], ...] = (
     Seeks,
     Transactions,
     Sharing,
+    Static,
+    SeekingListeners,
     Expelled,
     SlowJoins,
     Committing,

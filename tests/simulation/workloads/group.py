@@ -154,13 +154,14 @@ class Member:
             if await start_consumer(caller, consumer, options, wait):
                 await self._read(consumer, reading)
             await self._leave(consumer, reading)
-            reading.close()
             await self.group.until_turn(caller.random.random() * 2)
 
     async def _leave(self, consumer: AIOKafkaConsumer, reading: Reading) -> None:
         caller = self.caller
         if reading.tasks:
             await asyncio.wait(reading.tasks)
+        # What it has is another's as soon as it has left, which may be before stop() ends.
+        reading.close()
         by = "stop" if self.is_over() else self.options["leaves_by"]
         if by == "other":
             # Not the task that reads: what is in hand is not finished.
