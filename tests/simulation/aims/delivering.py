@@ -246,7 +246,7 @@ class Credentials(_Delivering):
         self.producer({}, style=self.random.choice(("send", "together")), records=60)
         self.topics(config={})
         self.fault(RefusedLogins, 2, lasts=(0.3, 2.5))
-        self.fault(LateResponse, 3, api=0, seconds=0.5, times=10)
+        self.fault(LateResponse, 2, api=0, seconds=0.3, times=50, lasts=(2.0, 4.0))
 
 
 class Insisting(_Delivering):

@@ -12,7 +12,7 @@ from tests.simulation.faults.groups import Rebalance
 from tests.simulation.faults.replicas import ReplicaLag, ReplicaStall, UncleanElection
 from tests.simulation.faults.responses import LateResponse, LostResponse, Refused
 from tests.simulation.faults.topics import TopicAgain
-from tests.simulation.promises import EVERY, FRESH, ONCE, PROMPT, STEADY
+from tests.simulation.promises import EVERY, FRESH, NO_ERRORS, ONCE, PROMPT, STEADY
 from tests.simulation.workloads.group import GroupWorkload
 from tests.simulation.workloads.lone import LoneWorkload
 from tests.simulation.workloads.producing import ProducerWorkload
@@ -53,7 +53,8 @@ class _Reading(Aim):
         """A consumer without a group."""
         plain = {"cancel_rate": 0, "seek_rate": 0, "restart_rate": 0, "pause_rate": 0, "work_s": 0}
         self.add(LoneWorkload, client=self.consumer(changes), topics=topics, **plain | options)
-        self.draft.workloads[-1].options["client"].pop("retry_backoff_ms", None)
+        for name in ("retry_backoff_ms", "unreachable_timeout_ms"):
+            self.draft.workloads[-1].options["client"].pop(name, None)
 
     def group(
         self, topics: list[str], count: int, client: dict[str, Any], **options: Any
@@ -67,6 +68,7 @@ class _Reading(Aim):
             plain = {"commits": "auto", "listener": "plain", "cancel_rate": 0, "pause_rate": 0}
             plain |= {"committed_rate": 0, "leaves_by": "stop", "stays_s": None, "work_s": 0}
             plain |= {"comes_after_s": 0 if not index else self.draft.active_s * index / count}
+            member["client"].pop("unreachable_timeout_ms", None)
             member |= plain | options
             member["client"]["enable_auto_commit"] = member["commits"] == "auto"
             if plan.options["static"]:
@@ -87,8 +89,10 @@ class Seeks(_Reading):
         topics = [self.producer()]
         memory = self.random.choice((1, 300, 2000))
         changes = {"fetch_buffer_memory": memory, "max_partition_fetch_bytes": 200}
+        changes["metadata_max_age_ms"] = 300_000
         style = self.random.choice(("one", "named", "many"))
-        self.lone(topics, changes, seek_rate=0.3, style=style, by_hand=True)
+        rate = self.random.choice((0, 0.3))
+        self.lone(topics, changes, seek_rate=rate, style=style, by_hand=True)
         self.topics(config={})
         self.fault(LateResponse, 3, api=1, seconds=0.05, times=10)
 
@@ -211,7 +215,8 @@ class SlowJoins(_Reading):
     """Joins that take longer than a member may be idle."""
 
     name = "slow-joins"
-    active_s = 15.0
+    active_s = 30.0
+    promises = (NO_ERRORS,)
 
     def compose(self) -> None:
         """The coordinator takes its time."""
@@ -260,8 +265,13 @@ class Coordinators(_Reading):
         self.cluster(brokers=3)
         topics = [self.producer()]
         self.topics(config={})
-        client = {"max_poll_interval_ms": 60_000}
-        self.group(topics, 1, client, commits=self.random.choice(("sync", "positions")))
+        if self.random.random() < 0.5:
+            client = {"max_poll_interval_ms": 60_000}
+            self.group(topics, 1, client, commits=self.random.choice(("sync", "positions")))
+        else:
+            group = {"group_id": "of one", "enable_auto_commit": False}
+            options = {"style": "many", "by_hand": True, "commit_rate": 0.5}
+            self.lone(topics, group, group_id="of one", **options)
         self.fault(CoordinatorMove, 6)
 
 
@@ -287,12 +297,12 @@ class MadeAgain(_Reading):
     """A topic that is made again, and soon longer than it was."""
 
     name = "made-again"
-    active_s = 8.0
-    records = 80
+    active_s = 6.0
+    records = 160
     promises = (EVERY,)
 
     def compose(self) -> None:
-        """Releases that give topics ids."""
+        """Releases that give topics ids; the readers' fetches take long meanwhile."""
         self.cluster(releases=("3.9", "4.0", "4.3"))
         topics = [self.producer(delivery_timeout_ms=3000)]
         self.topics(partitions=1, config={})
@@ -300,7 +310,8 @@ class MadeAgain(_Reading):
             self.lone(topics, {}, style="many")
         else:
             self.group(topics, 1, {"max_poll_interval_ms": 60_000})
-        self.fault(TopicAgain, at=1.5, lasts=(0.05, 0.3), topic=topics[0])
+        self.fault(LateResponse, at=0.2, api=1, seconds=2.0, times=10, lasts=(0.5, 0.6))
+        self.fault(TopicAgain, at=0.6, lasts=(0.05, 0.1), topic=topics[0])
 
 
 class Cuts(_Reading):
@@ -313,7 +324,7 @@ class Cuts(_Reading):
 
     def compose(self) -> None:
         """A replica that has copied nothing for a while is elected."""
-        self.cluster(brokers=2, releases=("2.8", "3.9", "4.0", "4.3"))
+        self.cluster(brokers=2, releases=("2.1", "2.8", "3.9", "4.3"))
         topics = [self.producer(acks=1, enable_idempotence=False)]
         self.topics(partitions=1, replicas=2, config={})
         if self.random.random() < 0.5:

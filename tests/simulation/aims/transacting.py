@@ -7,6 +7,7 @@ from typing import Any
 from aiokafka.testing import codes as c
 from tests.simulation.aims.base import Aim
 from tests.simulation.faults.aimed import MixedCodes, SteadyError
+from tests.simulation.faults.brokers import BrokerStop
 from tests.simulation.faults.replicas import Hang
 from tests.simulation.faults.responses import LateResponse, LostResponse, Refused
 from tests.simulation.promises import NO_ERRORS, PROMPT, USABLE
@@ -45,9 +46,7 @@ class EarlyAborts(_Transacting):
         """Records are refused again and again."""
         self.cluster(releases=_USUAL)
         self.producer(TransactionalWorkload, {"linger_ms": 20}, abort_rate=0.8)
-        self.fault(
-            Refused, 6, api=0, error=c.NOT_LEADER_OR_FOLLOWER, times=5, lasts=(0.5, 2.0)
-        )
+        self.fault(Refused, 6, api=0, error=c.NOT_LEADER_OR_FOLLOWER, times=5, lasts=(0.5, 2.0))
         self.fault(LateResponse, 2, api=0, seconds=0.05, times=5)
 
 
@@ -71,11 +70,11 @@ class LateOffsets(_Transacting):
 
     def compose(self) -> None:
         """Coordinators take their time."""
-        self.cluster(releases=_USUAL)
+        self.cluster(brokers=3, releases=(*_OLD, *_USUAL))
         habits = ["beside", "plain", "recalled"]
         self.producer(TurmoilWorkload, {}, abort_rate=0.2, habits=habits)
         for api in (10, 25, 28):
-            seconds = self.random.choice((0.005, 0.05, 0.3))
+            seconds = self.random.choice((0.02, 0.05, 0.3))
             self.fault(LateResponse, 3, api=api, seconds=seconds, times=10, lasts=(1.0, 3.0))
 
 
@@ -118,9 +117,11 @@ class ExpiringTransactions(_Transacting):
 
     def compose(self) -> None:
         """Nothing is answered for longer than records may take."""
-        self.cluster(releases=_USUAL)
+        self.cluster(releases=(*_OLD, *_USUAL))
         client = {"delivery_timeout_ms": 1000, "max_batch_size": 200}
-        self.producer(TransactionalWorkload, client, abort_rate=0.2)
+        rate = self.random.choice((0, 0.3))
+        self.producer(TransactionalWorkload, client, abort_rate=0.2, cancel_rate=rate)
+        self.fault(LateResponse, 4, api=22, seconds=0.3, times=3)
         self.fault(Hang, 2, apis=[0], lasts=(0.8, 1.8))
         self.fault(LateResponse, 2, api=0, seconds=1.1, times=2)
 
@@ -137,7 +138,11 @@ class InsistingTransactions(_Transacting):
         self.producer(TransactionalWorkload, {"max_block_ms": 2000}, abort_rate=0.3)
         api = self.random.choice((10, 22, 24, 26))
         error = c.COORDINATOR_NOT_AVAILABLE if api == 10 else c.COORDINATOR_LOAD_IN_PROGRESS
-        self.fault(SteadyError, at=2.0, lasts=(8.0, 9.5), api=api, error=error)
+        if self.random.random() < 0.5:
+            self.fault(SteadyError, at=2.0, lasts=(8.0, 9.5), api=api, error=error)
+        else:
+            for broker in range(self.draft.cluster.brokers):
+                self.fault(BrokerStop, at=2.0, lasts=(8.0, 9.5), broker=broker)
 
 
 TRANSACTING_AIMS: tuple[type[Aim], ...] = (

@@ -46,9 +46,7 @@ async def commit(
         pass
 
 
-def _check_committed(
-    caller: Caller, reading: Reading, in_hand: dict[TopicPartition, int]
-) -> None:
+def _check_committed(caller: Caller, reading: Reading, in_hand: dict[TopicPartition, int]) -> None:
     """commit() has not complained, so what was in hand is committed."""
     world, audience = caller.world, reading.audience
     for tp, offset in in_hand.items():

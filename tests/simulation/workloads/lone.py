@@ -112,6 +112,9 @@ class LoneWorkload(Workload):
         while not self._is_over(reading.audience):
             try:
                 await read_once(caller, consumer, reading, options)
+                if options.get("commit_rate") and caller.chance(options["commit_rate"]):
+                    limit = options_ms(options["client"], "default_api_timeout_ms", 60_000)
+                    await caller.call("commit()", consumer.commit(), limit=limit)
                 if caller.chance(options["seek_rate"]):
                     await self._seek(caller, consumer, reading)
             except InterruptedCall:

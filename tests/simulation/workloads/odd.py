@@ -62,9 +62,11 @@ class OddWorkload(Workload):
         limit = self.options["max_block_ms"] / 1000
         try:
             await caller.call("start", producer.start())
+            await caller.call("partitions", producer.partitions_for(self.options["topic"]))
             for topic, partition in ((_NOWHERE, None), (self.options["topic"], 77)):
                 call = producer.send(topic, b"%08d" % 0, partition=partition)
-                slow = self.world.cluster.intercept(3, Silence(), times=caller.random.choice((1, 20)))
+                times = caller.random.choice((1, 20))
+                slow = self.world.cluster.intercept(3, Silence(), times=times)
                 try:
                     await caller.call(f"send to {topic} {partition}", call, limit=limit)
                 except KafkaError:
@@ -77,11 +79,16 @@ class OddWorkload(Workload):
         await producer.stop(0)
 
     async def _stop_a_send(self, caller: Caller) -> None:
-        """A send() that waits ends as soon as the producer is stopped."""
+        """A send() that waits ends as soon as stop() begins, however long that takes."""
         producer = self._producer(caller)
+        undeliverable = self.world.cluster.intercept(0, Silence())
         try:
             await caller.call("start", producer.start())
+            call = producer.send(self.options["topic"], b"%08d" % -1)
+            future = await caller.call("send", call)
+            future.add_done_callback(lambda each: each.cancelled() or each.exception())
         except (KafkaError, InterruptedCall):
+            undeliverable.remove()
             await producer.stop(0)
             return
         place = caller.random.choice(((_NOWHERE, None), (self.options["topic"], 77)))
@@ -89,6 +96,7 @@ class OddWorkload(Workload):
         # Else it would soon know that there is no such place.
         with self.world.cluster.intercept(3, Silence()):
             await self._stop_beside(caller, "send", call, producer.stop(_STOP_S))
+        undeliverable.remove()
 
     async def _stop_a_start(self, caller: Caller) -> None:
         """The same of start(), of a consumer that is alone or joins a group that takes its time."""
@@ -112,15 +120,21 @@ class OddWorkload(Workload):
     async def _stop_beside(self, caller: Caller, what: str, call: Any, stop: Any) -> None:
         task = asyncio.get_running_loop().create_task(self._await(caller, what, call))
         await caller.pause(self.options["patience_s"])
-        try:
-            await caller.call("stop", stop, limit=_STOP_S)
-        except (KafkaError, InterruptedCall):
-            pass
+        stopping = asyncio.get_running_loop().create_task(self._stop(caller, stop))
+        if what != "send":
+            await asyncio.wait([stopping])
         _, left = await asyncio.wait([task], timeout=_SOON + self.world.stalled)
         if left:
             self.world.violate("outlives stop", f"{caller.name}: {what} goes on after stop()")
             task.cancel()
             await asyncio.wait([task])
+        await asyncio.wait([stopping])
+
+    async def _stop(self, caller: Caller, stop: Any) -> None:
+        try:
+            await caller.call("stop", stop, limit=_STOP_S)
+        except (KafkaError, InterruptedCall):
+            pass
 
     async def _await(self, caller: Caller, what: str, call: Any) -> None:
         try:

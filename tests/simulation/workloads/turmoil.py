@@ -184,7 +184,7 @@ class TurmoilProgram(TransactionalProgram):
         offsets = {TopicPartition(self.options["topic"], partition): offset}
         sending = self.producer.send_offsets_to_transaction(offsets, self._group)
         task = asyncio.get_running_loop().create_task(sending)
-        await asyncio.sleep(self.caller.random.choice((0, 0, 0.001, 0.01)))
+        await asyncio.sleep(self.caller.random.choice((0, 0, 0.002, 0.005, 0.01, 0.02)))
         if recalled:
             task.cancel()
             await asyncio.wait([task])
