@@ -25,8 +25,8 @@ from tests.simulation.workloads.lone import LoneWorkload
 from tests.simulation.workloads.odd import OddWorkload
 from tests.simulation.workloads.producing import ProducerWorkload
 
-_LOST = {"api": 0, "handled": True}
-_MOVED = {"api": 0, "error": c.NOT_LEADER_OR_FOLLOWER}
+_LOST: dict[str, Any] = {"api": 0, "handled": True}
+_MOVED: dict[str, Any] = {"api": 0, "error": c.NOT_LEADER_OR_FOLLOWER}
 
 
 class _Delivering(Aim):

@@ -27,7 +27,8 @@ class _Reading(Aim):
 
     def producer(self, **client: Any) -> str:
         """One that writes all the time; returns its topic."""
-        usual = {"acks": "all", "enable_idempotence": True, "delivery_timeout_ms": 120_000}
+        usual: dict[str, Any] = {"acks": "all", "enable_idempotence": True}
+        usual |= {"delivery_timeout_ms": 120_000}
         usual |= {"max_block_ms": 60_000, "request_timeout_ms": 2000, "linger_ms": 0}
         plan = self.add(
             ProducerWorkload,
@@ -333,10 +334,10 @@ class Cuts(_Reading):
             client = {"max_poll_interval_ms": 60_000, "auto_commit_interval_ms": 100}
             self.group(topics, 1, client, stays_s=1.0)
         for at in (1.0, 4.0):
+            place: dict[str, Any] = {"topic": topics[0], "partition": 0}
             for broker in (0, 1):
-                place = {"topic": topics[0], "partition": 0, "broker": broker}
-                self.fault(ReplicaStall, at=at, lasts=(2.0, 2.0), shrinks=True, **place)
-            place = {"topic": topics[0], "partition": 0}
+                lasts = (2.0, 2.0)
+                self.fault(ReplicaStall, at=at, lasts=lasts, shrinks=True, broker=broker, **place)
             which = self.random.randrange(2)
             self.fault(UncleanElection, at=at + 1.0, broker=which, **place)
             self.fault(UncleanElection, at=at + 1.1, broker=1 - which, **place)
