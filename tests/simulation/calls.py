@@ -64,6 +64,7 @@ class Caller:
         if limit is not None and world.promises(PROMPT):
             limit = min(limit, PROMPT_S)
         watch = _Watch(self, what, patience, limit, may_cancel)
+        state = world.states.began(what)
         started_at = loop.now
         world.note(self.name, what)
         try:
@@ -88,6 +89,7 @@ class Caller:
             raise InterruptedCall(what) from error
         finally:
             watch.close()
+            world.states.ended(state)
             self._check_time(what, loop.now - started_at, limit)
         self._check_swallowed(what, watch)
         if world.is_tracing:

@@ -16,9 +16,11 @@ class Coverage:
 
     drawn: Counter[tuple[str, str]] = field(default_factory=Counter)
     hit: Counter[tuple[str, str]] = field(default_factory=Counter)
+    met: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def count(self, verdict: Verdict) -> None:
         """Add one run."""
+        self.met.update(verdict.met)
         kinds = {workload.kind for workload in verdict.scenario.workloads}
         for fault in {fault.kind for fault in verdict.scenario.faults}:
             for kind in kinds:
@@ -30,6 +32,20 @@ class Coverage:
         """Add up."""
         self.drawn += other.drawn
         self.hit += other.hit
+        self.met += other.met
+
+    def states(self) -> str:
+        """In each place: runs in which a fault began while a client was in a state."""
+        from tests.simulation.faults import BY_NAME as FAULTS
+        from tests.simulation.states import STATES
+
+        lines = ["fault".ljust(20) + "".join(name.rjust(12) for name in STATES)]
+        for fault in FAULTS:
+            cells = [str(self.met[fault, state] or "-") for state in STATES]
+            lines.append(fault.ljust(20) + "".join(cell.rjust(12) for cell in cells))
+        empty = sum(not self.met[fault, state] for fault in FAULTS for state in STATES)
+        lines.append(f"{empty} of {len(FAULTS) * len(STATES)} places are empty")
+        return "\n".join(lines)
 
     def table(self) -> str:
         """In each place: runs with an effect, of runs in which it was drawn."""

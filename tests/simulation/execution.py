@@ -37,6 +37,8 @@ class Verdict:
     virtual_s: float
     requests: int
     hits: dict[str, int] = field(default_factory=dict)
+    met: set[tuple[str, str]] = field(default_factory=set)
+    """Faults, and the states in which they have met clients."""
     trace: list[Note] = field(default_factory=list)
 
     @property
@@ -65,6 +67,7 @@ def execute(scenario: Scenario, *, tracing: bool = False) -> Verdict:
         virtual_s=world.now,
         requests=sum(world.request_counts.values()),
         hits=world.hits,
+        met=world.states.met,
         trace=world.trace,
     )
 
@@ -129,6 +132,7 @@ async def _happen(world: World, plan: FaultPlan) -> None:
     await asyncio.sleep(plan.at)
     fault = faults.make(world, plan)
     world.note("fault", f"{plan.name} begins", str(plan.arguments))
+    world.states.note(plan.kind)
     await fault.begin()
     await asyncio.sleep(plan.lasts)
     await fault.end()

@@ -20,6 +20,7 @@ from tests.simulation.execution import Verdict, execute
 from tests.simulation.reduction import reduce
 from tests.simulation.scenario import Scenario, draw
 from tests.simulation.timeline import timeline
+from tests.simulation.world import Violation
 
 #: Scenarios that have found something once; each is run every time.
 KEPT = Path(__file__).parent / "kept"
@@ -86,7 +87,20 @@ def run_seeds(seeds: Sequence[int], kinds: Sequence[str], twice: bool = False) -
 def kept_scenarios() -> Iterator[tuple[str, Scenario]]:
     """The scenarios that found something once, by name."""
     for path in sorted(KEPT.glob("*.json")):
-        yield path.stem, Scenario.from_json(path.read_text())
+        yield path.stem, _scenario_in(path)
+
+
+def _scenario_in(path: Path) -> Scenario:
+    """The scenario of a file: as it is, or with what it showed when it was kept."""
+    data = json.loads(path.read_text())
+    return Scenario.from_json(json.dumps(data.get("scenario", data)))
+
+
+def _save(path: Path, scenario: Scenario, violations: list[Violation]) -> None:
+    """Keep a scenario, whatever the seeds will mean by then."""
+    showed = "; ".join(f"{each.kind}: {each.text.splitlines()[0]}" for each in violations[:1])
+    data = {"showed": showed, "mended_by": "", "scenario": json.loads(scenario.to_json())}
+    path.write_text(json.dumps(data, indent=1) + "\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -97,10 +111,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=0, help="begin with this seed (0)")
     parser.add_argument("--seeds", type=int, default=1000, help="run so many seeds (1000)")
     parser.add_argument("--minutes", type=float, help="run for so long, instead of --seeds")
-    parser.add_argument("--workload", action="append", default=[], help="only these workloads")
+    parser.add_argument(
+        "--workload", action="append", default=[], help="only these workloads, or aims"
+    )
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--kept", action="store_true", help="run those that failed once, only")
     parser.add_argument("--twice", action="store_true", help="run each twice, compare the traces")
+    parser.add_argument(
+        "--coverage", action="store_true", help="show which faults met which states"
+    )
     parser.add_argument("--whole", action="store_true", help="with --seed: do not reduce it")
     parser.add_argument("--save", type=Path, help="with --seed: write the scenario to this file")
     parser.add_argument("--keep-going", type=int, default=20, help="stop after so many failures")
@@ -127,7 +146,7 @@ def _run_kept() -> int:
 def _replay(options: argparse.Namespace) -> int:
     """One scenario: its violations and its timeline."""
     if options.file is not None:
-        scenario = Scenario.from_json(options.file.read_text())
+        scenario = _scenario_in(options.file)
     else:
         scenario = draw(options.seed, options.workload)
     verdict = execute(scenario)
@@ -142,7 +161,7 @@ def _replay(options: argparse.Namespace) -> int:
     for line in timeline(verdict):
         print(line)
     if options.save is not None:
-        options.save.write_text(scenario.to_json() + "\n")
+        _save(options.save, scenario, verdict.violations)
     return 1 if verdict.violations else 0
 
 
@@ -162,7 +181,7 @@ def _run_many(options: argparse.Namespace) -> int:
             print(_rate(total, said - started), flush=True)
         if len(total.failed) >= options.keep_going:
             break
-    print(total.coverage.table())
+    print(total.coverage.states() if options.coverage else total.coverage.table())
     print(_rate(total, time.monotonic() - started))
     kinds = Counter(kind for _, kind, _ in total.failed)
     if kinds:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from aiokafka.testing import FakeCluster, Security
 from tests.simulation.history import History
+from tests.simulation.states import States
 
 if TYPE_CHECKING:
     from aiokafka.testing.simulation import Line, Simulation
@@ -72,6 +73,7 @@ class World:
         #: Errors in the log that faults of this run explain, by their beginning.
         self.expected_errors: list[str] = []
         self.hits: dict[str, int] = {}
+        self.states = States(self)
         #: Times in which requests of an API are answered with errors only: API, from, to.
         self.refusing: list[tuple[int, float, float]] = []
 

@@ -320,12 +320,14 @@ class Cuts(_Reading):
 
     name = "cuts"
     active_s = 8.0
-    records = 80
+    records = 200
     promises = (EVERY,)
 
     def compose(self) -> None:
-        """A replica that has copied nothing for a while is elected."""
-        self.cluster(brokers=2, releases=("2.1", "2.8", "3.9", "4.3"))
+        """A replica that has copied nothing for a while is elected, and soon has more than the
+        other had; fetches take long meanwhile.
+        """
+        self.cluster(brokers=2, releases=("2.1", "2.1", "2.8", "3.9", "4.3"))
         topics = [self.producer(acks=1, enable_idempotence=False)]
         self.topics(partitions=1, replicas=2, config={})
         if self.random.random() < 0.5:
@@ -339,8 +341,10 @@ class Cuts(_Reading):
                 lasts = (2.0, 2.0)
                 self.fault(ReplicaStall, at=at, lasts=lasts, shrinks=True, broker=broker, **place)
             which = self.random.randrange(2)
-            self.fault(UncleanElection, at=at + 1.0, broker=which, **place)
-            self.fault(UncleanElection, at=at + 1.1, broker=1 - which, **place)
+            self.fault(UncleanElection, at=at + 0.5, broker=which, **place)
+            self.fault(UncleanElection, at=at + 0.6, broker=1 - which, **place)
+            late = self.random.choice((0.02, 2.0, 2.0))
+            self.fault(LateResponse, at=at + 0.3, api=1, seconds=late, times=20, lasts=(0.4, 0.5))
 
 
 class Replicas(_Reading):

@@ -168,7 +168,10 @@ class TurmoilProgram(TransactionalProgram):
                 text = f"{self.caller.name}: commits although another has its id"
                 self.world.violate("fenced producer", text)
             await self._attempt("abort", self.producer.abort_transaction())
-            await self._attempt("begin", self.producer.begin_transaction())
+            error = await self._attempt("begin", self.producer.begin_transaction())
+            if error is None and is_fenced:
+                text = f"{self.caller.name}: goes on although another has its id"
+                self.world.violate("fenced producer", text)
         self.caller.may_fail = False
         self.is_usable = False
         await rival.stop(None)
@@ -201,7 +204,8 @@ class TurmoilProgram(TransactionalProgram):
             self._expect(partition, before)
         if recalled and self.is_usable:
             # What is left of it would be part of the next one.
-            await self.transact(abort=False)
+            other = {TopicPartition(self.options["topic"], 1 - partition): offset}
+            await self.transact(abort=False, body=lambda _: self.send_offsets(other, self._group))
             if is_known:
                 self._expect(partition, before)
 
