@@ -103,7 +103,6 @@ CIRCLES: list[set[str]] = [
         f"consumer.{name}"
         for name in ("fetch.answers", "fetch.fetcher", "fetch.node", "position.resolver")
     },
-    {"session.session", "session.transaction"},
     {
         "testing.handlers",
         *(f"testing.{name}" for name in ("acls", "broker", "connection", "quotas", "sasl")),

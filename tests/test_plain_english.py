@@ -98,9 +98,7 @@ NOT_YET: dict[str, frozenset[str]] = {
             "aiokafka/coordinator",
             "aiokafka/net",
             "aiokafka/parallel",
-            "aiokafka/producer",
             "aiokafka/ranges",
-            "aiokafka/session",
             "aiokafka/testing",
         }
     ),
@@ -111,9 +109,7 @@ NOT_YET: dict[str, frozenset[str]] = {
             "aiokafka/coordinator",
             "aiokafka/net",
             "aiokafka/parallel",
-            "aiokafka/producer",
             "aiokafka/ranges",
-            "aiokafka/session",
             "aiokafka/testing",
             "benchmarks",
             "docs",
@@ -126,7 +122,6 @@ NOT_YET: dict[str, frozenset[str]] = {
             "aiokafka/consumer",
             "aiokafka/net",
             "aiokafka/parallel",
-            "aiokafka/session",
             "aiokafka/testing",
         }
     ),
@@ -136,7 +131,6 @@ NOT_YET: dict[str, frozenset[str]] = {
             "aiokafka/consumer",
             "aiokafka/coordinator",
             "aiokafka/net",
-            "aiokafka/producer",
             "aiokafka/ranges",
         }
     ),

@@ -55,8 +55,8 @@ class Errand:
 
     @contextmanager
     def on_wire(self) -> Iterator[None]:
-        """Surround a request with this: the errand waits for it even if it is recalled, and the
-        coordinator may know of the transaction from now on."""
+        """Guard a request: the errand waits for it even if it is recalled, and the coordinator may
+        know of the transaction from now on."""
         if self.is_recalled:
             raise _RecalledError
         self._transaction.note_effects()
@@ -135,7 +135,7 @@ class Errands:
     async def run(
         self, name: str, work: Callable[[Errand], Awaitable[None]], deadline: float
     ) -> None:
-        """Carry out `work`, which ends by `deadline` (loop time) unless it waits for a response.
+        """Do `work` in a task; it ends by `deadline` (loop time) unless it waits for a response.
 
         Errands of one name are done one after the other. Raises what `work` raises,
         KafkaTimeoutError at the deadline, TransactionStateError if the transaction was ended

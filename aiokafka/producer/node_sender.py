@@ -73,8 +73,8 @@ class NodeSender:
     """
 
     def __init__(self, node_id: int, delivery: Delivery, on_change: Callable[[], None]) -> None:
-        """Begin without queues. `on_change()` is called when the broker stops to respond, or
-        responds again.
+        """Begin without queues. `on_change()` is called when the broker no longer responds, and
+        when it responds again.
         """
         self.node_id = node_id
         self.contact = Contact(
@@ -265,7 +265,7 @@ class NodeSender:
             if now < self._company_until:
                 self._timer.arm(self._company_until)
             elif self._appender.is_busy:
-                # For the rest of this turn only. What still waits then waits for an answer.
+                # Wait for the rest of this turn only, and then for a response.
                 self._timer.arm(now)
 
     def _load(self, now: float) -> Cargo:

@@ -47,10 +47,10 @@ if TYPE_CHECKING:
 __all__ = ["AIOKafkaProducer", "TransactionContext"]
 
 _missing: Any = MISSING
-"""Default of arguments whose absence means something else than any value."""
+"""The default of arguments whose absence means something that no value means."""
 
 _LONG_STOP = 3.0
-"""Seconds after which `stop()` tells what it waits for."""
+"""Seconds after which `stop()` logs what it waits for."""
 
 _DEFAULT_PARTITIONER = DefaultPartitioner()
 
@@ -58,10 +58,10 @@ _DEFAULT_PARTITIONER = DefaultPartitioner()
 class AIOKafkaProducer:
     """Sends records to a Kafka cluster.
 
-    Records are collected into batches per partition and sent by background tasks; `send` gives a
-    future that ends when the record is written. By default every replica in sync has it then, and
-    retries neither double nor reorder records. It is made in a running event loop and used in that
-    loop only::
+    Records are collected into batches per partition and sent by background tasks; `send` returns a
+    future that resolves when the record is written. By default every in-sync replica has it then,
+    and retries neither duplicate nor reorder records. Make it in a running event loop and use it in
+    that loop only::
 
         async with AIOKafkaProducer(bootstrap_servers="localhost:9092") as producer:
             await producer.send_and_wait("topic", b"value")
@@ -176,7 +176,7 @@ class AIOKafkaProducer:
     async def start(self) -> None:
         """Find the cluster and get ready to send.
 
-        Takes at most `request_timeout_ms` for each of these. Raises KafkaConnectionError with the
+        Takes at most `request_timeout_ms` for each of the two. Raises KafkaConnectionError with the
         reason of every bootstrap server, AuthenticationFailedError, UnsupportedVersionError for an
         option that the brokers are too old for. After a failure or a cancellation everything is
         closed.
@@ -212,9 +212,7 @@ class AIOKafkaProducer:
         self._owner.start(transactions.contents.attend(), name="transaction")
 
     async def _become_idempotent(self) -> None:
-        """Get a producer id; without one go on if nobody insisted on it and the brokers have none
-        to give.
-        """
+        """Get a producer id; go on without one if brokers have none and it was not demanded."""
         deadline = self._loop.time() + self._config.client.request_timeout
         try:
             await self._sender.obtain_producer_id(deadline)
@@ -233,8 +231,8 @@ class AIOKafkaProducer:
         `timeout` in seconds bounds the sending; without it every record has its
         `delivery_timeout_ms`. What is not delivered by then fails with ProducerClosed. Calls that
         wait in `send` fail with ProducerClosed at once. A cancelled call can be repeated and goes
-        on where it was. The end of `async with` calls it without a `timeout`; called before, with
-        one, it leaves nothing to do there.
+        on where it was. The end of `async with` calls it without a `timeout`; call it before that,
+        with one, to limit the wait.
         """
         refuse_other_loop(self._loop, type(self).__name__)
         self._closed = True
@@ -254,11 +252,11 @@ class AIOKafkaProducer:
                         await self._transactions.close()
                 await self._deliver_rest(deadline)
             except (KafkaError, asyncio.TimeoutError) as error:
-                self._log.warning("stops before all was done: %r", error)
+                self._log.warning("Stopped before everything was delivered: %r", error)
         await self._close(deadline)
 
     async def _deliver_rest(self, deadline: float | None) -> None:
-        """Wait for what is not delivered; say so if that takes long."""
+        """Wait for what is not delivered, and log it if that takes long."""
         soon = self._loop.time() + _LONG_STOP
         if deadline is None or soon < deadline:
             try:
@@ -288,7 +286,7 @@ class AIOKafkaProducer:
         try:
             await self.stop()
         finally:
-            # Cancelled while it stops: nobody will call it again.
+            # If it was cancelled while it stops, it will not be called again.
             self._abandon()
 
     def _abandon(self) -> None:
@@ -300,7 +298,7 @@ class AIOKafkaProducer:
         self._health.enter(ProducerState.CLOSED)
 
     def health(self) -> ProducerHealth:
-        """How the producer is doing at this moment. Costs little, asks nobody, raises nothing, and
+        """Return how the producer is doing now. Sends nothing, raises nothing, costs little, and
         may be called at any time, before `start()` and after `stop()` as well."""
         return self._health.health()
 
@@ -313,8 +311,8 @@ class AIOKafkaProducer:
             raise ProducerClosed("the producer is not started: call start() first")
 
     def _check_may_send(self, call: str, number: int | None = None) -> int:
-        """Raise unless records are taken now; returns the number of the transaction, which for a
-        call that has waited must still be the same."""
+        """Raise unless records are accepted now; return the number of the transaction, which must
+        still be the same after a call has waited."""
         self._check_usable()
         if self._transactions is None:
             return 0
@@ -335,8 +333,7 @@ class AIOKafkaProducer:
         timestamp_ms: float | None = None,
         headers: Iterable[tuple[str, bytes | None]] | None = None,
     ) -> Future[RecordMetadata]:
-        """Add a record to a batch that will be sent; the future ends when it is written, or will
-        not be.
+        """Add a record to a batch; return a future that resolves when it is written, or has failed.
 
         `key` and `value` are bytes, or what the serializers make bytes of; a record without a value
         is a tombstone for its key. `timestamp_ms` is in milliseconds since 1970, by default now;
@@ -371,9 +368,9 @@ class AIOKafkaProducer:
         timestamp_ms: float | None = None,
         headers: Iterable[tuple[str, bytes | None]] | None = None,
     ) -> RecordMetadata:
-        """Send a record and wait until it is written: `send` and its future in one.
+        """Send a record, wait until it is written, and return its metadata.
 
-        Cancelled, the record may be sent or not. Raises what `send` raises and what the delivery
+        Cancelled, the record may be sent or not. Raises what `send` raises, and what the delivery
         fails with.
         """
         future = await self.send(topic, value, key, partition, timestamp_ms, headers)
@@ -395,7 +392,7 @@ class AIOKafkaProducer:
         timestamp_ms: float | None,
         headers: Headers,
     ) -> Future[RecordMetadata]:
-        """Send a record that has to be checked, or to wait."""
+        """Send a record that has to be checked, or has to wait."""
         number = self._check_may_send("send")
         record = self._checked(topic, value, key, timestamp_ms, headers)
         deadline = self._loop.time() + self._config.max_block
@@ -445,7 +442,7 @@ class AIOKafkaProducer:
     async def _wait_for_room(
         self, topic: str, partition: int | None, need: int, deadline: float
     ) -> TopicLanes:
-        """Return when the topic is known and there is memory; the caller must append at once."""
+        """Wait until the topic is known and there is memory; the caller must append at once."""
         while True:
             if partition is None:
                 await self.client.wait_for_topic(topic, deadline)
@@ -480,7 +477,7 @@ class AIOKafkaProducer:
         serialized_key: bytes | None,
         serialized_value: bytes | None,
     ) -> int:
-        """The partition that such a record would be sent to now."""
+        """Return the partition that such a record would be sent to now."""
         cluster = self.client.cluster
         numbers = cluster.partition_ids(topic)
         if partition is not None:
@@ -513,18 +510,18 @@ class AIOKafkaProducer:
     # -- batches
 
     def create_batch(self) -> BatchBuilder:
-        """An empty batch of up to `max_batch_size` bytes, to fill and to give to `send_batch`."""
+        """Create an empty batch of up to `max_batch_size` bytes, to fill and to send."""
         builder = self._message_accumulator.sizing("").builder(self._config.max_batch_size)
         return BatchBuilder(builder, self._key_serializer, self._value_serializer)
 
     async def send_batch(
         self, batch: BatchBuilder, topic: str, *, partition: int | None = None
     ) -> Future[RecordMetadata]:
-        """Queue `batch` for sending; the future's result has its partition, and the offset of its
-        first record.
+        """Queue `batch` for sending; return a future for its partition and the offset of its first
+        record.
 
-        Without `partition` one is chosen as for a record without a key: by the partitioner, or by
-        turns. `partition` can be given by name only.
+        Without `partition` one is chosen as for a record without a key: by the partitioner, or in
+        turn. `partition` is a keyword argument.
 
         A batch that was not closed takes the records of later `send` calls for the partition until
         it is full. Waits and is cancelled as `send`: cancelled while it waits, the batch is not
@@ -580,8 +577,8 @@ class AIOKafkaProducer:
     async def commit_transaction(self) -> None:
         """Wait until everything that was sent is written, then commit.
 
-        Takes up to `max_block_ms`. After a KafkaTimeoutError or a cancellation the outcome is open:
-        call it again, which goes on where it was. After another error the transaction has to be
+        Takes up to `max_block_ms`. After a KafkaTimeoutError or a cancellation the outcome is
+        unknown: call it again to go on where it was. After another error the transaction has to be
         aborted, unless the error has `is_fatal`.
         """
         await self._transactional().commit()
@@ -594,21 +591,21 @@ class AIOKafkaProducer:
         await self._transactional().abort()
 
     def transaction(self) -> TransactionContext:
-        """A context to send in: it commits at its end, and aborts if its body raises."""
+        """Return a context to send in: it commits at its end, and aborts if its body raises."""
         return TransactionContext(self)
 
     async def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, Any], group_id: Any
     ) -> None:
-        """Make positions of a consumer group part of the transaction.
+        """Commit positions of a consumer group as part of the transaction.
 
-        `offsets`: by TopicPartition the offset of the next record to read, as int, (int, str) or
-        OffsetAndMetadata. `group_id`: the consumer that read the records, its `group_metadata()`,
-        or the group's id, which stands for the consumers of that group in this event loop. So a
-        member that has lost its partitions is refused, by the brokers since Kafka 2.5 (KIP-447).
+        The `offsets` are by TopicPartition those of the next records to read, as int, (int, str) or
+        OffsetAndMetadata. The `group_id` is the consumer that read the records, its
+        `group_metadata()`, or the group's id, which stands for the consumers of that group in this
+        event loop. So brokers since Kafka 2.5 refuse a member that has lost its partitions.
 
-        Raises CommitFailedError when a partition was taken away since its records were handed out
-        (even if it came back, until records are asked for again), IllegalGenerationError,
+        Raises CommitFailedError when a partition was revoked since its records were returned (even
+        if it came back, until records are requested again), IllegalGenerationError,
         UnknownMemberIdError or FencedInstanceId when the brokers say so, ValueError and TypeError
         for wrong arguments. After an error without `is_fatal` the transaction has to be aborted.
         """
@@ -617,12 +614,11 @@ class AIOKafkaProducer:
     # -- the rest
 
     async def flush(self, timeout: float | None = None) -> None:
-        """Send what waits, without regard to `linger_ms`, and wait until it is delivered or has
-        failed.
+        """Send what waits, whatever `linger_ms` says, and wait until it is delivered or has failed.
 
-        Concerns everything that was sent before the call. `timeout` in seconds; without it every
-        record has its `delivery_timeout_ms`. Raises KafkaTimeoutError when that was not enough.
-        Cancelling it changes nothing for the records.
+        Waits for everything that was sent before the call. `timeout` is in seconds; without it
+        every record has its `delivery_timeout_ms`. Raises KafkaTimeoutError when that was not
+        enough. A cancellation changes nothing for the records.
         """
         refuse_other_loop(self._loop, type(self).__name__)
         self._owner.check()
@@ -631,16 +627,16 @@ class AIOKafkaProducer:
         )
 
     def abort_buffered(self) -> None:
-        """Drop what waits to be sent: its futures fail with KafkaError.
+        """Drop the records that wait to be sent: their futures fail with KafkaError.
 
-        What is part of an unanswered request goes on. A record whose request failed, and that
-        waited to be sent again, may have been written.
+        Records in flight go on. A record whose request failed, and that waited to be sent again,
+        may have been written.
         """
         self._check_usable()
         self._sender.drop_waiting(KafkaError("not sent: dropped by abort_buffered()"))
 
     async def partitions_for(self, topic: str) -> set[int]:
-        """The partitions of `topic`, after waiting up to `request_timeout_ms` for them.
+        """Return the partitions of `topic`, after waiting up to `request_timeout_ms` for them.
 
         Raises UnknownTopicOrPartitionError, TopicAuthorizationFailedError, KafkaTimeoutError.
         """
@@ -654,7 +650,7 @@ class AIOKafkaProducer:
 
     @property
     def transactional_id(self) -> str | None:
-        """What names the producer across restarts; None without transactions."""
+        """The name of the producer across restarts; None without transactions."""
         return self._config.transactional_id
 
     @property
@@ -664,7 +660,7 @@ class AIOKafkaProducer:
 
 
 class TransactionContext:
-    """A transaction as `async with` block. Made by `AIOKafkaProducer.transaction`."""
+    """A transaction as an `async with` block. Made by `AIOKafkaProducer.transaction`."""
 
     def __init__(self, producer: AIOKafkaProducer) -> None:
         self._producer = producer
@@ -687,7 +683,7 @@ class TransactionContext:
             if exc is None:
                 await producer.commit_transaction()
         finally:
-            # Nobody else would end what has failed, or what was left in the midst of it.
+            # Nothing else would end a transaction that has failed, or a commit that was left.
             if transactions.transaction.is_undecided and not producer._closed:
                 await self._abort()
 
@@ -695,5 +691,5 @@ class TransactionContext:
         try:
             await self._producer.abort_transaction()
         except KafkaError as error:
-            # What has led to it says more. The next transaction begins with the rest of this.
+            # The error that led to it says more. The next transaction begins with this abort.
             log.warning("%s: the transaction is not aborted yet: %s", self._producer, error)

@@ -160,7 +160,7 @@ class Transaction:
         self.doubt = error
 
     def require_new_epoch(self) -> None:
-        """Have the next transaction begin under another epoch, whose sequences begin at 0."""
+        """Require another epoch for the next transaction, under which sequences begin at 0."""
         self.needs_new_epoch = True
 
     def note_new_epoch(self) -> None:

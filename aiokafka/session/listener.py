@@ -1,4 +1,4 @@
-"""What a session hears of its consumer's group."""
+"""Report rebalances to a session and to the application's own listener."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["SessionListener"]
 
 
 class SessionListener(ConsumerRebalanceListener):
-    """Between the consumer and the application's own listener."""
+    """Stands between the consumer and the application's own listener, which it calls second."""
 
     def __init__(
         self,
@@ -21,7 +21,7 @@ class SessionListener(ConsumerRebalanceListener):
         on_lost: Callable[[Set[TopicPartition]], None],
     ) -> None:
         self.inner: Any = None
-        """The application's."""
+        """The listener of the application."""
         self._on_revoked = on_revoked
         self._on_lost = on_lost
 
@@ -33,7 +33,7 @@ class SessionListener(ConsumerRebalanceListener):
     async def on_partitions_lost(self, lost: Set[TopicPartition]) -> None:
         self._on_lost(lost)
         if self.inner is not None:
-            # Duck-typed listeners know the other two only.
+            # Listeners that are not subclasses may have the other two methods only.
             on_lost = getattr(self.inner, "on_partitions_lost", self.inner.on_partitions_revoked)
             await _call(on_lost, lost)
 

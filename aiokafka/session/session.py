@@ -1,7 +1,7 @@
-"""Read, process, write, exactly once: transactions that hold what comes of a batch of records and
-the positions after it.
+"""Read, process and write exactly once: transactions with the results of a batch of records and the
+positions after it.
 
-Stands on the public API of the consumer and the producer.
+Uses only the public API of the consumer and the producer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from aiokafka.errors import (
     renewed,
 )
 from aiokafka.session.listener import SessionListener
-from aiokafka.session.transaction import ENDING, OVER, Phase, SessionTransaction
+from aiokafka.session.transaction import ENDING, OVER, SessionPhase, SessionTransaction
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ __all__ = ["TransactionalSession"]
 
 log = logging.getLogger("aiokafka.session")
 
-# How often a session that waits for records looks whether it is to end.
+# How often a session that waits for records checks whether it is to end.
 _LOOK_EVERY_MS = 500
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 1.0
@@ -51,14 +51,16 @@ _LONGEST_HOLD = 30.0
 
 
 class _RecordsLeftError(IllegalStateError):
-    """A block ended in the midst of its records. They come again."""
+    """A block ended before it had read all its records. They are read again."""
 
 
 _LEFT = (
     "the block of a transaction ended before its loop over the records did (break, return?), so "
-    "they are handed out again; if the rest is not wanted, call records.clear()"
+    "they are returned again; if the rest is not wanted, call records.clear()"
 )
 
+
+_AGAIN = "A transaction was aborted, its records are read again: %s"
 
 _GROUP_HAS_MOVED_ON = (RebalanceInProgressError, StaleMemberEpoch, FencedMemberEpoch)
 
@@ -68,11 +70,11 @@ class TransactionalSession:
     together or not at all.
 
     Every record of the input then counts once in the output, whatever fails in between, as seen by
-    consumers that read committed. Brokers before Kafka 2.5 take offsets from a member that was
-    replaced while its process was frozen, so there it is so with assigned partitions only; with a
-    subscription the first transaction logs a warning. It works with a consumer that subscribes, in
-    a group of either protocol, and with assigned partitions, which then need a transactional id of
-    their own for each set of partitions::
+    consumers with `isolation_level="read_committed"`. Brokers before Kafka 2.5 take offsets from a
+    member that was replaced while its process was frozen, so there this holds with assigned
+    partitions only; with a subscription the first transaction logs a warning. A session works with
+    a consumer that subscribes, in a group of either protocol, and with assigned partitions, which
+    need a transactional id of their own for each set of partitions::
 
         async with TransactionalSession(consumer, producer) as session:
             async for transaction in session:
@@ -81,19 +83,19 @@ class TransactionalSession:
                         await transaction.send("out", key=record.key, value=work(record.value))
 
     Entering starts the producer and the consumer, which must not have been started; leaving stops
-    both. A block that is cancelled, or left while records of it were not taken yet, aborts its
-    transaction; one in which nobody iterates over the records commits them all.
+    both. A block that is cancelled, or left before its loop over the records has ended, aborts its
+    transaction; one that never iterates over the records commits them all.
 
     The consumer needs `group_id`, `enable_auto_commit=False` and
     `isolation_level="read_committed"`, the producer a `transactional_id`; KafkaConfigurationError
-    says what is missing. Records are not to be read from the consumer by other means meanwhile;
-    `subscribe()` and `assign()` belong before. Its rebalance listener is called as ever.
+    says what is missing. Do not read records from the consumer by other means meanwhile, and call
+    `subscribe()` and `assign()` before. The consumer's rebalance listener is called as usual.
 
     - `max_records`: most records in a transaction.
     - `linger_ms`: how long to wait for more after the first.
-    - `retries`: how many times in a row records are handed out again after an error that another
-      try may mend, before the error is raised. Partitions taken away do not count.
-    - `stop_timeout_ms`: how long aborts may take, all in all, from when the loop is cancelled or
+    - `retries`: how many times in a row records are returned again after an error that a retry may
+      mend, before the error is raised. Revoked partitions do not count.
+    - `stop_timeout_ms`: how long all aborts together may take, from when the loop is cancelled or
       left.
     """
 
@@ -135,14 +137,14 @@ class TransactionalSession:
         self.consumer.rebalance_listener = self._listener
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.producer)
-            # Not delivered by then, or cancelled: it shall take no longer.
+            # What is not delivered by then, or was cancelled, must take no longer.
             stack.push_async_callback(self.producer.stop, 0)
             await stack.enter_async_context(self.consumer)
             self._exits = stack.pop_all()
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        # By the clients' own exits, which leave nothing behind when they are cancelled.
+        # The exits of the clients leave nothing behind when they are cancelled.
         async with self._exits:
             # Before the consumer leaves its group and others go on from the committed offsets.
             try:
@@ -151,8 +153,8 @@ class TransactionalSession:
                 await self.producer.stop(self._time_left())
 
     def request_stop(self) -> None:
-        """Hand out no more records: the loop over the session ends after the transaction at hand,
-        or within half a second if there is none. For signal handlers.
+        """End the loop over the session after the current transaction, or within half a second if
+        there is none. Signal handlers may call it.
         """
         self._is_ending = True
 
@@ -160,13 +162,14 @@ class TransactionalSession:
         return self
 
     async def __anext__(self) -> SessionTransaction:
-        """The next transaction, once there are records for it.
+        """Return the next transaction, once there are records for it.
 
         Ends after `request_stop` and when the consumer is stopped. Raises what `getmany` raises,
-        and what keeps a former transaction from being settled. A cancelled call has taken nothing.
+        and what prevents a former transaction from being settled. A cancelled call has taken
+        nothing.
         """
         current = self._current
-        if current is not None and current.phase is Phase.ACTIVE:
+        if current is not None and current.phase is SessionPhase.ACTIVE:
             raise IllegalStateError("the former transaction is still open")
         if self.consumer.rebalance_listener is not self._listener:
             raise IllegalStateError(
@@ -194,7 +197,7 @@ class TransactionalSession:
         raise StopAsyncIteration
 
     async def _fill(self, transaction: SessionTransaction) -> None:
-        """Take records, if there are any in a while."""
+        """Read records into `transaction`; return without any if there are none for a while."""
         wait_ms: float = _LOOK_EVERY_MS
         deadline = 0.0
         loop = asyncio.get_running_loop()
@@ -206,14 +209,14 @@ class TransactionalSession:
             except KafkaError as error:
                 if not transaction.records:
                     raise
-                # It comes after them, when they are committed; else they are read again, and so
-                # is what it is about.
-                transaction.failure = error
+                # Raised after them, once they are committed. If they are not, they are read again,
+                # and the record or partition with the error is, too.
+                transaction.keep_failure(error)
                 return
-            # Nothing is awaited that waits: what was read is part of the transaction at once.
+            # `position` does not suspend here: what was read is part of the transaction at once.
             transaction.take(batches)
             for tp in batches:
-                transaction.next[tp] = await self.consumer.position(tp)
+                transaction.add_position(tp, await self.consumer.position(tp))
             if not batches or not self._linger:
                 return
             deadline = deadline or loop.time() + self._linger
@@ -223,15 +226,15 @@ class TransactionalSession:
 
     async def begin(self, transaction: SessionTransaction) -> None:
         """Enter the block of `transaction`."""
-        if transaction.phase is not Phase.TAKEN or transaction is not self._current:
+        if transaction.phase is not SessionPhase.TAKEN or transaction is not self._current:
             raise IllegalStateError(
                 "a transaction can be entered once, before the next one is taken"
             )
         await self.producer.begin_transaction()
-        transaction.enter(Phase.ACTIVE)
+        transaction.enter(SessionPhase.ACTIVE)
 
     async def end(self, transaction: SessionTransaction, raised: BaseException | None) -> bool:
-        """Leave the block of `transaction`, which `raised`. True: that goes no further."""
+        """Leave the block of `transaction`, which `raised`; return whether to suppress that."""
         failure = raised
         if raised is None and not transaction.is_void:
             try:
@@ -239,8 +242,10 @@ class TransactionalSession:
                     raise _RecordsLeftError(_LEFT)
                 await self._commit(transaction)
             except KafkaError as error:
-                if transaction.phase is Phase.COMMITTING and isinstance(error, KafkaTimeoutError):
-                    raise  # the outcome is open: the next step goes on with it
+                if transaction.phase is SessionPhase.COMMITTING and isinstance(
+                    error, KafkaTimeoutError
+                ):
+                    raise  # the outcome is unknown: the next step goes on with the commit
                 failure = error
             else:
                 self._backoff.reset()
@@ -257,20 +262,20 @@ class TransactionalSession:
         raised: BaseException | None,
         failure: BaseException | None,
     ) -> bool:
-        """Abort; go on if another try may help, else raise."""
+        """Abort; return True if a retry of the records may help, else raise the error."""
         failure = _reason_of(failure)
         try:
             await self._abort(transaction)
         except KafkaError as error:
             if raised is not None and not isinstance(raised, KafkaError):
                 self._log.warning("The transaction could not be aborted: %s", error)
-                return False  # what the application raised is not to be hidden
+                return False  # the exception of the application must not be hidden
             raise
         if transaction.is_void and (failure is None or isinstance(failure, CommitFailedError)):
-            self._log.info("A transaction was aborted: partitions of its records were taken away")
+            self._log.info("A transaction was aborted: partitions of its records were revoked")
             return True
         if failure is not None and _may_pass(failure) and self._backoff.failures < self._retries:
-            self._log.warning("A transaction was aborted, its records come again: %s", failure)
+            self._log.warning(_AGAIN, failure)
             self._pause = self._backoff.next()
             return True
         if raised is None and failure is not None:
@@ -278,50 +283,75 @@ class TransactionalSession:
         return False
 
     async def _commit(self, transaction: SessionTransaction) -> None:
-        transaction.enter(Phase.SENDING_OFFSETS)
+        """Commit the results and the positions together, unless partitions are revoked before.
+
+        A rebalance may begin at any await, and `_on_revoked` runs in the consumer's task:
+
+        1. Before SENDING_OFFSETS: the listener does not wait. The transaction is void, and is
+           aborted instead of committed.
+        2. While the offsets are sent: the listener waits for the end of the transaction, so the
+           group keeps the partitions ours. If it waited too long, the transaction is void: the
+           check between the two requests finds that.
+        3. While the commit is sent: the listener waits as well. Without it, brokers before Kafka
+           2.5 would give the next owner the old position while the commit is under way, and the
+           records would count twice. Newer brokers have the next owner wait by themselves.
+        4. The member is fenced without the listener (`_on_lost`): brokers since Kafka 2.5 refuse
+           its offsets by member and generation (KIP-447), so the commit fails.
+        """
+        transaction.enter(SessionPhase.SENDING_OFFSETS)
         await self.producer.send_offsets_to_transaction(transaction.next, self.consumer)
         if transaction.is_void:
-            raise CommitFailedError("partitions were taken away during the transaction")
-        transaction.enter(Phase.COMMITTING)
+            raise CommitFailedError("partitions were revoked during the transaction")
+        transaction.enter(SessionPhase.COMMITTING)
         await self.producer.commit_transaction()
-        transaction.enter(Phase.COMMITTED)
+        transaction.enter(SessionPhase.COMMITTED)
 
     async def _abort(self, transaction: SessionTransaction) -> None:
-        if transaction.phase is not Phase.ABORTING:
-            transaction.enter(Phase.ABORTING)
+        if transaction.phase is not SessionPhase.ABORTING:
+            transaction.enter(SessionPhase.ABORTING)
         await self.producer.abort_transaction()
         self._abandon(transaction)
 
     def _abandon(self, transaction: SessionTransaction) -> None:
-        """Go back to where its records began."""
+        """Go back to the first records, in partitions that are still ours.
+
+        Not in one that was revoked and came back meanwhile: another member may have committed later
+        positions, and the consumer begins at those.
+        """
         assigned = self.consumer.assignment()
         for tp, offset in transaction.first.items():
             if tp in assigned:
                 self.consumer.seek(tp, offset)
-        transaction.enter(Phase.ABORTED)
+        transaction.enter(SessionPhase.ABORTED)
 
     async def _settle(self) -> None:
-        """Bring a transaction to its end whose block was left in the middle of that."""
+        """End a transaction whose block was left while it was ending.
+
+        In COMMITTING the outcome is unknown, so the commit is repeated: the coordinator carries it
+        out now, or responds as it did before. Everything earlier is aborted.
+        """
         transaction = self._current
         if transaction is None or transaction.phase in OVER:
             return
-        if transaction.phase is Phase.TAKEN:
+        if transaction.phase is SessionPhase.TAKEN:
             self._abandon(transaction)
-        elif transaction.phase is Phase.COMMITTING:
+        elif transaction.phase is SessionPhase.COMMITTING:
             try:
                 await self.producer.commit_transaction()
-                transaction.enter(Phase.COMMITTED)
+                transaction.enter(SessionPhase.COMMITTED)
                 self._failure = transaction.failure
             except KafkaTimeoutError:
                 raise
             except KafkaError as error:
-                self._log.warning("A transaction was aborted, its records come again: %s", error)
+                self._log.warning(
+                    "A transaction was aborted, its records are read again: %s", error
+                )
                 await self._abort(transaction)
         else:
             await self._abort(transaction)
 
     def _time_left(self) -> float:
-        """Seconds that what has to be ended may take, from when it was first asked."""
+        """Return the seconds left of `stop_timeout_ms`, which runs from the first call."""
         now = asyncio.get_running_loop().time()
         if self._stop_deadline is None:
             self._stop_deadline = now + self._stop_timeout
@@ -337,9 +367,7 @@ class TransactionalSession:
     # -- the group
 
     async def _on_revoked(self, partitions: Set[TopicPartition]) -> None:
-        """The group wants partitions. What is being committed is waited for: before Kafka 2.5 their
-        next owner would not wait itself.
-        """
+        """Give up `partitions`, which the group revokes; first wait for a commit: see `_commit`."""
         transaction = self._current
         if transaction is None or not partitions & transaction.first.keys():
             return
@@ -348,24 +376,24 @@ class TransactionalSession:
                 async with timeout(_LONGEST_HOLD):
                     await transaction.wait_over()
             except asyncio.TimeoutError:
-                self._log.warning("Partitions are given up while a transaction is still ending")
+                self._log.warning("Partitions are revoked while a transaction is still ending")
         transaction.give_up(partitions)
 
     def _on_lost(self, partitions: Set[TopicPartition]) -> None:
-        """The group has given partitions to others already."""
+        """Give up `partitions`, which the group has assigned to other members already."""
         if self._current is not None:
             self._current.give_up(partitions)
 
 
 def _reason_of(error: BaseException | None) -> BaseException | None:
-    """What made the transaction fail, if `error` is of a call that came afterwards."""
+    """Return what made the transaction fail, if `error` is that of a later call."""
     if isinstance(error, TransactionStateError) and error.__cause__ is not None:
         return error.__cause__
     return error
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Whether the same records may do better another time."""
+    """Return whether a retry of the same records may succeed."""
     if isinstance(error, (*_GROUP_HAS_MOVED_ON, _RecordsLeftError)):
         return True
     if not isinstance(error, KafkaError) or error.is_fatal:

@@ -1,4 +1,4 @@
-"""One transaction of a session."""
+"""One transaction of a session: its records, and where it is between taken and over."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Iterator
 from enum import Enum
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 from aiokafka.structs import ConsumerRecord, RecordMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka.producer.batch_builder import BatchBuilder
-    from aiokafka.session.session import TransactionalSession
+    from aiokafka.producer.producer import AIOKafkaProducer
 
-__all__ = ["ENDING", "OVER", "Phase", "SessionTransaction"]
+__all__ = ["ENDING", "OVER", "SessionPhase", "SessionTransaction"]
 
 Records = list[ConsumerRecord[Any, Any]]
 
 
 class SessionRecords(Records):
-    """The records of a transaction: a list that knows how far it was gone through.
+    """The records of a transaction: a list that knows how far it was read.
 
-    A block that is left by `break`, `return` or `continue` ends like any other, as far as Python
-    tells. What shows is that a loop over the records stopped before the last of them.
+    Python does not tell a block that is left by `break`, `return` or `continue` from one that ran
+    to its end. What shows is that a loop over the records stopped before the last of them.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class SessionRecords(Records):
 
     @property
     def is_left_over(self) -> bool:
-        """Whether the records were iterated over, but never to the last."""
+        """Whether a loop over the records has begun, and none has reached the last."""
         return self._iterators > 0 and self._furthest < len(self)
 
     def __iter__(self) -> Iterator[ConsumerRecord[Any, Any]]:
@@ -42,7 +42,7 @@ class SessionRecords(Records):
         at = 0
         while at < len(self):
             yield list.__getitem__(self, at)
-            # Only now is the application through with it.
+            # Only now is the application done with it.
             at += 1
             self._furthest = max(self._furthest, at)
 
@@ -60,8 +60,8 @@ class SessionRecords(Records):
         return found
 
 
-class Phase(Enum):
-    """Where a transaction is."""
+class SessionPhase(Enum):
+    """Where a transaction of a session is."""
 
     TAKEN = "its records are taken"
     ACTIVE = "in progress"
@@ -72,8 +72,15 @@ class Phase(Enum):
     ABORTED = "aborted"
 
 
-_P = Phase
+_P = SessionPhase
 
+# What triggers the steps:
+#   ACTIVE            the block is entered
+#   SENDING_OFFSETS   the block has ended without an error
+#   COMMITTING        the offsets are part of the transaction
+#   COMMITTED         the commit has succeeded, in the block or in a later step of the session
+#   ABORTING          the block has raised, partitions were revoked, or a step has failed
+#   ABORTED           the consumer is back at the first records, the transaction aborted
 _TRANSITIONS = {
     _P.TAKEN: {_P.ACTIVE, _P.ABORTED},
     _P.ACTIVE: {_P.SENDING_OFFSETS, _P.ABORTING},
@@ -87,32 +94,46 @@ ENDING = (_P.SENDING_OFFSETS, _P.COMMITTING, _P.ABORTING)
 OVER = (_P.COMMITTED, _P.ABORTED)
 
 
+class TransactionRunner(Protocol):
+    """What a transaction needs of its session."""
+
+    producer: AIOKafkaProducer
+
+    async def begin(self, transaction: SessionTransaction) -> None:
+        """Enter the block of `transaction`."""
+
+    async def end(self, transaction: SessionTransaction, raised: BaseException | None) -> bool:
+        """Leave the block of `transaction`, which `raised`; return whether to suppress that."""
+
+
 class SessionTransaction:
     """One transaction of a session: `async with transaction as records`.
 
     The end of the block commits what was sent in it and the positions after `records` together. If
-    the block raises, all of it is aborted, the consumer goes back to the first of `records`, and
-    the exception goes on its way. The same happens, but without an exception, when partitions of
-    `records` are taken away meanwhile, after errors that another try may mend, and when a loop over
-    `records` was left before the last of them, such as by `break` or `return`: the session hands
-    the records out again if they are still this consumer's. `records.clear()` says that the rest is
-    not wanted: everything counts then.
+    the block raises, everything is aborted, the consumer goes back to the first of `records`, and
+    the exception is re-raised. The same happens without an exception when partitions of `records`
+    are revoked meanwhile, after errors that a retry may mend, and when a loop over `records` ended
+    before the last of them, such as by `break` or `return`: the session returns the records again
+    if the partitions are still assigned to its consumer. `records.clear()` says that the rest is
+    not wanted: then everything is committed.
+
+    Owns every field; the session and its listener call the methods.
     """
 
-    def __init__(self, session: TransactionalSession) -> None:
+    def __init__(self, session: TransactionRunner) -> None:
         self._session = session
         self._phase = _P.TAKEN
         self.records = SessionRecords()
-        """What to process: of each partition in order, one partition after the other. A list that
-        notices when a loop over it ends before the last record."""
+        """The records to process: those of each partition in order, one partition after the other.
+        The list notices when a loop over it ends before the last record."""
         self.failure: KafkaError | None = None
-        """What the consumer raised behind `records`."""
+        """The error that the consumer raised behind `records`."""
         self.first: dict[TopicPartition, int] = {}
-        """By partition the offset to go back to, as long as the partition has not been given up."""
+        """By partition the offset to go back to, as long as the partition was not revoked."""
         self.next: dict[TopicPartition, int] = {}
         """By partition the offset to commit."""
         self.is_void = False
-        """Whether partitions were taken away, so that it cannot be committed any more."""
+        """Whether partitions were revoked, so that it cannot be committed any more."""
         self._over = asyncio.Event()
 
     def __repr__(self) -> str:
@@ -120,8 +141,9 @@ class SessionTransaction:
 
     @property
     def is_committed(self) -> bool:
-        """Whether it counts. After the block: if not, the records come again, here or elsewhere."""
-        return self._phase is Phase.COMMITTED
+        """Whether it was committed. If not, after the block, its records are read again, by this
+        consumer or by another one."""
+        return self._phase is _P.COMMITTED
 
     async def __aenter__(self) -> Records:
         await self._session.begin(self)
@@ -144,10 +166,11 @@ class SessionTransaction:
         timestamp_ms: int | None = None,
         headers: Iterable[tuple[str, bytes | None]] | None = None,
     ) -> Awaitable[asyncio.Future[RecordMetadata]]:
-        """Send a record as part of the transaction; everything is as with `producer.send`.
+        """Send a record as part of the transaction; everything else is as in `producer.send`.
 
-        Nobody has to wait for the futures: the end of the block does. Raises CommitFailedError when
-        partitions were taken away, so that there is no use in going on.
+        The futures need not be awaited: the end of the block does that. Raises CommitFailedError
+        when partitions were revoked, so that there is no use in going on, IllegalStateError outside
+        the block.
         """
         if self.is_void or self._phase is not _P.ACTIVE:
             raise self._refusal()
@@ -157,24 +180,28 @@ class SessionTransaction:
     def send_batch(
         self, batch: BatchBuilder, topic: str, *, partition: int
     ) -> Awaitable[asyncio.Future[RecordMetadata]]:
-        """Send a batch as part of the transaction, as `producer.send_batch`."""
+        """Send a batch as part of the transaction; everything else is as in `producer.send_batch`.
+
+        Raises what `send` raises.
+        """
         if self.is_void or self._phase is not _P.ACTIVE:
             raise self._refusal()
         return self._session.producer.send_batch(batch, topic, partition=partition)
 
     def _refusal(self) -> KafkaError:
         if self.is_void:
-            return CommitFailedError("partitions were taken away during the transaction")
+            return CommitFailedError("partitions were revoked during the transaction")
         return IllegalStateError(f"the transaction is not open: {self._phase.value}")
 
     # -- for the session
 
     @property
-    def phase(self) -> Phase:
+    def phase(self) -> SessionPhase:
+        """Where it is."""
         return self._phase
 
     async def wait_over(self) -> None:
-        """Until it is committed or aborted."""
+        """Wait until it is committed or aborted."""
         await self._over.wait()
 
     def take(self, batches: dict[TopicPartition, Records]) -> None:
@@ -183,14 +210,24 @@ class SessionTransaction:
             self.first.setdefault(tp, records[0].offset)
             self.records.extend(records)
 
+    def add_position(self, partition: TopicPartition, offset: int) -> None:
+        """Commit `offset` of `partition` with it."""
+        self.next[partition] = offset
+
+    def keep_failure(self, error: KafkaError) -> None:
+        """Keep an error of the consumer, to be raised when the records before it are committed."""
+        self.failure = error
+
     def give_up(self, partitions: Iterable[TopicPartition]) -> None:
-        """Partitions are another's: nothing of theirs may be committed or read again."""
+        """Make it void if it has records of `partitions`, which were revoked: they are neither
+        committed nor read again.
+        """
         for tp in partitions:
             if self.first.pop(tp, None) is not None:
                 self.is_void = True
 
-    def enter(self, phase: Phase) -> None:
-        """The next phase; IllegalStateError if there is no such step."""
+    def enter(self, phase: SessionPhase) -> None:
+        """Enter the next phase. Raises IllegalStateError if there is no such step."""
         if phase not in _TRANSITIONS[self._phase]:
             raise IllegalStateError(f"a transaction that is {self._phase.value} cannot be used")
         self._phase = phase

@@ -58,7 +58,7 @@ async def test_a_loop_that_is_left_each_time_is_told_so(
         with caplog.at_level(logging.WARNING, "aiokafka.session"):
             with pytest.raises(IllegalStateError, match=r"records\.clear\(\)"):
                 await leave(session, "continue")
-        assert "its records come again" in caplog.text
+        assert "its records are read again" in caplog.text
     assert committed_values(cluster) == []
 
 

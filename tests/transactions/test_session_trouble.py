@@ -160,7 +160,7 @@ async def test_batches_of_a_transaction_that_is_not_open(cluster: FakeCluster) -
         async with transaction:
             expel(cluster, closed)
             await until(lambda: transaction.is_void)
-            with pytest.raises(CommitFailedError, match="taken away"):
+            with pytest.raises(CommitFailedError, match="revoked"):
                 await transaction.send_batch(batch, "out", partition=0)
         assert not transaction.is_committed
     assert committed_values(cluster) == []
