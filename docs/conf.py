@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -81,6 +83,37 @@ class ClientErrors(Directive):
         return [table((30, 70), row("Class", "Meaning"), rows)]
 
 
+class Room(Directive):
+    """``.. room:: consumer/fetch`` prints the modules of a folder, each with its first sentence."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        folder = Path(aiokafka.__file__).parent / self.arguments[0]
+        title = nodes.rubric(text=f"{self.arguments[0]}/ ".replace("./", "aiokafka/").strip())
+        about = nodes.paragraph(text=first_sentence(folder / "__init__.py"))
+        rows = []
+        for path in sorted(folder.glob("*.py"), key=lambda path: path.name.lstrip("_")):
+            if path.name != "__init__.py":
+                types = nodes.paragraph()
+                for name in public_classes(path)[:4]:
+                    types += [nodes.Text(" "), code(name)] if types.children else [code(name)]
+                rows.append(row(code(path.name), first_sentence(path), types))
+        return [title, about, table((20, 50, 30), row("File", "What it is for", "Classes"), rows)]
+
+
+def first_sentence(path: Path) -> str:
+    text = (ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n\n")[0]
+    return re.split(r"(?<=[.:]) (?=[A-Z])", " ".join(text.split()))[0]
+
+
+def public_classes(path: Path) -> list[str]:
+    found = [
+        node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)
+    ]
+    return [name for name in found if not name.startswith("_")]
+
+
 def is_broker_error(found: type) -> bool:
     return issubclass(found, errors.BrokerResponseError) and "errno" in vars(found)
 
@@ -108,6 +141,7 @@ def row(*cells: nodes.Node | str) -> nodes.row:
 
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("options", Options)
+    app.add_directive("room", Room)
     app.add_directive("error-codes", ErrorCodes)
     app.add_directive("client-errors", ClientErrors)
     return {"parallel_read_safe": True}

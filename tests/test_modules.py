@@ -109,6 +109,12 @@ def test_the_api_page_names_public_paths_only() -> None:
             assert hasattr(found, name.rpartition(".")[2]), name
 
 
+def test_every_module_is_on_the_map() -> None:
+    page = (PACKAGE.parent / "docs" / "internals.rst").read_text()
+    shown = {PACKAGE / room for room in re.findall(r"^\.\. room:: (\S+)$", page, re.MULTILINE)}
+    assert {path.parent for path in MODULES.values()} == shown
+
+
 def test_shims_say_what_they_are_in_their_first_line() -> None:
     first = {
         name: (ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n")[0]

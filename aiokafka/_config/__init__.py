@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aiokafka._config.client import ClientConfig
+from aiokafka._config.client import ClientConfig, parse_address
 from aiokafka._config.consumer import ConsumerConfig
 from aiokafka._config.ignored import warn_ignored
 from aiokafka._config.producer import ProducerConfig
@@ -24,5 +24,6 @@ __all__ = [
     "Credential",
     "ProducerConfig",
     "SecurityConfig",
+    "parse_address",
     "warn_ignored",
 ]

@@ -96,7 +96,7 @@ class ClientConfig(Options):
         Milliseconds(1, is_sent=True),
         "request_timeout_ms",
         40_000,
-        "How long to wait for the answer to a request.",
+        "How long to wait for the response to a request.",
     )
     retry_backoff: float = option(
         Milliseconds(0),

@@ -118,8 +118,8 @@ class ConsumerConfig(Options):
         Choice(GROUP_PROTOCOLS),
         "group_protocol",
         "classic",
-        """How members come to their partitions: with classic one of them shares out, with consumer
-        the broker does (KIP-848, Kafka 4.0).""",
+        """How members come to their partitions: with classic one of them assigns, with consumer the
+        broker does (KIP-848, Kafka 4.0).""",
     )
     group_remote_assignor: str | None = option(
         Text(optional=True, empty=False),
@@ -225,7 +225,7 @@ class ConsumerConfig(Options):
         _Assignors(),
         "partition_assignment_strategy",
         (),
-        "Ways to share out partitions in a group, in the order of preference.",
+        "Ways to assign partitions in a group, in the order of preference.",
     )
     session_timeout: float = option(
         Milliseconds(1, is_sent=True),
@@ -274,7 +274,7 @@ class ConsumerConfig(Options):
             object.__setattr__(self, "rebalance_timeout", timeout)
 
     def _refuse_classic_options(self) -> None:
-        """What the broker decides with group_protocol="consumer"."""
+        """Raise for options that the broker decides with group_protocol="consumer"."""
         fields = self.__dataclass_fields__
         for name, instead in _CLASSIC_OPTIONS.items():
             field = fields[name]

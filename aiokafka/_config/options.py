@@ -301,7 +301,7 @@ def refuse_unknown(owner: str, given: Iterable[str], *configs: type[Options]) ->
 
 
 def unknown_option(owner: str, name: str, known: Iterable[str]) -> TypeError:
-    """The error for an option that `owner` does not have, in Python's words and with a hint."""
+    """Return the error for an option that `owner` does not have, with a hint."""
     plain = name.replace(".", "_").replace("-", "_").lower()
     names = sorted(known)
     if plain in names:
@@ -336,7 +336,7 @@ def check(kind: Kind, keyword: str, value: Any, opening: str = "") -> Any:
 
 
 def brief(value: Any) -> str:
-    """What a message shows of a wrong value."""
+    """Return what a message shows of a wrong value."""
     try:
         text = repr(value)
     except Exception:
@@ -371,7 +371,7 @@ def join(names: Iterable[str]) -> str:
 
 
 def unsendable(text: str) -> str:
-    """What of a name or a password keeps it from being sent by SASL; "" if nothing does."""
+    """Say what keeps a name or a password from being sent by SASL; "" if nothing does."""
     if "\0" in text:
         return "a zero byte, which SASL forbids"
     try:

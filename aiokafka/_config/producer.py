@@ -130,7 +130,7 @@ class ProducerConfig(Options):
         Number(1, 1000),
         "max_in_flight_requests_per_connection",
         5,
-        "Requests that may wait for an answer per broker; at most 5 with idempotence.",
+        "Requests that may be in flight to each broker; at most 5 with idempotence.",
     )
 
     @classmethod

@@ -204,7 +204,7 @@ class SecurityConfig(Options):
 
 
 def _level_of_caller() -> int:
-    """The `stacklevel` for a warning about the code that makes the client."""
+    """Return the `stacklevel` of a warning about the code that makes the client."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("aiokafka"):
         frame, level = frame.f_back, level + 1

@@ -50,7 +50,7 @@ FATAL = (*REFUSALS, UnsupportedVersionError)
 class Discovery:
     """Finds a broker that gives metadata.
 
-    Owns the memory of who told the addresses, and the names of the bootstrap servers.
+    Owns where the known addresses come from, and the names of the bootstrap servers.
     """
 
     def __init__(self, config: ClientConfig) -> None:
@@ -63,7 +63,7 @@ class Discovery:
     async def ask_anybody(
         self, pool: ConnectionPool, nodes: tuple[int, ...], wanted: Set[str] | None
     ) -> MetadataResponse:
-        """The first answer of a known broker, or of a bootstrap server when none of `nodes` helps.
+        """Return the first response of a known broker, else of a bootstrap server.
 
         `wanted` None means all topics. Raises the KafkaError that tells most.
         """
@@ -89,9 +89,9 @@ class Discovery:
         return await self.ask_bootstrap_servers(pool, wanted, deadline)
 
     def _candidates(self, pool: ConnectionPool, nodes: tuple[int, ...]) -> list[int]:
-        """Whom to ask: connected brokers with little to do first, then those one may connect to.
+        """Return the brokers to ask: connected ones first, the least loaded of them before others.
 
-        Those in back-off are left out if there are bootstrap servers to ask instead.
+        Those in backoff are left out if there are bootstrap servers to ask instead.
         """
         connected = {node_id: connection for node_id in nodes if (connection := pool.find(node_id))}
         others = [node_id for node_id in nodes if node_id not in connected]
@@ -103,7 +103,7 @@ class Discovery:
         return sorted(connected, key=lambda node_id: connected[node_id].in_flight) + others
 
     async def ask(self, connection: BrokerConnection, wanted: Set[str] | None) -> MetadataResponse:
-        """One broker's answer. Raises KafkaError, also when the answer names no broker."""
+        """Return the metadata of one broker. Raises KafkaError, also when it names no broker."""
         version = connection.pick(MetadataRequest)
         topics = None
         if wanted is not None:
@@ -186,7 +186,7 @@ class Discovery:
             pool.drop(node_id, ConnectionGroup.DEFAULT, "gave no metadata")
             raise
         self.origin = (
-            f"this address was told by bootstrap server {connection.peer}; "
+            f"bootstrap server {connection.peer} gave this address; "
             "if it cannot be reached from here, check the brokers' advertised.listeners"
         )
         self._adopt(pool, connection, node_id, response)
@@ -230,7 +230,7 @@ class Discovery:
 
 
 def _let_go(pool: ConnectionPool, future: asyncio.Future[BrokerConnection], node_id: int) -> None:
-    """Take no more interest in a connect to a bootstrap server; close what it has just made."""
+    """Cancel a connect to a bootstrap server; close a connection that it has just made."""
     if future.cancel() or future.cancelled() or future.exception() is not None:
         return
     if not future.result().in_flight:

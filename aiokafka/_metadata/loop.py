@@ -1,4 +1,4 @@
-"""The one task that keeps the picture of the cluster up to date."""
+"""The one task that keeps the metadata up to date."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ log = logging.getLogger("aiokafka.cluster")
 class MetadataLoop:
     """Owns `cluster`, the current snapshot, which only this object replaces.
 
-    Asks when somebody requested it (with a reason), when a topic is new, and when the snapshot is
-    too old. A bad answer or a dead broker never ends the task: those who wait for something get an
-    error at their own deadline.
+    Asks when an update was requested (with a reason), when a topic is new, and when the snapshot is
+    too old. A bad response or a dead broker never ends the task: each waiter gets an error at its
+    own deadline.
     """
 
     def __init__(self, config: ClientConfig, subject: str) -> None:
-        """`subject`: what lines in the log call the client."""
+        """Begin without a snapshot; `subject` is what lines in the log call the client."""
         self.cluster = ClusterMetadata()
         self._log = SubjectLog(log, subject)
         self._absences = AbsenceLog(self._log)
@@ -63,7 +63,7 @@ class MetadataLoop:
     # -- asked by others
 
     def request_update(self, why: str) -> None:
-        """Refresh soon, once for any number of requests, and not more often than the back-off
+        """Refresh soon, once for any number of requests, and not more often than the backoff
         allows."""
         self._schedule.request(why)
 
@@ -93,7 +93,7 @@ class MetadataLoop:
         if new:
             self._schedule.request_new(new)
         elif missing:
-            # Whoever waits for the next answer must not have to wait for another reason to ask.
+            # A call that waits for the next response must not wait for another reason to ask.
             self._schedule.request_again(missing)
         return not missing
 
@@ -108,10 +108,10 @@ class MetadataLoop:
         leaders: Mapping[TopicPartition, tuple[int, int]],
         endpoints: Iterable[BrokerMetadata] = (),
     ) -> None:
-        """Take newer (leader id, epoch) from an error answer (KIP-951).
+        """Take newer (leader id, epoch) from an error in a response (KIP-951).
 
-        The snapshot is replaced at once; those who wait hear of it in the next turn of the loop,
-        once for all the partitions of an answer.
+        The snapshot is replaced at once; waiters are woken in the next turn of the loop, once for
+        all the partitions of a response.
         """
         newer = self.cluster.with_leaders(leaders, endpoints)
         if newer is not self.cluster:
@@ -121,13 +121,13 @@ class MetadataLoop:
                 self._loop.call_soon(self._tell)
 
     def changed(self) -> asyncio.Future[None]:
-        """A future that ends with the next snapshot or failed refresh."""
+        """Return a future that resolves with the next snapshot or failed refresh."""
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._waiters.append(waiter)
         return waiter
 
     def next_refresh(self, topics: Iterable[str] = ()) -> asyncio.Future[bool]:
-        """A future that ends with the next refresh: did it succeed, are `topics` known now."""
+        """Return a future: did the next refresh succeed, and are `topics` known then."""
         waiter: asyncio.Future[bool] = self._loop.create_future()
         if self._dead is None:
             self._refreshes.append((waiter, tuple(topics)))
@@ -136,15 +136,16 @@ class MetadataLoop:
         return waiter
 
     def force_update(self) -> asyncio.Future[bool]:
-        """Refresh soon; the future gives whether the next refresh succeeded."""
+        """Refresh soon; the future tells whether the next refresh succeeded."""
         self.request_update("forced by the application")
         return self.next_refresh()
 
     async def wait_for(
         self, predicate: Callable[[ClusterMetadata], Any], deadline: float, why: str
     ) -> ClusterMetadata:
-        """The first snapshot for which `predicate` is true; the current one if it is. Asks for
-        updates meanwhile.
+        """Return the first snapshot, the current one included, for which `predicate` is true.
+
+        Asks for updates meanwhile.
 
         Raises KafkaTimeoutError at `deadline` (loop time), with the last failed refresh as its
         cause, and authentication errors at once.
@@ -156,8 +157,9 @@ class MetadataLoop:
     async def wait_for_topic(
         self, topic: str, predicate: Callable[[ClusterMetadata], Any], deadline: float
     ) -> ClusterMetadata:
-        """As `wait_for`, but asks for this topic only, and waits for refused credentials to be
-        accepted again: there was an answer before.
+        """Wait as `wait_for` does, but ask for this topic only.
+
+        Waits for refused credentials to be accepted again: there was a response before.
         """
         why = f"partitions of topic {topic!r}"
         again = (topic,)
@@ -193,7 +195,7 @@ class MetadataLoop:
         return self.cluster
 
     def endpoint_of(self, node_id: int) -> Endpoint | None:
-        """Where a broker, or a bootstrap server (negative id), is reached."""
+        """Return where a broker, or a bootstrap server (negative id), is reached."""
         if node_id < 0:
             servers = self._discovery.servers
             if -node_id > len(servers):
@@ -205,14 +207,12 @@ class MetadataLoop:
         return Endpoint(broker.host, broker.port, f"node {node_id}", self._discovery.origin)
 
     def refuse_waiters(self, error: BaseException) -> None:
-        """Whoever waits for something gets `error` now, and so does whoever begins to; the
-        refreshes go on.
-        """
+        """Fail all waits with a copy of `error`, now and from now on; the refreshes go on."""
         self._refusal = error
         self._wake_waiters()
 
     def fail(self, error: BaseException) -> None:
-        """The task is dead: nobody may wait for it any more."""
+        """Fail all waits, now and from now on, because the task ended with `error`."""
         self._dead = error
         self._end_refresh()
 
@@ -225,7 +225,7 @@ class MetadataLoop:
             await self.refresh(pool)
 
     async def refresh(self, pool: ConnectionPool) -> None:
-        """Ask one broker after the other until one answers, in the end the bootstrap servers.
+        """Ask one broker after the other until one responds, in the end the bootstrap servers.
 
         Raises nothing.
         """
@@ -241,11 +241,11 @@ class MetadataLoop:
             self._on_failure(error)
         except Exception as error:
             self._log.exception("unexpected error while refreshing metadata")
-            self._on_failure(KafkaConnectionError(f"unexpected {error!r} in a metadata answer"))
+            self._on_failure(KafkaConnectionError(f"unexpected {error!r} in a metadata response"))
         self._end_refresh()
 
     def _end_refresh(self) -> None:
-        """Tell the outcome to those who wait for it."""
+        """Resolve the futures that wait for the outcome of a refresh."""
         refreshes, self._refreshes = self._refreshes, []
         for waiter, topics in refreshes:
             if not waiter.done():
@@ -265,19 +265,17 @@ class MetadataLoop:
         self._schedule.note_failure()
 
     async def fetch_all(self, pool: ConnectionPool) -> ClusterMetadata:
-        """A snapshot of all topics, which does not become the current one, of the first broker that
-        gives it."""
+        """Return a snapshot of all topics, which does not become the current one."""
         response = await self._discovery.ask_anybody(pool, self.cluster.node_ids, None)
         return ClusterMetadata().updated(response)
 
     # -- bootstrap
 
     async def bootstrap(self, pool: ConnectionPool, deadline: float) -> None:
-        """The first snapshot, from whichever bootstrap server answers first, at the latest at
-        `deadline` (loop time).
+        """Take the first snapshot from the bootstrap server that responds first.
 
-        Raises ONE KafkaConnectionError with the reason of every server, authentication errors as
-        themselves.
+        Raises ONE KafkaConnectionError with the reason of every server, at the latest at `deadline`
+        (loop time); authentication errors as themselves.
         """
         wanted = None if self.topics.want_all else self.topics.names()
         response = await self._discovery.ask_bootstrap_servers(pool, wanted, deadline)
@@ -308,7 +306,7 @@ class MetadataLoop:
         self._schedule.note_missing(after.missing_topics(self.topics.pinned))
 
     def _tell(self) -> None:
-        """Tell the current snapshot to those who wait for news."""
+        """Wake all that wait for a new snapshot."""
         self._has_unheard = False
         self._wake_waiters()
         self.cluster.notify_listeners()

@@ -17,8 +17,7 @@ __all__ = ["RefreshSchedule", "TopicsInUse"]
 
 log = logging.getLogger("aiokafka.cluster")
 
-# A topic that a consumer reads and that there is not is asked for this often in the end, in
-# seconds.
+# Seconds between requests for a topic that a consumer reads and that does not exist, in the end.
 _LONGEST_WAIT_FOR_TOPIC = 5.0
 
 
@@ -35,7 +34,7 @@ class TopicsInUse:
         return topic in self._touched or topic in self._pinned
 
     def names(self) -> frozenset[str]:
-        """Every topic in use."""
+        """Return every topic in use."""
         return self._pinned.union(self._touched)
 
     @property
@@ -89,19 +88,19 @@ class RefreshSchedule:
         return self._single
 
     def request(self, why: str) -> None:
-        """A full refresh, once for any number of requests, as soon as the back-off allows."""
+        """Ask for a full refresh as soon as the backoff allows, one for any number of requests."""
         if not self._reason:
             log.debug("metadata update requested: %s", why)
             self._reason = why
             self._wake.set()
 
     def request_again(self, topics: Iterable[str]) -> None:
-        """A refresh of topics whose last answer was not good, as soon as the back-off allows."""
+        """Ask again, as soon as the backoff allows, for topics whose last response was an error."""
         self._single.update(topics)
         self._wake.set()
 
     def request_new(self, topics: Iterable[str]) -> None:
-        """A refresh at once, of topics that were never asked for."""
+        """Ask at once for topics that were never asked for."""
         self._single.update(topics)
         if not self._has_failed:
             self._backoff.reset()
@@ -109,7 +108,7 @@ class RefreshSchedule:
         self._wake.set()
 
     def note_missing(self, topics: Set[str]) -> None:
-        """The topics in use that there are not: each is asked for again, ever less often."""
+        """Ask again, ever less often, for topics in use that do not exist."""
         now = self._loop.time()
         if topics == self._missing and now < self._missing_at:
             return
@@ -143,8 +142,7 @@ class RefreshSchedule:
         return max(due, self._not_before)
 
     def take(self) -> tuple[Set[str] | None, bool]:
-        """The topics to ask for now (None = all of the cluster), and whether the refresh is
-        full."""
+        """Return the topics to ask for now (None: all), and whether the refresh is full."""
         now = self._loop.time()
         if self._missing and now >= self._missing_at:
             self._single.update(self._missing)
@@ -159,14 +157,14 @@ class RefreshSchedule:
         return self._in_use.names(), True
 
     def note_success(self, is_full: bool) -> None:
-        """The refresh that was taken has succeeded."""
+        """Note that the refresh that was taken succeeded."""
         self._has_failed = False
         if is_full:
             self._last_full = self._loop.time()
         self._pause()
 
     def note_failure(self) -> None:
-        """The refresh that was taken has failed: another will follow."""
+        """Note that the refresh that was taken failed: another will follow."""
         self._has_failed = True
         self._reason = "the last refresh failed"
         self._pause()
