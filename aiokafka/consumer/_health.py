@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from aiokafka._vitals import StateLog, Trouble, Verdict, newest, together
 from aiokafka.consumer.group.no_group import GroupPhase
@@ -15,48 +15,60 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aiokafka._config.consumer import ConsumerConfig
+    from aiokafka._tasks import TaskOwner
     from aiokafka.client import AIOKafkaClient
-    from aiokafka.consumer.fetch.fetcher import Fetcher
+    from aiokafka.consumer.fetch.desk import ReaderDesk
+    from aiokafka.consumer.fetch.placement import Placement
     from aiokafka.consumer.group.no_group import NoGroupCoordinator
     from aiokafka.consumer.subscription_state import SubscriptionState
 
-__all__ = ["Vitals"]
+__all__ = ["HealthWatch", "Sources"]
 
 log = logging.getLogger("aiokafka.consumer.consumer")
 
 _ALARMING = (ConsumerState.UNREACHABLE, ConsumerState.POLL_OVERDUE, ConsumerState.FAILED)
 
 
-class Vitals:
+class Sources(NamedTuple):
+    """The parts that know how the consumer is doing."""
+
+    desk: ReaderDesk
+    tasks: TaskOwner
+    placement: Placement
+    coordinator: NoGroupCoordinator
+
+
+class HealthWatch:
     """Says how the consumer is doing; changes nothing about it.
 
-    Owns: what ended the consumer, and when the application was last told that nobody can be
-    reached. Whoever changes something calls `look()`, so that the new state is logged once and its
-    time is known; `health()` looks as well, for what only time tells.
+    Owns: what ended the consumer, and when the application was last told that no broker can be
+    reached. Every part gets `look` to call when it has changed, so that the new state is logged
+    once and its time is known; `health()` looks as well, for what only time tells. So it is made
+    before the parts are, and begins to look with `begin()`.
     """
 
     def __init__(
-        self,
-        client: AIOKafkaClient,
-        config: ConsumerConfig,
-        subscriptions: SubscriptionState,
-        fetcher: Fetcher,
-        coordinator: NoGroupCoordinator,
+        self, client: AIOKafkaClient, config: ConsumerConfig, subscriptions: SubscriptionState
     ) -> None:
         self._client = client
         self._config = config
         self._subscriptions = subscriptions
-        self._fetcher = fetcher
-        self._coordinator = coordinator
+        self._parts: Sources | None = None
         self._loop = asyncio.get_running_loop()
         self._life: ConsumerState | None = ConsumerState.NEW
         self._states = StateLog(config.subject, ConsumerState.NEW, _ALARMING)
         self._failure: tuple[float, BaseException | None] = (0.0, None)
         self.told_at = 0.0
         """When `check` last raised (loop time)."""
-        fetcher.on_change = self.look
-        if coordinator.contact is not None:
-            coordinator.contact.on_change = self.look
+
+    def begin(self, parts: Sources) -> None:
+        """Look at these parts from now on."""
+        self._parts = parts
+
+    @property
+    def _of(self) -> Sources:
+        assert self._parts is not None, "no part changes before all are made"
+        return self._parts
 
     def live(self, life: ConsumerState | None) -> None:
         """The consumer begins another part of its life; None: it is up to the parts."""
@@ -68,7 +80,7 @@ class Vitals:
         verdict = self._judge(self._loop.time())
         is_new = self._states.note(verdict, log, is_last=self._life is not None)
         if is_new and verdict.state == ConsumerState.FAILED:
-            failure = self._fetcher.tasks.failure or self._coordinator.failure
+            failure = self._of.tasks.failure or self._of.coordinator.failure
             self._failure = (self._states.since, failure)
 
     def health(self) -> ConsumerHealth:
@@ -76,7 +88,7 @@ class Vitals:
         self.look()
         now = self._loop.time()
         error_at, error = self._last_error()
-        beat_at, fetched_at = self._coordinator.beat_at, self._fetcher.fetched_at
+        beat_at, fetched_at = self._of.coordinator.beat_at, self._of.desk.fetched_at
         return ConsumerHealth(
             state=ConsumerState(self._states.verdict.state),
             state_age_ms=(now - self._states.since) * 1000,
@@ -121,7 +133,7 @@ class Vitals:
     def _judge(self, now: float) -> Verdict:
         if self._life is not None:
             return Verdict(self._life)
-        failure = self._fetcher.tasks.failure or self._coordinator.failure
+        failure = self._of.tasks.failure or self._of.coordinator.failure
         if failure is not None:
             return Verdict(ConsumerState.FAILED, str(failure) or repr(failure))
         if self._subscriptions.subscription is None:
@@ -129,18 +141,18 @@ class Vitals:
         trouble = self._trouble(now)
         if trouble is not None:
             return Verdict(ConsumerState.UNREACHABLE, str(trouble), trouble.since)
-        phase = self._coordinator.phase
+        phase = self._of.coordinator.phase
         if phase is GroupPhase.IDLE:
             reason = "the application asked for no records for max_poll_interval_ms"
             return Verdict(ConsumerState.POLL_OVERDUE, reason)
         if phase is GroupPhase.JOINING:
-            return Verdict(ConsumerState.REBALANCING, self._coordinator.reason)
+            return Verdict(ConsumerState.REBALANCING, self._of.coordinator.reason)
         if phase is GroupPhase.JOINED and not self._is_joined(now):
             return Verdict(ConsumerState.REBALANCING, "no heartbeat for longer than the session")
         return Verdict(ConsumerState.RUNNING)
 
     def _is_joined(self, now: float) -> bool:
-        coordinator = self._coordinator
+        coordinator = self._of.coordinator
         beat_at = coordinator.beat_at
         return (
             coordinator.generation >= 0
@@ -156,7 +168,7 @@ class Vitals:
         return min((one for one in troubles if one is not None), default=None, key=_since)
 
     def _group_trouble(self, now: float) -> Trouble | None:
-        contact = self._coordinator.contact
+        contact = self._of.coordinator.contact
         if contact is None or not self._needs_coordinator():
             return None
         return contact.outage(now)
@@ -175,18 +187,18 @@ class Vitals:
         states = [s for s in self._subscriptions.assignment.states() if not s.paused]
         if not states:
             return self._cluster_trouble()
-        silences = [self._fetcher.silent_since(state, now) for state in states]
+        silences = [self._of.placement.silent_since(state, now) for state in states]
         known = [since for since in silences if since is not None]
         if len(known) < len(silences):
             return None
-        outages = [contact.outage(now) for contact in self._fetcher.contacts()]
+        outages = [contact.outage(now) for contact in self._of.placement.contacts()]
         troubles = [outage for outage in outages if outage is not None]
-        if self._fetcher.leaderless:
+        if self._of.placement.leaderless:
             troubles.append(self._leaderless(max(known)))
         return together(troubles)._replace(since=max(known)) if troubles else None
 
     def _leaderless(self, since: float) -> Trouble:
-        name = f"The leader of {self._fetcher.names(self._fetcher.leaderless)}"
+        name = f"The leader of {self._of.placement.names(self._of.placement.leaderless)}"
         failure = self._client.metadata_failure
         if failure is not None and failure[0] >= since:
             return Trouble(since, (name,), failure[1], f"{name} is not known: {failure[1]}")
@@ -195,7 +207,7 @@ class Vitals:
     def _cluster_trouble(self) -> Trouble | None:
         """Without partitions there is only the metadata to tell."""
         failure = self._client.metadata_failure
-        contact = self._coordinator.contact
+        contact = self._of.coordinator.contact
         heard = 0.0 if contact is None or contact.answered_at is None else contact.answered_at
         if failure is None or heard > failure[0] or self._subscriptions.assignment.tps:
             return None
@@ -203,21 +215,21 @@ class Vitals:
         return Trouble(failure[0], ("Every broker",), failure[1], text)
 
     def _silent(self, now: float) -> Iterator[str]:
-        contacts = self._fetcher.contacts()
-        if self._coordinator.contact is not None and self._needs_coordinator():
-            contacts.append(self._coordinator.contact)
+        contacts = self._of.placement.contacts()
+        if self._of.coordinator.contact is not None and self._needs_coordinator():
+            contacts.append(self._of.coordinator.contact)
         for contact in contacts:
             if contact.silent_since(now) is not None:
                 yield contact.name
-        if self._fetcher.leaderless:
-            yield f"The leader of {self._fetcher.names(self._fetcher.leaderless)}"
+        if self._of.placement.leaderless:
+            yield f"The leader of {self._of.placement.names(self._of.placement.leaderless)}"
 
     def _last_error(self) -> tuple[float, BaseException | None]:
         """When (loop time) and what."""
-        contacts = self._fetcher.contacts()
-        if self._coordinator.contact is not None:
-            contacts.append(self._coordinator.contact)
-        failures = [self._failure, self._fetcher.last_error]
+        contacts = self._of.placement.contacts()
+        if self._of.coordinator.contact is not None:
+            contacts.append(self._of.coordinator.contact)
+        failures = [self._failure, self._of.desk.last_error]
         if self._client.metadata_failure is not None:
             failures.append(self._client.metadata_failure)
         return newest(failures, contacts)

@@ -23,7 +23,8 @@ from aiokafka.structs import (
 
 if TYPE_CHECKING:
     from aiokafka._config.consumer import ConsumerConfig
-    from aiokafka.consumer.fetch.fetcher import Fetcher
+    from aiokafka.client import AIOKafkaClient
+    from aiokafka.consumer.fetch.desk import ReaderDesk
     from aiokafka.consumer.group.reader_view import GroupView
     from aiokafka.consumer.position.committed import OffsetCommitter
     from aiokafka.consumer.position.resolver import OffsetResolver
@@ -57,7 +58,8 @@ class ConsumerPositions:
     _loop: asyncio.AbstractEventLoop
     _config: ConsumerConfig
     _subscription: SubscriptionState
-    _fetcher: Fetcher
+    _client: AIOKafkaClient
+    _desk: ReaderDesk
     _resolver: OffsetResolver
     _coordinator: NoGroupCoordinator
     _committer: OffsetCommitter | None
@@ -86,11 +88,11 @@ class ConsumerPositions:
             state = self._subscription.assigned_state(partition)
             if state.position is not None:
                 return state.position
-            failure = self._fetcher.buffer.pop_failure(state)
+            failure = self._desk.buffer.pop_failure(state)
             if failure is not None:
                 raise failure
             self._refuse_denied(state)
-            if not await self._fetcher.positions.wait(deadline):
+            if not await self._desk.positions.wait(deadline):
                 raise KafkaTimeoutError(f"position of {partition} not found in time")
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
@@ -128,14 +130,14 @@ class ConsumerPositions:
         while waiting := [state for state in states if state.needs_offset]:
             for state in waiting:
                 self._refuse_denied(state)
-            if not await self._fetcher.positions.wait(deadline):
+            if not await self._desk.positions.wait(deadline):
                 return False
             self._check_can_read()
         return True
 
     def _refuse_denied(self, state: PartitionState) -> None:
         """Raise TopicAuthorizationFailedError if no position can be had for want of rights."""
-        if state.tp.topic in self._fetcher.client.cluster.unauthorized_topics:
+        if state.tp.topic in self._client.cluster.unauthorized_topics:
             raise TopicAuthorizationFailedError(state.tp.topic)
 
     async def seek_to_committed(

@@ -10,6 +10,7 @@ import traceback
 import warnings
 import weakref
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._compat import timeout_at
@@ -19,6 +20,7 @@ from aiokafka._config.options import refuse_unknown
 from aiokafka._group_members import add_reader
 from aiokafka._log import SubjectLog
 from aiokafka._loops import made_for, refuse_other_loop
+from aiokafka._tasks import TaskOwner
 from aiokafka._version import __version__
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.client import AIOKafkaClient
@@ -32,10 +34,13 @@ from aiokafka.consumer._arguments import (
     to_assign,
     topic_names,
 )
-from aiokafka.consumer._health import Vitals
+from aiokafka.consumer._health import HealthWatch, Sources
 from aiokafka.consumer._listener_call import refuse_in_listener
 from aiokafka.consumer._positions import ConsumerPositions
+from aiokafka.consumer._shared import Shared
+from aiokafka.consumer.fetch.desk import ReaderDesk
 from aiokafka.consumer.fetch.fetcher import Fetcher
+from aiokafka.consumer.fetch.placement import Placement
 from aiokafka.consumer.group.classic import ClassicCoordinator
 from aiokafka.consumer.group.kip848 import ConsumerCoordinator
 from aiokafka.consumer.group.no_group import NoGroupCoordinator
@@ -194,15 +199,17 @@ class AIOKafkaConsumer(ConsumerPositions):
         config = self._config
         self._client = client = AIOKafkaClient(config.client, subject=config.subject)
         self._subscription = SubscriptionState()
-        self._fetcher = Fetcher(client, config, self._subscription)
-        self._tasks = self._fetcher.tasks
-        self._coordinator, committer = self._make_coordinator()
-        self._committer = committer
-        self._resolver = OffsetResolver(
-            client, config, self._subscription, self._fetcher, self._tasks, committer
-        )
-        self._fetcher.resolver = self._resolver
-        self._vitals = Vitals(client, config, self._subscription, self._fetcher, self._coordinator)
+        self._desk = desk = ReaderDesk()
+        self._health = health = HealthWatch(client, config, self._subscription)
+        shared = Shared(client, config, self._subscription, desk, health.look)
+        # Knows the desk and not the consumer, which can then be missed by its owner and say so.
+        self._tasks = tasks = TaskOwner(config.client.client_id, partial(_fail, shared))
+        placement = Placement(shared)
+        self._committer = committer = None if config.group_id is None else OffsetCommitter(shared)
+        self._resolver = OffsetResolver(shared, tasks, placement.contact_of, committer)
+        self._fetcher = Fetcher(shared, tasks, placement, self._resolver)
+        self._coordinator = self._make_coordinator(shared, committer)
+        health.begin(Sources(desk, tasks, placement, self._coordinator))
         self._all_topics: ClusterMetadata | None = None
         self._is_started = False
         self._yielded_at = 0.0
@@ -210,20 +217,17 @@ class AIOKafkaConsumer(ConsumerPositions):
         self._is_finished = False
         self._reader: weakref.ref[asyncio.Task[Any]] | None = None
 
-    def _make_coordinator(self) -> tuple[NoGroupCoordinator, OffsetCommitter | None]:
-        parts = (self._client, self._config, self._subscription, self._fetcher)
-        if self._config.group_id is None:
-            return NoGroupCoordinator(*parts), None
-        committer = OffsetCommitter(self._client, self._config)
-        is_classic = self._config.group_protocol == "classic"
+    def _make_coordinator(
+        self, shared: Shared, committer: OffsetCommitter | None
+    ) -> NoGroupCoordinator:
+        if committer is None:
+            return NoGroupCoordinator(shared, self._fetcher.route)
+        is_classic = shared.config.group_protocol == "classic"
         made = ClassicCoordinator if is_classic else ConsumerCoordinator
-        coordinator = made(*parts, committer)
-        instance_id = self._config.group_instance_id
-        self._group_view = GroupView(
-            self._client, self._subscription, self._fetcher, coordinator, instance_id
-        )
+        coordinator = made(shared, self._fetcher.route, committer)
+        self._group_view = GroupView(shared, coordinator)
         add_reader(self._loop, self._group_view)
-        return coordinator, committer
+        return coordinator
 
     def __repr__(self) -> str:
         group = f" group_id={self._config.group_id!r}" if self._config.group_id else ""
@@ -263,7 +267,7 @@ class AIOKafkaConsumer(ConsumerPositions):
         if self._is_started:
             raise IllegalStateError("Did you call `start` twice? The consumer was started before")
         self._is_started = True
-        self._vitals.live(ConsumerState.STARTING)
+        self._health.live(ConsumerState.STARTING)
         try:
             await self._start()
             self._refuse_if_closed()
@@ -274,7 +278,7 @@ class AIOKafkaConsumer(ConsumerPositions):
                 # What failed is what `stop()` has closed.
                 raise ConsumerStoppedError("the consumer was stopped while it started") from error
             raise
-        self._vitals.live(None)
+        self._health.live(None)
 
     async def _start(self) -> None:
         deadline = self._loop.time() + self._config.client.request_timeout
@@ -327,7 +331,7 @@ class AIOKafkaConsumer(ConsumerPositions):
             return
         deadline = min(deadline, self._loop.time() + _LOOK_TIMEOUT)
         while self._resolver.is_looking and not self._closed:
-            if not await self._fetcher.positions.wait(deadline):
+            if not await self._desk.positions.wait(deadline):
                 break
         self._refuse_if_closed()
 
@@ -343,7 +347,7 @@ class AIOKafkaConsumer(ConsumerPositions):
         this, and not because of an exception.
         """
         refuse_other_loop(self._loop, type(self).__name__)
-        refuse_in_listener(self._fetcher, "stop()")
+        refuse_in_listener(self._desk, "stop()")
         deadline = self._loop.time() + stop_limit(timeout)
         self._refuse_work()
         try:
@@ -364,9 +368,9 @@ class AIOKafkaConsumer(ConsumerPositions):
             return
         self._closed = True
         if self._is_through():
-            self._fetcher.buffer.begin_call()
-        self._vitals.live(ConsumerState.CLOSED)
-        self._fetcher.refuse_readers()
+            self._desk.buffer.begin_call()
+        self._health.live(ConsumerState.CLOSED)
+        self._desk.close()
 
     def _is_through(self) -> bool:
         """Whether the application has finished what it has in hand: so says the task that reads,
@@ -429,7 +433,7 @@ class AIOKafkaConsumer(ConsumerPositions):
         after `subscribe()`, TypeError for anything but TopicPartitions (a tuple of topic and number
         is one), ValueError for a name that no topic can have.
         """
-        refuse_in_listener(self._fetcher, "assign()")
+        refuse_in_listener(self._desk, "assign()")
         self._subscription.assign(to_assign(partitions))
         self._subscription_changed()
 
@@ -451,7 +455,7 @@ class AIOKafkaConsumer(ConsumerPositions):
         topic can have; IllegalStateError after `assign()`; IllegalOperation for a
         SubscriptionPattern without group_protocol="consumer".
         """
-        refuse_in_listener(self._fetcher, "subscribe()")
+        refuse_in_listener(self._desk, "subscribe()")
         if not topics and pattern is None:
             raise TypeError("You should provide either `topics` or `pattern`")
         if topics and pattern is not None:
@@ -482,14 +486,14 @@ class AIOKafkaConsumer(ConsumerPositions):
         In the background, with auto-commit, what is finished is committed; the listener is told
         that its partitions are revoked; the group is left.
         """
-        refuse_in_listener(self._fetcher, "unsubscribe()")
+        refuse_in_listener(self._desk, "unsubscribe()")
         self._subscription.unsubscribe()
         self._subscription_changed()
 
     def _subscription_changed(self) -> None:
         if self._is_started and not self._closed:
             self._coordinator.on_subscribed()
-            self._vitals.look()
+            self._health.look()
 
     # -- records -----------------------------------------------------------------------------------
 
@@ -508,7 +512,7 @@ class AIOKafkaConsumer(ConsumerPositions):
         others.
         """
         if not partitions:
-            record = self._fetcher.next()
+            record = self._desk.next()
             if record is not None:
                 return record
         return await self._wait_for_one(partitions)
@@ -522,12 +526,12 @@ class AIOKafkaConsumer(ConsumerPositions):
         self._check_can_read()
         self._check_has_subscription()
         self._begin_call()
-        told_at = self._vitals.told_at
+        told_at = self._health.told_at
         while True:
-            record = self._fetcher.next_of(wanted)
+            record = self._desk.next_of(wanted)
             if record is not None:
                 return record
-            await self._fetcher.wait(wanted, self._next_look(told_at))
+            await self._fetcher.wait_for_records(wanted, self._next_look(told_at))
             self._yielded_at = self._loop.time()
             self._check_can_read()
 
@@ -554,20 +558,20 @@ class AIOKafkaConsumer(ConsumerPositions):
         self._check_can_read()
         self._check_has_subscription()
         self._begin_call()
-        records = self._fetcher.take(wanted, limit)
-        told_at = self._vitals.told_at
+        records = self._desk.take(wanted, limit)
+        told_at = self._health.told_at
         deadline = None
         while not records:
             if deadline is None:
                 deadline = self._loop.time() + timeout_ms / 1000
             look_at = self._next_look(told_at)
             until = deadline if look_at is None else min(deadline, look_at)
-            in_time = await self._fetcher.wait(wanted, until)
+            in_time = await self._fetcher.wait_for_records(wanted, until)
             self._yielded_at = self._loop.time()
             if self._closed:
                 break
             self._check_can_read()
-            records = self._fetcher.take(wanted, limit)
+            records = self._desk.take(wanted, limit)
             if not in_time and until == deadline:
                 break
         return records
@@ -577,7 +581,7 @@ class AIOKafkaConsumer(ConsumerPositions):
         Raises KafkaUnreachableError if they have not for too long."""
         if self._config.unreachable_timeout is None:
             return None
-        return self._vitals.check(told_at)
+        return self._health.check(told_at)
 
     def _check_has_subscription(self) -> None:
         if self._subscription.subscription is None:
@@ -596,7 +600,7 @@ class AIOKafkaConsumer(ConsumerPositions):
         task = asyncio.current_task()
         if task is not None and (self._reader is None or self._reader() is not task):
             self._reader = weakref.ref(task)
-        self._fetcher.buffer.begin_call()
+        self._desk.buffer.begin_call()
 
     def __aiter__(self) -> AIOKafkaConsumer:
         self._refuse_if_closed()
@@ -620,7 +624,7 @@ class AIOKafkaConsumer(ConsumerPositions):
     def health(self) -> ConsumerHealth:
         """How the consumer is doing at this moment. Costs little, asks nobody, raises nothing, and
         may be called at any time, before `start()` and after `stop()` as well."""
-        return self._vitals.health()
+        return self._health.health()
 
     # -- the cluster -------------------------------------------------------------------------------
 
@@ -685,3 +689,9 @@ class AIOKafkaConsumer(ConsumerPositions):
     @property
     def _max_poll_records(self) -> int | None:
         return self._config.max_poll_records
+
+
+def _fail(shared: Shared, error: BaseException) -> None:
+    """Have whatever waits look again, and see that the background work has failed."""
+    shared.on_change()
+    shared.desk.wake_all()

@@ -13,6 +13,8 @@ cdef class PartitionState:
     cdef public object phase
     cdef public object reset_to
     cdef public object cursor
+    cdef public object home
+    cdef public object retry
     cdef public object watcher
     cdef public object highwater
     cdef public object lso

@@ -12,7 +12,7 @@ from aiokafka.consumer._leader_epochs import LeaderEpochs, Span
 from aiokafka.errors import IllegalStateError
 from aiokafka.structs import TopicPartition
 
-__all__ = ["FetchCursor", "PartitionState", "Phase", "StateWatcher"]
+__all__ = ["FetchCursor", "Home", "PartitionState", "Phase", "Retry", "StateWatcher"]
 
 NO_OFFSET = -1
 NO_EPOCH = -1
@@ -38,60 +38,74 @@ _TRANSITIONS = {
 
 
 class StateWatcher(Protocol):
-    """Who has to know that a partition's fetchability changed (the Fetcher)."""
+    """Hears of each change of a partition's fetchability (the Fetcher)."""
 
-    def touch(self, state: PartitionState) -> None: ...
+    def touch(self, state: PartitionState) -> None:
+        """Look at the partition again."""
 
 
 class FetchCursor:
-    """What the next fetch of one partition asks for, and from whom.
+    """What the next fetch of one partition asks for.
 
-    Written by the partition's NodeFetcher (answers), the OffsetResolver (validation) and
-    PartitionState (a new position starts the cursor afresh).
+    Moves on with each response (`advance`), and with whatever makes the fetched data void: a new
+    position (`start_at`), or the buffer's dropping of it (`rewind`). The buffer counts `queued`.
     """
 
-    __slots__ = (
-        "epochs",
-        "failures",
-        "leader_epoch",
-        "losses",
-        "node_id",
-        "offset",
-        "offset_epoch",
-        "preferred",
-        "preferred_until",
-        "queued",
-        "retry_at",
-    )
+    __slots__ = ("epochs", "leader_epoch", "offset", "offset_epoch", "queued")
 
     def __init__(self) -> None:
         self.offset = NO_OFFSET
         self.offset_epoch = NO_EPOCH  # leader epoch of the record before `offset`
         self.epochs = LeaderEpochs()  # those of what was fetched
         self.leader_epoch = NO_EPOCH  # the leader's epoch that the position was checked against
-        self.node_id: int | None = None  # where the Fetcher placed it
-        self.preferred: int | None = None  # KIP-392: a closer replica named by the leader
-        self.preferred_until = 0.0
         self.queued = 0  # fetched record sets the application has not finished
-        self.retry_at = 0.0
-        self.failures = 0
-        self.losses = 0  # positions in a row that were not in the log
 
     def start_at(self, offset: int, offset_epoch: int = NO_EPOCH) -> None:
-        """Ask from `offset` on; earlier trouble no longer counts."""
+        """Ask from `offset` on."""
         self.offset = offset
         self.offset_epoch = offset_epoch
         self.epochs.start_at(offset, offset_epoch)
-        self.retry_at = 0.0
-        self.failures = 0
 
     def advance(self, end: int, spans: list[Span]) -> None:
-        """Batches up to `end` were fetched, of these leader epochs: go on behind them."""
+        """Go on behind the batches up to `end`, of these leader epochs, which were fetched."""
         self.epochs.note(self.offset, spans)
         self.offset = end
         self.offset_epoch = spans[-1][2]
 
-    def back_off(self, now: float, shortest: float, longest: float) -> None:
+    def rewind(self, offset: int) -> None:
+        """Ask again for what was fetched from `offset` on and dropped; a negative one changes
+        nothing."""
+        self.queued = 0
+        if offset >= 0:
+            self.offset = offset
+
+    def follow_leader(self, epoch: int) -> None:
+        """Take the leader's log as the one that the position was checked against."""
+        self.leader_epoch = epoch
+
+
+class Home:
+    """The broker that one partition is fetched from. Written by `Placement` alone."""
+
+    __slots__ = ("node_id", "preferred", "preferred_until")
+
+    def __init__(self) -> None:
+        self.node_id: int | None = None
+        self.preferred: int | None = None  # KIP-392: a closer replica named by the leader
+        self.preferred_until = 0.0
+
+
+class Retry:
+    """When one partition may be asked about again, in a fetch or for its position."""
+
+    __slots__ = ("at", "failures", "losses")
+
+    def __init__(self) -> None:
+        self.at = 0.0
+        self.failures = 0
+        self.losses = 0  # positions in a row that were not in the log
+
+    def postpone(self, now: float, shortest: float, longest: float) -> None:
         """Ask no more for a while, after another failure.
 
         Times are rounded up, so that the many partitions of one broker are asked for together.
@@ -99,13 +113,31 @@ class FetchCursor:
         backoff = Backoff(shortest, longest)
         backoff.failures = self.failures
         self.failures += 1
-        self.retry_at = now + backoff.next()
+        self.at = now + backoff.next()
         if shortest > 0:
-            self.retry_at = math.ceil(self.retry_at / shortest) * shortest
+            self.at = math.ceil(self.at / shortest) * shortest
 
-    def forget_replica(self) -> None:
-        """Go back to the leader."""
-        self.preferred = None
+    def wait_until(self, at: float) -> None:
+        """Ask no more until `at` (loop time)."""
+        self.at = at
+
+    def lose(self, now: float, shortest: float, longest: float) -> None:
+        """Note that a position was not in the log. From the second in a row on, ask no more for a
+        while: what the broker named before was not in its log either."""
+        losses = self.losses
+        self.losses += 1
+        if losses:
+            self.failures = losses - 1
+            self.postpone(now, shortest, longest)
+
+    def succeed(self) -> None:
+        """Forget all failures: the broker has sent what was asked for."""
+        self.failures = self.losses = 0
+
+    def start_again(self) -> None:
+        """Ask at once: earlier trouble does not count for a new position."""
+        self.at = 0.0
+        self.failures = 0
 
 
 class PartitionState:
@@ -126,6 +158,8 @@ class PartitionState:
     phase: Phase
     reset_to: object
     cursor: FetchCursor
+    home: Home
+    retry: Retry
     watcher: StateWatcher | None
     highwater: int | None
     lso: int | None
@@ -142,6 +176,8 @@ class PartitionState:
         self.phase = Phase.UNSET
         self.reset_to = None  # an OffsetSpec while RESETTING
         self.cursor = FetchCursor()
+        self.home = Home()
+        self.retry = Retry()
         self.watcher = None
         self.highwater = None
         self.lso = None
@@ -206,6 +242,7 @@ class PartitionState:
         self.next_offset = offset
         self.call = 0
         self.cursor.start_at(offset, offset_epoch)
+        self.retry.start_again()
         self.changed()
 
     def reset(self, spec: object) -> None:
@@ -217,6 +254,7 @@ class PartitionState:
         self.next_offset = NO_OFFSET
         self.call = 0
         self.cursor.start_at(NO_OFFSET)
+        self.retry.start_again()
         self.changed()
 
     # A position is also moved without the application's asking: by the reset policy, or because the
@@ -239,7 +277,7 @@ class PartitionState:
         """A leader of a newer epoch took over: stop fetching until its log is compared with
         ours."""
         self._transition(Phase.VALIDATING)
-        self.cursor.leader_epoch = leader_epoch
+        self.cursor.follow_leader(leader_epoch)
         self.changed()
 
     def end_validation(self) -> None:
@@ -247,11 +285,22 @@ class PartitionState:
         self._transition(Phase.READY)
         self.changed()
 
+    def note_ends(
+        self, highwater: int, lso: int | None, log_start: int | None, timestamp: int
+    ) -> None:
+        """Take what a fetch response says of the log, answered at `timestamp` (ms since 1970)."""
+        self.highwater = highwater
+        self.lso = lso
+        self.log_start = log_start
+        self.timestamp = timestamp
+
     def pause(self) -> None:
+        """Have nothing handed out of the partition."""
         self.paused = True
         self.changed()
 
     def resume(self) -> None:
+        """Have records handed out again."""
         self.paused = False
         self.changed()
 

@@ -170,14 +170,14 @@ async def test_readers_of_other_partitions_are_not_woken(
     await cluster.create_topic("t", partitions=50)
     consumer = await start(cluster, "t")
     wakes = 0
-    inner = consumer._fetcher.next_of
+    inner = consumer._desk.next_of
 
     def next_of(wanted: Any) -> Any:
         nonlocal wakes
         wakes += 1
         return inner(wanted)
 
-    consumer._fetcher.next_of = next_of  # type: ignore[method-assign]
+    consumer._desk.next_of = next_of  # type: ignore[method-assign]
     tps = [TopicPartition("t", number) for number in range(1, 50)]
     waiting = [asyncio.create_task(consumer.getone(tp)) for tp in tps]
     for _ in range(20):

@@ -165,9 +165,7 @@ class FetchBuffer:
             return
         for chunk in queue:
             self._release(chunk)
-        state.cursor.queued = 0
-        if state.next_offset >= 0:
-            state.cursor.offset = state.next_offset
+        state.cursor.rewind(state.next_offset)
 
     def discard_stale(self, state: PartitionState) -> None:
         """Drop what a seek, a reset or a revocation made void."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
 from aiokafka._backoff import Backoff
-from aiokafka._vitals import Contact
+from aiokafka._log import SubjectLog
 from aiokafka.consumer._names import some_names
 from aiokafka.consumer._signal import Signal
+from aiokafka.consumer.fetch.buffer import Frame
+from aiokafka.consumer.fetch.intake import Intake
 from aiokafka.consumer.fetch.plan import FetchPlan
 from aiokafka.consumer.fetch.session import FetchSession
 from aiokafka.consumer.partition_state import PartitionState
@@ -20,7 +22,9 @@ from aiokafka.protocol.frame_errors import FrameTooLargeError
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka.consumer.fetch.fetcher import Fetcher
+    from aiokafka._vitals import Contact
+    from aiokafka.consumer._shared import Shared
+    from aiokafka.consumer.fetch.host import NodeHost
     from aiokafka.protocol.messages.fetch import FetchResponse
 
 __all__ = ["NodeFetcher"]
@@ -38,6 +42,8 @@ _SMALL = 64 * 1024
 _AROUND_ANSWER = 1024
 _AROUND_PARTITION = 400
 
+log = logging.getLogger("aiokafka.consumer.fetcher")
+
 
 class NodeFetcher:
     """Keeps the buffer filled with the partitions that one broker serves to us. One task.
@@ -51,21 +57,19 @@ class NodeFetcher:
     before something was read or `fetch_max_wait` passed.
     """
 
-    def __init__(self, node_id: int, fetcher: Fetcher) -> None:
+    def __init__(self, node_id: int, shared: Shared, host: NodeHost, contact: Contact) -> None:
         self.node_id = node_id
-        self.pinned = 0
-        self.contact = Contact(
-            f"Broker {node_id}",
-            fetcher.log,
-            fetcher.on_change,
-            partial(fetcher.client.address_of_node, node_id),
-        )
-        self.plan = FetchPlan(node_id, fetcher.config.max_partition_fetch_bytes)
-        self._fetcher = fetcher
+        self._shared = shared
+        self._host = host
+        self._contact = contact
+        self._log = SubjectLog(log, shared.config.subject)
+        self._buffer = shared.desk.buffer
+        self._plan = FetchPlan(node_id, shared.config.max_partition_fetch_bytes)
         self._session = FetchSession()
         self._signal = Signal()
-        client = fetcher.config.client
+        client = shared.config.client
         self._backoff = Backoff(client.retry_backoff, client.retry_backoff_max)
+        self._pinned = 0
         self._not_before = 0.0
         self._fetched_at = 0.0
         self._has_news = False
@@ -73,16 +77,20 @@ class NodeFetcher:
 
     def touch(self, state: PartitionState) -> None:
         """A partition placed here, now or before, changed."""
-        self.plan.touch(state)
+        self._plan.touch(state)
         self._signal.notify()
 
     def wake(self) -> None:
         """Decide again whether to fetch."""
         self._signal.notify()
 
-    def release(self, nbytes: int) -> None:
-        """The last record set of a response was read or dropped."""
-        self.pinned -= nbytes
+    def _pin(self, nbytes: int) -> Frame:
+        """Count the memory of a response until the last record set of it is read or dropped."""
+        self._pinned += nbytes
+        return Frame(nbytes, self._release)
+
+    def _release(self, nbytes: int) -> None:
+        self._pinned -= nbytes
         self._signal.notify()
 
     def retire(self) -> None:
@@ -94,11 +102,11 @@ class NodeFetcher:
         """Fetch until retired or cancelled."""
         loop = asyncio.get_running_loop()
         # While positions are still being looked up.
-        with self.contact.asked("ApiVersions"):
-            await self._fetcher.client.ready(self.node_id, group=ConnectionGroup.FETCH)
+        with self._contact.asked("ApiVersions"):
+            await self._shared.client.ready(self.node_id, group=ConnectionGroup.FETCH)
         while not self._is_retired:
             now = loop.time()
-            self._has_news |= self.plan.update(now, self._fetcher.topic_ids)
+            self._has_news |= self._plan.update(now, self._host.topic_ids)
             wait = self._max_wait(now)
             if wait is None:
                 await self._signal.wait(self._next_look(now))
@@ -115,51 +123,64 @@ class NodeFetcher:
         if request is None:
             return
         try:
-            await self._fetcher.client.send_nowait(self.node_id, request, timeout=_CLOSE_TIMEOUT)
+            await self._shared.client.send_nowait(self.node_id, request, timeout=_CLOSE_TIMEOUT)
         except (KafkaError, OSError) as error:
-            self._fetcher.log.debug("Broker %s: session not closed: %s", self.node_id, error)
+            self._log.debug("Broker %s: session not closed: %s", self.node_id, error)
 
     # -- when --------------------------------------------------------------------------------------
 
     def _max_wait(self, now: float) -> float | None:
         """Seconds that a fetch sent now may wait for data at the broker; None = send none now."""
-        plan = self.plan
-        longest = self._fetcher.config.fetch_max_wait
+        plan = self._plan
+        longest = self._shared.config.fetch_max_wait
         if not plan.specs or now < self._not_before:
             return None
-        if self._is_over_low_water() and not self._fetcher.make_room(self):
+        if self._is_over_low_water() and not self._make_room():
             return None
-        if not plan.full or self._fetcher.buffer.is_hungry:
+        if not plan.full or self._buffer.is_hungry:
             return longest
         if self._has_news and len(plan.specs) >= len(plan.full):
             return 0.0
         return 0.0 if now >= self._fetched_at + longest else None
 
+    def _make_room(self) -> bool:
+        """Drop what no reader takes, if a reader goes without for it; True if the broker may be
+        asked again."""
+        if not self._buffer.is_hungry:
+            return False
+        later = asyncio.get_running_loop().time() + self._shared.config.fetch_max_wait
+        for state in self._buffer.unserved():
+            if state.home.node_id == self.node_id:
+                self._buffer.discard(state)
+                state.retry.wait_until(later)
+                self._plan.touch(state)
+        return not self._is_over_low_water()
+
     def _is_over_low_water(self) -> bool:
-        return self.pinned * 2 > self._fetcher.share
+        return self._pinned * 2 > self._host.share
 
     def _next_look(self, now: float) -> float | None:
         """When something may have changed that nobody tells us."""
-        times = [self._not_before, self.plan.next_retry() or 0.0]
-        if self.plan.full:
-            times.append(self._fetched_at + self._fetcher.config.fetch_max_wait)
+        times = [self._not_before, self._plan.next_retry() or 0.0]
+        if self._plan.full:
+            times.append(self._fetched_at + self._shared.config.fetch_max_wait)
         return min((time for time in times if time > now), default=None)
 
     # -- one fetch ---------------------------------------------------------------------------------
 
     async def _fetch(self, now: float, max_wait: float) -> None:
-        config = self._fetcher.config
+        config = self._shared.config
         self._fetched_at = now
         self._has_news = False
-        request = self._session.build(self.plan.specs, self.plan.take_changed())
+        request = self._session.build(self._plan.specs, self._plan.take_changed())
         request.max_wait_ms = int(max_wait * 1000)
         request.min_bytes = config.fetch_min_bytes
         request.max_bytes = self._max_bytes()
         request.isolation_level = int(config.read_committed)
-        request.rack_id = self._fetcher.rack_id(now)
-        with self.contact.asked("Fetch", max_wait):
+        request.rack_id = self._host.rack_id()
+        with self._contact.asked("Fetch", max_wait):
             try:
-                response = await self._fetcher.client.send(
+                response = await self._shared.client.send(
                     self.node_id,
                     request,
                     group=ConnectionGroup.FETCH,
@@ -169,18 +190,18 @@ class NodeFetcher:
             except KafkaError as error:
                 self._failed(error)
                 return
-        has_readers = self._fetcher.has_readers
-        self._settle(response)
-        if has_readers and self.pinned < _SMALL:
+        has_readers = self._shared.desk.has_readers
+        self._take_in(response)
+        if has_readers and self._pinned < _SMALL:
             # They wait for these few records: hand them over before the next request is made.
             await asyncio.sleep(0)
 
     def _max_bytes(self) -> int:
-        share = self._fetcher.share
-        room = min(share // _RESPONSES_PER_SHARE, share - self.pinned)
-        config = self._fetcher.config
+        share = self._host.share
+        room = min(share // _RESPONSES_PER_SHARE, share - self._pinned)
+        config = self._shared.config
         # What is around the records of an answer has to pass, too.
-        around = _AROUND_ANSWER + _AROUND_PARTITION * len(self.plan.specs)
+        around = _AROUND_ANSWER + _AROUND_PARTITION * len(self._plan.specs)
         passes = config.client.max_response_bytes - around
         return max(1, min(room, config.fetch_max_bytes, passes, 2**31 - 1))
 
@@ -189,64 +210,62 @@ class NodeFetcher:
         better."""
         self._session.restart()
         self._not_before = asyncio.get_running_loop().time() + self._backoff.next()
-        self.contact.fail(error)
-        for state in self.plan.states():
-            if state.cursor.preferred == self.node_id:
-                self._fetcher.leave_replica(state)
+        self._contact.fail(error)
+        for state in self._plan.states():
+            if state.home.preferred == self.node_id:
+                self._host.refuse_replica(state)
         if _is_too_large(error):
-            self._fetcher.report_all(self.plan.states(), self._too_large())
+            self._shared.desk.report_all(self._plan.states(), self._too_large())
         elif not error.retriable:
-            self._fetcher.report_all(self.plan.states(), lambda: renewed(error))
-        self._fetcher.client.request_metadata(f"fetch from broker {self.node_id} failed")
+            self._shared.desk.report_all(self._plan.states(), lambda: renewed(error))
+        self._shared.client.request_metadata(f"fetch from broker {self.node_id} failed")
 
     def _too_large(self) -> Callable[[], KafkaError]:
         """So little was asked for that one batch alone, which a broker sends whatever its size, is
         too large."""
-        names = some_names([state.tp for state in self.plan.states()])
-        limit = self._fetcher.config.client.max_response_bytes
+        names = some_names([state.tp for state in self._plan.states()])
+        limit = self._shared.config.client.max_response_bytes
         text = (
             f"broker {self.node_id}: the next batch of one of {names} does not pass "
             f"receive_message_max_bytes={limit}; raise that, or seek past the batch"
         )
         return lambda: RecordTooLargeError(text)
 
-    def _settle(self, response: FetchResponse) -> None:
-        self.contact.succeed()
-        self._fetcher.fetched_at = self.contact.answered_at
+    def _take_in(self, response: FetchResponse) -> None:
+        """Apply a response: to the session first, which may make the rest meaningless."""
+        self._contact.succeed()
+        self._shared.desk.note_fetch(self._contact.answered_at)
         if not self._session.accept(response.error_code, response.session_id):
             self._session_failed(response.error_code)
             return
         self._backoff.reset()
-        answers = self._fetcher.answers
-        answers.begin(self, response.node_endpoints)
+        intake = Intake(self._shared, self._host, self.node_id, self._pin)
         for topic in response.responses:
             name = self._session.topic_name(topic.topic_id, topic.topic)
             if name is None:
                 continue
             for data in topic.partitions:
-                state = self.plan.state_for(TopicPartition(name, data.partition_index))
+                state = self._plan.state_for(TopicPartition(name, data.partition_index))
                 # Read elsewhere by now, it has nothing to do with this broker's troubles.
-                is_here = state is not None and state.cursor.node_id == self.node_id
+                is_here = state is not None and state.home.node_id == self.node_id
                 if state is not None and (is_here or not data.error_code):
-                    answers.settle(state, data)
-                    self.plan.touch(state)
-        answers.end()
+                    intake.accept(state, data)
+                    self._plan.touch(state)
+        intake.finish(response)
 
     def _session_failed(self, error_code: int) -> None:
         """The broker forgot the session, or met an error of its own; the next request is a full
         one."""
         error = for_code(error_code)
-        self._fetcher.log.debug(
-            "Broker %s ended the fetch session: %s", self.node_id, error.__name__
-        )
+        self._log.debug("Broker %s ended the fetch session: %s", self.node_id, error.__name__)
         if self._backoff.failures:
             self._not_before = asyncio.get_running_loop().time() + self._backoff.peek()
         self._backoff.failures += 1
         if error.invalid_metadata or not error.retriable:
-            self._fetcher.client.request_metadata(f"fetch answered {error.__name__}")
+            self._shared.client.request_metadata(f"fetch answered {error.__name__}")
         if not error.retriable and error is not UnknownError:
             text = f"fetch from broker {self.node_id}"
-            self._fetcher.report_all(self.plan.states(), lambda: error(text))
+            self._shared.desk.report_all(self._plan.states(), lambda: error(text))
 
 
 def _is_too_large(error: BaseException) -> bool:

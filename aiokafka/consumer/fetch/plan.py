@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from aiokafka.consumer.fetch.session import FetchSpec
 from aiokafka.consumer.partition_state import PartitionState
 from aiokafka.protocol.schema import ZERO_UUID
@@ -36,7 +38,7 @@ class FetchPlan:
         """Look at this partition again with the next `update()`."""
         self._touched[state] = None
 
-    def update(self, now: float, topic_ids: dict[str, bytes]) -> bool:
+    def update(self, now: float, topic_ids: Mapping[str, bytes]) -> bool:
         """Take note of everything touched and of back-offs that ended; True if there is more to ask
         for."""
         if self._later:
@@ -72,14 +74,14 @@ class FetchPlan:
         """The partitions asked for."""
         return [state for state, _ in self._made_for.values()]
 
-    def _look_at(self, state: PartitionState, now: float, topic_ids: dict[str, bytes]) -> bool:
+    def _look_at(self, state: PartitionState, now: float, topic_ids: Mapping[str, bytes]) -> bool:
         cursor = state.cursor
         self.full.pop(state, None)
         self._later.pop(state, None)
-        if cursor.node_id != self._node_id or not state.is_fetchable:
+        if state.home.node_id != self._node_id or not state.is_fetchable:
             return self._leave_out(state)
-        if cursor.retry_at > now:
-            self._later[state] = cursor.retry_at
+        if state.retry.at > now:
+            self._later[state] = state.retry.at
             return self._leave_out(state)
         if cursor.queued >= QUEUED_PER_PARTITION:
             self.full[state] = None

@@ -24,9 +24,8 @@ from aiokafka.errors import (
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka._config.consumer import ConsumerConfig
-    from aiokafka.consumer.fetch.fetcher import Fetcher
-    from aiokafka.consumer.subscription_state import Assignment, SubscriptionState
+    from aiokafka.consumer._shared import Shared
+    from aiokafka.consumer.subscription_state import Assignment
 
 __all__ = ["GroupCommits"]
 
@@ -76,18 +75,16 @@ class GroupCommits:
 
     def __init__(
         self,
-        config: ConsumerConfig,
+        shared: Shared,
         committer: OffsetCommitter,
-        subscriptions: SubscriptionState,
-        fetcher: Fetcher,
         identity: Callable[[], Identity],
         on_refused: Callable[[Identity, CommitFailedError], None],
     ) -> None:
-        self._config = config
-        self._log = SubjectLog(log, config.subject)
+        self._config = shared.config
+        self._log = SubjectLog(log, shared.config.subject)
         self._committer = committer
-        self._subscriptions = subscriptions
-        self._fetcher = fetcher
+        self._subscriptions = shared.subscriptions
+        self._desk = shared.desk
         self._identity = identity
         self._on_refused = on_refused
         self._committed: dict[TopicPartition, int] = {}
@@ -116,9 +113,9 @@ class GroupCommits:
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """They are about to be given up: others may commit for them from now on."""
-        call = self._fetcher.buffer.call
+        call = self._desk.buffer.call
         # Who waits for records has done with those before, and gets them again.
-        is_done = self._fetcher.has_readers
+        is_done = self._desk.has_readers
         for tp in partitions:
             committed = self._committed.pop(tp, -1)
             state = self._subscriptions.assignment.get(tp)
@@ -130,7 +127,7 @@ class GroupCommits:
         """Raise CommitFailedError, once, if partitions were taken away whose records the
         application still has in its hands."""
         forfeited, self._forfeited = self._forfeited, {}
-        call = self._fetcher.buffer.call
+        call = self._desk.buffer.call
         lost = [tp for tp, forfeit in forfeited.items() if forfeit.call == call]
         if lost:
             raise CommitFailedError(
@@ -202,12 +199,12 @@ class GroupCommits:
             forfeit = self._forfeited.get(tp)
             if forfeit is not None and entry.offset >= forfeit.position:
                 del self._forfeited[tp]
-        self._fetcher.polls.notify()
+        self._desk.polls.notify()
 
     async def _wait_for_assignment(self, deadline: float) -> None:
         while self._is_suspended and not self._is_lost:
             # It would wait for the listener to return.
-            refuse_in_listener(self._fetcher, "commit() of what was assigned since unsubscribe()")
+            refuse_in_listener(self._desk, "commit() of what was assigned since unsubscribe()")
             if not await self._changed.wait(deadline):
                 raise KafkaTimeoutError(
                     f"group {self._committer.group_id!r}: offsets not committed in time: "
@@ -232,7 +229,7 @@ class GroupCommits:
             if not interval:
                 # An application that always finds records says nothing: look from time to time.
                 now = asyncio.get_running_loop().time()
-                await self._fetcher.polls.wait(now + _LONGEST_LOOK)
+                await self._desk.polls.wait(now + _LONGEST_LOOK)
             if not self._is_suspended and not self._is_lost:
                 await self.commit_finished(limit)
 
@@ -273,7 +270,7 @@ class GroupCommits:
     def _finished(self, assignment: Assignment) -> dict[TopicPartition, CommittedOffset]:
         """Positions before what the latest call handed out, where they moved since the last
         commit."""
-        call = self._fetcher.buffer.call
+        call = self._desk.buffer.call
         finished: dict[TopicPartition, CommittedOffset] = {}
         for state in assignment.states():
             offset = state.finished_before(call)
@@ -289,7 +286,7 @@ class GroupCommits:
     def in_work(self, partitions: Iterable[TopicPartition]) -> bool:
         """Whether the application may still be at work on records of these partitions: they came
         with its latest call and are not committed."""
-        call = self._fetcher.buffer.call
+        call = self._desk.buffer.call
         if not call:
             return False
         for tp in partitions:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import abc
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from aiokafka._compat import timeout_at
@@ -19,7 +19,7 @@ from aiokafka.consumer.group.membership import Membership
 from aiokafka.consumer.group.no_group import GroupPhase, NoGroupCoordinator
 from aiokafka.consumer.group.old_names import CommitLock, RejoinFuture
 from aiokafka.consumer.position.committed import CommittedOffset, Identity, OffsetCommitter
-from aiokafka.consumer.subscription_state import Assignment, SubscriptionState
+from aiokafka.consumer.subscription_state import Assignment
 from aiokafka.errors import (
     AuthenticationFailedError,
     CommitFailedError,
@@ -34,9 +34,7 @@ from aiokafka.errors import (
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka._config.consumer import ConsumerConfig
-    from aiokafka.client import AIOKafkaClient
-    from aiokafka.consumer.fetch.fetcher import Fetcher
+    from aiokafka.consumer._shared import Shared
 
 __all__ = ["GroupCoordinator"]
 
@@ -74,22 +72,16 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
     """
 
     def __init__(
-        self,
-        client: AIOKafkaClient,
-        config: ConsumerConfig,
-        subscriptions: SubscriptionState,
-        fetcher: Fetcher,
-        committer: OffsetCommitter,
+        self, shared: Shared, route: Callable[[], None], committer: OffsetCommitter
     ) -> None:
-        super().__init__(client, config, subscriptions, fetcher)
+        super().__init__(shared, route)
+        config = shared.config
         self.group_id = committer.group_id
         self.contact = committer.contact
-        self._commits = GroupCommits(
-            config, committer, subscriptions, fetcher, self._identity, self._on_commit_refused
-        )
+        self._commits = GroupCommits(shared, committer, self._identity, self._on_commit_refused)
         self._log = SubjectLog(log, config.subject)
         self._tasks = TaskOwner(f"{config.client.client_id}-group", self._fail)
-        self._handover = Handover(config, subscriptions, fetcher, self._commits, self._tasks)
+        self._handover = Handover(shared, route, self._commits, self._tasks)
         self._signal = Signal()
         self._reason: str | None = None
         self._rejoin = RejoinFuture(self.request_join)
@@ -264,7 +256,7 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
         self._is_idle = False
         if self._failure is not None and self._tasks.failure is None:
             self._failure = None
-            self._fetcher.release()
+            self._desk.release()
         if self._wants_membership():
             self.request_join("the subscription changed")
         elif self._membership.is_member or self._handover.is_owed:
@@ -272,7 +264,7 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
             # Until the group is left it refuses commits of partitions chosen by hand.
             self._commits.suspend()
         self._signal.notify()
-        self._fetcher.polls.notify()
+        self._desk.polls.notify()
         super().on_subscribed()
 
     def request_join(self, reason: str) -> None:
@@ -281,9 +273,9 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
             self._log.info("Joining: %s", reason)
             self._reason = reason
             self._rejoin.note()
-            self._fetcher.on_change()
+            self._on_change()
         self._signal.notify()
-        self._fetcher.polls.notify()
+        self._desk.polls.notify()
 
     def _wants_membership(self) -> bool:
         subscription = self._subscriptions.subscription
@@ -300,11 +292,11 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
     def _fail(self, error: BaseException) -> None:
         """The end of the membership: whoever reads or commits is told."""
         self._failure = error
-        self._fetcher.on_change()
+        self._on_change()
         self._commits.resume()
-        self._fetcher.hold()
-        self._fetcher.wake_readers()
-        self._fetcher.positions.notify()
+        self._desk.hold()
+        self._desk.wake_readers()
+        self._desk.positions.notify()
         self._signal.notify()
 
     # -- membership --------------------------------------------------------------------------------
@@ -364,13 +356,13 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
         if self._membership.is_member or self._handover.owned:
             self._commits.lose()
             # It may wake up while we leave: others read from now on what was buffered here.
-            self._fetcher.hold()
+            self._desk.hold()
             await self._resign("the application did not ask for records in time")
             self._membership.become_stale()
             await self._handover.lose()
             self._handover.release()
-        while self._is_idle and self._fetcher.buffer.call == self._call:
-            await self._fetcher.polls.wait()
+        while self._is_idle and self._desk.buffer.call == self._call:
+            await self._desk.polls.wait()
         self._is_idle = False
         self._note_polls()
         self.request_join("the application asks for records again")
@@ -403,7 +395,7 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
         self._is_settled = True
         self._trouble = None
         self._note_success()
-        self._fetcher.on_change()
+        self._on_change()
         self._signal.notify()
         self.on_metadata()
 
@@ -416,7 +408,7 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
 
     def _note_success(self) -> None:
         """The coordinator counts us as a member."""
-        self._fetcher.recant(MENDABLE)
+        self._desk.withdraw_errors(MENDABLE)
 
     def _tolerate(self, error: KafkaError) -> bool:
         """Say what is to be said about an error that may be over with the next attempt; False for
@@ -426,8 +418,8 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
             return False
         if isinstance(error, MENDABLE):
             # Once for each call of an application, however often it was tried meanwhile.
-            self._fetcher.recant((type(error),))
-            self._fetcher.complain(renewed(error))
+            self._desk.withdraw_errors((type(error),))
+            self._desk.fail_next_call(renewed(error))
         elif error.retriable or isinstance(error, KafkaTimeoutError):
             self._log.debug("%s", error)
         else:
@@ -442,7 +434,7 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
         self._signal.notify()
 
     def _note_polls(self) -> None:
-        self._call = self._fetcher.buffer.call
+        self._call = self._desk.buffer.call
         self._polled_at = asyncio.get_running_loop().time()
 
     def _notice_idleness(self) -> None:
@@ -451,13 +443,13 @@ class GroupCoordinator(NoGroupCoordinator, abc.ABC):
         wait for a listener, and would take a call that was noted here meanwhile for an old one."""
         if self._is_idle:
             return
-        is_asking = self._fetcher.buffer.call != self._call or self._fetcher.has_readers
+        is_asking = self._desk.buffer.call != self._call or self._desk.has_readers
         if is_asking or self._is_starting:
             self._note_polls()
         late = asyncio.get_running_loop().time() - self._polled_at
         if late > self._config.max_poll_interval:
             self._is_idle = True
-            self._fetcher.on_change()
+            self._on_change()
             self._signal.notify()
 
     # -- offsets -----------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aiokafka._log import SubjectLog
@@ -12,13 +13,11 @@ from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka._config.consumer import ConsumerConfig
     from aiokafka._tasks import TaskOwner
     from aiokafka.abc import ConsumerRebalanceListener
-    from aiokafka.consumer.fetch.fetcher import Fetcher
+    from aiokafka.consumer._shared import Shared
     from aiokafka.consumer.group.commits import GroupCommits
     from aiokafka.consumer.position.committed import Identity
-    from aiokafka.consumer.subscription_state import SubscriptionState
 
 __all__ = ["Handover"]
 
@@ -41,17 +40,17 @@ class Handover:
 
     def __init__(
         self,
-        config: ConsumerConfig,
-        subscriptions: SubscriptionState,
-        fetcher: Fetcher,
+        shared: Shared,
+        route: Callable[[], None],
         commits: GroupCommits,
         tasks: TaskOwner,
     ) -> None:
         self._tasks = tasks
-        self._config = config
-        self._log = SubjectLog(log, config.subject)
-        self._subscriptions = subscriptions
-        self._fetcher = fetcher
+        self._config = shared.config
+        self._log = SubjectLog(log, shared.config.subject)
+        self._subscriptions = subscriptions = shared.subscriptions
+        self._desk = shared.desk
+        self._route = route
         self._commits = commits
         self._held = subscriptions.assignment
         self._listener: ConsumerRebalanceListener | None = None
@@ -69,7 +68,7 @@ class Handover:
     async def revoke(self, revoked: Partitions) -> None:
         """Let the application finish what it has of these partitions, commit that if so
         configured, call the listener."""
-        self._fetcher.hold()
+        self._desk.hold()
         self._log.info("Revoking %s", _names(revoked))
         await self._wait_for_application(revoked)
         if self._config.enable_auto_commit:
@@ -81,13 +80,13 @@ class Handover:
         of aiokafka always did."""
         listener = self._subscriptions.listener
         if listener is not None:
-            self._fetcher.hold()
+            self._desk.hold()
             await self._call(listener.on_partitions_revoked, frozenset())
 
     async def lose(self) -> None:
         """The group has removed us: drop everything at once, then tell the listener."""
         lost = self.owned
-        self._fetcher.hold()
+        self._desk.hold()
         self._assign(frozenset(), keep=False)
         if not lost:
             return
@@ -97,7 +96,7 @@ class Handover:
     async def abandon(self, identity: Identity) -> None:
         """The application has unsubscribed, so nothing is handed out any more: commit what was
         finished, as the member that we still are, and call the listener of then."""
-        self._fetcher.hold()
+        self._desk.hold()
         gone = self._told
         if identity.generation < 0:
             self._held = self._subscriptions.assignment
@@ -132,7 +131,7 @@ class Handover:
 
     def release(self) -> None:
         """Hand out records again."""
-        self._fetcher.release()
+        self._desk.release()
 
     @property
     def _commit_limit(self) -> float:
@@ -147,7 +146,7 @@ class Handover:
         self._listener = self._subscriptions.listener
         if self._listener is not None:
             self._told |= added
-            self._fetcher.hold()
+            self._desk.hold()
             await self._call(self._listener.on_partitions_assigned, added)
 
     async def _tell_revoked(self, revoked: Partitions) -> None:
@@ -172,7 +171,7 @@ class Handover:
             return False
         self._subscriptions.assign_from_subscribed(sorted(partitions), keep=keep)
         self._held = self._subscriptions.assignment
-        self._fetcher.route()
+        self._route()
         return True
 
     async def _wait_for_application(self, revoked: Partitions) -> None:
@@ -180,7 +179,7 @@ class Handover:
         limit = (self._config.rebalance_timeout or 1.0) * _WAIT_FOR_APPLICATION
         deadline = asyncio.get_running_loop().time() + limit
         while self._commits.in_work(revoked):
-            if not await self._fetcher.polls.wait(deadline):
+            if not await self._desk.polls.wait(deadline):
                 self._log.warning(
                     "Records handed out are neither committed nor followed by another call after "
                     "%g s: their partitions are given up, others may read them again",
@@ -191,7 +190,7 @@ class Handover:
     async def _call(self, method: ListenerMethod, partitions: Partitions) -> None:
         """Call the listener. What it raises goes to the application with its next call."""
         try:
-            await call_listener(self._fetcher, method, partitions)
+            await call_listener(self._desk, method, partitions)
         except asyncio.CancelledError as error:
             if self._tasks.is_ending_us():
                 raise
@@ -199,10 +198,10 @@ class Handover:
             self._log.exception("Rebalance listener failed: %s awaited what was cancelled", name)
             failure = KafkaError(f"{name} of the rebalance listener awaited what was cancelled")
             failure.__cause__ = error
-            self._fetcher.complain(failure)
+            self._desk.fail_next_call(failure)
         except Exception as error:
             self._log.exception("Rebalance listener failed")
-            self._fetcher.complain(error)
+            self._desk.fail_next_call(error)
 
 
 def _names(partitions: Partitions) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aiokafka._backoff import Backoff
@@ -30,10 +31,7 @@ from aiokafka.errors import (
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka._config.consumer import ConsumerConfig
-    from aiokafka.client import AIOKafkaClient
-    from aiokafka.consumer.fetch.fetcher import Fetcher
-    from aiokafka.consumer.subscription_state import SubscriptionState
+    from aiokafka.consumer._shared import Shared
 
 __all__ = ["ConsumerCoordinator"]
 
@@ -59,14 +57,10 @@ class ConsumerCoordinator(GroupCoordinator):
     """
 
     def __init__(
-        self,
-        client: AIOKafkaClient,
-        config: ConsumerConfig,
-        subscriptions: SubscriptionState,
-        fetcher: Fetcher,
-        committer: OffsetCommitter,
+        self, shared: Shared, route: Callable[[], None], committer: OffsetCommitter
     ) -> None:
-        super().__init__(client, config, subscriptions, fetcher, committer)
+        super().__init__(shared, route, committer)
+        client, config = shared.client, shared.config
         self._member = Kip848Member(client, config, committer.group_id, committer.contact)
         self._names = TopicNames(client)
         self._ids: dict[TopicPartition, bytes] = {}

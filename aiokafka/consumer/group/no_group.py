@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from aiokafka.consumer.partition_state import PartitionState
-from aiokafka.consumer.subscription_state import SubscriptionState
 from aiokafka.errors import IllegalOperation, TopicAuthorizationFailedError
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka._config.consumer import ConsumerConfig
     from aiokafka._tasks import TaskOwner
     from aiokafka._vitals import Contact
-    from aiokafka.client import AIOKafkaClient
-    from aiokafka.consumer.fetch.fetcher import Fetcher
+    from aiokafka.consumer._shared import Shared
 
 __all__ = ["GroupPhase", "NoGroupCoordinator", "no_group"]
 
@@ -48,17 +46,13 @@ class NoGroupCoordinator:
     session_timeout = 0.0
     """The group drops a member that it did not hear of for so long, in seconds."""
 
-    def __init__(
-        self,
-        client: AIOKafkaClient,
-        config: ConsumerConfig,
-        subscriptions: SubscriptionState,
-        fetcher: Fetcher,
-    ) -> None:
-        self._client = client
-        self._config = config
-        self._subscriptions = subscriptions
-        self._fetcher = fetcher
+    def __init__(self, shared: Shared, route: Callable[[], None]) -> None:
+        self._client = shared.client
+        self._config = shared.config
+        self._subscriptions = shared.subscriptions
+        self._desk = shared.desk
+        self._on_change = shared.on_change
+        self._route = route
         self._denied: dict[str, PartitionState] = {}
         self._topic_ids: dict[str, bytes | None] = {}
 
@@ -77,7 +71,7 @@ class NoGroupCoordinator:
         while True:
             changed = self._client.metadata_changed()
             self.on_metadata()
-            self._fetcher.on_change()
+            self._on_change()
             await changed
 
     def on_subscribed(self) -> None:
@@ -96,7 +90,7 @@ class NoGroupCoordinator:
             self._match_pattern()
             self._assign()
         self._report_denied()
-        self._fetcher.route()
+        self._route()
 
     @property
     def phase(self) -> GroupPhase:
@@ -152,13 +146,13 @@ class NoGroupCoordinator:
         denied = self._client.cluster.unauthorized_topics & self._subscriptions.topics
         for topic in [topic for topic in self._denied if topic not in denied]:
             # With it goes what was reported of the topic's partitions.
-            self._fetcher.buffer.pop_failure(self._denied.pop(topic))
+            self._desk.buffer.pop_failure(self._denied.pop(topic))
         for topic in denied:
             state = self._denied.setdefault(topic, PartitionState(TopicPartition(topic, -1)))
             ours = self._subscriptions.assignment.states()
             # Some readers ask for certain partitions only.
             states = [state, *(each for each in ours if each.tp.topic == topic)]
-            self._fetcher.report_all(states, partial(TopicAuthorizationFailedError, topic))
+            self._desk.report_all(states, partial(TopicAuthorizationFailedError, topic))
 
 
 def no_group(call: str) -> IllegalOperation:

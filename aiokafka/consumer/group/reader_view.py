@@ -9,10 +9,8 @@ from aiokafka.errors import CommitFailedError
 from aiokafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka.client import AIOKafkaClient
-    from aiokafka.consumer.fetch.fetcher import Fetcher
+    from aiokafka.consumer._shared import Shared
     from aiokafka.consumer.group.group import GroupCoordinator
-    from aiokafka.consumer.subscription_state import SubscriptionState
 
 __all__ = ["GroupView"]
 
@@ -25,19 +23,12 @@ class GroupView:
     another member's. So what was handed out before is compared with what is assigned now.
     """
 
-    def __init__(
-        self,
-        client: AIOKafkaClient,
-        subscriptions: SubscriptionState,
-        fetcher: Fetcher,
-        coordinator: GroupCoordinator,
-        instance_id: str | None,
-    ) -> None:
-        self._client = client
-        self._fetcher = fetcher
-        self._subscriptions = subscriptions
+    def __init__(self, shared: Shared, coordinator: GroupCoordinator) -> None:
+        self._client = shared.client
+        self._buffer = shared.desk.buffer
+        self._subscriptions = shared.subscriptions
         self._coordinator = coordinator
-        self._instance_id = instance_id
+        self._instance_id = shared.config.group_instance_id
 
     @property
     def group_id(self) -> str:
@@ -103,7 +94,7 @@ class GroupView:
         if state.call > 0:
             return True
         given_up = self._subscriptions.given_up.get(partition)
-        return state.position == offset and given_up != self._fetcher.buffer.call
+        return state.position == offset and given_up != self._buffer.call
 
     def has_lost(self, partition: TopicPartition) -> bool:
         """Whether the partition was taken away with records handed out. It is when the membership

@@ -51,8 +51,7 @@ from aiokafka.protocol.messages.offset_fetch import (
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka._config.consumer import ConsumerConfig
-    from aiokafka.client import AIOKafkaClient
+    from aiokafka.consumer._shared import Shared
 
 __all__ = ["CommittedOffset", "Identity", "OffsetCommitter"]
 
@@ -108,7 +107,8 @@ class OffsetCommitter:
     `identify` tells who reads, for groups that want to know (KIP-848).
     """
 
-    def __init__(self, client: AIOKafkaClient, config: ConsumerConfig) -> None:
+    def __init__(self, shared: Shared) -> None:
+        client, config = shared.client, shared.config
         if config.group_id is None:
             raise ValueError("group_id: committing needs a group")
         self.group_id = config.group_id
@@ -116,7 +116,8 @@ class OffsetCommitter:
         self.contact = Contact(
             f"The coordinator of group {self.group_id}",
             self._log,
-            address=partial(client.address_of_coordinator, CoordinationType.GROUP, self.group_id),
+            shared.on_change,
+            partial(client.address_of_coordinator, CoordinationType.GROUP, self.group_id),
         )
         self.identify: Callable[[], Identity] = Identity
         self._client = client

@@ -19,6 +19,7 @@ from aiokafka.consumer.position.lookup import (
     OffsetLookup,
     Offsets,
 )
+from aiokafka.consumer.position.newcomers import Newcomers
 from aiokafka.consumer.position.reset import EARLIEST, LATEST, OffsetSpec
 from aiokafka.errors import (
     BrokerResponseError,
@@ -33,12 +34,10 @@ from aiokafka.errors import (
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka._config.consumer import ConsumerConfig
     from aiokafka._tasks import TaskOwner
-    from aiokafka.client import AIOKafkaClient
-    from aiokafka.consumer.fetch.fetcher import Fetcher
+    from aiokafka._vitals import Contact
+    from aiokafka.consumer._shared import Shared
     from aiokafka.consumer.position.committed import OffsetCommitter
-    from aiokafka.consumer.subscription_state import SubscriptionState
 
 __all__ = ["OffsetResolver"]
 
@@ -59,24 +58,29 @@ class OffsetResolver:
 
     def __init__(
         self,
-        client: AIOKafkaClient,
-        config: ConsumerConfig,
-        subscriptions: SubscriptionState,
-        fetcher: Fetcher,
+        shared: Shared,
         tasks: TaskOwner,
+        contact_of: Callable[[int], Contact | None],
         committer: OffsetCommitter | None,
     ) -> None:
-        self.lookup = OffsetLookup(client, config)
-        self._client = client
+        config = shared.config
+        self.lookup = OffsetLookup(shared.client, config)
+        self._client = shared.client
         self._config = config
+        self._desk = shared.desk
+        self._subscriptions = shared.subscriptions
         self._log = SubjectLog(log, config.subject)
-        self._subscriptions = subscriptions
-        self._fetcher = fetcher
         self._tasks = tasks
+        self._contact_of = contact_of
         self._committer = committer
         policy = OffsetSpec.from_policy(config.auto_offset_reset, config.reset_duration)
         # An object of its own: `seek_to_end()` means the end, by whatever policy.
         self._policy = None if policy is None else OffsetSpec(*policy)
+        self._policy_of_losses = policy
+        self._newcomers: Newcomers | None = None
+        if policy == LATEST:
+            self._newcomers = Newcomers(shared.subscriptions, config.client.metadata_max_age)
+            shared.client.cluster.add_listener(self._newcomers.look)
         self._signal = Signal()
         self._is_woken = False
         self._asked: set[PartitionState] = set()
@@ -99,15 +103,49 @@ class OffsetResolver:
         """Whether a partition with a leader has no position yet, and no attempt to find it has
         failed."""
         return any(
-            state.needs_offset and not state.cursor.failures and state.cursor.node_id is not None
+            state.needs_offset and not state.retry.failures and state.home.node_id is not None
             for state in self._subscriptions.assignment.states()
         )
+
+    def look_for_newcomers(self) -> None:
+        """Note which partitions are new, for the policy "latest": the assignment or the metadata
+        changed."""
+        if self._newcomers is not None:
+            self._newcomers.look(self._client.cluster)
+
+    # -- positions that turn out to be wrong -------------------------------------------------------
+
+    def on_recreated(self, topic: str) -> None:
+        """Reset the positions in a topic that was deleted and created again."""
+        self._log.warning("Topic %s was deleted and created again: its positions are reset", topic)
+        for state in list(self._subscriptions.assignment.states()):
+            if state.tp.topic == topic and not state.is_unset:
+                self.begin_again(state)
+
+    def begin_again(self, state: PartitionState) -> None:
+        """Read a partition from its beginning: another topic has the name now. Positions in the old
+        one mean nothing in it, and all that it holds is still to be read."""
+        state.reset(None if self._policy is None else EARLIEST)
+
+    def on_out_of_range(self, state: PartitionState, failure: Callable[[], KafkaError]) -> None:
+        """Find another position by the reset policy, or report `failure` if there is none: the
+        position is not in the log."""
+        client = self._config.client
+        now = asyncio.get_running_loop().time()
+        if self._policy is None:
+            state.retry.wait_until(now + client.retry_backoff_max)
+            self._desk.report(state, failure)
+            return
+        self._log.info("%s: offset %s is out of range, resetting", state.tp, state.cursor.offset)
+        # By this object newcomers do not count: what there was to read is known not to be there.
+        state.lose(self._policy_of_losses)
+        state.retry.lose(now, client.retry_backoff, client.retry_backoff_max)
 
     # -- who is to be asked what -------------------------------------------------------------------
 
     def _dispatch(self, now: float) -> None:
         """Start one request for each broker and kind of question."""
-        due = [state for state in self._waiting() if state.cursor.retry_at <= now]
+        due = [state for state in self._waiting() if state.retry.at <= now]
         self._keep_newcomers(due)
         unset = [state for state in due if state.phase is Phase.UNSET]
         if unset and self._committer is not None:
@@ -119,7 +157,7 @@ class OffsetResolver:
         self._ask_leaders(due, Phase.VALIDATING, self._ask_epochs, "OffsetForLeaderEpoch")
 
     def _keep_newcomers(self, waiting: Iterable[PartitionState]) -> None:
-        newcomers = self._fetcher.newcomers
+        newcomers = self._newcomers
         if newcomers is not None:
             for state in waiting:
                 newcomers.keep(state.tp)
@@ -130,9 +168,9 @@ class OffsetResolver:
 
     def _next_retry(self) -> float | None:
         # Partitions without a leader are tried again when metadata changes: `route()` touches them.
-        placed = [state for state in self._waiting() if state.cursor.node_id is not None]
+        placed = [state for state in self._waiting() if state.home.node_id is not None]
         now = asyncio.get_running_loop().time()
-        return min((s.cursor.retry_at for s in placed if s.cursor.retry_at > now), default=None)
+        return min((s.retry.at for s in placed if s.retry.at > now), default=None)
 
     def _ask_leaders(
         self, due: Iterable[PartitionState], phase: Phase, ask: _Ask, request: str
@@ -148,7 +186,7 @@ class OffsetResolver:
             self._start(question, states, f"{request}-{node_id}")
 
     async def _ask_node(self, node_id: int, ask: _Question, request: str) -> None:
-        contact = self._fetcher.contact_of(node_id)
+        contact = self._contact_of(node_id)
         if contact is None:
             await ask()
             return
@@ -172,7 +210,7 @@ class OffsetResolver:
             self._on_failure(states, error)
         finally:
             self._asked.difference_update(states)
-            self._fetcher.positions.notify()
+            self._desk.positions.notify()
             self.wake()
 
     # -- the questions -----------------------------------------------------------------------------
@@ -225,7 +263,7 @@ class OffsetResolver:
         """What to ask for. Not before now: that a partition is new is known when it is there."""
         spec = state.reset_to
         assert isinstance(spec, OffsetSpec)
-        newcomers = self._fetcher.newcomers
+        newcomers = self._newcomers
         if spec is self._policy and newcomers is not None and newcomers.is_new(state.tp):
             self._log.info("%s is new: it is read from its beginning", state.tp)
             return EARLIEST
@@ -266,7 +304,7 @@ class OffsetResolver:
             return
         tp = state.tp
         self._postpone(state)
-        self._fetcher.report(state, lambda: NoOffsetForPartitionError(tp))
+        self._desk.report(state, lambda: NoOffsetForPartitionError(tp))
 
     def _compare(self, state: PartitionState, end: EpochEnd) -> None:
         """The new leader's log has the fetched records, or was cut below them."""
@@ -278,8 +316,8 @@ class OffsetResolver:
         position = state.next_offset
         if not is_known and cursor.offset_epoch > cursor.leader_epoch:
             # Brokers without topic ids, before Kafka 2.8, tell no other way.
-            self._log.warning("%s was deleted and made anew: its position is reset", state.tp)
-            self._fetcher.begin_anew(state)
+            self._log.warning("%s was deleted and created again: its position is reset", state.tp)
+            self.begin_again(state)
             return
         if is_known and end.end_offset >= position:
             # Only data buffered ahead is gone.
@@ -296,8 +334,8 @@ class OffsetResolver:
     def _report_truncation(self, state: PartitionState, divergent: int | None) -> None:
         tp, position = state.tp, state.next_offset
         self._postpone(state)
-        self._fetcher.buffer.discard(state)
-        self._fetcher.report(state, lambda: LogTruncationError(tp, position, divergent))
+        self._desk.buffer.discard(state)
+        self._desk.report(state, lambda: LogTruncationError(tp, position, divergent))
 
     def _on_refused(self, state: PartitionState, error: type[BrokerResponseError]) -> None:
         """An error answer for one partition."""
@@ -306,7 +344,7 @@ class OffsetResolver:
         if error.retriable or error is UnknownError:
             self._client.request_metadata(f"{state.tp}: offset lookup answered {error.__name__}")
             return
-        self._fetcher.report(state, lambda: for_partition(error, state.tp))
+        self._desk.report(state, lambda: for_partition(error, state.tp))
 
     def _on_failure(self, states: list[PartitionState], error: KafkaError) -> None:
         """No answer at all."""
@@ -315,10 +353,10 @@ class OffsetResolver:
             self._postpone(state)
         # A group's coordinator that is away for so long comes back, too: readers wait for it.
         if not error.retriable and not isinstance(error, KafkaTimeoutError):
-            self._fetcher.report_all(states, lambda: renewed(error))
+            self._desk.report_all(states, lambda: renewed(error))
         self._client.request_metadata(f"offset lookup failed: {error}")
 
     def _postpone(self, state: PartitionState) -> None:
         client = self._config.client
         now = asyncio.get_running_loop().time()
-        state.cursor.back_off(now, client.retry_backoff, client.retry_backoff_max)
+        state.retry.postpone(now, client.retry_backoff, client.retry_backoff_max)

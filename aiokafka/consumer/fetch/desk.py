@@ -1,0 +1,172 @@
+"""Where readers get records, or learn what there is to raise."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+from aiokafka.consumer._signal import Arrivals, Signal
+from aiokafka.consumer.fetch.buffer import FetchBuffer, Wanted
+from aiokafka.consumer.partition_state import PartitionState, Phase
+from aiokafka.errors import KafkaError
+from aiokafka.structs import ConsumerRecord, TopicPartition
+
+__all__ = ["ReaderDesk"]
+
+# Errors kept for an application that does not ask.
+_MOST_ERRORS = 10
+
+
+class ReaderDesk:
+    """Gives readers what is buffered, unless records are held back or there is an error to raise.
+
+    Owns: the FetchBuffer; the errors that the next call raises; whether records are held back; the
+    readers that wait. Knows no broker and no group: fetchers announce what they have buffered, the
+    group holds and releases.
+
+    `next` is the short way of `getone()`. It is replaced by a function that finds nothing while
+    records are held back and while there is an error to raise, so that no record pays for a test.
+    """
+
+    def __init__(self) -> None:
+        self.buffer = FetchBuffer()
+        self.next: Callable[[], ConsumerRecord[Any, Any] | None] = self.buffer.next
+        self.positions = Signal()
+        """Notified when a position became known, or cannot be."""
+        self.polls = Signal()
+        """Notified when the application asks for records, or has committed some."""
+        self.fetched_at: float | None = None
+        """When a broker last answered a fetch (loop time)."""
+        self.last_error: tuple[float, BaseException | None] = (0.0, None)
+        """The error that the application was, or will be, told last (loop time, error)."""
+        self._arrivals = Arrivals()
+        self._errors: list[BaseException] = []
+        self._is_held = False
+
+    # -- for readers -------------------------------------------------------------------------------
+
+    def next_of(self, wanted: Wanted) -> ConsumerRecord[Any, Any] | None:
+        """Return the next record of these partitions, as the buffer's method; None while records
+        are held back. Raises the errors that are due."""
+        self._raise_error()
+        return None if self._is_held else self.buffer.next_of(wanted)
+
+    def take(
+        self, wanted: Wanted, limit: int
+    ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
+        """Return records of these partitions, as the buffer's method; none while records are held
+        back. Raises the errors that are due."""
+        self._raise_error()
+        return {} if self._is_held else self.buffer.take(wanted, limit)
+
+    async def wait(self, wanted: Wanted, deadline: float | None) -> bool:
+        """Wait until there may be something for a reader of these partitions; False at
+        `deadline`."""
+        return await self._arrivals.wait_for(wanted, deadline)
+
+    @property
+    def has_readers(self) -> bool:
+        """Whether a reader waits for records."""
+        return self._arrivals.has_waiters
+
+    @property
+    def waiters(self) -> Collection[asyncio.Future[bool]]:
+        """The futures of the readers that wait."""
+        return self._arrivals.waiters
+
+    def _raise_error(self) -> None:
+        if self._errors:
+            error = self._errors.pop(0)
+            self._choose_next()
+            raise error
+
+    # -- for the group -----------------------------------------------------------------------------
+
+    def hold(self) -> None:
+        """Give readers no records until `release()`."""
+        self._is_held = True
+        self._choose_next()
+
+    def release(self) -> None:
+        """Give readers records again."""
+        self._is_held = False
+        self._choose_next()
+        self.wake_readers()
+
+    def fail_next_call(self, error: BaseException) -> None:
+        """Have the next call of a reader raise this, whatever partitions it asks for."""
+        self.note_error(asyncio.get_running_loop().time(), error)
+        self._errors.append(error)
+        del self._errors[:-_MOST_ERRORS]
+        self._choose_next()
+        self.wake_readers()
+
+    def withdraw_errors(self, kinds: tuple[type[BaseException], ...]) -> None:
+        """Drop errors of these kinds that no reader has seen yet: their cause is over."""
+        if self._errors:
+            self._errors = [error for error in self._errors if not isinstance(error, kinds)]
+            self._choose_next()
+
+    def _choose_next(self) -> None:
+        is_free = not (self._is_held or self._errors)
+        self.next = self.buffer.next if is_free else _nothing
+
+    # -- for fetchers ------------------------------------------------------------------------------
+
+    def announce(self, partitions: Iterable[TopicPartition]) -> Wanted:
+        """Wake the readers of partitions whose records were buffered. Returns the partitions that
+        another reader waits for, which gets nothing of it and sleeps on; None if there is none."""
+        self._arrivals.notify_of(partitions)
+        return self._arrivals.unserved()
+
+    def touch(self, state: PartitionState) -> None:
+        """Drop what a change of the partition made void, and have its readers look again."""
+        self.buffer.discard_stale(state)
+        if not state.needs_offset and self.positions.has_waiters:
+            self.positions.notify()
+        if self._arrivals.has_waiters:
+            self._arrivals.notify_of((state.tp,))
+
+    def report(self, state: PartitionState, failure: Callable[[], KafkaError]) -> None:
+        """Have the next reader of this partition see what `failure` makes."""
+        if state.phase is not Phase.RETIRED:
+            self.note_error(asyncio.get_running_loop().time(), failure())
+            self.buffer.add_failure(state, failure)
+            self._arrivals.notify_of((state.tp,))
+            self.positions.notify()
+
+    def report_all(
+        self, states: Iterable[PartitionState], failure: Callable[[], KafkaError]
+    ) -> None:
+        """Report one failure of many partitions. It is raised once."""
+        for state in states:
+            self.report(state, failure)
+
+    def note_error(self, at: float, error: BaseException | None) -> None:
+        """Remember the latest error for `health()` (loop time, error)."""
+        self.last_error = (at, error)
+
+    def note_fetch(self, at: float | None) -> None:
+        """Remember when a broker answered a fetch (loop time)."""
+        self.fetched_at = at
+
+    # -- for whatever ends or changes it all -------------------------------------------------------
+
+    def wake_readers(self) -> None:
+        """Have every waiting reader look again."""
+        self._arrivals.notify()
+
+    def wake_all(self) -> None:
+        """Have whatever waits for records or positions look again, and see what has failed."""
+        self.wake_readers()
+        self.positions.notify()
+
+    def close(self) -> None:
+        """Drop what is buffered and wake whatever waits: the consumer stops."""
+        self.buffer.clear()
+        self.wake_all()
+
+
+def _nothing() -> None:
+    """Find nothing, in place of `FetchBuffer.next`."""

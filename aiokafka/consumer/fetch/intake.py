@@ -1,0 +1,151 @@
+"""Take in one fetch response: records to the buffer, errors to readers, news to placement and
+positions. No awaits."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from aiokafka import _seams
+from aiokafka.consumer.fetch.answers import (
+    Failed,
+    Failure,
+    NotNow,
+    OutOfRange,
+    Records,
+    read_answer,
+)
+from aiokafka.consumer.fetch.buffer import Frame
+from aiokafka.consumer.partition_state import PartitionState
+from aiokafka.structs import BrokerMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka.consumer._shared import Shared
+    from aiokafka.consumer.fetch.host import NodeHost
+    from aiokafka.protocol.messages.fetch import FetchResponse, PartitionData
+
+__all__ = ["Intake"]
+
+log = logging.getLogger("aiokafka.consumer.fetcher")
+
+
+class Intake:
+    """Applies what one response says, partition by partition; made for that response and dropped
+    after `finish()`.
+
+    Whatever is not data delays the partition's next fetch, so that no answer can make a loop.
+
+    Owns: the Frame that counts the response's memory, which partitions got records, and the leaders
+    that the response names.
+    """
+
+    def __init__(
+        self, shared: Shared, host: NodeHost, node_id: int, pin: Callable[[int], Frame]
+    ) -> None:
+        self._shared = shared
+        self._host = host
+        self._node_id = node_id
+        self._pin = pin
+        self._now = asyncio.get_running_loop().time()
+        self._timestamp = int(_seams.wall_time() * 1000)
+        self._frame: Frame | None = None
+        self._arrived: dict[TopicPartition, None] = {}
+        self._leaders: dict[TopicPartition, tuple[int, int]] = {}
+
+    def accept(self, state: PartitionState, data: PartitionData) -> None:
+        """Apply one partition's answer, which is to what its cursor asks for."""
+        if data.error_code:
+            leader = data.current_leader
+            if leader.leader_id >= 0 and leader.leader_epoch >= 0:
+                self._leaders[state.tp] = (leader.leader_id, leader.leader_epoch)
+        else:
+            self._note_ends(state, data)
+            state.retry.succeed()
+        answer = read_answer(self._shared.config, state, data)
+        if isinstance(answer, Records):
+            self._buffer(state, answer)
+        elif isinstance(answer, Failed):
+            self._fail(state, answer.failure)
+        elif isinstance(answer, NotNow):
+            self._put_off(state, answer)
+        elif isinstance(answer, OutOfRange):
+            self._on_out_of_range(state, answer.failure)
+        if not data.error_code and data.preferred_read_replica >= 0:
+            self._on_advice(state, data.preferred_read_replica)
+
+    def finish(self, response: FetchResponse) -> None:
+        """Wake the readers of what arrived, pass on what was learnt about leaders."""
+        if self._arrived:
+            self._host.announce(self._arrived)
+        if self._leaders:
+            brokers = [
+                BrokerMetadata(e.node_id, e.host, e.port, e.rack) for e in response.node_endpoints
+            ]
+            self._shared.client.update_leaders(self._leaders, brokers)
+
+    # -- data --------------------------------------------------------------------------------------
+
+    def _note_ends(self, state: PartitionState, data: PartitionData) -> None:
+        is_stable_known = data.last_stable_offset >= 0 or self._shared.config.read_committed
+        state.note_ends(
+            data.high_watermark,
+            data.last_stable_offset if is_stable_known else state.lso,
+            data.log_start_offset if data.log_start_offset >= 0 else state.log_start,
+            self._timestamp,
+        )
+
+    def _buffer(self, state: PartitionState, found: Records) -> None:
+        if self._frame is None:
+            # All of the response stays in memory while one record set of it does.
+            self._frame = self._pin(len(getattr(found.data, "obj", found.data)))
+        self._shared.desk.buffer.add(state, found.reader, self._frame)
+        self._arrived[state.tp] = None
+        if found.end < 0:
+            self._postpone(state)
+        else:
+            state.cursor.advance(found.end, found.spans)
+
+    # -- errors ------------------------------------------------------------------------------------
+
+    def _on_advice(self, state: PartitionState, replica: int) -> None:
+        """Follow the leader's advice to read from a replica. Only a leader may give it, and it may
+        not name itself."""
+        if replica == self._node_id or state.home.preferred is not None:
+            log.debug("%s: broker %d names %d to read from", state.tp, self._node_id, replica)
+            self._postpone(state)
+            self._host.refuse_replica(state)
+        else:
+            self._host.prefer_replica(state, replica)
+
+    def _put_off(self, state: PartitionState, answer: NotNow) -> None:
+        name = answer.error.__name__
+        log.debug("%s: fetch answered %s", state.tp, name)
+        self._postpone(state)
+        if state.home.preferred is not None:
+            self._host.refuse_replica(state)
+        if answer.is_stale_metadata:
+            self._shared.client.request_metadata(f"{state.tp}: fetch answered {name}")
+
+    def _on_out_of_range(self, state: PartitionState, failure: Failure) -> None:
+        """Look for the cause: a replica that lags, data buffered ahead of the reader that the log
+        has lost, or a position that is not in the log."""
+        cursor = state.cursor
+        if state.home.preferred is not None:
+            # A replica may lag behind; the leader knows.
+            self._postpone(state)
+            self._host.refuse_replica(state)
+        elif cursor.queued:
+            self._shared.desk.buffer.discard(state)
+            self._postpone(state)
+        else:
+            self._host.on_out_of_range(state, failure)
+
+    def _fail(self, state: PartitionState, failure: Failure) -> None:
+        self._postpone(state)
+        self._shared.desk.report(state, failure)
+
+    def _postpone(self, state: PartitionState) -> None:
+        client = self._shared.config.client
+        state.retry.postpone(self._now, client.retry_backoff, client.retry_backoff_max)

@@ -1,0 +1,194 @@
+"""Decide which broker serves which partition, and know whether it answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection
+from functools import partial
+from typing import TYPE_CHECKING
+
+from aiokafka._log import SubjectLog
+from aiokafka._vitals import Contact
+from aiokafka.consumer._names import some_names
+from aiokafka.consumer.partition_state import PartitionState, Phase
+from aiokafka.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka.consumer._shared import Shared
+
+__all__ = ["Placement"]
+
+# Looks at the metadata, some in a second, that may find no leader before the log says so.
+_MISSES_TO_MENTION = 5
+
+# How long leaders are read after a replica named by one of them failed: the leader would name it
+# again.
+_REPLICA_REST = 30.0
+
+log = logging.getLogger("aiokafka.consumer.fetcher")
+
+
+class Absence:
+    """A partition without a leader: since when (loop time), and how often it was missed."""
+
+    __slots__ = ("is_told", "misses", "since")
+
+    def __init__(self, since: float) -> None:
+        self.since = since
+        self.misses = 0
+        self.is_told = False
+        """Whether a broker has said so; at first no broker was asked yet."""
+
+
+class Placement:
+    """Puts each partition at its leader, or at a closer replica that the leader named (KIP-392).
+
+    Owns: each partition's `home`; the partitions without a leader; a Contact for each broker with
+    partitions of ours; until when replicas are not used. Moves nothing itself: `place()` says where
+    a partition was before, and the Fetcher tells the NodeFetchers.
+    """
+
+    def __init__(self, shared: Shared) -> None:
+        self._client = shared.client
+        self._config = shared.config
+        self._subscriptions = shared.subscriptions
+        self._on_change = shared.on_change
+        self._log = SubjectLog(log, shared.config.subject)
+        self._contacts: dict[int, Contact] = {}
+        self._leaderless: dict[TopicPartition, Absence] = {}
+        self._leaders_only_until = 0.0
+
+    # -- places ------------------------------------------------------------------------------------
+
+    def place(self, state: PartitionState) -> int | None:
+        """Bring one partition's home up to the metadata; returns where it was before."""
+        home = state.home
+        cluster = self._client.cluster
+        leader = cluster.leader_for_partition(state.tp)
+        self._note_leader_epoch(state, cluster.leader_epoch(state.tp))
+        if home.preferred is not None and (
+            home.preferred_until <= _now() or cluster.broker_metadata(home.preferred) is None
+        ):
+            home.preferred = None
+        node_id = leader if home.preferred is None else home.preferred
+        if node_id is None or node_id < 0:
+            node_id = None
+            self._miss_leader(state.tp)
+        else:
+            self._leaderless.pop(state.tp, None)
+        before, home.node_id = home.node_id, node_id
+        return before
+
+    def prefer_replica(self, state: PartitionState, node_id: int) -> None:
+        """Use a replica that the leader names, with the next `place()`; the leader, if the replica
+        is not known."""
+        if self._client.cluster.broker_metadata(node_id) is None:
+            self._client.request_metadata(f"{state.tp}: replica {node_id} is not known")
+            self.refuse_replica(state)
+            return
+        state.home.preferred = node_id
+        state.home.preferred_until = _now() + self._config.client.metadata_max_age
+
+    def refuse_replica(self, state: PartitionState) -> None:
+        """Use the leader with the next `place()`, and for a while take no other advice."""
+        self._leaders_only_until = _now() + _REPLICA_REST
+        state.home.preferred = None
+
+    def rack_id(self) -> str:
+        """Return the rack to name to brokers; "" to have leaders serve us themselves."""
+        if _now() < self._leaders_only_until:
+            return ""
+        return self._config.client.client_rack or ""
+
+    def _note_leader_epoch(self, state: PartitionState, epoch: int) -> None:
+        """Have the position checked if a newer leader took over since it was read (KIP-320), or an
+        older one than it was read from: the topic may have been deleted and created again."""
+        cursor = state.cursor
+        if epoch < 0 or epoch == cursor.leader_epoch:
+            return
+        is_newer = epoch > cursor.leader_epoch
+        was_newer = not is_newer and cursor.offset_epoch > epoch
+        if (state.phase is Phase.READY and (0 <= cursor.offset_epoch < epoch or was_newer)) or (
+            state.phase is Phase.VALIDATING and is_newer
+        ):
+            state.begin_validation(epoch)
+        else:
+            cursor.follow_leader(epoch)
+
+    # -- partitions without a leader ---------------------------------------------------------------
+
+    def _miss_leader(self, tp: TopicPartition) -> None:
+        self._client.request_metadata(f"leader of {tp} unknown")
+        absence = self._leaderless.get(tp)
+        if absence is None:
+            absence = self._leaderless[tp] = Absence(_now())
+        absence.misses += 1
+        cluster = self._client.cluster
+        if cluster.partitions_for_topic(tp.topic) is not None or cluster.topic_error(tp.topic):
+            absence.is_told = True
+
+    def review_absences(self) -> None:
+        """Forget partitions that are not ours any more. Log which have no leader, once, if this
+        lasts."""
+        for tp in self._leaderless.keys() - self._subscriptions.assignment.tps:
+            del self._leaderless[tp]
+        lasting = [tp for tp, a in self._leaderless.items() if a.misses == _MISSES_TO_MENTION]
+        if lasting:
+            self._log.warning(
+                "No leader, or no such partition: %s cannot be read", self.names(lasting)
+            )
+
+    @property
+    def leaderless(self) -> Collection[TopicPartition]:
+        """Partitions of ours without a leader, as a broker said."""
+        return [tp for tp, absence in self._leaderless.items() if absence.is_told]
+
+    def names(self, partitions: Collection[TopicPartition]) -> str:
+        """Name some partitions, and say which of them their topics do not have."""
+        counts = []
+        for topic in sorted({tp.topic for tp in partitions}):
+            known = self._client.cluster.partitions_for_topic(topic)
+            if known is not None and any(
+                tp.topic == topic and tp.partition not in known for tp in partitions
+            ):
+                counts.append(f"{topic} has {len(known)} partition{'s' * (len(known) != 1)}")
+        return some_names(partitions) + (f" ({', '.join(counts)})" if counts else "")
+
+    # -- brokers that answer -----------------------------------------------------------------------
+
+    def add_contact(self, node_id: int) -> Contact:
+        """Return a new Contact for a broker that a partition was placed at."""
+        contact = self._contacts[node_id] = Contact(
+            f"Broker {node_id}",
+            self._log,
+            self._on_change,
+            partial(self._client.address_of_node, node_id),
+        )
+        return contact
+
+    def drop_contact(self, node_id: int) -> Contact:
+        """Forget a broker without partitions of ours; returns its Contact."""
+        return self._contacts.pop(node_id)
+
+    def contacts(self) -> list[Contact]:
+        """Return the Contacts of the brokers with partitions of ours."""
+        return list(self._contacts.values())
+
+    def contact_of(self, node_id: int) -> Contact | None:
+        """Return the Contact of one broker; None if no partition is placed there."""
+        return self._contacts.get(node_id)
+
+    def silent_since(self, state: PartitionState, now: float) -> float | None:
+        """Return since when a partition's broker does not answer, or there is none; None if it
+        does."""
+        absence = self._leaderless.get(state.tp)
+        if absence is not None:
+            return absence.since if absence.is_told else None
+        node_id = state.home.node_id
+        contact = None if node_id is None else self._contacts.get(node_id)
+        return None if contact is None else contact.silent_since(now)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
