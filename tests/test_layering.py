@@ -100,10 +100,6 @@ MAY_TOUCH_THE_WORLD = {"_compat", "_seams"}
 # Modules that still import each other, if only for the names of types. None may be added.
 CIRCLES: list[set[str]] = [
     {
-        f"consumer.{name}"
-        for name in ("fetch.answers", "fetch.fetcher", "fetch.node", "position.resolver")
-    },
-    {
         "testing.handlers",
         *(f"testing.{name}" for name in ("acls", "broker", "connection", "quotas", "sasl")),
         *(f"testing.{name}" for name in ("script", "security", "services", "wire")),

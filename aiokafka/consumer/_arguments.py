@@ -22,7 +22,7 @@ DEFAULT_STRATEGY = (RoundRobinPartitionAssignor,)
 
 
 def topic_names(topics: Any) -> frozenset[str]:
-    """The names of topics, checked."""
+    """Check the names of topics."""
     if not isinstance(topics, (tuple, set, frozenset, list)):
         raise TypeError(f"Topics should be list of strings, or a tuple or set, not {topics!r}")
     for name in topics:
@@ -33,7 +33,7 @@ def topic_names(topics: Any) -> frozenset[str]:
 
 
 def as_partitions(partitions: Iterable[Any]) -> list[TopicPartition]:
-    """A list of partitions, checked."""
+    """Return a list of partitions, checked."""
     if isinstance(partitions, (str, tuple)) and _is_one(partitions):
         raise TypeError(f"partitions: expected several, in a list or set, not {partitions!r}")
     return [as_partition(tp) for tp in partitions]
@@ -45,7 +45,7 @@ def _is_one(value: Any) -> bool:
 
 
 def to_assign(partitions: Iterable[Any]) -> list[TopicPartition]:
-    """What a caller gives to `assign`, checked: partitions that Kafka may have."""
+    """Check what a caller gives to `assign`: partitions that Kafka may have."""
     tps = as_partitions(partitions)
     for tp in tps:
         check_topic_name(tp.topic)
@@ -55,7 +55,7 @@ def to_assign(partitions: Iterable[Any]) -> list[TopicPartition]:
 
 
 def as_wanted(partitions: tuple[Any, ...]) -> frozenset[TopicPartition] | None:
-    """The partitions that a call asks for, None for all."""
+    """Return the partitions that a call asks for, None for all."""
     try:
         return frozenset([as_partition(tp) for tp in partitions]) or None
     except TypeError as error:
@@ -64,7 +64,7 @@ def as_wanted(partitions: tuple[Any, ...]) -> frozenset[TopicPartition] | None:
 
 
 def offsets_to_commit(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
-    """What a caller gives to `commit`, in one form. Raises ValueError or TypeError."""
+    """Bring what a caller gives to `commit` into one form. Raises ValueError or TypeError."""
     if not isinstance(offsets, Mapping) or not offsets:
         # Not the value: it may be a record, with secrets in it.
         given = "an empty one" if isinstance(offsets, Mapping) else type(offsets).__name__
@@ -106,7 +106,7 @@ def is_offset(value: Any) -> bool:
 
 
 def record_limit(max_records: Any, default: int | None) -> int:
-    """Most records that a call returns; -1 for no limit."""
+    """Return the most records that a call returns; -1 for no limit."""
     if max_records is None:
         return -1 if default is None else min(default, _MOST_RECORDS)
     if not isinstance(max_records, int) or max_records <= 0:
@@ -115,7 +115,7 @@ def record_limit(max_records: Any, default: int | None) -> int:
 
 
 def stop_limit(timeout: Any) -> float:
-    """Seconds that `stop()` may take to commit and to leave."""
+    """Return the seconds that `stop()` may take to commit and to leave."""
     if timeout is None:
         return _STOP_TIMEOUT
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout >= 0:
@@ -134,7 +134,8 @@ def _offset_and_metadata(value: Any) -> tuple[Any, Any]:
 
 
 def server_regex(pattern: SubscriptionPattern, config: ConsumerConfig) -> str:
-    """The regular expression of a pattern for the broker, if it can be sent to one."""
+    """Return the regular expression of a pattern for the broker. Raises ValueError or
+    IllegalOperation if it cannot be sent to one."""
     regex: Any = pattern.pattern
     if not isinstance(regex, str) or not regex:
         raise ValueError(f"pattern={pattern!r}: must have a str that is not empty")
@@ -147,7 +148,7 @@ def server_regex(pattern: SubscriptionPattern, config: ConsumerConfig) -> str:
 
 
 def configure(options: dict[str, Any]) -> ConsumerConfig:
-    """The configuration from the keywords of the constructor."""
+    """Make the configuration from the keywords of the constructor."""
     if (
         options.get("group_protocol") == "consumer"
         and options.get("partition_assignment_strategy") == DEFAULT_STRATEGY

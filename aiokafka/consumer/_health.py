@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from aiokafka._vitals import StateLog, Trouble, Verdict, newest, together
-from aiokafka.consumer.group.no_group import GroupPhase
+from aiokafka.consumer.group.state import GroupPhase
 from aiokafka.errors import KafkaUnreachableError
 from aiokafka.health import ConsumerHealth, ConsumerState
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from aiokafka.client import AIOKafkaClient
     from aiokafka.consumer.fetch.desk import ReaderDesk
     from aiokafka.consumer.fetch.placement import Placement
-    from aiokafka.consumer.group.no_group import NoGroupCoordinator
+    from aiokafka.consumer.group.coordination import Coordination
     from aiokafka.consumer.subscription_state import SubscriptionState
 
-__all__ = ["HealthWatch", "Sources"]
+__all__ = ["ConsumerHealthMonitor", "Sources"]
 
 log = logging.getLogger("aiokafka.consumer.consumer")
 
@@ -35,10 +35,10 @@ class Sources(NamedTuple):
     desk: ReaderDesk
     tasks: TaskOwner
     placement: Placement
-    coordinator: NoGroupCoordinator
+    coordination: Coordination
 
 
-class HealthWatch:
+class ConsumerHealthMonitor:
     """Says how the consumer is doing; changes nothing about it.
 
     Owns: what ended the consumer, and when the application was last told that no broker can be
@@ -71,24 +71,24 @@ class HealthWatch:
         return self._parts
 
     def live(self, life: ConsumerState | None) -> None:
-        """The consumer begins another part of its life; None: it is up to the parts."""
+        """Begin another part of the consumer's life; None: its state follows from its parts."""
         self._life = life
         self.look()
 
     def look(self) -> None:
-        """Something may have changed: see what became of it, and log it if it did."""
+        """Judge the state again, since something may have changed; log it if it is another one."""
         verdict = self._judge(self._loop.time())
         is_new = self._states.note(verdict, log, is_last=self._life is not None)
         if is_new and verdict.state == ConsumerState.FAILED:
-            failure = self._of.tasks.failure or self._of.coordinator.failure
+            failure = self._of.tasks.failure or self._of.coordination.failure
             self._failure = (self._states.since, failure)
 
     def health(self) -> ConsumerHealth:
-        """All that there is to tell."""
+        """Return all that `AIOKafkaConsumer.health()` does."""
         self.look()
         now = self._loop.time()
         error_at, error = self._last_error()
-        beat_at, fetched_at = self._of.coordinator.beat_at, self._of.desk.fetched_at
+        beat_at, fetched_at = self._of.coordination.beat_at, self._of.desk.fetched_at
         return ConsumerHealth(
             state=ConsumerState(self._states.verdict.state),
             state_age_ms=(now - self._states.since) * 1000,
@@ -104,8 +104,8 @@ class HealthWatch:
         )
 
     def check(self, told_at: float) -> float:
-        """When to look again (loop time). Raises KafkaUnreachableError when the consumer has not
-        been able to work for `unreachable_timeout`, and its application was not told since
+        """Return when to check again (loop time). Raises KafkaUnreachableError when the consumer
+        has not been able to work for `unreachable_timeout`, and its application was not told since
         `told_at` for so long."""
         limit = self._config.unreachable_timeout
         assert limit is not None
@@ -122,7 +122,7 @@ class HealthWatch:
         ) from trouble.error
 
     def lag(self) -> int | None:
-        """Of all assigned partitions together; None if it is unknown of any."""
+        """Return the lag of all assigned partitions together; None if it is unknown of any."""
         states = self._subscriptions.assignment.states()
         lags = [state.lag(self._config.read_committed) for state in states]
         known = [lag for lag in lags if lag is not None]
@@ -133,7 +133,7 @@ class HealthWatch:
     def _judge(self, now: float) -> Verdict:
         if self._life is not None:
             return Verdict(self._life)
-        failure = self._of.tasks.failure or self._of.coordinator.failure
+        failure = self._of.tasks.failure or self._of.coordination.failure
         if failure is not None:
             return Verdict(ConsumerState.FAILED, str(failure) or repr(failure))
         if self._subscriptions.subscription is None:
@@ -141,34 +141,35 @@ class HealthWatch:
         trouble = self._trouble(now)
         if trouble is not None:
             return Verdict(ConsumerState.UNREACHABLE, str(trouble), trouble.since)
-        phase = self._of.coordinator.phase
+        phase = self._of.coordination.phase
         if phase is GroupPhase.IDLE:
             reason = "the application asked for no records for max_poll_interval_ms"
             return Verdict(ConsumerState.POLL_OVERDUE, reason)
         if phase is GroupPhase.JOINING:
-            return Verdict(ConsumerState.REBALANCING, self._of.coordinator.reason)
+            return Verdict(ConsumerState.REBALANCING, self._of.coordination.reason)
         if phase is GroupPhase.JOINED and not self._is_joined(now):
             return Verdict(ConsumerState.REBALANCING, "no heartbeat for longer than the session")
         return Verdict(ConsumerState.RUNNING)
 
     def _is_joined(self, now: float) -> bool:
-        coordinator = self._of.coordinator
-        beat_at = coordinator.beat_at
+        coordination = self._of.coordination
+        beat_at = coordination.beat_at
         return (
-            coordinator.generation >= 0
+            coordination.generation >= 0
             and beat_at is not None
-            and now - beat_at <= coordinator.session_timeout
+            and now - beat_at <= coordination.session_timeout
         )
 
     # -- who does not answer -----------------------------------------------------------------------
 
     def _trouble(self, now: float) -> Trouble | None:
-        """What keeps the consumer from working, the oldest first."""
+        """Return what keeps the consumer from working, and has for longest; None if nothing
+        does."""
         troubles = [self._group_trouble(now), self._fetch_trouble(now)]
         return min((one for one in troubles if one is not None), default=None, key=_since)
 
     def _group_trouble(self, now: float) -> Trouble | None:
-        contact = self._of.coordinator.contact
+        contact = self._of.coordination.contact
         if contact is None or not self._needs_coordinator():
             return None
         return contact.outage(now)
@@ -183,7 +184,7 @@ class HealthWatch:
         )
 
     def _fetch_trouble(self, now: float) -> Trouble | None:
-        """There if not one of the partitions can be read."""
+        """Return why not one of the partitions can be read; None if one can."""
         states = [s for s in self._subscriptions.assignment.states() if not s.paused]
         if not states:
             return self._cluster_trouble()
@@ -205,9 +206,9 @@ class HealthWatch:
         return Trouble(since, (name,), None, f"{name} is not known")
 
     def _cluster_trouble(self) -> Trouble | None:
-        """Without partitions there is only the metadata to tell."""
+        """Return why the metadata cannot be had, of a consumer without partitions."""
         failure = self._client.metadata_failure
-        contact = self._of.coordinator.contact
+        contact = self._of.coordination.contact
         heard = 0.0 if contact is None or contact.answered_at is None else contact.answered_at
         if failure is None or heard > failure[0] or self._subscriptions.assignment.tps:
             return None
@@ -216,8 +217,8 @@ class HealthWatch:
 
     def _silent(self, now: float) -> Iterator[str]:
         contacts = self._of.placement.contacts()
-        if self._of.coordinator.contact is not None and self._needs_coordinator():
-            contacts.append(self._of.coordinator.contact)
+        if self._of.coordination.contact is not None and self._needs_coordinator():
+            contacts.append(self._of.coordination.contact)
         for contact in contacts:
             if contact.silent_since(now) is not None:
                 yield contact.name
@@ -225,10 +226,10 @@ class HealthWatch:
             yield f"The leader of {self._of.placement.names(self._of.placement.leaderless)}"
 
     def _last_error(self) -> tuple[float, BaseException | None]:
-        """When (loop time) and what."""
+        """Return the last error, and when it came (loop time)."""
         contacts = self._of.placement.contacts()
-        if self._of.coordinator.contact is not None:
-            contacts.append(self._of.coordinator.contact)
+        if self._of.coordination.contact is not None:
+            contacts.append(self._of.coordination.contact)
         failures = [self._failure, self._of.desk.last_error]
         if self._client.metadata_failure is not None:
             failures.append(self._client.metadata_failure)

@@ -29,8 +29,7 @@ class LeaderEpochs:
         self._end = 0  # where the next fetch goes on
 
     def start_at(self, offset: int, epoch: int) -> None:
-        """The partition is read from `offset` on; the record before it is of this epoch, -1 if that
-        is not known."""
+        """Begin at `offset`; the record before it is of this epoch, -1 if that is not known."""
         if epoch >= 0 and offset >= 0:
             self._spans = [(offset - 1, offset, epoch)]
             self._end = offset
@@ -38,7 +37,7 @@ class LeaderEpochs:
             self._spans = []
 
     def note(self, asked: int, spans: Iterable[Span]) -> None:
-        """A fetch from the offset `asked` brought these batches."""
+        """Take in the batches that a fetch from the offset `asked` brought."""
         if asked > self._end:
             # What was passed over is unknown, and begins no later than the end of what is known.
             self._spans = []
@@ -48,7 +47,7 @@ class LeaderEpochs:
         self._end = self._spans[-1][1] if self._spans else asked
 
     def before(self, offset: int) -> int:
-        """The leader epoch of the record before `offset`; -1 if it is not known."""
+        """Return the leader epoch of the record before `offset`; -1 if it is not known."""
         index = bisect_left(self._spans, offset, key=_end_of)
         if index < len(self._spans):
             first, _, epoch = self._spans[index]

@@ -12,7 +12,7 @@ _MOST = 5
 
 
 def some_names(partitions: Collection[TopicPartition]) -> str:
-    """The first few of them, and how many more there are."""
+    """Name the first few of these partitions, and say how many more there are."""
     first = sorted(partitions)[:_MOST]
     names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in first)
     more = len(partitions) - len(first)

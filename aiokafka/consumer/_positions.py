@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, overload
 
 from aiokafka._partitions import as_partition
 from aiokafka.consumer._arguments import as_partitions, is_offset, offsets_to_commit
-from aiokafka.consumer.group.group import GroupCoordinator
-from aiokafka.consumer.group.no_group import NoGroupCoordinator, no_group
+from aiokafka.consumer.group.no_group import no_group
 from aiokafka.consumer.partition_state import PartitionState
 from aiokafka.consumer.position.reset import EARLIEST, LATEST, OffsetSpec
 from aiokafka.errors import IllegalStateError, KafkaTimeoutError, TopicAuthorizationFailedError
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from aiokafka._config.consumer import ConsumerConfig
     from aiokafka.client import AIOKafkaClient
     from aiokafka.consumer.fetch.desk import ReaderDesk
+    from aiokafka.consumer.group.group import Group
     from aiokafka.consumer.group.reader_view import GroupView
     from aiokafka.consumer.position.committed import OffsetCommitter
     from aiokafka.consumer.position.resolver import OffsetResolver
@@ -41,7 +41,7 @@ _PAIRS = "partitions must be TopicPartition namedtuples"
 def _with_epochs(
     assignment: Assignment, offsets: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """`offsets`, each with the leader epoch of the record before it, if that was fetched."""
+    """Return `offsets`, each with the leader epoch of the record before it, if that was fetched."""
     return {
         tp: entry
         if entry.leader_epoch >= 0
@@ -61,12 +61,12 @@ class ConsumerPositions:
     _client: AIOKafkaClient
     _desk: ReaderDesk
     _resolver: OffsetResolver
-    _coordinator: NoGroupCoordinator
+    _group: Group | None
     _committer: OffsetCommitter | None
     _group_view: GroupView | None = None
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions read at the moment."""
+        """Return the partitions read at the moment."""
         return self._subscription.assignment.tps
 
     def _check_can_read(self) -> None:
@@ -76,7 +76,7 @@ class ConsumerPositions:
     # -- positions ---------------------------------------------------------------------------------
 
     async def position(self, partition: TopicPartition) -> int:
-        """Offset of the next record of a partition, waiting until it is known.
+        """Return the offset of the next record of a partition, waiting until it is known.
 
         Raises IllegalStateError if the partition is not assigned, KafkaTimeoutError after
         `default_api_timeout_ms`, NoOffsetForPartitionError with `auto_offset_reset="none"`,
@@ -117,8 +117,8 @@ class ConsumerPositions:
         return await self._seek_to(EARLIEST, partitions)
 
     async def seek_to_end(self, *partitions: TopicPartition) -> bool:
-        """Read on after the newest record, reading committed: at the last stable offset. Else as
-        `seek_to_beginning()`."""
+        """Read on after the newest record; with `read_committed`, at the last stable offset.
+        Otherwise the same as `seek_to_beginning()`."""
         return await self._seek_to(LATEST, partitions)
 
     async def _seek_to(self, spec: OffsetSpec, partitions: tuple[TopicPartition, ...]) -> bool:
@@ -136,7 +136,7 @@ class ConsumerPositions:
         return True
 
     def _refuse_denied(self, state: PartitionState) -> None:
-        """Raise TopicAuthorizationFailedError if no position can be had for want of rights."""
+        """Raise TopicAuthorizationFailedError if the topic may not be read."""
         if state.tp.topic in self._client.cluster.unauthorized_topics:
             raise TopicAuthorizationFailedError(state.tp.topic)
 
@@ -186,22 +186,24 @@ class ConsumerPositions:
             self._subscription.assigned_state(as_partition(tp, _PAIRS), _NOT_OURS).resume()
 
     def paused(self) -> set[TopicPartition]:
-        """The partitions that are paused."""
+        """Return the partitions that are paused."""
         return self._subscription.paused()
 
     # -- what the last fetches told ----------------------------------------------------------------
 
     def highwater(self, partition: TopicPartition) -> int | None:
-        """Offset after the newest record, as of the last fetch; None before the first."""
+        """Return the offset after the newest record, as of the last fetch; None before the
+        first."""
         return self._fetched_state(partition).highwater
 
     def last_stable_offset(self, partition: TopicPartition) -> int | None:
-        """Offset of the first open transaction, as last fetched; -1 unless reading committed."""
+        """Return the offset of the first open transaction, as last fetched; -1 unless reading
+        committed."""
         lso = self._fetched_state(partition).lso
         return lso if lso is None or self._config.read_committed else -1
 
     def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
-        """When the broker last answered about the partition (ms since 1970); None before."""
+        """Return when the broker last answered about the partition (ms since 1970); None before."""
         return self._fetched_state(partition).timestamp
 
     @overload
@@ -213,11 +215,12 @@ class ConsumerPositions:
     def lag(
         self, partition: TopicPartition | None = None
     ) -> int | dict[TopicPartition, int | None] | None:
-        """Offsets between the position and the end of a partition as of its last fetch; without a
-        partition, of all assigned ones. None where the position or the end is not known yet.
+        """Return the offsets between the position and the end of a partition as of its last fetch;
+        without a partition, of all assigned ones. None where the position or the end is not known
+        yet.
 
-        Asks nobody, so it may be called often. Reading committed, the end is the last stable
-        offset. Raises IllegalStateError if the partition is not assigned.
+        Sends no request, so it may be called often. With `read_committed`, the end is the last
+        stable offset. Raises IllegalStateError if the partition is not assigned.
         """
         read_committed = self._config.read_committed
         if partition is not None:
@@ -226,8 +229,8 @@ class ConsumerPositions:
         return {state.tp: state.lag(read_committed) for state in states}
 
     def known_end_offsets(self) -> dict[TopicPartition, int | None]:
-        """As `end_offsets()` for the assigned partitions, but as of their last fetches, and so
-        without asking anybody; None before the first."""
+        """Return the ends of the assigned partitions as of their last fetches, without a request;
+        None before the first."""
         read_committed = self._config.read_committed
         states = self._subscription.assignment.states()
         return {state.tp: state.end(read_committed) for state in states}
@@ -243,7 +246,7 @@ class ConsumerPositions:
         self,
         offsets: Mapping[TopicPartition, int | tuple[int, str] | OffsetAndMetadata] | None = None,
     ) -> None:
-        """Store positions for the group: these, or those of everything handed out so far.
+        """Store positions for the group: these, or those after all records returned so far.
 
         An offset to commit is that of the next record to read. Takes `default_api_timeout_ms` at
         most. Cancelled, some or all of the offsets may have been stored.
@@ -255,8 +258,7 @@ class ConsumerPositions:
         KafkaTimeoutError; other errors of the broker.
         """
         self._need_group("commit")
-        coordinator = self._coordinator
-        assert isinstance(coordinator, GroupCoordinator)
+        assert self._group is not None
         if self._subscription.subscription is None:
             raise IllegalStateError(
                 "Not subscribed to any topics: call subscribe() or assign() first"
@@ -274,15 +276,15 @@ class ConsumerPositions:
             for tp in entries:
                 self._subscription.assigned_state(tp)
         if entries:
-            await coordinator.commit_offsets(assignment, _with_epochs(assignment, entries))
+            await self._group.commit_offsets(_with_epochs(assignment, entries))
         if offsets is None:
-            coordinator.refuse_forfeited()
+            self._group.refuse_forfeited()
 
     async def committed_offsets(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What is committed for several partitions (none given: all assigned), by whomever in the
-        group, with metadata and leader epoch; None for those without.
+        """Return what the group has committed for several partitions (none given: all assigned),
+        with metadata and leader epoch; None for those without.
 
         Raises IllegalOperation without a group, TypeError for anything but TopicPartitions,
         KafkaTimeoutError after `default_api_timeout_ms`.
@@ -294,7 +296,7 @@ class ConsumerPositions:
         return {tp: OffsetAndMetadata(*found[tp]) if tp in found else None for tp in tps}
 
     async def committed(self, partition: TopicPartition) -> int | None:
-        """The offset committed for a partition, by whomever in the group; None if there is none.
+        """Return the offset that the group has committed for a partition; None if there is none.
 
         Raises IllegalOperation without a group, KafkaTimeoutError after `default_api_timeout_ms`.
         """
@@ -304,7 +306,7 @@ class ConsumerPositions:
         return found[partition].offset if partition in found else None
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Who this consumer is to its group now, for `producer.send_offsets_to_transaction`
+        """Return who this consumer is to its group now, for `producer.send_offsets_to_transaction`
         (KIP-447).
 
         With `assign()` there is no member and no generation. Raises IllegalOperation without a
@@ -325,15 +327,15 @@ class ConsumerPositions:
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """Offset of the oldest record by partition; they need not be assigned.
+        """Return the offset of the oldest record by partition; they need not be assigned.
 
         Raises KafkaTimeoutError after `default_api_timeout_ms`, naming what is missing and why.
         """
         return await self._ends(EARLIEST, partitions)
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Offset after the newest record by partition; reading committed, the last stable offset.
-        Raises as `beginning_offsets()`."""
+        """Return the offset after the newest record by partition; with `read_committed`, the last
+        stable offset. Raises as `beginning_offsets()`."""
         return await self._ends(LATEST, partitions)
 
     async def _ends(
@@ -348,8 +350,8 @@ class ConsumerPositions:
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record not older than a timestamp (milliseconds since 1970) by partition; None
-        if there is none. They need not be assigned.
+        """Return the first record not older than a timestamp (milliseconds since 1970) by
+        partition; None if there is none. They need not be assigned.
 
         Raises ValueError for a negative timestamp, TypeError for other types, KafkaTimeoutError
         after `default_api_timeout_ms`, naming what is missing and why.

@@ -9,7 +9,7 @@ from aiokafka.structs import TopicPartition
 
 __all__ = ["Arrivals", "Signal"]
 
-# Whoever waits for more partitions than this hears of all.
+# A waiter for more partitions than this hears of all.
 _MOST_KEYS = 8
 
 
@@ -36,7 +36,8 @@ class Signal:
             _finish(waiter, True)
 
     async def wait(self, deadline: float | None = None) -> bool:
-        """True once notified, False at `deadline` (loop time; None = wait without limit)."""
+        """Wait until notified. True then, False at `deadline` (loop time; None = wait without
+        limit)."""
         waiter, timer = _make_waiter(deadline)
         self._waiters[waiter] = None
         try:
@@ -80,7 +81,7 @@ class Arrivals(Signal):
             _finish(waiter, True)
 
     def notify_of(self, partitions: Iterable[TopicPartition]) -> None:
-        """Wake those who wait for one of these, or for any."""
+        """Wake the waiters for one of these, or for any."""
         super().notify()
         if self._by_partition:
             for tp in partitions:
@@ -88,8 +89,8 @@ class Arrivals(Signal):
                     _finish(waiter, True)
 
     def unserved(self) -> Collection[TopicPartition] | None:
-        """What one of those waits for who were not woken; None if all were, or nobody waits for
-        certain partitions."""
+        """Return the partitions of a waiter that was not woken; None if all were, or wait for any
+        partition."""
         for waiter, wanted in self._wanted.items():
             if not waiter.done():
                 return wanted
@@ -98,7 +99,7 @@ class Arrivals(Signal):
     async def wait_for(
         self, wanted: Collection[TopicPartition] | None, deadline: float | None
     ) -> bool:
-        """As `wait`, for news of these partitions (None = of any)."""
+        """Wait as `wait()` does, for news of these partitions (None = of any)."""
         if wanted is None or len(wanted) > _MOST_KEYS:
             return await self.wait(deadline)
         waiter, timer = _make_waiter(deadline)

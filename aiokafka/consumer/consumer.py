@@ -34,18 +34,17 @@ from aiokafka.consumer._arguments import (
     to_assign,
     topic_names,
 )
-from aiokafka.consumer._health import HealthWatch, Sources
+from aiokafka.consumer._health import ConsumerHealthMonitor, Sources
 from aiokafka.consumer._listener_call import refuse_in_listener
 from aiokafka.consumer._positions import ConsumerPositions
 from aiokafka.consumer._shared import Shared
 from aiokafka.consumer.fetch.desk import ReaderDesk
 from aiokafka.consumer.fetch.fetcher import Fetcher
 from aiokafka.consumer.fetch.placement import Placement
-from aiokafka.consumer.group.classic import ClassicCoordinator
-from aiokafka.consumer.group.kip848 import ConsumerCoordinator
-from aiokafka.consumer.group.no_group import NoGroupCoordinator
+from aiokafka.consumer.group.group import Group
+from aiokafka.consumer.group.making import prepare_group
+from aiokafka.consumer.group.no_group import NoGroup
 from aiokafka.consumer.group.reader_view import GroupView
-from aiokafka.consumer.position.committed import OffsetCommitter
 from aiokafka.consumer.position.resolver import OffsetResolver
 from aiokafka.consumer.subscription_state import SubscriptionState
 from aiokafka.errors import (
@@ -200,15 +199,20 @@ class AIOKafkaConsumer(ConsumerPositions):
         self._client = client = AIOKafkaClient(config.client, subject=config.subject)
         self._subscription = SubscriptionState()
         self._desk = desk = ReaderDesk()
-        self._health = health = HealthWatch(client, config, self._subscription)
+        self._health = health = ConsumerHealthMonitor(client, config, self._subscription)
         shared = Shared(client, config, self._subscription, desk, health.look)
         # Knows the desk and not the consumer, which can then be missed by its owner and say so.
         self._tasks = tasks = TaskOwner(config.client.client_id, partial(_fail, shared))
         placement = Placement(shared)
-        self._committer = committer = None if config.group_id is None else OffsetCommitter(shared)
-        self._resolver = OffsetResolver(shared, tasks, placement.contact_of, committer)
+        makings = None if config.group_id is None else prepare_group(shared, config.group_id)
+        self._committer = None if makings is None else makings.committer
+        self._resolver = OffsetResolver(shared, tasks, placement.contact_of, self._committer)
         self._fetcher = Fetcher(shared, tasks, placement, self._resolver)
-        self._coordinator = self._make_coordinator(shared, committer)
+        self._group = None if makings is None else Group(shared, self._fetcher.route, *makings)
+        self._coordinator = self._group or NoGroup(shared, self._fetcher.route)
+        if self._group is not None:
+            self._group_view = GroupView(shared, self._group)
+            add_reader(self._loop, self._group_view)
         health.begin(Sources(desk, tasks, placement, self._coordinator))
         self._all_topics: ClusterMetadata | None = None
         self._is_started = False
@@ -216,18 +220,6 @@ class AIOKafkaConsumer(ConsumerPositions):
         self._stopping = asyncio.Lock()
         self._is_finished = False
         self._reader: weakref.ref[asyncio.Task[Any]] | None = None
-
-    def _make_coordinator(
-        self, shared: Shared, committer: OffsetCommitter | None
-    ) -> NoGroupCoordinator:
-        if committer is None:
-            return NoGroupCoordinator(shared, self._fetcher.route)
-        is_classic = shared.config.group_protocol == "classic"
-        made = ClassicCoordinator if is_classic else ConsumerCoordinator
-        coordinator = made(shared, self._fetcher.route, committer)
-        self._group_view = GroupView(shared, coordinator)
-        add_reader(self._loop, self._group_view)
-        return coordinator
 
     def __repr__(self) -> str:
         group = f" group_id={self._config.group_id!r}" if self._config.group_id else ""
@@ -301,7 +293,8 @@ class AIOKafkaConsumer(ConsumerPositions):
         await self._await_positions(deadline)
 
     async def _look_at_cluster(self) -> None:
-        """It is for the application's questions only, which may remain open for now."""
+        """Ask for the metadata of all topics. It is for the application's questions only, so a
+        failure that may pass is logged."""
         try:
             self._all_topics = await self._client.fetch_all_metadata()
         except KafkaError as error:
@@ -311,8 +304,8 @@ class AIOKafkaConsumer(ConsumerPositions):
             told.warning("The topics of the cluster are not known yet: %s", error)
 
     async def _await_topics(self, deadline: float) -> None:
-        """Know the subscribed topics, or that all of them are denied; a few denied ones are
-        reported to those who read."""
+        """Wait until the subscribed topics are known, or all of them denied; a few denied ones are
+        reported to readers."""
         denied: TopicAuthorizationFailedError | None = None
         is_any_known = False
         for topic in self._subscription.topics:
@@ -325,8 +318,8 @@ class AIOKafkaConsumer(ConsumerPositions):
             raise denied
 
     async def _await_positions(self, deadline: float) -> None:
-        """By "latest": look where the logs end before the application goes on to write, as far as
-        their leaders answer soon."""
+        """Wait until the ends of the logs are known, with "latest", before the application goes on
+        to write; as far as their leaders answer soon."""
         if self._config.auto_offset_reset in ("earliest", "none"):
             return
         deadline = min(deadline, self._loop.time() + _LOOK_TIMEOUT)
@@ -363,7 +356,7 @@ class AIOKafkaConsumer(ConsumerPositions):
             self._stopping.release()
 
     def _refuse_work(self) -> None:
-        """From now on nothing is handed out."""
+        """Return no record from now on."""
         if self._closed:
             return
         self._closed = True
@@ -379,7 +372,7 @@ class AIOKafkaConsumer(ConsumerPositions):
         return reader is asyncio.current_task() and sys.exc_info()[0] is None
 
     async def _finish(self, deadline: float) -> None:
-        """All that is left to do; the time to commit and leave is over at `deadline`."""
+        """Do all that is left to do; the time to commit and leave is over at `deadline`."""
         if self._is_finished:
             return
         if self._is_started and self._tasks.failure is None:
@@ -399,8 +392,8 @@ class AIOKafkaConsumer(ConsumerPositions):
         await self._stop_for_good()
 
     async def _stop_for_good(self) -> None:
-        """As `stop()`, which nobody will call again: if that is cancelled, what it left ends at
-        once, and the group notices at the end of the session."""
+        """Call `stop()` for the last time: if it is cancelled, what it left ends at once, and the
+        group notices at the end of the session."""
         try:
             await self.stop()
         finally:
@@ -476,8 +469,8 @@ class AIOKafkaConsumer(ConsumerPositions):
         self._subscription_changed()
 
     def subscription(self) -> frozenset[str]:
-        """Names of the topics read at the moment, for a pattern those that match; if it is the
-        broker that matches, those with partitions of ours."""
+        """Return the names of the topics read at the moment: for a pattern those that match, or
+        those with assigned partitions if the broker matches."""
         return self._subscription.topics
 
     def unsubscribe(self) -> None:
@@ -498,7 +491,8 @@ class AIOKafkaConsumer(ConsumerPositions):
     # -- records -----------------------------------------------------------------------------------
 
     async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[Any, Any]:
-        """The next record of these partitions (none given: of all), waiting for it without limit.
+        """Return the next record of these partitions (none given: of all), waiting for it without
+        limit.
 
         Partitions are served in turn, one fetched record set at a time. A cancelled call has taken
         nothing.
@@ -538,7 +532,7 @@ class AIOKafkaConsumer(ConsumerPositions):
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
-        """Records of these partitions (none given: of all) that are there, or come within
+        """Return records of these partitions (none given: of all) that are there, or come within
         `timeout_ms`.
 
         At most `max_records` over all partitions (default: `max_poll_records`), which take turns
@@ -577,8 +571,8 @@ class AIOKafkaConsumer(ConsumerPositions):
         return records
 
     def _next_look(self, told_at: float) -> float | None:
-        """When a reader has to see again whether the brokers answer (loop time; None = never).
-        Raises KafkaUnreachableError if they have not for too long."""
+        """Return when a reader has to see again whether the brokers answer (loop time; None =
+        never). Raises KafkaUnreachableError if they have not for too long."""
         if self._config.unreachable_timeout is None:
             return None
         return self._health.check(told_at)
@@ -607,7 +601,7 @@ class AIOKafkaConsumer(ConsumerPositions):
         return self
 
     async def __anext__(self) -> ConsumerRecord[Any, Any]:
-        """The next record; the loop ends when the consumer is stopped.
+        """Return the next record; the loop ends when the consumer is stopped.
 
         A record too large to be fetched is logged and waited for; every other error is raised.
         """
@@ -622,14 +616,15 @@ class AIOKafkaConsumer(ConsumerPositions):
     # -- how it is doing ---------------------------------------------------------------------------
 
     def health(self) -> ConsumerHealth:
-        """How the consumer is doing at this moment. Costs little, asks nobody, raises nothing, and
-        may be called at any time, before `start()` and after `stop()` as well."""
+        """Return how the consumer is doing at this moment. It costs little, sends no request,
+        raises nothing, and may be called at any time, before `start()` and after `stop()` as
+        well."""
         return self._health.health()
 
     # -- the cluster -------------------------------------------------------------------------------
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """Partition numbers of a topic; None if the consumer has no metadata of it.
+        """Return the partition numbers of a topic; None if the consumer has no metadata of it.
 
         It knows the topics in use, and all those of its last look at the cluster: `topics()`, or
         `start()` without topics, pattern or partitions.
@@ -640,7 +635,7 @@ class AIOKafkaConsumer(ConsumerPositions):
         return None if partitions is None else set(partitions)
 
     async def topics(self) -> set[str]:
-        """All topics this user may see, asked of one broker after the other until one answers.
+        """Return all topics this user may see, asking one broker after the other until one answers.
 
         Raises the last one's error of the connection when none does."""
         self._check_can_read()

@@ -208,22 +208,25 @@ class PartitionState:
         return self.phase is Phase.UNSET
 
     def end(self, read_committed: bool) -> int | None:
-        """Offset after the last record that can be read, as of the last fetch; None before."""
+        """Return the offset after the last record that can be read, as of the last fetch; None
+        before."""
         return self.lso if read_committed else self.highwater
 
     def lag(self, read_committed: bool) -> int | None:
-        """Offsets from the position to the end; None while either is unknown."""
+        """Return the offsets from the position to the end; None while either is unknown."""
         end = self.end(read_committed)
         if end is None or end < 0 or self.next_offset < 0:
             return None
         return max(0, end - self.next_offset)
 
     def finished_before(self, call: int) -> int:
-        """Position up to which the application is done, seen from within call number `call`."""
+        """Return the position up to which the application is done, seen from within call number
+        `call`."""
         return self.finished if self.call == call else self.next_offset
 
     def epoch_before(self, offset: int) -> int:
-        """Leader epoch of the record before `offset`, to be committed with it; -1 if unknown."""
+        """Return the leader epoch of the record before `offset`, to be committed with it; -1 if
+        unknown."""
         epoch: int = self.cursor.epochs.before(offset)
         return epoch
 
@@ -261,27 +264,28 @@ class PartitionState:
     # log was cut. Then what it has in hand is not finished by that.
 
     def move(self, offset: int, offset_epoch: int) -> None:
-        """As `seek`, not by the application's wish: records that it is still working on stay
+        """Seek without the application's wish: records that it is still working on stay
         unfinished."""
         call, finished = self.call, self.finished
         self.seek(offset, offset_epoch)
         self.call, self.finished = call, min(finished, offset)
 
     def lose(self, spec: object) -> None:
-        """As `reset`, not by the application's wish."""
+        """Reset without the application's wish: records that it is still working on stay
+        unfinished."""
         call = self.call
         self.reset(spec)
         self.call = call
 
     def begin_validation(self, leader_epoch: int) -> None:
-        """A leader of a newer epoch took over: stop fetching until its log is compared with
-        ours."""
+        """Stop fetching until the log of a new leader is compared with what was fetched
+        (KIP-320)."""
         self._transition(Phase.VALIDATING)
         self.cursor.follow_leader(leader_epoch)
         self.changed()
 
     def end_validation(self) -> None:
-        """The new leader has what we fetched."""
+        """Fetch again: the new leader has what was fetched."""
         self._transition(Phase.READY)
         self.changed()
 
@@ -305,7 +309,8 @@ class PartitionState:
         self.changed()
 
     def retire(self) -> None:
-        """The partition is no longer ours; late answers and buffered data are void."""
+        """End the state: the partition is no longer ours, late responses and buffered data are
+        void."""
         self._transition(Phase.RETIRED)
         self.epoch += 1
         self.changed()

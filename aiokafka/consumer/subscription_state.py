@@ -55,7 +55,7 @@ class Assignment:
         return self._states.get(tp)
 
     def state_value(self, tp: TopicPartition) -> PartitionState:
-        """The state of an assigned partition; KeyError otherwise."""
+        """Return the state of an assigned partition; KeyError otherwise."""
         return self._states[tp]
 
     def __iter__(self) -> Iterator[TopicPartition]:
@@ -113,8 +113,8 @@ class SubscriptionState:
         self._assignment = Assignment({}, 0)
         self._watcher: StateWatcher | None = None
         self.given_up: dict[TopicPartition, int] = {}
-        """Partitions that were taken away, or begun anew, after records of theirs were handed
-        out, and the number of the call that got the last of these."""
+        """Partitions that were revoked, or begun again, after records of theirs were returned, and
+        the number of the call that got the last of these."""
 
     @property
     def subscription(self) -> Subscription | None:
@@ -125,7 +125,8 @@ class SubscriptionState:
         return self._assignment
 
     def fetch_context(self) -> AbstractContextManager[None]:
-        """The block in which Faust asks the fetcher; calls are counted there."""
+        """Return the block in which Faust asks the fetcher. It does nothing: the fetcher counts the
+        calls."""
         return nullcontext()
 
     @property
@@ -145,6 +146,12 @@ class SubscriptionState:
     def is_manual(self) -> bool:
         """Whether partitions were chosen by `assign()`."""
         return self._subscription is not None and self._subscription.is_manual
+
+    @property
+    def is_by_group(self) -> bool:
+        """Whether partitions come from a subscription by topics or pattern, and so from the group,
+        if there is one."""
+        return self._subscription is not None and not self._subscription.is_manual
 
     def watch(self, watcher: StateWatcher | None) -> None:
         """Tell `watcher` about changes of this and later assignments' states."""
@@ -196,7 +203,7 @@ class SubscriptionState:
     def assign_from_subscribed(
         self, partitions: Iterable[TopicPartition], *, keep: bool = True
     ) -> None:
-        """The coordinator's assignment for the current subscription.
+        """Take the coordinator's assignment for the current subscription.
 
         Partitions that were assigned before keep their state, unless `keep` is False.
         """
@@ -215,8 +222,8 @@ class SubscriptionState:
     def assigned_state(
         self, tp: TopicPartition, text: str = "Partition {} is not assigned"
     ) -> PartitionState:
-        """The state of an assigned partition; IllegalStateError, which begins with `text`, if it is
-        not assigned."""
+        """Return the state of an assigned partition. Raises IllegalStateError, which begins with
+        `text`, if it is not assigned."""
         state = self._assignment.get(as_partition(tp))
         if state is None:
             raise IllegalStateError(f"{text.format(tp)} to this consumer")

@@ -35,7 +35,7 @@ _V2_HEADER = 61
 
 
 def scan_record_set(view: memoryview) -> tuple[int, list[Span]]:
-    """(offset after the last complete batch, leader epochs) from the batch headers alone.
+    """Return (offset after the last complete batch, leader epochs) from the batch headers alone.
 
     (-1, []) if there is no complete batch. Stops at the first header that makes no sense: reading
     the batch will say what is wrong with it.
@@ -115,7 +115,7 @@ class FetchBuffer:
 
     Owns the record sets: a NodeFetcher adds, handing out removes. Serves partitions in turn: one by
     one, a record set at a time; many at once, a call at a time. `position` moves in the same
-    synchronous step that hands records out, so whoever is cancelled while waiting has taken
+    synchronous step that returns records, so a call that is cancelled while it waits has taken
     nothing.
     """
 
@@ -151,7 +151,7 @@ class FetchBuffer:
         self.is_hungry = False
 
     def add_failure(self, state: PartitionState, failure: Failure) -> None:
-        """Have the next reader of this partition see an exception, made anew by `failure`."""
+        """Have the next reader of this partition see the exception that `failure` makes."""
         self._failures[state] = (state.epoch, failure)
         self._current = None
 
@@ -186,15 +186,15 @@ class FetchBuffer:
         self._current = None
 
     def unserved(self) -> list[PartitionState]:
-        """Partitions with data that the hungry reader cannot take: paused, or not among those it
-        wants."""
+        """Return the partitions with data that the hungry reader cannot take: paused, or not among
+        those it wants."""
         return [state for state in self._queues if not _is_served(state, self.hungry_for)]
 
     # -- asking ------------------------------------------------------------------------------------
 
     def pop_failure(self, state: PartitionState) -> BaseException | None:
-        """What was to be raised of this partition, which then counts as raised; for others with
-        the same failure as well."""
+        """Return the exception to raise for this partition, which then counts as raised; for others
+        with the same failure as well."""
         if state not in self._failures:
             return None
         _, failure = self._failures.pop(state)
@@ -203,19 +203,20 @@ class FetchBuffer:
         return failure()
 
     def note_hunger(self, wanted: Wanted) -> None:
-        """A reader of these partitions found nothing: what others wait for matters less now."""
+        """Note that a reader of these partitions found nothing: what others wait for matters less
+        now."""
         self.is_hungry = True
         self.hungry_for = wanted
 
     # -- handing out -------------------------------------------------------------------------------
 
     def begin_call(self) -> None:
-        """The application asks again: it has finished with what it got before."""
+        """Count a call: the application has finished with what it got before."""
         self.call += 1
 
     def next(self) -> ConsumerRecord[Any, Any] | None:
-        """The next record of the record set being served; None when `next_of(None)` has to look
-        further.
+        """Return the next record of the record set being served; None when `next_of(None)` has to
+        look further.
 
         Counts as a call of its own.
         """
@@ -238,7 +239,7 @@ class FetchBuffer:
         return record
 
     def next_of(self, wanted: Wanted) -> ConsumerRecord[Any, Any] | None:
-        """The next record of any of these partitions (None = all); None if there is none.
+        """Return the next record of any of these partitions (None = all); None if there is none.
 
         Raises what is to be reported of them, each failure once; and what a record set raises for
         as long as the position stays where it is.
@@ -261,7 +262,8 @@ class FetchBuffer:
     def take(
         self, wanted: Wanted, limit: int
     ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
-        """Up to `limit` records (-1 = all there are) of these partitions (None = all), fairly.
+        """Return up to `limit` records (-1 = all there are) of these partitions (None = all),
+        fairly.
 
         Fewer if they are large: a call ends when it has unpacked a lot. A partition served goes to
         the end of the line. Raises as `next_of()`, but not while there are records to return.
@@ -311,7 +313,7 @@ class FetchBuffer:
                     raise failure
 
     def _next_from(self, state: PartitionState, is_free: bool) -> ConsumerRecord[Any, Any] | None:
-        """The next record of one partition; None when its record set is at its end.
+        """Return the next record of one partition; None when its record set is at its end.
 
         The record set becomes the one `next()` reads on from, if the caller is free to take any
         partition.
@@ -371,8 +373,8 @@ class FetchBuffer:
                 return
 
     def _head(self, state: PartitionState) -> FetchedPartition | None:
-        """The partition's oldest record set that continues at its position; drops all if it does
-        not."""
+        """Return the partition's oldest record set that continues at its position; drops all if it
+        does not."""
         queue = self._queues.get(state)
         if queue is None:
             return None
@@ -384,7 +386,7 @@ class FetchBuffer:
         return None
 
     def _finish(self, chunk: FetchedPartition) -> None:
-        """The record set is read: let the next one of its partition, or a new fetch, take its
+        """Drop a record set that is read: the next one of its partition, or a new fetch, takes its
         place."""
         state = chunk.state
         if chunk is self._current:
@@ -398,7 +400,8 @@ class FetchBuffer:
         state.changed()
 
     def _set_aside(self, chunk: FetchedPartition, error: Exception) -> None:
-        """Its next record cannot be read: say where, and let others come first from now on."""
+        """Let other partitions come first from now on, as a record cannot be read; say in the error
+        where."""
         self._current = None
         self._queues.move_to_end(chunk.state)
         if isinstance(error, CorruptRecordError):
@@ -412,7 +415,7 @@ class FetchBuffer:
 
 
 def _locate(error: CorruptRecordError, tp: TopicPartition, batch_end: int) -> None:
-    """Say which partition it is, and where reading can go on."""
+    """Say in the error which partition it is, and where reading can go on."""
     error.topic_partition = tp
     where = f"{tp}: {error.args[0]}" if error.args else f"{tp}: corrupt batch"
     if batch_end >= 0:

@@ -76,7 +76,7 @@ class NodeFetcher:
         self._is_retired = False
 
     def touch(self, state: PartitionState) -> None:
-        """A partition placed here, now or before, changed."""
+        """Look again at a partition that is, or was, fetched from this broker."""
         self._plan.touch(state)
         self._signal.notify()
 
@@ -94,7 +94,7 @@ class NodeFetcher:
         self._signal.notify()
 
     def retire(self) -> None:
-        """No partition is placed here any more: end after the fetch in flight."""
+        """End after the fetch in flight: no partition is fetched from this broker any more."""
         self._is_retired = True
         self._signal.notify()
 
@@ -130,7 +130,8 @@ class NodeFetcher:
     # -- when --------------------------------------------------------------------------------------
 
     def _max_wait(self, now: float) -> float | None:
-        """Seconds that a fetch sent now may wait for data at the broker; None = send none now."""
+        """Return the seconds that a fetch sent now may wait for data at the broker; None = send
+        none now."""
         plan = self._plan
         longest = self._shared.config.fetch_max_wait
         if not plan.specs or now < self._not_before:
@@ -160,7 +161,7 @@ class NodeFetcher:
         return self._pinned * 2 > self._host.share
 
     def _next_look(self, now: float) -> float | None:
-        """When something may have changed that nobody tells us."""
+        """Return when to decide again without being woken (loop time)."""
         times = [self._not_before, self._plan.next_retry() or 0.0]
         if self._plan.full:
             times.append(self._fetched_at + self._shared.config.fetch_max_wait)
@@ -206,8 +207,8 @@ class NodeFetcher:
         return max(1, min(room, config.fetch_max_bytes, passes, 2**31 - 1))
 
     def _failed(self, error: KafkaError) -> None:
-        """No answer: back off, look for new leaders, and tell the application if it will not get
-        better."""
+        """Back off and look for new leaders, as there is no response; report an error that no retry
+        mends."""
         self._session.restart()
         self._not_before = asyncio.get_running_loop().time() + self._backoff.next()
         self._contact.fail(error)
@@ -221,8 +222,8 @@ class NodeFetcher:
         self._shared.client.request_metadata(f"fetch from broker {self.node_id} failed")
 
     def _too_large(self) -> Callable[[], KafkaError]:
-        """So little was asked for that one batch alone, which a broker sends whatever its size, is
-        too large."""
+        """Return the failure of a response above the limit: so little was asked for that one batch
+        alone, which a broker sends whatever its size, is too large."""
         names = some_names([state.tp for state in self._plan.states()])
         limit = self._shared.config.client.max_response_bytes
         text = (
@@ -254,8 +255,8 @@ class NodeFetcher:
         intake.finish(response)
 
     def _session_failed(self, error_code: int) -> None:
-        """The broker forgot the session, or met an error of its own; the next request is a full
-        one."""
+        """Back off: the broker has lost the session, or met an error of its own. The next request
+        is a full one."""
         error = for_code(error_code)
         self._log.debug("Broker %s ended the fetch session: %s", self.node_id, error.__name__)
         if self._backoff.failures:

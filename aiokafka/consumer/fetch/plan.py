@@ -52,16 +52,17 @@ class FetchPlan:
         return gained
 
     def next_retry(self) -> float | None:
-        """When the first back-off ends."""
+        """Return when the first back-off ends (loop time); None without one."""
         return min(self._later.values(), default=None)
 
     def take_changed(self) -> dict[TopicPartition, None]:
-        """The partitions whose spec may be another than at the last call."""
+        """Return the partitions whose spec may be another than at the last call."""
         changed, self._changed = self._changed, {}
         return changed
 
     def state_for(self, tp: TopicPartition) -> PartitionState | None:
-        """Whom an answer is for: None if the partition moved on since it was asked for."""
+        """Return the state that an answer is for; None if the partition moved on since it was asked
+        for."""
         made_for = self._made_for.get(tp)
         if made_for is None:
             return None
@@ -71,7 +72,7 @@ class FetchPlan:
         return state
 
     def states(self) -> list[PartitionState]:
-        """The partitions asked for."""
+        """Return the partitions asked for."""
         return [state for state, _ in self._made_for.values()]
 
     def _look_at(self, state: PartitionState, now: float, topic_ids: Mapping[str, bytes]) -> bool:

@@ -61,13 +61,14 @@ class FetchSession:
         return None if self._with_ids else LAST_VERSION_WITH_NAMES
 
     def topic_name(self, topic_id: bytes, name: str) -> str | None:
-        """Name of a topic in a response: as given (up to v12), else by the id we asked with."""
+        """Return the name of a topic in a response: as given (up to v12), else by the id we asked
+        with."""
         return name or self._topic_names.get(topic_id)
 
     def build(
         self, wanted: Mapping[TopicPartition, FetchSpec], changed: Iterable[TopicPartition]
     ) -> FetchRequest:
-        """The next request's session fields, topics and forgotten topics.
+        """Return the next request, with its session fields, topics and forgotten topics.
 
         `wanted`: every partition to fetch. `changed`: those that may differ from the last request;
         partitions in neither are not looked at unless the request is full.
@@ -79,7 +80,7 @@ class FetchSession:
         return self._build_incremental(wanted, changed)
 
     def accept(self, error_code: int, session_id: int) -> bool:
-        """Take note of an answer; False if its error makes its partitions meaningless."""
+        """Take in a response; False if its error makes its partitions meaningless."""
         if error_code:
             self._fail(error_code)
             return False
@@ -96,7 +97,7 @@ class FetchSession:
         self._reset(self.session_id)
 
     def closing_request(self) -> FetchRequest | None:
-        """A request that frees the broker's session slot; None if there is no session."""
+        """Return a request that frees the broker's session slot; None if there is no session."""
         if self.session_id == _NO_SESSION:
             return None
         request = FetchRequest(
@@ -121,7 +122,8 @@ class FetchSession:
     def _must_restart(
         self, wanted: Mapping[TopicPartition, FetchSpec], changed: Iterable[TopicPartition]
     ) -> bool:
-        """A session speaks either of ids or of names, and of one id per topic."""
+        """Whether the session has to be replaced: one names topics either by id or by name, and a
+        topic by one id only."""
         if self.is_full:
             return False
         for tp in changed:

@@ -41,7 +41,7 @@ class GroupAssignors:
         )
 
     def protocols(self, topics: Iterable[str]) -> list[tuple[str, bytes]]:
-        """Name and subscription of each, for one JoinGroup request."""
+        """Return name and subscription of each, for one JoinGroup request."""
         if not self.is_cooperative:
             # An eager member has given up everything. What it claimed nevertheless a cooperative
             # assignor would keep for it, and wait in vain for the join that follows a revocation.
@@ -68,7 +68,8 @@ class GroupAssignors:
         cluster: ClusterMetadata,
         members: Mapping[str, ConsumerProtocolMemberMetadata],
     ) -> dict[str, bytes]:
-        """What each member gets, as the leader tells it; whatever the assignor raises."""
+        """Return each member's assignment, encoded for SyncGroup. Raises whatever the assignor
+        does."""
         assignor = self._named(protocol)
         if _is_of_kafka_python(assignor):
             shares = assignor.assign(cluster, _listed(members))
@@ -79,7 +80,7 @@ class GroupAssignors:
     def accept(
         self, protocol: str, generation: int, data: bytes
     ) -> ConsumerProtocolMemberAssignment:
-        """Read what this member got, and have the assignor take note of it."""
+        """Decode this member's assignment, and pass it to the assignor."""
         assignor = self._named(protocol)
         assignment = ConsumerProtocolMemberAssignment.decode(data)
         note_generation = getattr(assignor, "on_generation_assignment", None)
@@ -92,7 +93,7 @@ class GroupAssignors:
         return assignment
 
     def forget(self) -> None:
-        """The member lost everything: it must not claim to own it."""
+        """Have the assignors claim nothing with the next join: the member has lost everything."""
         for assignor in self._assignors:
             if getattr(assignor, "supports_cooperative", False):
                 assignor.on_generation_assignment(-1)
@@ -108,8 +109,8 @@ class GroupAssignors:
 def subscriptions_of(
     members: Mapping[str, bytes], instances: Mapping[str, str]
 ) -> dict[str, ConsumerProtocolMemberMetadata]:
-    """What the members want; `instances` are the names of static ones. Raises KafkaProtocolError
-    for malformed bytes."""
+    """Return what the members want; `instances` are the names of static ones. Raises
+    KafkaProtocolError for malformed bytes."""
     found = {
         member: ConsumerProtocolMemberMetadata.decode(data) for member, data in members.items()
     }
@@ -119,7 +120,7 @@ def subscriptions_of(
 
 
 def assignment_of(partitions: Iterable[TopicPartition]) -> bytes:
-    """An assignment of these partitions, as a leader would write it."""
+    """Return an assignment of these partitions, as a leader would write it."""
     topics: dict[str, list[int]] = {}
     for topic, number in sorted(partitions):
         topics.setdefault(topic, []).append(number)
@@ -144,7 +145,7 @@ def _is_of_kafka_python(assignor: Any) -> bool:
 
 
 def _instance(strategy: Any) -> Any:
-    """An instance of a class, unless class methods of its own are all that it has.
+    """Return an instance of a class, unless class methods of its own are all that it has.
 
     A class method that overrides one notes what it notes on the class, and calls the others there.
     """

@@ -1,16 +1,17 @@
-"""The classic protocol: members join together, and the leader shares out (KIP-429)."""
+"""The classic protocol: members join together, and the leader assigns (KIP-429)."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import logging
 
 from aiokafka._backoff import Backoff
+from aiokafka._log import SubjectLog
 from aiokafka.consumer.group.assignors import GroupAssignors, assignment_of, subscriptions_of
 from aiokafka.consumer.group.classic_member import ClassicMember, Joined
-from aiokafka.consumer.group.group import GroupCoordinator
-from aiokafka.consumer.position.committed import Identity, OffsetCommitter
+from aiokafka.consumer.group.protocol import GroupParts
+from aiokafka.consumer.group.state import GroupState
+from aiokafka.consumer.position.committed import Identity
 from aiokafka.errors import (
     BrokerResponseError,
     CommitFailedError,
@@ -21,59 +22,62 @@ from aiokafka.errors import (
 )
 from aiokafka.structs import TopicPartition
 
-if TYPE_CHECKING:
-    from aiokafka.consumer._shared import Shared
+__all__ = ["ClassicProtocol"]
 
-__all__ = ["ClassicCoordinator"]
+log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
 _LOST = (UnknownMemberIdError, IllegalGenerationError)
 
 
-class ClassicCoordinator(GroupCoordinator):
-    """Joins the group again and again, until the members agree, whenever there is a reason.
+class ClassicProtocol:
+    """Joins the group again and again, until the members agree, whenever there is a reason: the
+    GroupProtocol of brokers of all versions.
 
-    Owns: the topics and partitions that this member shared out as leader; whether an eager member
-    has given up everything for a join that is still to come.
+    Owns: the topics and partitions that this member assigned as leader; whether an eager member
+    has given up everything for a join that is still to come; whether a join is under way.
     """
 
-    def __init__(
-        self, shared: Shared, route: Callable[[], None], committer: OffsetCommitter
-    ) -> None:
-        super().__init__(shared, route, committer)
-        client, config = shared.client, shared.config
-        self._member = ClassicMember(client, config, committer.group_id, committer.contact)
+    def __init__(self, parts: GroupParts, member: ClassicMember) -> None:
+        shared = parts.shared
+        self.member = member
+        self.session_timeout = shared.config.session_timeout
+        self._client = shared.client
+        self._config = shared.config
+        self._subscriptions = shared.subscriptions
+        self._log = SubjectLog(log, shared.config.subject)
+        self._parts = parts
+        self._standing = parts.standing
+        self._commits = parts.commits
+        self._handover = parts.handover
         self._assignors = GroupAssignors(
-            config.partition_assignment_strategy, config.client.client_rack
+            shared.config.partition_assignment_strategy, shared.config.client.client_rack
         )
         self._is_revoked = False
         self._is_joining = False
-        self._shared: dict[str, frozenset[int] | None] = {}
+        self._shared_out: dict[str, frozenset[int] | None] = {}
 
-    @property
-    def _membership(self) -> ClassicMember:
-        return self._member
-
-    def _has_work(self) -> bool:
-        return self._reason is not None
+    def has_work(self) -> bool:
+        """Whether there is a reason to join."""
+        return self._standing.reason is not None
 
     # -- metadata ----------------------------------------------------------------------------------
 
-    def _assign(self) -> None:
-        """The leader looks whether what it has shared out has changed."""
+    def on_metadata(self) -> None:
+        """Join again if this member is the leader and the topics that it assigned have changed."""
         cluster = self._client.cluster
-        for topic, numbers in self._shared.items():
+        for topic, numbers in self._shared_out.items():
             found = cluster.partitions_for_topic(topic)
-            if self._is_settled and found is not None and found != numbers:
-                self.request_join(f"partitions of {topic} changed")
+            if self._standing.is_joined and found is not None and found != numbers:
+                self._standing.request_join(f"partitions of {topic} changed")
 
     # -- joining -----------------------------------------------------------------------------------
 
-    async def _advance(self) -> None:
+    async def advance(self) -> None:
         """Join until it works or is no longer wanted."""
         client = self._config.client
         delays = Backoff(client.retry_backoff, client.retry_backoff_max)
         try:
-            while self._may_take_part() and self._reason is not None:
+            while self._standing.may_take_part() and self._standing.reason is not None:
                 try:
                     await self._join()
                     delays.reset()
@@ -82,41 +86,50 @@ class ClassicCoordinator(GroupCoordinator):
                     await asyncio.sleep(delays.next())
         finally:
             self._is_joining = False
-            if self._wants_membership():
+            if self._subscriptions.is_by_group:
                 self._commits.resume()
             self._handover.release()
 
     async def _join(self) -> None:
-        """One round: give up, join, take over."""
+        """Go through one generation: revoke, join, sync, take over.
+
+        1. `_prepare()`: an eager member revokes everything; a cooperative one keeps all it has.
+        2. The pending reason is taken. One that comes up from here on leads to another join.
+        3. JoinGroup and SyncGroup, in which the broker has us wait for the other members. Commits
+           wait on our side: on this connection they would wait behind the join.
+        4. The application may have subscribed to something else meanwhile. Then the assignment is
+           not taken over, and the next join claims what we have in fact.
+        5. `_adopt()`: a cooperative member revokes what it has lost, and joins again so that others
+           can get it; an eager one takes over all.
+        """
         await self._prepare()
-        if not self._may_take_part():
+        if not self._standing.may_take_part():
             return
-        reason, self._reason = self._reason or "", None
+        reason, self._standing.reason = self._standing.reason or "", None
         subscription = self._subscriptions.subscription
         topics = self._subscriptions.topics
-        self._is_settled = False
+        self._standing.unsettle()
         self._is_joining = True
         self._commits.suspend()
         try:
-            joined = await self._member.join(self._assignors.protocols(topics), reason)
+            joined = await self.member.join(self._assignors.protocols(topics), reason)
             shares = await self._share_out(joined)
-            data = await self._member.sync(joined, shares)
+            data = await self.member.sync(joined, shares)
         except KafkaError:
-            if self._reason is None:
-                self._reason = reason
+            if self._standing.reason is None:
+                self._standing.reason = reason
             raise
         self._is_joining = False
         self._log.info(
             "Member %s of generation %d, %s, assignor %s",
-            self._member.member_id,
+            self.member.member_id,
             joined.generation,
             f"leader of {len(joined.members)}" if joined.members else "no leader",
             joined.protocol,
         )
         is_wanted = self._subscriptions.subscription is subscription
         if not is_wanted and self._assignors.is_cooperative:
-            # It is not adopted, so the next join has to claim what we have in fact: nobody may get
-            # that before we gave it up.
+            # No other member may get what we have in fact before we gave it up.
             data = assignment_of(self._handover.owned)
         assignment = self._assignors.accept(joined.protocol, joined.generation, data)
         if is_wanted:
@@ -125,8 +138,9 @@ class ClassicCoordinator(GroupCoordinator):
                 self._look_for_growth()
 
     async def _prepare(self) -> None:
-        """Before a join: without membership everything is lost; eager members give up all."""
-        if self.generation < 0:
+        """Give up what a join needs: everything without membership, everything of an eager
+        member."""
+        if self.member.generation < 0:
             if self._handover.owned and not self._is_revoked:
                 self._assignors.forget()
                 await self._handover.lose()
@@ -141,8 +155,8 @@ class ClassicCoordinator(GroupCoordinator):
             self._is_revoked = True
 
     async def _share_out(self, joined: Joined) -> dict[str, bytes]:
-        """The leader's work."""
-        was_leader, self._shared = bool(self._shared), {}
+        """Return the assignment of each member, if this one is the leader; {} otherwise."""
+        was_leader, self._shared_out = bool(self._shared_out), {}
         if not joined.members:
             if was_leader and self._subscriptions.pattern is None:
                 self._client.set_topics(self._subscriptions.topics)
@@ -154,51 +168,55 @@ class ClassicCoordinator(GroupCoordinator):
             known = self._client.set_topics(topics | self._subscriptions.topics)
             await asyncio.wait([known], timeout=self._config.session_timeout / 2)
         cluster = self._client.cluster
-        self._shared = {topic: cluster.partitions_for_topic(topic) for topic in topics}
+        self._shared_out = {topic: cluster.partitions_for_topic(topic) for topic in topics}
         if joined.is_kept:
-            # A static leader that was restarted: it goes on to watch what it once shared out.
+            # A static leader that was restarted: the assignment stands, it only watches its topics.
             return {}
         return self._assignors.share_out(joined.protocol, cluster, members)
 
     def _look_for_growth(self) -> None:
-        """A static leader that is alone was away: what came meanwhile is in no assignment."""
-        for topic, numbers in self._shared.items():
+        """Join again for partitions that were added while a static leader, alone in its group, was
+        away: they are in no assignment."""
+        for topic, numbers in self._shared_out.items():
             mine = {tp.partition for tp in self._handover.owned if tp.topic == topic}
             if numbers is not None and not numbers <= mine:
-                self.request_join(f"partitions of {topic} were added while this member was away")
+                self._standing.request_join(
+                    f"partitions of {topic} were added while this member was away"
+                )
 
     async def _adopt(self, assigned: frozenset[TopicPartition]) -> None:
         self._commits.resume()
         self._is_revoked = False
         if self._assignors.is_cooperative:
             had_others = await self._handover.give_up_all_but(assigned)
-            if not self._may_take_part():
+            if not self._standing.may_take_part():
                 return  # the application has unsubscribed meanwhile
             await self._handover.extend(assigned)
             if had_others:
-                self.request_join("partitions were given up for others")
+                self._standing.request_join("partitions were given up for others")
         else:
             await self._handover.take_over(assigned)
-        self._settle()
+        self._parts.settle()
 
     def _on_join_failed(self, error: KafkaError) -> None:
-        """Retry, say, or give up."""
-        self._trouble = error
+        """Note an error that another attempt may clear; raise any other."""
+        self._standing.trouble = error
         if isinstance(error, _LOST):
             self._lose_membership(error)
         elif isinstance(error, RebalanceInProgressError):
             self._log.debug("Not joined: %s", error)
-        elif not self._tolerate(error):
+        elif not self._parts.errors.may_pass(error):
             raise error
 
-    def _forget(self) -> None:
-        super()._forget()
+    def forget(self) -> None:
+        """Claim nothing with the next join: the assignment was given up."""
         self._is_revoked = False
         self._assignors.forget()
 
     # -- heartbeats --------------------------------------------------------------------------------
 
-    async def _beat(self) -> None:
+    async def send_heartbeats(self) -> None:
+        """Keep the membership alive, until cancelled; look whether the application is."""
         client = self._config.client
         delays = Backoff(client.retry_backoff, client.retry_backoff_max)
         interval = min(self._config.heartbeat_interval, self._config.max_poll_interval / 2)
@@ -206,43 +224,57 @@ class ClassicCoordinator(GroupCoordinator):
         while True:
             await asyncio.sleep(delay)
             delay = interval
-            self._notice_idleness()
-            if self.generation < 0 or self._is_joining or self._is_idle:
+            self._parts.polls.notice_idleness()
+            is_idle = self._standing.state is GroupState.IDLE
+            if self.member.generation < 0 or self._is_joining or is_idle:
                 continue
-            generation = self.generation
+            generation = self.member.generation
             try:
-                await self._member.heartbeat()
+                await self.member.heartbeat()
                 delays.reset()
-                self._note_success()
+                self._parts.errors.clear()
             except KafkaError as error:
-                if generation == self.generation and not self._is_joining:
+                if generation == self.member.generation and not self._is_joining:
                     self._on_heartbeat_failed(error)
                     delay = min(interval, delays.next())
 
     def _on_heartbeat_failed(self, error: KafkaError) -> None:
         if isinstance(error, RebalanceInProgressError):
-            self.request_join("the group is rebalancing")
+            self._standing.request_join("the group is rebalancing")
         elif isinstance(error, _LOST):
             self._lose_membership(error)
-        elif not self._tolerate(error):
+        elif not self._parts.errors.may_pass(error):
             self._end_with(error)
 
     def _lose_membership(self, error: BaseException) -> None:
+        """Join again, with nothing: the group has removed us."""
         if isinstance(error, IllegalGenerationError):
-            self._member.forget_generation()
+            self.member.forget_generation()
         else:
-            self._member.forget_member()
-        self._is_settled = False
+            self.member.forget_member()
+        self._standing.unsettle()
         self._commits.lose()
-        self.request_join(f"the group removed us: {type(error).__name__}")
+        self._standing.request_join(f"the group removed us: {type(error).__name__}")
 
-    def _on_commit_refused(self, identity: Identity, error: CommitFailedError) -> None:
+    def _end_with(self, error: KafkaError) -> None:
+        self.member.fail()
+        self._commits.lose()
+        self._standing.begin_failing(error)
+
+    def on_commit_refused(self, identity: Identity, error: CommitFailedError) -> None:
+        """Join again, or end the membership: the group refused a commit of this generation."""
         cause = error.__cause__
-        if identity.generation < 0:
-            return
         if isinstance(cause, _LOST):
             self._lose_membership(cause)
         elif isinstance(cause, RebalanceInProgressError):
-            self.request_join("the group is rebalancing")
+            self._standing.request_join("the group is rebalancing")
         elif isinstance(cause, BrokerResponseError):
             self._end_with(cause)
+
+    # -- nothing to do -----------------------------------------------------------------------------
+
+    async def catch_up(self, limit: float) -> None:
+        """Do nothing: no commit depends on the last heartbeat."""
+
+    def on_subscribed(self) -> None:
+        """Do nothing: the pending join brings the new subscription."""

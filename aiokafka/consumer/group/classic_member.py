@@ -1,12 +1,13 @@
 """The classic group protocol from a member's side: join, sync, heartbeat, leave. One request at a
-time; what to do about an error is the GroupCoordinator's."""
+time; what to do about an error is up to the ClassicProtocol."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from aiokafka.consumer.group.membership import Membership
+from aiokafka.consumer.group.membership import GroupLink
+from aiokafka.consumer.position.committed import Identity
 from aiokafka.errors import MemberIdRequired
 from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
 from aiokafka.protocol.messages.join_group import (
@@ -16,6 +17,11 @@ from aiokafka.protocol.messages.join_group import (
 )
 from aiokafka.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+
+if TYPE_CHECKING:
+    from aiokafka._config.consumer import ConsumerConfig
+    from aiokafka._vitals import Contact
+    from aiokafka.client import AIOKafkaClient
 
 __all__ = ["ClassicMember", "Joined"]
 
@@ -40,31 +46,68 @@ class Joined(NamedTuple):
     is_kept: bool = False
 
 
-class ClassicMember(Membership):
-    """The requests of the classic protocol. Without membership `member_id` is ""."""
+class ClassicMember:
+    """Who this consumer is in a group of the classic protocol: a Membership.
+
+    Owns: `member_id`, "" without membership; `generation`, -1 without one. All requests carry the
+    static member's instance id (KIP-345).
+    """
+
+    def __init__(
+        self, client: AIOKafkaClient, config: ConsumerConfig, group_id: str, contact: Contact
+    ) -> None:
+        self.member_id = ""
+        self.generation = -1
+        self._group_id = group_id
+        self._client = client
+        self._config = config
+        self._instance_id = config.group_instance_id
+        self._link = GroupLink(client, config, group_id, contact)
+
+    @property
+    def coordinator_id(self) -> int | None:
+        """Node id of the group's coordinator; None while it is not known."""
+        return self._link.coordinator_id
+
+    @property
+    def beat_at(self) -> float | None:
+        """Until when the coordinator has counted us as a member for sure (loop time)."""
+        return self._link.beat_at
+
+    @property
+    def identity(self) -> Identity:
+        """Who commits."""
+        return self._link.identity(self.generation, self.member_id)
 
     @property
     def is_member(self) -> bool:
+        """Whether the group counts, or may count, this consumer as a member."""
         return bool(self.member_id)
 
     def forget_generation(self) -> None:
-        """The group has gone on without us."""
+        """Forget the generation: the group has begun another without us."""
         self.generation = -1
 
     def forget_member(self) -> None:
+        """Note that we are no member any more, by our own choice."""
         self.generation = -1
         self.member_id = ""
 
+    def become_stale(self) -> None:
+        """Note that we have left because the application does not ask for records."""
+        self.forget_member()
+
     def fail(self) -> None:
+        """Note that we are no member any more, and that nothing we do by ourselves mends it."""
         self.forget_member()
 
     async def join(self, protocols: Sequence[tuple[str, bytes]], reason: str) -> Joined:
-        """Enter the next generation, waiting for the others. Raises the answer's error."""
+        """Enter the next generation, waiting for the other members. Raises the response's error."""
         response = await self._join_once(protocols, reason)
         if response.error_code == MemberIdRequired.errno:
             self.member_id = response.member_id  # KIP-394: come back with it
             response = await self._join_once(protocols, reason)
-        self._check(response.error_code)
+        self._link.check(response.error_code)
         self.member_id = response.member_id
         is_leader = response.leader == response.member_id
         found = response.members if is_leader else []
@@ -82,7 +125,7 @@ class ClassicMember(Membership):
         config = self._config
         rebalance_timeout = config.rebalance_timeout or config.session_timeout
         request = JoinGroupRequest(
-            group_id=self.group_id,
+            group_id=self._group_id,
             session_timeout_ms=round(config.session_timeout * 1000),
             rebalance_timeout_ms=round(rebalance_timeout * 1000),
             member_id=self.member_id,
@@ -95,15 +138,15 @@ class ClassicMember(Membership):
         if self._instance_id is not None:
             request.group_instance_id = self._instance_id
         limit = max(config.client.request_timeout, rebalance_timeout + _JOIN_SLACK)
-        return await self._send(request, limit, patience=rebalance_timeout)
+        return await self._link.send(request, limit, patience=rebalance_timeout)
 
     async def sync(self, joined: Joined, shares: Mapping[str, bytes]) -> bytes:
-        """Our assignment in that generation; the leader brings everybody's. Raises the answer's
-        error."""
+        """Return our assignment in that generation; the leader brings those of all members. Raises
+        the response's error."""
         config = self._config
         rebalance_timeout = config.rebalance_timeout or config.session_timeout
         request = SyncGroupRequest(
-            group_id=self.group_id,
+            group_id=self._group_id,
             generation_id=joined.generation,
             member_id=self.member_id,
             protocol_type=_PROTOCOL_TYPE,
@@ -116,20 +159,20 @@ class ClassicMember(Membership):
         if self._instance_id is not None:
             request.group_instance_id = self._instance_id
         limit = max(config.client.request_timeout, rebalance_timeout + _JOIN_SLACK)
-        response = await self._send(request, limit, patience=rebalance_timeout)
-        self._check(response.error_code)
+        response = await self._link.send(request, limit, patience=rebalance_timeout)
+        self._link.check(response.error_code)
         self.generation = joined.generation
         return bytes(response.assignment)
 
     async def heartbeat(self) -> None:
-        """Say that we live. Raises the answer's error."""
+        """Send a heartbeat. Raises the response's error."""
         request = HeartbeatRequest(
-            group_id=self.group_id, generation_id=self.generation, member_id=self.member_id
+            group_id=self._group_id, generation_id=self.generation, member_id=self.member_id
         )
         if self._instance_id is not None:
             request.group_instance_id = self._instance_id
         limit = min(self._config.client.request_timeout, self._config.session_timeout)
-        self._check((await self._send(request, limit)).error_code)
+        self._link.check((await self._link.send(request, limit)).error_code)
 
     async def leave(self, reason: str) -> None:
         """Tell the group that we go, unless a static member, which is missed by the end of its
@@ -141,12 +184,12 @@ class ClassicMember(Membership):
         self.forget_member()
         if self._instance_id is not None:
             return
-        connection = await self._client.connection(await self._coordinator())
+        connection = await self._client.connection(await self._link.coordinator())
         version = connection.pick(LeaveGroupRequest)
         if version < _FIRST_LEAVE_OF_SEVERAL:
-            request = LeaveGroupRequest(group_id=self.group_id, member_id=member_id)
+            request = LeaveGroupRequest(group_id=self._group_id, member_id=member_id)
         else:
             member = MemberIdentity(member_id=member_id, reason=reason)
-            request = LeaveGroupRequest(group_id=self.group_id, members=[member])
+            request = LeaveGroupRequest(group_id=self._group_id, members=[member])
         response = await connection.request(request, version=version)
-        self._check(response.error_code)
+        self._link.check(response.error_code)

@@ -1,4 +1,4 @@
-"""Commits of a member, around rebalances; and of a consumer that chose its partitions itself."""
+"""Commit offsets around rebalances, and for a consumer that chose its partitions itself."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ _SHORTEST_ATTEMPT = 1.0
 
 
 class _Forfeit(NamedTuple):
-    """What the application had in hand of a partition when that was taken away."""
+    """What the application had in hand of a partition when it was revoked: the number of the call
+    that got it, and the position after it."""
 
     call: int
     position: int
@@ -60,11 +61,21 @@ class _Turn:
 
 
 class GroupCommits:
-    """Commits with the identity of the moment.
+    """Commits with the identity that the member has at that moment.
 
-    While the member joins (`suspend()` to `resume()`) a commit waits, since nobody can tell yet
-    whose the partitions will be. Then it is made as a member of the new generation, or refused if
-    one of its partitions went to another member.
+    A commit that meets a rebalance, in `_commit()`:
+
+    1. The member begins to join: `suspend()`. Commits wait from here on. With the old generation
+       they would be refused once the new one begins, and with the new one the partitions may be
+       another member's.
+    2. A commit sent just before may be refused with REBALANCE_IN_PROGRESS or a stale generation. It
+       goes back to waiting, and says so to the group, which joins if it did not know.
+    3. The assignment arrives: `resume()`. Whatever waits looks at the assignment again. A commit of
+       a partition that went to another member is refused, here, before it is sent.
+    4. The others are sent as a member of the new generation. Their records were read by this
+       member, which has the partitions still or again, so no other member can have gone further.
+    5. If the group removed the member meanwhile (`lose()`), every commit that was called before is
+       refused: another member may have read the same records, and committed.
 
     Commits of the same partition are made one after the other, in the order of the calls: one that
     is retried must not put back what a later one has stored.
@@ -97,24 +108,26 @@ class GroupCommits:
         self._changed = Signal()
 
     def suspend(self) -> None:
-        """The member joins: have commits wait."""
+        """Have commits wait: the member joins."""
         self._is_suspended = True
 
     def resume(self) -> None:
-        """The member has its assignment, or left."""
+        """Let commits go on: the member has its assignment, or has left."""
         self._is_suspended = self._is_lost = False
         self._changed.notify()
 
     def lose(self) -> None:
-        """The group removed the member: what it has in hand, others read again."""
+        """Refuse the commits called so far: the group has removed the member, and others read
+        again what it has in hand."""
         self._is_lost = True
         self._losses += 1
         self._changed.notify()
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """They are about to be given up: others may commit for them from now on."""
+        """Forget what was committed of partitions that are about to be revoked: others may commit
+        for them from now on. Remember those of which the application has records in hand."""
         call = self._desk.buffer.call
-        # Who waits for records has done with those before, and gets them again.
+        # A reader that waits for records has done with those before.
         is_done = self._desk.has_readers
         for tp in partitions:
             committed = self._committed.pop(tp, -1)
@@ -132,7 +145,7 @@ class GroupCommits:
         if lost:
             raise CommitFailedError(
                 f"group {self._committer.group_id!r}: taken away since their records were handed "
-                f"out: {some_names(lost)}; whoever has these partitions now reads them again"
+                f"out: {some_names(lost)}; the present owners of these partitions read them again"
             )
 
     async def commit(
@@ -145,11 +158,12 @@ class GroupCommits:
 
     @property
     def is_committing(self) -> bool:
-        """Whether a commit that was called is under way, or has to wait."""
+        """Whether a commit was called that is not made yet."""
         return bool(self._turns)
 
     def pause(self) -> AbstractAsyncContextManager[None]:
-        """A block in which what is assigned now is not committed. Raises KafkaTimeoutError."""
+        """Return a block in which what is assigned now is not committed. Raises
+        KafkaTimeoutError."""
         deadline = asyncio.get_running_loop().time() + self._config.default_api_timeout
         return self._turn(self._subscriptions.assignment.tps, deadline)
 
@@ -203,7 +217,7 @@ class GroupCommits:
 
     async def _wait_for_assignment(self, deadline: float) -> None:
         while self._is_suspended and not self._is_lost:
-            # It would wait for the listener to return.
+            # In a listener it would wait for the listener to return.
             refuse_in_listener(self._desk, "commit() of what was assigned since unsubscribe()")
             if not await self._changed.wait(deadline):
                 raise KafkaTimeoutError(
@@ -257,7 +271,8 @@ class GroupCommits:
     async def commit_abandoned(
         self, assignment: Assignment, identity: Identity, timeout: float
     ) -> None:
-        """As `commit_finished`, for an assignment that the application has given up."""
+        """Commit what is finished of an assignment that the application has given up; failures are
+        logged."""
         finished = self._finished(assignment)
         if not finished:
             return
@@ -268,7 +283,7 @@ class GroupCommits:
             self._complain(error)
 
     def _finished(self, assignment: Assignment) -> dict[TopicPartition, CommittedOffset]:
-        """Positions before what the latest call handed out, where they moved since the last
+        """Return the positions before what the latest call got, where they moved since the last
         commit."""
         call = self._desk.buffer.call
         finished: dict[TopicPartition, CommittedOffset] = {}

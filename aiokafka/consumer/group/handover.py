@@ -1,4 +1,4 @@
-"""Give up partitions and take over others, with the application's listener in between."""
+"""Revoke partitions and take over others, with the application's listener in between."""
 
 from __future__ import annotations
 
@@ -31,11 +31,29 @@ _WAIT_FOR_COMMIT = 0.1
 
 
 class Handover:
-    """The steps of a rebalance that the application sees. Called by the coordinator's task only,
-    which writes the assignment through it.
+    """Takes the steps of a rebalance that the application sees. Called by the membership's task
+    only, which writes the assignment through it.
 
-    From `hold()` to `release()` nothing is handed out, so that what the application has in hand
-    can be finished and committed.
+    A partition goes to another member like this, in `revoke()`:
+
+    1. `hold()`: readers get no more records. Without it the application could get the next records
+       after its last commit, and the new owner would read them again.
+    2. The application finishes what it has in hand: it asks for more, or commits. The wait ends
+       early enough for the member to join in time, or the group would remove it.
+    3. What is finished is committed, if auto-commit is on. The member still has its old identity,
+       which the coordinator takes until the next generation begins.
+    4. The listener hears of it. It may commit, too, and its own state is still that of the
+       partition's owner.
+    5. Only then the assignment changes, and the group is told: another member can get the partition
+       from here on. Late fetch responses and commits of it are void (`PartitionState.retire()`,
+       `GroupCommits.forget()`).
+    6. `release()`: readers get records again, of what is left.
+
+    A member that the group has removed cannot do 2 and 3: other members may have the partitions
+    already. So `lose()` drops the assignment first, and tells the listener afterwards.
+
+    Owns: which partitions the listener was told of and has to hear the end of, and that listener;
+    the last assignment by the group, for what is finished when the application unsubscribes.
     """
 
     def __init__(
@@ -58,6 +76,7 @@ class Handover:
 
     @property
     def owned(self) -> Partitions:
+        """The partitions assigned now."""
         return self._subscriptions.assignment.tps
 
     @property
@@ -76,15 +95,15 @@ class Handover:
         await self._tell_revoked(revoked)
 
     async def begin(self) -> None:
-        """An eager member joins without anything to give up: listeners hear of that, too, as those
-        of aiokafka always did."""
+        """Call the listener before an eager member joins, though it has nothing to give up: those
+        of aiokafka always were."""
         listener = self._subscriptions.listener
         if listener is not None:
             self._desk.hold()
             await self._call(listener.on_partitions_revoked, frozenset())
 
     async def lose(self) -> None:
-        """The group has removed us: drop everything at once, then tell the listener."""
+        """Drop everything at once, then call the listener: the group has removed us."""
         lost = self.owned
         self._desk.hold()
         self._assign(frozenset(), keep=False)
@@ -94,8 +113,8 @@ class Handover:
         await self._tell_lost(lost)
 
     async def abandon(self, identity: Identity) -> None:
-        """The application has unsubscribed, so nothing is handed out any more: commit what was
-        finished, as the member that we still are, and call the listener of then."""
+        """Finish with what the application has unsubscribed from: commit what it had finished, as
+        the member that we still are, and call the listener of then."""
         self._desk.hold()
         gone = self._told
         if identity.generation < 0:
@@ -108,14 +127,15 @@ class Handover:
         await self._tell_revoked(gone)
 
     async def take_over(self, assigned: Partitions) -> None:
-        """Exactly these partitions now, each with a position to be found: eager rebalances."""
+        """Have exactly these partitions, each with a position to be found: eager rebalances."""
         if self._assign(assigned, keep=False):
             await self._tell_assigned(assigned)
 
     # In the next two, partitions that stay go on as if nothing had happened (KIP-429).
 
     async def give_up_all_but(self, kept: Partitions) -> bool:
-        """Keep only these. True if any had to be given up, which the group can give away then."""
+        """Revoke all partitions but these. True if there were any, which the group can assign to
+        others then."""
         owned = self.owned
         revoked = owned - kept
         if revoked:
@@ -124,13 +144,13 @@ class Handover:
         return bool(revoked)
 
     async def extend(self, assigned: Partitions) -> None:
-        """Take over these partitions; those that we have are among them."""
+        """Have these partitions, among them all that are assigned now."""
         added = assigned - self.owned
         if self._assign(assigned, keep=True):
             await self._tell_assigned(added)
 
     def release(self) -> None:
-        """Hand out records again."""
+        """Give readers records again."""
         self._desk.release()
 
     @property
@@ -138,7 +158,7 @@ class Handover:
         limit = (self._config.rebalance_timeout or 1.0) * _WAIT_FOR_COMMIT
         return min(limit, self._config.client.request_timeout)
 
-    # The listener that was told of partitions is told of their end, even if the application has
+    # The listener that was told of partitions is told of their end, though the application may have
     # subscribed with another one since.
 
     async def _tell_assigned(self, added: Partitions) -> None:
@@ -164,7 +184,8 @@ class Handover:
             await self._call(on_lost, lost)
 
     def _assign(self, partitions: Partitions, *, keep: bool) -> bool:
-        """False if the application has turned elsewhere meanwhile."""
+        """Write the assignment; False if the application has subscribed to something else
+        meanwhile."""
         before = self.owned
         self._commits.forget(before - partitions if keep else before)
         if self._subscriptions.subscription is None or self._subscriptions.is_manual:
@@ -175,7 +196,8 @@ class Handover:
         return True
 
     async def _wait_for_application(self, revoked: Partitions) -> None:
-        """Until it asks for more or has committed, as long as the group can wait for us."""
+        """Wait until the application asks for more or has committed, as long as the group can wait
+        for us."""
         limit = (self._config.rebalance_timeout or 1.0) * _WAIT_FOR_APPLICATION
         deadline = asyncio.get_running_loop().time() + limit
         while self._commits.in_work(revoked):

@@ -1,23 +1,23 @@
-"""The next-generation protocol: the broker shares out, members follow step by step (KIP-848)."""
+"""The consumer protocol: the coordinator assigns, members follow step by step (KIP-848)."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import logging
 
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout
+from aiokafka._log import SubjectLog
 from aiokafka.consumer._signal import Signal
-from aiokafka.consumer.group.group import GroupCoordinator
 from aiokafka.consumer.group.kip848_member import (
     Interest,
     Kip848Member,
     MemberState,
     Slots,
 )
+from aiokafka.consumer.group.protocol import GroupParts
 from aiokafka.consumer.group.topic_names import TopicNames
-from aiokafka.consumer.position.committed import Identity, OffsetCommitter
+from aiokafka.consumer.position.committed import Identity
 from aiokafka.errors import (
     BrokerResponseError,
     CommitFailedError,
@@ -30,10 +30,9 @@ from aiokafka.errors import (
 )
 from aiokafka.structs import TopicPartition
 
-if TYPE_CHECKING:
-    from aiokafka.consumer._shared import Shared
+__all__ = ["Kip848Protocol"]
 
-__all__ = ["ConsumerCoordinator"]
+log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
 _LOST = (UnknownMemberIdError, FencedMemberEpoch)
 _CATCH_UP_TIMEOUT = 3.0
@@ -42,27 +41,45 @@ _CATCH_UP_TIMEOUT = 3.0
 _BEATS_IN_A_SESSION = 9
 
 
-class ConsumerCoordinator(GroupCoordinator):
-    """Sends heartbeats, and brings the assignment to where their answers want it.
+class Kip848Protocol:
+    """Sends heartbeats, and brings the assignment to the target in their responses: the
+    GroupProtocol of brokers since Kafka 4.0.
 
-    1. A heartbeat's answer has a new target (RECONCILING).
-    2. What is not in it is given up: the application finishes, commits, its listener is called.
-    3. What is new in it is taken over, and the listener called.
-    4. A heartbeat tells what we have now (ACKNOWLEDGING); only then others get what we gave up.
+    1. The response to a heartbeat has a new target (RECONCILING). The membership's task wakes up.
+    2. Partitions that are not in it are revoked: the application finishes, commits, its listener is
+       called. The member keeps its epoch, so the commits are taken.
+    3. Partitions that are new in it are taken over, and the listener is called.
+    4. A heartbeat says what we have now (ACKNOWLEDGING). Only then the coordinator assigns to
+       others what was revoked.
+    5. The response confirms it (STABLE).
 
-    Heartbeats go on all along, so a target may change while we work towards it; we then go on with
-    the next one.
+    Heartbeats go on all along, so each of these may come in between:
+
+    - The target changes while we work towards it. `ConsumerGroupHeartbeat` still says what we had
+      before, and after the acknowledgement the next target is reconciled.
+    - A heartbeat has no response. The coordinator may have raised our epoch, or not, so the next
+      one says everything again (`Kip848Member.heartbeat`), and the last commit waits for one
+      (`catch_up`).
+    - The coordinator fences the member (FENCED). Steps 2 to 4 end where they are, everything is
+      lost, and the member joins again.
+    - The application unsubscribes. `_may_go_on()` is asked after every wait.
 
     Owns: when to send the next heartbeat, and the topic ids of the partitions that we have.
     """
 
-    def __init__(
-        self, shared: Shared, route: Callable[[], None], committer: OffsetCommitter
-    ) -> None:
-        super().__init__(shared, route, committer)
-        client, config = shared.client, shared.config
-        self._member = Kip848Member(client, config, committer.group_id, committer.contact)
-        self._names = TopicNames(client)
+    def __init__(self, parts: GroupParts, member: Kip848Member) -> None:
+        shared = parts.shared
+        config = shared.config
+        self.member = member
+        self._client = shared.client
+        self._config = config
+        self._subscriptions = shared.subscriptions
+        self._log = SubjectLog(log, config.subject)
+        self._parts = parts
+        self._standing = parts.standing
+        self._commits = parts.commits
+        self._handover = parts.handover
+        self._names = TopicNames(shared.client)
         self._ids: dict[TopicPartition, bytes] = {}
         delays = (config.client.retry_backoff, config.client.retry_backoff_max)
         self._delays, self._name_delays = Backoff(*delays), Backoff(*delays)
@@ -70,16 +87,11 @@ class ConsumerCoordinator(GroupCoordinator):
         self._last_beat = 0.0
         self._not_before = 0.0
         self._is_hurried = False
-        committer.identify = self._identity
 
     @property
-    def _membership(self) -> Kip848Member:
-        return self._member
-
-    @property
-    def session_timeout(self) -> float:  # type: ignore[override]
-        """As far as it can be guessed, in seconds."""
-        return _BEATS_IN_A_SESSION * self._member.interval
+    def session_timeout(self) -> float:
+        """The session as far as it can be guessed, in seconds."""
+        return _BEATS_IN_A_SESSION * self.member.interval
 
     @property
     def _interest(self) -> Interest:
@@ -88,63 +100,76 @@ class ConsumerCoordinator(GroupCoordinator):
             return Interest(frozenset())
         if subscription.regex is not None:
             return Interest(frozenset(), subscription.regex)
-        # The broker refuses whoever names a topic that he may not see, and all else with it. Those
-        # who read are told of the topic; if there is no other, the broker says it.
+        # One unauthorized topic makes the broker reject the whole heartbeat. Readers get its error
+        # without that; if there is no other topic, the broker's error says it.
         allowed = subscription.topics - self._client.cluster.unauthorized_topics
         return Interest(allowed or subscription.topics)
 
-    def _assign(self) -> None:
-        """Nothing follows from the metadata: the broker tells us of new partitions."""
+    def on_metadata(self) -> None:
+        """Do nothing: the broker assigns new partitions."""
+
+    def on_subscribed(self) -> None:
+        """Send a heartbeat soon: the application has changed its subscription."""
+        self._beats.notify()
+
+    def forget(self) -> None:
+        """Do nothing: the member forgets by itself what it has told the broker."""
 
     # -- towards the assignment --------------------------------------------------------------------
 
-    def _has_work(self) -> bool:
-        return self._reason is not None or self._member.state in (
+    def has_work(self) -> bool:
+        """Whether there is a reason to join, or a target to reach."""
+        return self._standing.reason is not None or self.member.state in (
             MemberState.FENCED,
             MemberState.RECONCILING,
         )
 
-    async def _advance(self) -> None:
-        if self._member.state is MemberState.FENCED:
+    async def advance(self) -> None:
+        """Go one step towards the target, or to membership."""
+        if self.member.state is MemberState.FENCED:
             await self._handover.lose()
             self._ids.clear()
             self._handover.release()
-            self._member.forget_member()
-            self.request_join("the group removed us")
-        elif self._reason is not None:
-            self._reason = None
-            if not self._member.is_member:
+            self.member.forget_member()
+            self._standing.request_join("the group removed us")
+        elif self._standing.reason is not None:
+            self._standing.reason = None
+            if not self.member.is_member:
                 self._ids.clear()
-                self._member.begin()
+                self.member.begin()
             self._beats.notify()
         else:
             await self._reconcile()
 
     async def _reconcile(self) -> None:
-        """One step: to what we have names for of the target."""
-        target = self._member.target
+        """Go one step: to the part of the target whose topics have known names."""
+        target = self.member.target
         missing = await self._names.learn({topic_id for topic_id, _ in target})
         if not self._may_go_on():
             return
         wanted = self._named(target)
         owned = self._handover.owned
-        if missing and wanted == {tp: self._ids.get(tp) for tp in owned} and self._is_settled:
-            # The broker knows topics that others do not know yet, or do not know any more.
+        if (
+            missing
+            and wanted == {tp: self._ids.get(tp) for tp in owned}
+            and self._standing.is_joined
+        ):
+            # The coordinator knows topics that other brokers do not know yet, or not any more.
             now = asyncio.get_running_loop().time()
-            await self._signal.wait(now + self._name_delays.next())
+            await self._standing.signal.wait(now + self._name_delays.next())
             return
         await self._change(wanted)
         if not self._may_go_on():
             return
         self._name_delays.reset()
         self._commits.resume()
-        self._member.reconciled(frozenset((self._ids[tp], tp.partition) for tp in wanted))
-        self._settle()
+        self.member.reconciled(frozenset((self._ids[tp], tp.partition) for tp in wanted))
+        self._parts.settle()
         self._beats.notify()
 
     def _may_go_on(self) -> bool:
         """Whether this still leads to the target; to be asked after every wait."""
-        return self._member.state is MemberState.RECONCILING and self._may_take_part()
+        return self.member.state is MemberState.RECONCILING and self._standing.may_take_part()
 
     def _named(self, slots: Slots) -> dict[TopicPartition, bytes]:
         found: dict[TopicPartition, bytes] = {}
@@ -164,38 +189,40 @@ class ConsumerCoordinator(GroupCoordinator):
             await self._handover.extend(frozenset(wanted))
 
     async def _follow_topics(self, wanted: dict[TopicPartition, bytes]) -> None:
-        """With a regular expression only the broker knows which topics we read."""
+        """Take the topics of the assignment as subscribed, for a regular expression: only the
+        broker knows what matches."""
         subscription = self._subscriptions.subscription
         if subscription is not None and subscription.regex is not None:
             topics = frozenset(tp.topic for tp in wanted)
             if topics != subscription.topics:
                 subscription.topics = topics
                 known = self._client.set_topics(topics)
-                await asyncio.wait([known], timeout=self._member.interval)
+                await asyncio.wait([known], timeout=self.member.interval)
 
     # -- heartbeats --------------------------------------------------------------------------------
 
-    async def _beat(self) -> None:
+    async def send_heartbeats(self) -> None:
+        """Keep the membership alive, until cancelled; look whether the application is."""
         while True:
             await self._wait_for_beat()
-            self._notice_idleness()
-            if not self._is_idle and self._is_beat_due():
+            self._parts.polls.notice_idleness()
+            if self._is_beat_due():
                 await self._beat_once()
 
     def _beat_at(self) -> float:
         """When the next heartbeat is due (loop time)."""
-        if self._is_hurried or self._member.is_urgent(self._interest):
+        if self._is_hurried or self.member.is_urgent(self._interest):
             return self._not_before
-        return max(self._last_beat + self._member.interval, self._not_before)
+        return max(self._last_beat + self.member.interval, self._not_before)
 
     def _is_beat_due(self) -> bool:
         now = asyncio.get_running_loop().time()
-        return self._member.is_member and self._may_take_part() and self._beat_at() <= now
+        return self.member.is_member and self._standing.may_take_part() and self._beat_at() <= now
 
     async def _wait_for_beat(self) -> None:
         now = asyncio.get_running_loop().time()
         latest = now + self._config.max_poll_interval / 2
-        takes_part = self._member.is_member and self._may_take_part()
+        takes_part = self.member.is_member and self._standing.may_take_part()
         due = min(latest, self._beat_at()) if takes_part else latest
         if due > now:
             await self._beats.wait(due)
@@ -204,49 +231,51 @@ class ConsumerCoordinator(GroupCoordinator):
         self._is_hurried = False
         self._last_beat = asyncio.get_running_loop().time()
         try:
-            await self._member.heartbeat(self._interest)
+            await self.member.heartbeat(self._interest)
             self._not_before = 0.0
             self._delays.reset()
-            self._note_success()
+            self._parts.errors.clear()
         except KafkaError as error:
             self._not_before = asyncio.get_running_loop().time() + self._delays.next()
             self._on_heartbeat_failed(error)
-        self._signal.notify()
+        self._standing.signal.notify()
 
-    async def _catch_up(self, limit: float) -> None:
+    async def catch_up(self, limit: float) -> None:
+        """Repeat a heartbeat without a response, within `limit` seconds."""
         # A heartbeat that was cut short may have raised our epoch, and a commit needs to name it.
-        if not self._member.is_in_doubt:
+        if not self.member.is_in_doubt:
             return
         try:
             async with timeout(min(limit, _CATCH_UP_TIMEOUT)):
-                await self._member.heartbeat(self._interest)
+                await self.member.heartbeat(self._interest)
         except (KafkaError, asyncio.TimeoutError) as error:
             self._log.info("No response to the last heartbeat: %s", error)
 
     def _on_heartbeat_failed(self, error: KafkaError) -> None:
-        is_joining = self._member.state is MemberState.JOINING
+        is_joining = self.member.state is MemberState.JOINING
         if isinstance(error, _LOST) or (isinstance(error, GroupIdNotFound) and not is_joining):
             self._lose_membership(error)
-        elif not self._tolerate(error):
+        elif not self._parts.errors.may_pass(error):
             self._end_with(_explained(error))
 
     def _lose_membership(self, error: BaseException) -> None:
-        if not self._member.is_member:
+        if not self.member.is_member:
             return
         self._log.info("The coordinator removed this member: %s", type(error).__name__)
-        self._member.fence()
-        self._is_settled = False
+        self.member.fence()
+        self._standing.unsettle()
         self._commits.lose()
-        self._signal.notify()
+        self._standing.signal.notify()
 
-    def on_subscribed(self) -> None:
-        super().on_subscribed()
-        self._beats.notify()
+    def _end_with(self, error: KafkaError) -> None:
+        self.member.fail()
+        self._commits.lose()
+        self._standing.begin_failing(error)
 
-    def _on_commit_refused(self, identity: Identity, error: CommitFailedError) -> None:
+    def on_commit_refused(self, identity: Identity, error: CommitFailedError) -> None:
+        """Send a heartbeat soon, join again, or end the membership: the group refused a commit of
+        this epoch."""
         cause = error.__cause__
-        if identity.generation < 0:
-            return
         if isinstance(cause, StaleMemberEpoch):
             self._is_hurried = True
             self._beats.notify()
@@ -257,7 +286,7 @@ class ConsumerCoordinator(GroupCoordinator):
 
 
 def _explained(error: KafkaError) -> KafkaError:
-    """With what to do about it."""
+    """Return the error with a hint what to do about it."""
     if isinstance(error, UnreleasedInstanceId):
         hint = (
             "another member has this group_instance_id, or had it and was not stopped in order: "

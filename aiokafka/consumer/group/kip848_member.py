@@ -1,16 +1,18 @@
-"""The next-generation group protocol from a member's side (KIP-848): heartbeats that say what has
-changed, and answers that bring the assignment. What follows from them is the ConsumerCoordinator's.
-"""
+"""The consumer protocol from a member's side (KIP-848): heartbeats that say what has changed, and
+responses that bring the assignment. What follows from them is up to the Kip848Protocol."""
 
 from __future__ import annotations
 
 import base64
 import enum
+import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiokafka import _seams
-from aiokafka.consumer.group.membership import Membership
+from aiokafka._log import SubjectLog
+from aiokafka.consumer.group.membership import GroupLink
+from aiokafka.consumer.position.committed import Identity
 from aiokafka.errors import (
     IllegalStateError,
     KafkaError,
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from aiokafka.protocol.schema import Request
 
 __all__ = ["Interest", "Kip848Member", "MemberState", "Slots"]
+
+log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
 Slots = frozenset[tuple[bytes, int]]
 """Partitions as the broker names them: topic id and number."""
@@ -78,7 +82,7 @@ _TRANSITIONS = {
     _S.FATAL: {_S.UNSUBSCRIBED},
 }
 _IN_GROUP = frozenset({_S.JOINING, _S.RECONCILING, _S.ACKNOWLEDGING, _S.STABLE})
-# The broker waits for these.
+# The coordinator waits for these.
 _URGENT = frozenset({_S.JOINING, _S.ACKNOWLEDGING})
 
 
@@ -96,8 +100,8 @@ class _Said(NamedTuple):
     owned: Slots
 
 
-class Kip848Member(Membership):
-    """Who this consumer is in a group of the next-generation protocol.
+class Kip848Member:
+    """Who this consumer is in a group of the consumer protocol: a Membership.
 
     Owns: `state`; `member_id`, made here and kept for the consumer's life (KIP-1082); the member's
     epoch; `target`, what the broker wants us to have; `owned`, what we have told it, or will tell
@@ -107,7 +111,12 @@ class Kip848Member(Membership):
     def __init__(
         self, client: AIOKafkaClient, config: ConsumerConfig, group_id: str, contact: Contact
     ) -> None:
-        super().__init__(client, config, group_id, contact)
+        self._group_id = group_id
+        self._config = config
+        self._log = SubjectLog(log, config.subject)
+        self._instance_id = config.group_instance_id
+        self._link = GroupLink(client, config, group_id, contact)
+        self.generation = -1
         self.state = MemberState.UNSUBSCRIBED
         self.member_id = _new_id()
         self.target = _NOTHING
@@ -119,7 +128,23 @@ class Kip848Member(Membership):
         self._life = 0
 
     @property
+    def coordinator_id(self) -> int | None:
+        """Node id of the group's coordinator; None while it is not known."""
+        return self._link.coordinator_id
+
+    @property
+    def beat_at(self) -> float | None:
+        """Until when the coordinator has counted us as a member for sure (loop time)."""
+        return self._link.beat_at
+
+    @property
+    def identity(self) -> Identity:
+        """Who commits."""
+        return self._link.identity(self.generation, self.member_id)
+
+    @property
     def is_member(self) -> bool:
+        """Whether the group counts, or may count, this consumer as a member."""
         return self.state in _IN_GROUP
 
     def is_urgent(self, interest: Interest) -> bool:
@@ -136,16 +161,17 @@ class Kip848Member(Membership):
         self._forget(_JOINING)
 
     def fence(self) -> None:
-        """The group has removed us; we join again once everything is given up."""
+        """Note that the group has removed us. We join again once everything is given up."""
         self._transition(MemberState.FENCED)
         self._forget(_JOINING)
 
     def reconciled(self, owned: Slots) -> None:
-        """We now have exactly `owned`; the next heartbeat says so."""
+        """Have the next heartbeat say that we own exactly these partitions."""
         self._transition(MemberState.ACKNOWLEDGING)
         self.owned = owned
 
     def forget_member(self) -> None:
+        """Note that we are no member any more, by our own choice."""
         if self.state is not MemberState.UNSUBSCRIBED:
             if self.is_member:
                 self._transition(MemberState.LEAVING)
@@ -153,9 +179,11 @@ class Kip848Member(Membership):
         self._forget(_JOINING)
 
     def become_stale(self) -> None:
+        """Note that we have left because the application does not ask for records."""
         self._transition(MemberState.STALE)
 
     def fail(self) -> None:
+        """Note that we are no member any more, and that nothing we do by ourselves mends it."""
         if self.state is not MemberState.FATAL:
             self._transition(MemberState.FATAL)
         self._forget(_JOINING)
@@ -175,12 +203,12 @@ class Kip848Member(Membership):
     # -- requests ----------------------------------------------------------------------------------
 
     async def heartbeat(self, interest: Interest) -> None:
-        """Say what is new, and take in the answer. Raises errors of the connection and of the
-        answer, with a hint where the broker has to be changed."""
+        """Send what is new to the coordinator, and take in its response. Raises errors of the
+        connection and of the response, with a hint where the broker has to be changed."""
         life = self._life
         said = _Said(interest, self.owned)
         request = self._news(said)
-        # Until it is answered nobody knows what arrived; without an answer all is said again.
+        # Until there is a response it is not known what arrived; without one all is said again.
         self._said = None
         limit = max(_SHORTEST_LIMIT, 2 * self.interval)
         try:
@@ -194,12 +222,12 @@ class Kip848Member(Membership):
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether the last heartbeat was not answered."""
+        """Whether the last heartbeat had no response."""
         return self.is_member and self._said is None
 
     async def leave(self, reason: str) -> None:
-        """Tell the group that we go: for good, or for a while if a static member. Raises errors of
-        the connection and of the answer.
+        """Leave the group: for good, or for a while if a static member. Raises errors of the
+        connection and of the response.
 
         It goes the way of the heartbeats, so that it cannot overtake one that joins.
         """
@@ -212,35 +240,23 @@ class Kip848Member(Membership):
         self, request: ConsumerGroupHeartbeatRequest, limit: float
     ) -> ConsumerGroupHeartbeatResponse:
         limit = min(limit, self._config.client.request_timeout)
-        response = await self._send(request, limit)
+        response = await self._link.send(request, limit, pick=_pick)
         if response.error_code == UnsupportedVersionError.errno:
             raise UnsupportedVersionError(_lacks_protocol(f"node {self.coordinator_id}"))
-        self._check(response.error_code, response.error_message)
+        self._link.check(response.error_code, response.error_message)
         return response
-
-    def _pick(self, connection: BrokerConnection, request: Request[Any]) -> int:
-        try:
-            version = super()._pick(connection, request)
-        except UnsupportedVersionError:
-            raise UnsupportedVersionError(_lacks_protocol(connection.peer)) from None
-        regex = getattr(request, "subscribed_topic_regex", None)
-        if regex is not None and version < _FIRST_REGEX_VERSION:
-            raise UnsupportedVersionError(
-                f"{connection.peer}: a SubscriptionPattern needs Kafka 4.0 or later; "
-                "a str is matched by the client"
-            )
-        return version
 
     def _request(self) -> ConsumerGroupHeartbeatRequest:
         request = ConsumerGroupHeartbeatRequest(
-            group_id=self.group_id, member_id=self.member_id, member_epoch=self._epoch
+            group_id=self._group_id, member_id=self.member_id, member_epoch=self._epoch
         )
         if self._instance_id is not None:
             request.instance_id = self._instance_id
         return request
 
     def _news(self, saying: _Said) -> ConsumerGroupHeartbeatRequest:
-        """All there is to say, or what differs from what the broker knows."""
+        """Return a request with everything, or with what differs from what the coordinator
+        knows."""
         request = self._request()
         said = self._said
         if said is None:
@@ -308,3 +324,18 @@ def _lacks_protocol(peer: str) -> str:
         "the feature group.version at 1 and 'consumer' in group.coordinator.rebalance.protocols; "
         "group_protocol='classic' works with every broker"
     )
+
+
+def _pick(connection: BrokerConnection, request: Request[Any]) -> int:
+    """Return the version to use. Raises UnsupportedVersionError, with what the broker lacks."""
+    try:
+        version = connection.pick(type(request))
+    except UnsupportedVersionError:
+        raise UnsupportedVersionError(_lacks_protocol(connection.peer)) from None
+    regex = getattr(request, "subscribed_topic_regex", None)
+    if regex is not None and version < _FIRST_REGEX_VERSION:
+        raise UnsupportedVersionError(
+            f"{connection.peer}: a SubscriptionPattern needs Kafka 4.0 or later; "
+            "a str is matched by the client"
+        )
+    return version

@@ -1,12 +1,11 @@
-"""What memberships of both group protocols have in common: who we are to the group, and the way to
-its coordinator."""
+"""Who a consumer is to its group, and the way to the group's coordinator."""
 
 from __future__ import annotations
 
-import abc
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from aiokafka._log import SubjectLog
 from aiokafka.client import ConnectionGroup, CoordinationType
@@ -32,28 +31,65 @@ if TYPE_CHECKING:
 
     R = TypeVar("R", bound=Response)
 
-__all__ = ["Membership"]
+__all__ = ["GroupLink", "Membership"]
 
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
 _MOVED = (NotCoordinatorForGroupError, GroupCoordinatorNotAvailableError)
 
 
-class Membership(abc.ABC):
-    """Who this consumer is in its group. One request at a time; what to do about an error is the
-    GroupCoordinator's.
+class Membership(Protocol):
+    """Who this consumer is in its group, by either protocol. One request at a time; what to do
+    about an error is up to the GroupProtocol."""
 
-    Owns: `member_id`; `generation`, or the member's epoch, -1 when not a member; `coordinator_id`,
-    None when not known; `beat_at`, until when the coordinator has counted us as a member for sure
-    (loop time). All requests carry the static member's instance id (KIP-345).
+    @property
+    def member_id(self) -> str:
+        """Name of this member within the group."""
+
+    @property
+    def generation(self) -> int:
+        """The group's generation, or the member's epoch; -1 when not a member."""
+
+    @property
+    def coordinator_id(self) -> int | None:
+        """Node id of the group's coordinator; None while it is not known."""
+
+    @property
+    def beat_at(self) -> float | None:
+        """Until when the coordinator has counted us as a member for sure (loop time)."""
+
+    @property
+    def is_member(self) -> bool:
+        """Whether the group counts, or may count, this consumer as a member."""
+
+    @property
+    def identity(self) -> Identity:
+        """Who commits."""
+
+    def forget_member(self) -> None:
+        """Note that we are no member any more, by our own choice."""
+
+    def fail(self) -> None:
+        """Note that we are no member any more, and that nothing we do by ourselves mends it."""
+
+    def become_stale(self) -> None:
+        """Note that we have left because the application does not ask for records."""
+
+    async def leave(self, reason: str) -> None:
+        """Leave the group. Raises errors of the connection and of the response."""
+
+
+class GroupLink:
+    """The way to a group's coordinator, found again when it has moved.
+
+    Owns: `coordinator_id`, None when not known; `beat_at`, until when the coordinator has counted
+    us as a member for sure (loop time).
     """
 
     def __init__(
         self, client: AIOKafkaClient, config: ConsumerConfig, group_id: str, contact: Contact
     ) -> None:
         self.group_id = group_id
-        self.member_id = ""
-        self.generation = -1
         self.coordinator_id: int | None = None
         self.beat_at: float | None = None
         self._counted_at = 0.0
@@ -62,40 +98,26 @@ class Membership(abc.ABC):
         self._log = SubjectLog(log, config.subject)
         self._contact = contact
         self._told: int | None = None
-        self._instance_id = config.group_instance_id
 
-    @property
-    @abc.abstractmethod
-    def is_member(self) -> bool:
-        """Whether the group counts, or may count, this consumer as a member."""
-
-    @property
-    def identity(self) -> Identity:
-        """For commits."""
-        if self.generation < 0:
+    def identity(self, generation: int, member_id: str) -> Identity:
+        """Return who commits as this member, with its instance id (KIP-345)."""
+        if generation < 0:
             return Identity()
-        return Identity(self.generation, self.member_id, self._instance_id)
+        return Identity(generation, member_id, self._config.group_instance_id)
 
-    @abc.abstractmethod
-    def forget_member(self) -> None:
-        """We are no member any more, by our own choice."""
+    async def send(
+        self,
+        request: Request[R],
+        limit: float,
+        patience: float = 0.0,
+        pick: Callable[[BrokerConnection, Request[R]], int] | None = None,
+    ) -> R:
+        """Send a request to the coordinator, on the connection of the group; returns the response.
 
-    @abc.abstractmethod
-    def fail(self) -> None:
-        """We are no member any more, and nothing that we do by ourselves mends that."""
-
-    def become_stale(self) -> None:
-        """The application does not ask for records, so we have left."""
-        self.forget_member()
-
-    @abc.abstractmethod
-    async def leave(self, reason: str) -> None:
-        """Tell the group that we go. Raises errors of the connection and of the answer."""
-
-    # -- the coordinator ---------------------------------------------------------------------------
-
-    async def _send(self, request: Request[R], limit: float, patience: float = 0.0) -> R:
-        node_id = await self._coordinator()
+        `patience`: seconds for which the broker may let us wait; `limit`: seconds after which this
+        gives up; `pick`: chooses another version than the highest. Raises errors of the connection.
+        """
+        node_id = await self.coordinator()
         loop = asyncio.get_running_loop()
         sent_at = loop.time()
         with self._contact.asked(type(request).__name__.removesuffix("Request"), patience):
@@ -103,10 +125,13 @@ class Membership(abc.ABC):
                 connection = await self._client.connection(
                     node_id, ConnectionGroup.COORDINATION, timeout=limit
                 )
-                version = self._pick(connection, request)
+                version = (
+                    connection.pick(type(request)) if pick is None else pick(connection, request)
+                )
                 response = await connection.request(request, version=version, timeout=limit)
-                # The answer may have lain here while this process was frozen: all it proves is that
-                # we were members when we asked. While it makes us wait, the session does not end.
+                # The response may have lain here while this process was frozen: all it proves is
+                # that we were members when we asked. While the broker makes us wait, the session
+                # does not end.
                 self._counted_at = loop.time() if patience else sent_at
                 return response
             except KafkaError as error:
@@ -115,11 +140,8 @@ class Membership(abc.ABC):
                     self.forget_coordinator(str(error))
                 raise
 
-    def _pick(self, connection: BrokerConnection, request: Request[Any]) -> int:
-        """The version to use. Raises UnsupportedVersionError."""
-        return connection.pick(type(request))
-
-    async def _coordinator(self) -> int:
+    async def coordinator(self) -> int:
+        """Return the coordinator's node id, looking it up if it is not known."""
         deadline = asyncio.get_running_loop().time() + self._config.client.request_timeout
         self.coordinator_id = node_id = await self._client.coordinator(
             CoordinationType.GROUP, self.group_id, deadline, self._contact.fail
@@ -134,8 +156,8 @@ class Membership(abc.ABC):
         self.coordinator_id = None
         self._client.forget_coordinator(CoordinationType.GROUP, self.group_id, why)
 
-    def _check(self, error_code: int, message: str | None = None) -> None:
-        """Raise the error of an answer."""
+    def check(self, error_code: int, message: str | None = None) -> None:
+        """Raise the error of a response."""
         if not error_code:
             self._contact.succeed()
             self.beat_at = self._counted_at
@@ -153,9 +175,11 @@ class Membership(abc.ABC):
         raise failure
 
     def _explain(self, error: type[BrokerResponseError]) -> str:
-        """What of the configuration the error is about."""
+        """Return what of the configuration the error is about."""
         if error is FencedInstanceId:
-            return f"another member joined with group_instance_id={self._instance_id!r}"
+            return (
+                f"another member joined with group_instance_id={self._config.group_instance_id!r}"
+            )
         if error is InvalidSessionTimeoutError:
             return f"session_timeout_ms={round(self._config.session_timeout * 1000)} was asked for"
         return ""

@@ -43,7 +43,7 @@ class RejoinFuture:
         self._future: asyncio.Future[None] | None = None
 
     def get(self, is_needed: bool) -> asyncio.Future[None]:
-        """The future of now."""
+        """Return the future that is valid now."""
         future = self._future
         if future is None or (future.done() and not is_needed):
             future = self._future = asyncio.get_running_loop().create_future()
@@ -53,7 +53,7 @@ class RejoinFuture:
         return future
 
     def note(self) -> None:
-        """The member has to join."""
+        """Resolve the future: the member has to join."""
         if self._future is not None and not self._future.done():
             # Not what a program asks for.
             self._future.remove_done_callback(self._on_done)

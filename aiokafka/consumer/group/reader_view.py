@@ -10,29 +10,31 @@ from aiokafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPart
 
 if TYPE_CHECKING:
     from aiokafka.consumer._shared import Shared
-    from aiokafka.consumer.group.group import GroupCoordinator
+    from aiokafka.consumer.group.group import Group
 
 __all__ = ["GroupView"]
 
 
 class GroupView:
-    """Reads what others own; see `aiokafka._group_members.GroupReader`.
+    """Says for a transaction which offsets this consumer may commit; see
+    `aiokafka._group_members.GroupReader`. Owns nothing.
 
-    The broker fences by generation alone, and rebalances go on in the background: by the time an
-    application commits, the consumer may be a member of a generation in which its records are
-    another member's. So what was handed out before is compared with what is assigned now.
+    Brokers fence offsets in transactions by generation alone, and rebalances go on in the
+    background: by the time an application commits, its consumer may be a good member of a
+    generation in which the records are another member's. So the records that were returned are
+    compared with what is assigned now.
     """
 
-    def __init__(self, shared: Shared, coordinator: GroupCoordinator) -> None:
+    def __init__(self, shared: Shared, group: Group) -> None:
         self._client = shared.client
         self._buffer = shared.desk.buffer
         self._subscriptions = shared.subscriptions
-        self._coordinator = coordinator
+        self._group = group
         self._instance_id = shared.config.group_instance_id
 
     @property
     def group_id(self) -> str:
-        return self._coordinator.group_id or ""
+        return self._group.group_id
 
     @property
     def cluster_id(self) -> str | None:
@@ -40,53 +42,49 @@ class GroupView:
 
     @property
     def member_id(self) -> str:
-        return self._coordinator.member_id
-
-    @property
-    def _is_shared_out(self) -> bool:
-        """Whether partitions come from the group."""
-        subscription = self._subscriptions.subscription
-        return subscription is not None and not subscription.is_manual
+        return self._group.member_id
 
     def metadata(self) -> ConsumerGroupMetadata:
-        """Who the consumer is to its group now; nobody in particular if it assigns its partitions
-        itself. Raises CommitFailedError when the group does not count it as a member.
+        """Return who the consumer is to its group now; only the group's name if it assigns its
+        partitions itself. Raises CommitFailedError when the group does not count it as a member.
         """
-        if not self._is_shared_out:
+        if not self._subscriptions.is_by_group:
             return ConsumerGroupMetadata(self.group_id)
-        generation = self._coordinator.generation
+        generation = self._group.generation
         if generation < 0:
             raise CommitFailedError(
                 f"group {self.group_id!r}: this consumer is not a member: it has not joined yet, "
                 "was stopped, or was removed by the group"
             )
         return ConsumerGroupMetadata(
-            self.group_id, generation, self._coordinator.member_id, self._instance_id
+            self.group_id, generation, self._group.member_id, self._instance_id
         )
 
     @property
     def _counts(self) -> bool:
         """Whether the assignment is valid as far as the consumer knows."""
-        return not self._is_shared_out or self._coordinator.generation >= 0
+        return not self._subscriptions.is_by_group or self._group.generation >= 0
 
     def owns(self, partition: TopicPartition) -> bool:
         """Whether the partition is assigned, by a membership that still counts."""
         return self._counts and partition in self._subscriptions.assignment.tps
 
     def stands_for(self, partition: TopicPartition, offset: int) -> bool:
-        """Whether an offset to commit may come of what this consumer handed out, or may do no
-        harm, being where the consumer is.
+        """Whether this consumer may commit an offset: it returned records of the partition under
+        this assignment, or the offset is its position and the application has no older records in
+        hand.
 
         The position alone proves nothing while the application still has records that it got
-        before the partition went away and came back:
+        before the partition was revoked and assigned again:
 
-        1. It gets the records 0 to 9 and works on them for long.
-        2. The group takes the partition away. Another member gets the same records, commits 10.
-        3. The partition comes back: the position is 10.
-        4. The application commits 10, or its position, with what it made of the records. They would
-           count twice.
+        1. The application gets the records 0 to 9 and works on them for long.
+        2. The group revokes the partition. Another member gets the same records and commits 10.
+        3. The partition comes back. The position is the committed offset, 10.
+        4. The application commits 10, in a transaction with what it made of the records 0 to 9.
+           Their results would count twice.
 
-        With its next call for records it is done with those.
+        With its next call for records the application is done with them. Then its position is as
+        good as any member's.
         """
         state = self._subscriptions.assignment.get(partition)
         if state is None or not self._counts:
@@ -97,21 +95,22 @@ class GroupView:
         return state.position == offset and given_up != self._buffer.call
 
     def has_lost(self, partition: TopicPartition) -> bool:
-        """Whether the partition was taken away with records handed out. It is when the membership
-        has ended, too."""
+        """Whether the partition was revoked after records of it were returned, or the membership
+        has ended since."""
         if partition in self._subscriptions.given_up:
             return True
         state = self._subscriptions.assignment.get(partition)
         return state is not None and state.call > 0 and not self._counts
 
     def leader_epoch_before(self, partition: TopicPartition, offset: int) -> int:
-        """Leader epoch of the record before `offset`; -1 if the consumer has not fetched it."""
+        """Return the leader epoch of the record before `offset`; -1 if the consumer has not fetched
+        it."""
         state = self._subscriptions.assignment.get(partition)
         return -1 if state is None else state.epoch_before(offset)
 
     def refuse_lost(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Raise CommitFailedError if a partition was taken away since its records were handed
-        out, though it may have come back.
+        """Raise CommitFailedError if a partition was revoked since its records were returned,
+        though it may have come back.
         """
         if self._subscriptions.is_manual:
             return  # what the application takes and leaves is its own affair
@@ -124,5 +123,5 @@ class GroupView:
             names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(lost))
             raise CommitFailedError(
                 f"group {self.group_id!r}: taken away since the records were read: {names}; "
-                "whoever has these partitions now reads them again"
+                "the present owners of these partitions read them again"
             )

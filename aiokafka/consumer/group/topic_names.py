@@ -21,7 +21,7 @@ class TopicNames:
     """Looks in the metadata first, then asks a broker.
 
     Owns: the names of the ids that it was asked for last, so that a topic that is deleted keeps its
-    name until nobody needs it any more.
+    name for as long as it is assigned.
     """
 
     def __init__(self, client: AIOKafkaClient) -> None:
@@ -29,11 +29,12 @@ class TopicNames:
         self._names: dict[bytes, str] = {}
 
     def get(self, topic_id: bytes) -> str | None:
-        """The name; None if it is not known."""
+        """Return the name; None if it is not known."""
         return self._names.get(topic_id)
 
     async def learn(self, topic_ids: Iterable[bytes]) -> set[bytes]:
-        """Find out these and forget others; returns those that no broker could tell."""
+        """Learn the names of these ids and forget all others. Returns those without a known
+        name."""
         cluster = self._client.cluster
         found = ((i, self._names.get(i) or cluster.topic_name(i)) for i in topic_ids)
         names = dict(found)

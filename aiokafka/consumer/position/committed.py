@@ -53,7 +53,7 @@ from aiokafka.structs import TopicPartition
 if TYPE_CHECKING:
     from aiokafka.consumer._shared import Shared
 
-__all__ = ["CommittedOffset", "Identity", "OffsetCommitter"]
+__all__ = ["CommittedOffset", "Identity", "OffsetCommitter", "coordinator_contact"]
 
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
@@ -88,7 +88,7 @@ class CommittedOffset(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """Who commits: a member of the group, or somebody outside it (the default)."""
+    """Who commits: a member of the group, or a client outside it (the default)."""
 
     generation: int = -1
     member_id: str = ""
@@ -99,27 +99,32 @@ Fetched = tuple[dict[TopicPartition, CommittedOffset], dict[TopicPartition, Brok
 """Committed offsets, and the errors of single partitions."""
 
 
+def coordinator_contact(shared: Shared, group_id: str) -> Contact:
+    """Return what is known of whether a group's coordinator answers; nothing yet."""
+    return Contact(
+        f"The coordinator of group {group_id}",
+        SubjectLog(log, shared.config.subject),
+        shared.on_change,
+        partial(shared.client.address_of_coordinator, CoordinationType.GROUP, group_id),
+    )
+
+
 class OffsetCommitter:
     """OffsetCommit and OffsetFetch for one group, with the coordinator found, and found again, on
     the way.
 
-    Owns `contact`: whether the coordinator answers. The positions are the partitions' own.
-    `identify` tells who reads, for groups that want to know (KIP-848).
+    Owns nothing: the positions are the partitions' own. `contact` learns whether the coordinator
+    answers; `identify` says who reads, for groups that want to know (KIP-848).
     """
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(
+        self, shared: Shared, group_id: str, contact: Contact, identify: Callable[[], Identity]
+    ) -> None:
         client, config = shared.client, shared.config
-        if config.group_id is None:
-            raise ValueError("group_id: committing needs a group")
-        self.group_id = config.group_id
+        self.group_id = group_id
+        self.contact = contact
         self._log = SubjectLog(log, config.subject)
-        self.contact = Contact(
-            f"The coordinator of group {self.group_id}",
-            self._log,
-            shared.on_change,
-            partial(client.address_of_coordinator, CoordinationType.GROUP, self.group_id),
-        )
-        self.identify: Callable[[], Identity] = Identity
+        self._identify = identify
         self._client = client
         self._config = config
 
@@ -151,7 +156,7 @@ class OffsetCommitter:
     async def fetch(
         self, partitions: Iterable[TopicPartition], deadline: float | None = None
     ) -> dict[TopicPartition, CommittedOffset]:
-        """Committed offsets of those partitions that have one.
+        """Return the committed offsets of those partitions that have one.
 
         Waits while a transaction that commits some of them is open (KIP-447). Raises
         KafkaTimeoutError at `deadline` (loop time; None = request_timeout from now),
@@ -170,8 +175,8 @@ class OffsetCommitter:
         return await self._retry(attempt, deadline, "committed offsets not read", "OffsetFetch")
 
     async def fetch_each(self, partitions: Iterable[TopicPartition]) -> Fetched:
-        """As `fetch`, but what is refused of single partitions, such as of those with offsets in an
-        open transaction, does not hold up the others: their errors come as values."""
+        """Return committed offsets as `fetch`, and the errors of single partitions as values: those
+        with offsets in an open transaction do not hold up the others."""
         deadline = asyncio.get_running_loop().time() + self._config.client.request_timeout
         wanted = list(partitions)
 
@@ -314,7 +319,7 @@ class OffsetCommitter:
                     OffsetFetchRequestTopics(name=n, partition_indexes=ids) for n, ids in named
                 ],
             )
-            identity = self.identify()
+            identity = self._identify()
             if version >= _FIRST_MEMBER_VERSION and identity.generation >= 0:
                 group.member_id = identity.member_id
                 group.member_epoch = identity.generation

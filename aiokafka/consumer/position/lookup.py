@@ -92,7 +92,7 @@ class OffsetLookup:
         self._config = config
 
     async def ask(self, node_id: int, wanted: Mapping[TopicPartition, int]) -> Offsets:
-        """One request to one broker: timestamp (or special place) by partition.
+        """Send one ListOffsets to one broker: timestamp (or special place) by partition.
 
         Raises as `client.send`; errors of single partitions come as values.
         """
@@ -132,7 +132,8 @@ class OffsetLookup:
         return found
 
     async def _need_timestamps(self, node_id: int) -> None:
-        """Before Kafka 0.10.1 only whole segments could be found by time."""
+        """Raise UnsupportedVersionError if the broker finds whole segments only (before Kafka
+        0.10.1)."""
         connection = await self._client.connection(node_id)
         if connection.pick(ListOffsetsRequest) == 0:
             raise UnsupportedVersionError(
@@ -142,7 +143,8 @@ class OffsetLookup:
     async def ask_epochs(
         self, node_id: int, wanted: Mapping[TopicPartition, EpochQuery]
     ) -> EpochEnds | None:
-        """One request to one broker: ends of leader epochs; None if the broker is too old to know.
+        """Send one OffsetForLeaderEpoch to one broker, and return the ends of leader epochs; None
+        if the broker is too old to know.
 
         Raises as `client.send`; errors of single partitions come as values.
         """
@@ -181,7 +183,8 @@ class OffsetLookup:
     async def find(
         self, wanted: Mapping[TopicPartition, int], deadline: float
     ) -> dict[TopicPartition, FoundOffset]:
-        """Offsets by timestamp, from any number of brokers, whatever fails on the way asked again.
+        """Return offsets by timestamp, from any number of brokers; what fails on the way is asked
+        again.
 
         Raises KafkaTimeoutError at `deadline` (loop time), naming what is missing and why, and
         errors that no retry mends at once, such as that of a topic that we may not read.
@@ -213,7 +216,7 @@ class OffsetLookup:
         try:
             await self._client.wait_for_topic(topic, deadline)
         except UnknownTopicOrPartitionError as error:
-            log.debug("Offsets of a topic that nobody knows: %s", error)
+            log.debug("Offsets of a topic that no broker knows: %s", error)
 
     async def _round(
         self, pending: Mapping[TopicPartition, int], deadline: float
@@ -239,7 +242,8 @@ class OffsetLookup:
     async def _ask_within(
         self, node_id: int, wanted: Mapping[TopicPartition, int], deadline: float
     ) -> dict[TopicPartition, FoundOffset | KafkaError]:
-        """One broker's answers; what may pass by itself as values, anything else raised."""
+        """Return one broker's answers. Errors that a retry may clear come as values, any other is
+        raised."""
         try:
             async with timeout_at(deadline):
                 found = await self.ask(node_id, wanted)
@@ -268,7 +272,7 @@ class OffsetLookup:
         pending: Mapping[TopicPartition, int],
         reasons: Mapping[TopicPartition, str],
     ) -> None:
-        """Wait before the next round, or say that there is no time for one."""
+        """Wait before the next round. Raises KafkaTimeoutError if there is no time for one."""
         now = asyncio.get_running_loop().time()
         if now + delay >= deadline:
             why = "; ".join(sorted({reasons.get(tp, "no answer") for tp in pending}))

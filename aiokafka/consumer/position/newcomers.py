@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["Newcomers"]
 
 # A member of a group has a new partition for itself soon after it was made: when the leader has
-# refreshed its metadata and the group has rebalanced. Later on, somebody else may have read it.
+# refreshed its metadata and the group has rebalanced. Later on, another member may have read it.
 _AGES = 2
 _SHORTEST_YOUTH = 60.0
 
@@ -32,10 +32,10 @@ class _Topic(NamedTuple):
 class Newcomers:
     """Tells partitions that are new from those that were there when the consumer came.
 
-    The first answer about a topic, after the application began to read it, says what is old; an
-    answer that there is no such topic says that nothing is. What comes later, or belongs to a topic
-    that was made anew, is new: nothing in it was written before the consumer came. It stays new for
-    some minutes, and while it is `kept`.
+    The first metadata of a topic, after the application began to read it, says which are old; if it
+    says that there is no such topic, none are. What comes later, or belongs to a topic that was
+    deleted and created again, is new: nothing in it was written before the consumer came. It stays
+    new for some minutes, and while `keep()` is called.
 
     Owns: the partitions seen of each topic in use (with a pattern: of each topic there is), and
     until when which are new.
@@ -58,12 +58,12 @@ class Newcomers:
         return until is not None and _now() < until
 
     def keep(self, tp: TopicPartition) -> None:
-        """Where to begin with it is still being found out: if it is new it stays so."""
+        """Have a partition stay new, if it is, while its position is being looked up."""
         if tp in self._until:
             self._until[tp] = max(self._until[tp], _now() + _SHORTEST_YOUTH)
 
     def look(self, cluster: ClusterMetadata) -> None:
-        """Take note of a snapshot, and of what the application reads now."""
+        """Take in a metadata snapshot, and what the application reads now."""
         if self._subscriptions.subscription is not self._subscription:
             self._follow(cluster)
         if self._subscriptions.pattern is None:
@@ -80,7 +80,7 @@ class Newcomers:
             del self._until[tp]
 
     def _follow(self, cluster: ClusterMetadata) -> None:
-        """The application reads something else now, perhaps in part what it read before."""
+        """Follow the application to another subscription, which may keep some of its topics."""
         self._subscription = self._subscriptions.subscription
         self._has_seen_all = False
         topics = self._subscriptions.topics

@@ -19,14 +19,14 @@ class OffsetSpec(NamedTuple):
 
     @classmethod
     def from_policy(cls, policy: str, duration: float | None) -> OffsetSpec | None:
-        """The spec of an `auto_offset_reset`; None for "none". `duration`: seconds of by_duration
-        (KIP-1106)."""
+        """Return the spec of an `auto_offset_reset`; None for "none". `duration`: seconds of
+        by_duration (KIP-1106)."""
         if duration is not None:
             return cls(0, duration)
         return {"earliest": EARLIEST, "latest": LATEST, "none": None}[policy]
 
     def timestamp_now(self) -> int:
-        """The timestamp for a request sent now, in milliseconds."""
+        """Return the timestamp for a request sent now, in milliseconds."""
         if self.age is None:
             return self.timestamp
         return max(0, int((_seams.wall_time() - self.age) * 1000))

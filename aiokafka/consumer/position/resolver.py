@@ -51,9 +51,25 @@ class OffsetResolver:
     """Finds positions: the committed offset, else the reset policy; checks them against new
     leaders.
 
-    Writes positions only while they are unset or being validated, and only if the partition's epoch
-    is still the one it asked for: a `seek()` meanwhile wins. Brokers are asked side by side, so
-    that a slow one holds up its own partitions only; each failure backs off by partition.
+    A partition that comes with a rebalance gets its position like this:
+
+    1. It is assigned: UNSET. The Fetcher wakes the resolver, and fetches nothing of it.
+    2. OffsetFetch asks for the committed offset. While offsets of the partition are in an open
+       transaction the coordinator refuses, and the partition alone is asked about again: the offset
+       before the transaction would have its records read twice (KIP-447).
+    3. There is an offset: it is the position. If its leader epoch is older than the leader's, the
+       leader is asked first where that epoch ended (VALIDATING): its log may have been truncated.
+    4. There is none: RESETTING, by the policy. ListOffsets asks the leader. A partition that is
+       newer than the consumer is read from its beginning by "latest" as well.
+    5. The position is known: READY. The Fetcher asks for records.
+
+    The application may call `seek()`, or the group revoke the partition, while a request is out.
+    Both raise the partition's `epoch`, and a response to what was asked before is dropped. So a
+    position is written only while it is unset or being validated, and for the epoch it was asked
+    for. Brokers are asked side by side, so that a slow one holds up its own partitions only; each
+    failure backs off by partition.
+
+    Owns: which partitions are being asked about; which are new (`Newcomers`).
     """
 
     def __init__(
@@ -86,7 +102,7 @@ class OffsetResolver:
         self._asked: set[PartitionState] = set()
 
     def wake(self) -> None:
-        """A partition needs an offset, or may need one."""
+        """Look again: a partition may need an offset."""
         self._is_woken = True
         self._signal.notify()
 
@@ -260,7 +276,8 @@ class OffsetResolver:
             self._log.info("Positions set by the reset policy: %s", some_names(was_reset))
 
     def _spec_of(self, state: PartitionState) -> OffsetSpec:
-        """What to ask for. Not before now: that a partition is new is known when it is there."""
+        """Return what to ask for. That a partition is new is not known before it is there, so not
+        before now."""
         spec = state.reset_to
         assert isinstance(spec, OffsetSpec)
         newcomers = self._newcomers
@@ -270,8 +287,8 @@ class OffsetResolver:
         return spec
 
     async def _ask_ends(self, node_id: int, specs: Mapping[TopicPartition, OffsetSpec]) -> Offsets:
-        """The ends of those logs in which a time is to be found. They are asked for first: what is
-        written between the two questions must not be missed by both."""
+        """Return the ends of those logs in which a time is to be found. They are asked for first:
+        what is written between the two questions must not be missed by both."""
         timed = {tp: LATEST.timestamp for tp, spec in specs.items() if spec.age is not None}
         return await self.lookup.ask(node_id, timed) if timed else {}
 
@@ -298,7 +315,8 @@ class OffsetResolver:
     # -- the answers -------------------------------------------------------------------------------
 
     def _apply_policy(self, state: PartitionState) -> None:
-        """There is no committed offset."""
+        """Begin the search by the reset policy, as there is no committed offset; report it if there
+        is no policy."""
         if self._policy is not None:
             state.reset(self._policy)
             return
@@ -307,7 +325,8 @@ class OffsetResolver:
         self._desk.report(state, lambda: NoOffsetForPartitionError(tp))
 
     def _compare(self, state: PartitionState, end: EpochEnd) -> None:
-        """The new leader's log has the fetched records, or was cut below them."""
+        """Compare the new leader's log with what was fetched. It has all of it, or was truncated
+        below the position."""
         cursor = state.cursor
         is_known = end.end_offset >= 0 and end.leader_epoch >= 0
         if is_known and end.end_offset >= cursor.offset:
@@ -338,7 +357,7 @@ class OffsetResolver:
         self._desk.report(state, lambda: LogTruncationError(tp, position, divergent))
 
     def _on_refused(self, state: PartitionState, error: type[BrokerResponseError]) -> None:
-        """An error answer for one partition."""
+        """Back off after an error of one partition; report it if no retry mends it."""
         self._postpone(state)
         self._log.debug("%s: offset lookup answered %s", state.tp, error.__name__)
         if error.retriable or error is UnknownError:
@@ -347,7 +366,7 @@ class OffsetResolver:
         self._desk.report(state, lambda: for_partition(error, state.tp))
 
     def _on_failure(self, states: list[PartitionState], error: KafkaError) -> None:
-        """No answer at all."""
+        """Back off after a request without a response; report the error if no retry mends it."""
         self._log.debug("Offset lookup failed: %s", error)
         for state in states:
             self._postpone(state)

@@ -1,0 +1,59 @@
+"""Make the parts of a consumer that has a group, for the protocol that it is configured for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from aiokafka.consumer.group.classic import ClassicProtocol
+from aiokafka.consumer.group.classic_member import ClassicMember
+from aiokafka.consumer.group.kip848 import Kip848Protocol
+from aiokafka.consumer.group.kip848_member import Kip848Member
+from aiokafka.consumer.group.membership import Membership
+from aiokafka.consumer.group.protocol import GroupParts, GroupProtocol
+from aiokafka.consumer.position.committed import Identity, OffsetCommitter, coordinator_contact
+
+if TYPE_CHECKING:
+    from aiokafka.consumer._shared import Shared
+    from aiokafka.consumer.subscription_state import SubscriptionState
+
+__all__ = ["GroupMakings", "prepare_group"]
+
+
+class GroupMakings(NamedTuple):
+    """What is made of a group before there is a Fetcher: positions need the committer."""
+
+    committer: OffsetCommitter
+    identify: Callable[[], Identity]
+    make_protocol: Callable[[GroupParts], GroupProtocol]
+
+
+def prepare_group(shared: Shared, group_id: str) -> GroupMakings:
+    """Make a member for the configured protocol, and the committer of its group."""
+    contact = coordinator_contact(shared, group_id)
+    args = (shared.client, shared.config, group_id, contact)
+    if shared.config.group_protocol == "classic":
+        classic = ClassicMember(*args)
+        identify = partial(_identify, classic, shared.subscriptions)
+        # OffsetFetch has no field for a member of the classic protocol.
+        committer = OffsetCommitter(shared, group_id, contact, Identity)
+        return GroupMakings(committer, identify, partial(_classic, classic))
+    member = Kip848Member(*args)
+    identify = partial(_identify, member, shared.subscriptions)
+    committer = OffsetCommitter(shared, group_id, contact, identify)
+    return GroupMakings(committer, identify, partial(_kip848, member))
+
+
+def _classic(member: ClassicMember, parts: GroupParts) -> GroupProtocol:
+    return ClassicProtocol(parts, member)
+
+
+def _kip848(member: Kip848Member, parts: GroupParts) -> GroupProtocol:
+    return Kip848Protocol(parts, member)
+
+
+def _identify(member: Membership, subscriptions: SubscriptionState) -> Identity:
+    """Return who commits now: the member, or no member for partitions that the application has
+    chosen itself."""
+    return member.identity if subscriptions.is_by_group else Identity()

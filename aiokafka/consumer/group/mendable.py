@@ -1,0 +1,63 @@
+"""Decide which errors of a group the application is told, and whether to try again."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from aiokafka._log import SubjectLog
+from aiokafka.errors import (
+    AuthenticationFailedError,
+    GroupAuthorizationFailedError,
+    KafkaError,
+    KafkaTimeoutError,
+    TopicAuthorizationFailedError,
+    UnknownError,
+    renewed,
+)
+
+if TYPE_CHECKING:
+    from aiokafka.consumer._shared import Shared
+    from aiokafka.consumer.group.state import Standing
+
+__all__ = ["MendableErrors"]
+
+log = logging.getLogger("aiokafka.consumer.group_coordinator")
+
+# What an administrator may mend while the consumer waits, and what the broker cannot explain: the
+# application is told, and the group asked again.
+_MENDABLE = (
+    AuthenticationFailedError,
+    GroupAuthorizationFailedError,
+    TopicAuthorizationFailedError,
+    UnknownError,
+)
+
+
+class MendableErrors:
+    """Reports errors that a later attempt may not get. Owns nothing."""
+
+    def __init__(self, shared: Shared, standing: Standing) -> None:
+        self._desk = shared.desk
+        self._standing = standing
+        self._log = SubjectLog(log, shared.config.subject)
+
+    def clear(self) -> None:
+        """Withdraw the errors that were reported: the coordinator counts us as a member."""
+        self._desk.withdraw_errors(_MENDABLE)
+
+    def may_pass(self, error: KafkaError) -> bool:
+        """Report an error that a retry may clear; return False for any other, and for those that
+        `start()` raises."""
+        self._standing.trouble = error
+        if self._standing.is_starting and isinstance(error, (*_MENDABLE, KafkaTimeoutError)):
+            return False
+        if isinstance(error, _MENDABLE):
+            # Once for each call of an application, however often it was tried meanwhile.
+            self._desk.withdraw_errors((type(error),))
+            self._desk.fail_next_call(renewed(error))
+        elif error.retriable or isinstance(error, KafkaTimeoutError):
+            self._log.debug("%s", error)
+        else:
+            return False
+        return True

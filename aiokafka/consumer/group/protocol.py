@@ -1,0 +1,80 @@
+"""What the two group protocols have in common, for the Group that has one of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aiokafka.consumer._shared import Shared
+    from aiokafka.consumer.group.commits import GroupCommits
+    from aiokafka.consumer.group.handover import Handover
+    from aiokafka.consumer.group.membership import Membership
+    from aiokafka.consumer.group.mendable import MendableErrors
+    from aiokafka.consumer.group.poll_watch import PollWatch
+    from aiokafka.consumer.group.state import Standing
+    from aiokafka.consumer.position.committed import Identity
+    from aiokafka.errors import CommitFailedError
+
+__all__ = ["GroupParts", "GroupProtocol"]
+
+
+@dataclass(frozen=True)
+class GroupParts:
+    """What a group's protocol works with."""
+
+    shared: Shared
+    standing: Standing
+    commits: GroupCommits
+    handover: Handover
+    errors: MendableErrors
+    polls: PollWatch
+    on_assigned: Callable[[], None]
+    """Called when the member has its assignment."""
+
+    def settle(self) -> None:
+        """Have readers get records again: the member has its assignment."""
+        self.handover.release()
+        self.errors.clear()
+        self.standing.settle()
+        self.on_assigned()
+
+
+class GroupProtocol(Protocol):
+    """How members come to their partitions. One task of the Group calls `advance()`, a second one
+    runs `send_heartbeats()`."""
+
+    @property
+    def member(self) -> Membership:
+        """Who this consumer is to the group."""
+
+    @property
+    def session_timeout(self) -> float:
+        """Seconds without a heartbeat after which the group drops a member."""
+
+    def has_work(self) -> bool:
+        """Whether `advance()` is to be called."""
+
+    async def advance(self) -> None:
+        """Go on towards the assignment. Called while the member may take part."""
+
+    async def send_heartbeats(self) -> None:
+        """Keep the membership alive, until cancelled; look whether the application is."""
+
+    async def catch_up(self, limit: float) -> None:
+        """Finish, within `limit` seconds, what the background work has begun and the last commit
+        depends on."""
+
+    def on_subscribed(self) -> None:
+        """Look at the subscription again: it has changed."""
+
+    def on_metadata(self) -> None:
+        """Look at the metadata again: it has changed."""
+
+    def forget(self) -> None:
+        """Drop what belongs to the assignment that was given up."""
+
+    def on_commit_refused(self, identity: Identity, error: CommitFailedError) -> None:
+        """Draw the consequence: the group does not count us as a member of this generation."""

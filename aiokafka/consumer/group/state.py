@@ -1,0 +1,217 @@
+"""Where a consumer stands with its group. No I/O, no awaits."""
+
+from __future__ import annotations
+
+import enum
+import logging
+from typing import TYPE_CHECKING
+
+from aiokafka._log import SubjectLog
+from aiokafka.consumer._signal import Signal
+from aiokafka.consumer.group.old_names import RejoinFuture
+from aiokafka.errors import IllegalStateError, KafkaError
+
+if TYPE_CHECKING:
+    from aiokafka.consumer._shared import Shared
+
+__all__ = ["GroupPhase", "GroupState", "Standing"]
+
+log = logging.getLogger("aiokafka.consumer.group_coordinator")
+
+
+class GroupPhase(enum.Enum):
+    """How a consumer stands with its group, as `health()` sees it."""
+
+    OUTSIDE = "has no group, or nothing to do with its members"
+    JOINING = "joins, or is about to join"
+    JOINED = "has its share of the partitions"
+    IDLE = "left, because the application does not ask for records"
+
+
+class GroupState(enum.Enum):
+    """What the task of the membership has to do next."""
+
+    OUTSIDE = "nothing: there is no subscription by topics or pattern"
+    JOINING = "get an assignment"
+    JOINED = "keep the assignment"
+    LEAVING = "hand over what the application has given up, and leave the group"
+    IDLE = "leave the group, and wait until the application asks for records"
+    FAILING = "give up everything, because of an error that no retry mends"
+    FAILED = "nothing, until the application subscribes again"
+
+
+_S = GroupState
+_TROUBLE = {
+    _S.FAILING: "a heartbeat or a commit got an error that no retry mends",
+    _S.FAILED: "a join, a listener's partitions or a background task failed",
+}
+_TRANSITIONS: dict[GroupState, dict[GroupState, str]] = {
+    _S.OUTSIDE: {
+        _S.JOINING: "subscribe()",
+        _S.LEAVING: "unsubscribe() or assign(), called again when a late join had made us a member",
+        **_TROUBLE,
+    },
+    _S.JOINING: {
+        _S.JOINED: "the assignment was taken over",
+        _S.LEAVING: "unsubscribe() or assign()",
+        _S.OUTSIDE: "unsubscribe() or assign(), before the group knew us",
+        _S.IDLE: "the application asks for no records for max_poll_interval_ms",
+        **_TROUBLE,
+    },
+    _S.JOINED: {
+        _S.JOINING: "a join began, or the group removed us",
+        _S.LEAVING: "unsubscribe() or assign()",
+        _S.OUTSIDE: "unsubscribe() or assign(), without membership or listener",
+        _S.IDLE: "the application asks for no records for max_poll_interval_ms",
+        **_TROUBLE,
+    },
+    _S.LEAVING: {
+        _S.JOINING: "the group was left, and the application has subscribed again",
+        _S.OUTSIDE: "the group was left",
+        **_TROUBLE,
+    },
+    _S.IDLE: {
+        _S.JOINING: "the application asks for records again, or calls subscribe()",
+        _S.LEAVING: "unsubscribe() or assign(), while the group is being left",
+        _S.OUTSIDE: "unsubscribe() or assign()",
+        **_TROUBLE,
+    },
+    _S.FAILING: {_S.FAILED: "everything was given up"},
+    _S.FAILED: {
+        _S.JOINING: "subscribe()",
+        _S.LEAVING: "any of the three, when a listener has yet to hear of lost partitions",
+        _S.OUTSIDE: "unsubscribe() or assign()",
+        _S.FAILED: "a background task failed, too",
+    },
+}
+_TAKING_PART = frozenset({_S.JOINING, _S.JOINED})
+
+
+class Standing:
+    """The state of a membership, why it joins, and what ended it.
+
+    Owns: `state`; `reason`, why to speak to the group, None if there is no need; `error`, why the
+    membership fails or has failed; `trouble`, why there is no assignment yet; whether `start()`
+    waits for the first assignment, and whether `stop()` was called. `signal` wakes the membership's
+    task and `start()` after each change.
+    """
+
+    def __init__(self, shared: Shared) -> None:
+        self.signal = Signal()
+        self.state = GroupState.OUTSIDE
+        self.reason: str | None = None
+        self.error: BaseException | None = None
+        self.trouble: KafkaError | None = None
+        self.is_starting = False
+        self.is_stopping = False
+        self.rejoin = RejoinFuture(self.request_join)
+        self._subscriptions = shared.subscriptions
+        self._polls = shared.desk.polls
+        self._on_change = shared.on_change
+        self._log = SubjectLog(log, shared.config.subject)
+
+    # -- questions ---------------------------------------------------------------------------------
+
+    def may_take_part(self) -> bool:
+        """Whether the member may go on towards its assignment; to be asked after every wait."""
+        is_free = self.state in _TAKING_PART and not self.is_stopping
+        return is_free and self._subscriptions.is_by_group
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether the member has its assignment."""
+        return self.state is GroupState.JOINED
+
+    @property
+    def failure(self) -> BaseException | None:
+        """The error that ended the membership, once everything is given up."""
+        return self.error if self.state is GroupState.FAILED else None
+
+    def phase(self, has_work: bool) -> GroupPhase:
+        """Return how the consumer stands with its group. `has_work`: the protocol has."""
+        if not self._subscriptions.is_by_group:
+            return GroupPhase.OUTSIDE
+        if self.state is GroupState.IDLE:
+            return GroupPhase.IDLE
+        is_joined = self.is_joined and not has_work
+        return GroupPhase.JOINED if is_joined else GroupPhase.JOINING
+
+    # -- changes -----------------------------------------------------------------------------------
+
+    def request_join(self, reason: str) -> None:
+        """Have the member join, or join again, soon."""
+        if self.reason is None:
+            self._log.info("Joining: %s", reason)
+            self.reason = reason
+            self.rejoin.note()
+            self._on_change()
+        self.signal.notify()
+        self._polls.notify()
+
+    def settle(self) -> None:
+        """Note that the member has its assignment, unless it has to leave meanwhile."""
+        self.trouble = None
+        if self.state is GroupState.JOINING:
+            self.move(GroupState.JOINED)
+        self._on_change()
+        self.signal.notify()
+
+    def unsettle(self) -> None:
+        """Note that the assignment does not count any more, as a join begins or the group has
+        removed the member."""
+        if self.state is GroupState.JOINED:
+            self.move(GroupState.JOINING)
+
+    def follow_subscription(self, is_member: bool, is_owed: bool) -> None:
+        """Go where a new subscription leads, unless there is something to finish first.
+
+        `is_member`: the group counts us; `is_owed`: a listener has yet to hear that its partitions
+        are gone.
+        """
+        if self.state in (GroupState.FAILING, GroupState.LEAVING):
+            return
+        must_leave = is_owed
+        if self.state is not GroupState.FAILED:
+            must_leave = (is_member or is_owed) and not self._subscriptions.is_by_group
+        if must_leave:
+            self.move(GroupState.LEAVING)
+        elif not self._subscriptions.is_by_group:
+            self._move_unless_there(GroupState.OUTSIDE)
+        elif self.state is not GroupState.JOINED:
+            self._move_unless_there(GroupState.JOINING)
+        self.error = None
+
+    def finish_leaving(self) -> None:
+        """Join if the application has subscribed again, unless something else has come up."""
+        if self.state is GroupState.LEAVING:
+            is_by_group = self._subscriptions.is_by_group
+            self.move(GroupState.JOINING if is_by_group else GroupState.OUTSIDE)
+
+    def finish_idling(self) -> None:
+        """Join, unless something else has come up."""
+        if self.state is GroupState.IDLE:
+            self.move(GroupState.JOINING)
+
+    def begin_failing(self, error: BaseException) -> None:
+        """Have the membership's task give up everything because of this error."""
+        if self.state not in (GroupState.FAILING, GroupState.FAILED):
+            self.error = error
+            self.move(GroupState.FAILING)
+        self.signal.notify()
+
+    def fail(self, error: BaseException) -> None:
+        """Note that the membership has ended."""
+        self.error = error
+        self.move(GroupState.FAILED)
+        self._on_change()
+        self.signal.notify()
+
+    def _move_unless_there(self, state: GroupState) -> None:
+        if self.state is not state:
+            self.move(state)
+
+    def move(self, state: GroupState) -> None:
+        """Go to another state, by one of the transitions in the table."""
+        if state not in _TRANSITIONS[self.state]:
+            raise IllegalStateError(f"a group cannot go from {self.state.name} to {state.name}")
+        self.state = state
