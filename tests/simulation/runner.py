@@ -20,6 +20,7 @@ from tests.simulation.execution import Verdict, execute
 from tests.simulation.reduction import reduce
 from tests.simulation.scenario import Scenario, draw
 from tests.simulation.timeline import timeline
+from tests.simulation.workloads import KINDS
 from tests.simulation.world import Violation
 
 #: Scenarios that have found something once; each is run every time.
@@ -64,14 +65,21 @@ class Batch:
 
 
 def warm_up() -> None:
-    """Import everything and take it out of the collector's sight, which makes collections fast."""
-    execute(draw(0))
+    """Import everything, by running some scenarios of each kind."""
+    for kind in KINDS:
+        execute(draw(0, [kind.kind]))
+    rest()
+
+
+def rest() -> None:
+    """Take what there is out of the collector's sight: it looks at all that is left of a run."""
     gc.collect()
     gc.freeze()
 
 
 def run_seeds(seeds: Sequence[int], kinds: Sequence[str], twice: bool = False) -> Batch:
     """Run some seeds in this process."""
+    rest()
     batch = Batch()
     started = time.process_time()
     for seed in seeds:
@@ -191,10 +199,14 @@ def _run_many(options: argparse.Namespace) -> int:
 
 def _batches(options: argparse.Namespace, deadline: float | None) -> Iterator[Batch]:
     """Chunks of seeds as they are done, by all workers."""
+    can_fork = sys.platform == "linux"
+    context = get_context("fork" if can_fork else "spawn")
+    if can_fork:
+        warm_up()  # once, for all of them
     end = None if deadline is not None else options.first + options.seeds
     chunk = options.first
     with ProcessPoolExecutor(
-        options.workers, mp_context=get_context("spawn"), initializer=warm_up
+        options.workers, mp_context=context, initializer=None if can_fork else warm_up
     ) as pool:
         running: set[Future[Batch]] = set()
         try:

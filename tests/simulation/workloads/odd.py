@@ -31,6 +31,8 @@ class OddWorkload(Workload):
         source = draft.random
         client = draw_client_options(draft)
         client["request_timeout_ms"] = min(client["request_timeout_ms"], 5000)
+        # Else brokers make the topic that is not there.
+        draft.cluster.settings["auto.create.topics.enable"] = "false"
         return {
             "topic": draft.new_topic(config={}).name,
             "client": client,
