@@ -142,14 +142,20 @@ def _is_enough(looks: list[Look], min_bytes: int) -> bool:
 
 async def _changed(looks: list[Look], deadline: float) -> None:
     """Wait until one of the logs changes or the deadline passes."""
-    changed = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    changed: asyncio.Future[None] = loop.create_future()
+
+    def wake() -> None:
+        if not changed.done():
+            changed.set_result(None)
+
     logs = [one.log for one in looks if one.log is not None]
-    timer = asyncio.get_running_loop().call_at(deadline, changed.set)
+    timer = loop.call_at(deadline, wake)
     try:
         for log in logs:
-            log.subscribe(changed.set)
-        await changed.wait()
+            log.subscribe(wake)
+        await changed
     finally:
         timer.cancel()
         for log in logs:
-            log.unsubscribe(changed.set)
+            log.unsubscribe(wake)

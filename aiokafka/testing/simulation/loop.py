@@ -69,9 +69,13 @@ class SimulatedLoop(Refusals, TurningLoop):
         """As asyncio's; tasks without a name are counted in this loop, not in the process."""
         self._task_count += 1
         number = self._task_count
-        task: asyncio.Task[Any] = super().create_task(
-            coro, name=f"Task-{number}" if name is None else name, **options
-        )
+        if name is None:
+            name = f"Task-{number}"
+        task: asyncio.Task[Any]
+        if self._closed or self.get_task_factory() is not None:
+            task = super().create_task(coro, name=name, **options)
+        else:
+            task = asyncio.Task(coro, loop=self, name=name, **options)
         # On the task itself: no map of weak references is as cheap.
         setattr(task, _NUMBER, number)
         return task
