@@ -8,14 +8,16 @@ from aiokafka.testing import codes as c
 from tests.simulation.aims.base import Aim
 from tests.simulation.faults.aimed import SteadyError, UnknownReplica
 from tests.simulation.faults.brokers import BrokerStop, CoordinatorMove, LeaderMove
-from tests.simulation.faults.groups import Rebalance
+from tests.simulation.faults.groups import HeldMarkers, Rebalance
 from tests.simulation.faults.replicas import ReplicaLag, ReplicaStall, UncleanElection
 from tests.simulation.faults.responses import LateResponse, LostResponse, Refused
 from tests.simulation.faults.topics import TopicAgain
 from tests.simulation.promises import EVERY, FRESH, NO_ERRORS, ONCE, PROMPT, STEADY
 from tests.simulation.workloads.group import GroupWorkload
 from tests.simulation.workloads.lone import LoneWorkload
+from tests.simulation.workloads.parallel import ParallelWorkload
 from tests.simulation.workloads.producing import ProducerWorkload
+from tests.simulation.workloads.sessions import SessionWorkload
 from tests.simulation.workloads.transacting import TransactionalWorkload
 
 
@@ -24,6 +26,8 @@ class _Reading(Aim):
 
     active_s = 6.0
     records = 40
+    style = "together"
+    """How the producer writes: `together` is in bursts, and over sooner."""
 
     def producer(self, **client: Any) -> str:
         """One that writes all the time; returns its topic."""
@@ -36,7 +40,7 @@ class _Reading(Aim):
             cancel_rate=0,
             restart_rate=0,
             stop_s=None,
-            style="together",
+            style=self.style,
             sizes=[8, 60],
             records=self.records,
             to_partition=False,
@@ -320,7 +324,8 @@ class Cuts(_Reading):
 
     name = "cuts"
     active_s = 8.0
-    records = 200
+    records = 100
+    style = "send"
     promises = (EVERY,)
 
     def compose(self) -> None:
@@ -393,6 +398,55 @@ class InsistingReaders(_Reading):
         self.fault(BrokerStop, self.random.choice((0, 0, 1)))
 
 
+class Sessions(_Reading):
+    """Sessions whose blocks are left in every way, while members come and go."""
+
+    name = "sessions"
+    records = 60
+    style = "send"
+
+    def compose(self) -> None:
+        """Nothing but rebalances."""
+        self.cluster(releases=("2.8", "3.9", "4.0", "4.3"))
+        self.producer()
+        plan = self.add(SessionWorkload)
+        self.topics(partitions=self.random.choice((1, 2)), config={})
+        for member in plan.options["members"]:
+            member["consumer"] |= self.consumer({"max_poll_interval_ms": 60_000})
+            member["consumer"].pop("unreachable_timeout_ms", None)
+            member["client"] |= {"max_block_ms": 20_000, "request_timeout_ms": 2000}
+            member["client"].pop("buffer_memory", None)
+            member |= {"break_rate": 0.2, "raise_rate": 0.1, "cancel_rate": 0, "work_s": 0.02}
+            member["session"] |= {"max_records": 5, "retries": 10}
+        self.fault(Rebalance, 6, how="rebalance")
+        self.fault(HeldMarkers, 2)
+        self.fault(LateResponse, 4, api=self.random.choice((25, 26, 28)), seconds=0.1, times=3)
+
+
+class Handlers(_Reading):
+    """Handlers side by side, with little room, while members come and go."""
+
+    name = "handlers"
+    records = 60
+
+    def compose(self) -> None:
+        """Nothing but rebalances, and commits that are refused once."""
+        self.producer()
+        self.draft.workloads[-1].options["keys"] = self.random.choice((1, 3))
+        plan = self.add(ParallelWorkload)
+        self.topics(partitions=self.random.choice((1, 2)), config={})
+        for member in plan.options["members"]:
+            member["client"] |= self.consumer({"max_poll_interval_ms": 60_000})
+            member["client"].pop("unreachable_timeout_ms", None)
+            member["parallel"] |= {"concurrency": self.random.choice((2, 5))}
+            member["parallel"]["max_records"] = self.random.choice((2, 5, 20))
+            member |= {"order": "key", "work_s": 0.05, "hang_rate": 0, "form": "run"}
+            member["cancel_rate"] = self.random.choice((0, 0.3))
+        self.fault(Rebalance, 3, how="rebalance")
+        self.fault(Refused, 3, api=8, error=c.REQUEST_TIMED_OUT, times=2)
+        self.fault(LostResponse, self.random.choice((0, 2)), api=0, how="cut", handled=False)
+
+
 READING_AIMS: tuple[type[Aim], ...] = (
     Seeks,
     Transactions,
@@ -408,4 +462,6 @@ READING_AIMS: tuple[type[Aim], ...] = (
     Cuts,
     Replicas,
     InsistingReaders,
+    Sessions,
+    Handlers,
 )

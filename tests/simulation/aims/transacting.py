@@ -63,6 +63,18 @@ class Turmoil(_Transacting):
         self.producer(TurmoilWorkload, client, abort_rate=0.2)
 
 
+class Rivals(_Transacting):
+    """Two producers with one id; no faults."""
+
+    name = "rivals"
+    promises = (PROMPT,)
+
+    def compose(self) -> None:
+        """One after the other."""
+        self.cluster(releases=(*_OLD, *_USUAL))
+        self.producer(TurmoilWorkload, {}, abort_rate=0, habits=["rival"])
+
+
 class LateOffsets(_Transacting):
     """Offsets that are on their way when their transaction ends."""
 
@@ -148,6 +160,7 @@ class InsistingTransactions(_Transacting):
 TRANSACTING_AIMS: tuple[type[Aim], ...] = (
     EarlyAborts,
     Turmoil,
+    Rivals,
     LateOffsets,
     MixedAnswers,
     LostEnds,
