@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
 _MOST = 60
 _MOST_ASKED_FOR = 400
 _ASKED_FOR = (0, 1, 8, 24, 25, 26, 28)
+# Pauses grow to a second: so many are left of these some seconds after they began to be refused.
+_MOST_IN_THE_END = 7
+_GROWN_S = 2.5
+_GROWING = (1, 10)
 
 
 def check_rates(world: World) -> None:
@@ -22,6 +27,12 @@ def check_rates(world: World) -> None:
         for api, begin, end in world.refusing
         for second in range(int(begin) + 1, int(end))
     }
+    grown = {
+        (api, second)
+        for api, begin, end in world.refusing
+        if api in _GROWING
+        for second in range(math.ceil(begin + _GROWN_S), int(end))
+    }
     counts: Counter[tuple[str, int, int, int]] = Counter()
     for seen in world.cluster.requests():
         context = seen.context
@@ -30,6 +41,8 @@ def check_rates(world: World) -> None:
     for (client, api, broker, second), count in counts.items():
         is_asked_for = api in _ASKED_FOR and (api, second) not in slowed
         most = _MOST_ASKED_FOR if is_asked_for else _MOST
+        if (api, second) in grown:
+            most = _MOST_IN_THE_END
         if count > most:
             text = f"{client} sent {count} requests of API {api} to broker {broker} in second "
             world.violate("asks too often", text + str(second))

@@ -13,6 +13,7 @@ from tests.simulation.faults.aimed import (
     RefusedLogins,
     SmallerLimit,
     SteadyError,
+    WrittenAllTheSame,
 )
 from tests.simulation.faults.brokers import BrokerStop, LeaderMove
 from tests.simulation.faults.network import Refusal, Reset, SilentLine
@@ -129,6 +130,7 @@ class Sequences(_Delivering):
         self.fault(LostResponse, 3, **_LOST, how="cut")
         self.fault(Refused, 3, **_MOVED, times=self.random.choice((1, 2, 3)))
         self.fault(Refused, at=0.0, **_MOVED, times=1)
+        self.fault(WrittenAllTheSame, 2, lasts=(0.3, 1.0))
         self.fault(Reset, 2)
 
 
@@ -336,6 +338,8 @@ class NewLeaders(_Delivering):
         self.producer(client, style=style, flush_rate=0.3, records=40)
         self.topics(replicas=3, config={})
         self.fault(LeaderMove, 4)
+        error = c.NOT_ENOUGH_REPLICAS
+        self.fault(Refused, 3, api=0, error=error, times=1)
 
 
 DELIVERING_AIMS: tuple[type[Aim], ...] = (

@@ -7,7 +7,7 @@ from typing import Any
 from aiokafka.testing import codes as c
 from tests.simulation.aims.base import Aim
 from tests.simulation.faults.aimed import SteadyError, UnknownReplica
-from tests.simulation.faults.brokers import BrokerStop, CoordinatorMove, LeaderMove
+from tests.simulation.faults.brokers import CoordinatorMove, LeaderMove
 from tests.simulation.faults.groups import HeldMarkers, Rebalance
 from tests.simulation.faults.replicas import ReplicaLag, ReplicaStall, UncleanElection
 from tests.simulation.faults.responses import LateResponse, LostResponse, Refused
@@ -125,7 +125,14 @@ class Transactions(_Reading):
         )
         plan.options["client"].pop("buffer_memory", None)
         self.topics(partitions=self.random.choice((1, 2)), config={})
-        self.lone([plan.options["topic"]], {"isolation_level": "read_committed"}, style="many")
+        changes: dict[str, Any] = {"isolation_level": "read_committed"}
+        if self.random.random() < 0.7:
+            # Much in one response.
+            changes |= {"fetch_min_bytes": 50_000, "fetch_max_wait_ms": 3000}
+            changes |= {"request_timeout_ms": 5000, "fetch_max_bytes": 50_000_000}
+            changes |= {"max_partition_fetch_bytes": 1_000_000}
+            changes |= {"fetch_buffer_memory": 50_000_000}
+        self.lone([plan.options["topic"]], changes, style="many")
 
 
 class Sharing(_Reading):
@@ -191,6 +198,21 @@ class SeekingListeners(_Reading):
         self.group(topics, self.random.choice((1, 2)), client, **options)
         self.fault(Rebalance, 3, how="rebalance")
         self.fault(LateResponse, 3, api=9, seconds=0.05, times=5)
+
+
+class SeekingStarts(_Reading):
+    """Seeks while start() asks for committed offsets."""
+
+    name = "seeking-starts"
+
+    def compose(self) -> None:
+        """The coordinator takes its time."""
+        topics = [self.producer()]
+        self.topics(partitions=1, config={})
+        group = {"group_id": "of one", "enable_auto_commit": False}
+        options = {"commit_rate": 0.5, "restart_rate": 0.2, "seek_at_start": True}
+        self.lone(topics, group, group_id="of one", style="many", by_hand=True, **options)
+        self.fault(LateResponse, at=0.5, api=9, seconds=0.02, times=100, lasts=(5.0, 5.0))
 
 
 class Expelled(_Reading):
@@ -391,11 +413,11 @@ class InsistingReaders(_Reading):
             9: (c.COORDINATOR_LOAD_IN_PROGRESS,),
             10: (c.COORDINATOR_NOT_AVAILABLE,),
         }
-        api = self.random.choice((1, 1, 1, 2, 8, 9, 10))
+        kind = self.draft.workloads[-1].kind
+        api = self.random.choice((1, 1, 2) if kind == "lone" else (1, 8, 9, 10, 10))
         error = self.random.choice(errors[api])
-        at = self.random.choice((0.0, 1.0))
-        self.fault(SteadyError, at=at, lasts=(3.0, 4.5), api=api, error=error)
-        self.fault(BrokerStop, self.random.choice((0, 0, 1)))
+        at = 0.0 if api in (9, 10) else 1.0
+        self.fault(SteadyError, at=at, lasts=(4.0, 4.8), api=api, error=error)
 
 
 class Sessions(_Reading):
@@ -453,6 +475,7 @@ READING_AIMS: tuple[type[Aim], ...] = (
     Sharing,
     Static,
     SeekingListeners,
+    SeekingStarts,
     Expelled,
     SlowJoins,
     Committing,

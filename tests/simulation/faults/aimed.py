@@ -162,6 +162,39 @@ class OldNews(Fault):
         self.world.refusing.append((0, self._since, self.world.now))
 
 
+class WrittenAllTheSame(Fault):
+    """Some batches are written, but answered as if too few replicas had them."""
+
+    kind = "written all the same"
+    _interception: Interception | None = None
+
+    @classmethod
+    def draw(cls, draft: Draft) -> dict[str, Any] | None:
+        """Which code, of how many the first."""
+        codes = (c.NOT_ENOUGH_REPLICAS_AFTER_APPEND, c.REQUEST_TIMED_OUT)
+        return {"code": draft.random.choice(codes), "every": draft.random.choice((2, 3, 5))}
+
+    async def begin(self) -> None:
+        """Answer so from now on."""
+        self._interception = self.world.cluster.intercept(0, Edit(self._change))
+        self._count = 0
+
+    def _change(self, response: Any) -> None:
+        self._count += 1
+        if self._count % self.arguments["every"] != 1:
+            return
+        for topic in response.responses:
+            for part in topic.partition_responses:
+                if not part.error_code:
+                    part.error_code, part.base_offset = self.arguments["code"], -1
+                    self.hit()
+
+    async def end(self) -> None:
+        """As always."""
+        if self._interception is not None:
+            self._interception.remove()
+
+
 class UnknownReplica(Fault):
     """Leaders send readers to a replica on a broker that nobody knows (KIP-392)."""
 
@@ -264,5 +297,6 @@ AIMED_FAULTS: tuple[type[Fault], ...] = (
     OldNews,
     KnownBatch,
     UnknownReplica,
+    WrittenAllTheSame,
     MixedCodes,
 )

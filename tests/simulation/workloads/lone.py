@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -64,7 +65,13 @@ class LoneWorkload(Workload):
             consumer = self._make(caller)
             reading = Reading(self.world, caller.name, audience)
             began_at = self.world.now
-            if await start_consumer(caller, consumer, options["client"]):
+            seeking = None
+            if options.get("seek_at_start"):
+                seeking = asyncio.ensure_future(self._seek_soon(caller, consumer, reading))
+            is_started = await start_consumer(caller, consumer, options["client"])
+            if seeking is not None:
+                await seeking
+            if is_started:
                 if not audience.starts_at_beginning:
                     self._begin_here(audience, self.world.now - began_at)
                 await self._read(caller, consumer, reading)
@@ -73,6 +80,15 @@ class LoneWorkload(Workload):
             reading.close()
             await stop_consumer(caller, consumer, None)
             await self.until_turn(0.5)
+
+    async def _seek_soon(
+        self, caller: Caller, consumer: AIOKafkaConsumer, reading: Reading
+    ) -> None:
+        """Go to the beginning, while start() is at work or has just ended."""
+        await asyncio.sleep(0.03 * caller.random.random())
+        for tp in sorted(consumer.assignment()):
+            consumer.seek(tp, 0)
+            reading.positions[tp] = 0
 
     def _begin_here(self, audience: Audience, took: float) -> None:
         """By "latest": what is written from now on must come, if the brokers answered soon."""
