@@ -8,7 +8,7 @@ from aiokafka.errors import IllegalGenerationError
 from aiokafka.protocol.messages.transactions import TxnOffsetCommitRequest
 from aiokafka.testing import Fail, FakeCluster
 from tests.examples.scripts import run_script
-from tests.transactions.conftest import committed_values
+from tests.support.transactions import committed_values
 
 # By name: what is written for a record, the group, what is printed, how many commits fail.
 EXAMPLES = {

@@ -24,7 +24,7 @@ from aiokafka.spark._produce import (
 from aiokafka.spark._repetition import Ended, Repetitions
 from tests.kafka.fixtures import Kafka, MakeTopic
 from tests.kafka.topics import create_topic
-from tests.record.test_rows import binary
+from tests.support.rows import binary
 
 # Starting a broker counts as part of the first test.
 pytestmark = pytest.mark.timeout(180)

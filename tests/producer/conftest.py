@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from aiokafka.testing import FakeCluster
-from tests.producer.support import TOPIC
+from tests.support.producers import TOPIC
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from aiokafka.testing import FakeCluster
 from aiokafka.testing.proxy import Direction
-from tests.producer.support import TOPIC, new_producer, numbers, results, send_all, values
+from tests.support.producers import TOPIC, new_producer, numbers, results, send_all, values
 
 EVERY = 97
 """Bytes between two places where the stream is cut; prime, so that no field is always spared."""

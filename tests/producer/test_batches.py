@@ -12,7 +12,7 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.structs import RecordMetadata
 from aiokafka.testing import Cut, FakeCluster, Hold
-from tests.producer.support import TOPIC, new_producer, numbers, values
+from tests.support.producers import TOPIC, new_producer, numbers, values
 
 
 def fill(batch: BatchBuilder, count: int = 10) -> None:

@@ -11,7 +11,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.testing import Delay, FakeCluster, Hold
-from tests.producer.support import TOPIC, new_producer, values
+from tests.support.producers import TOPIC, new_producer, values
 
 
 class Stepper:

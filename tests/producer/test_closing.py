@@ -14,7 +14,7 @@ from aiokafka._compat import timeout
 from aiokafka.errors import KafkaTimeoutError, ProducerClosed
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.testing import FakeCluster, Silence
-from tests.producer.support import TOPIC, new_producer
+from tests.support.producers import TOPIC, new_producer
 
 
 async def test_a_producer_that_cannot_deliver_is_closing(

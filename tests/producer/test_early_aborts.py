@@ -19,8 +19,7 @@ from aiokafka.protocol.messages.transactions import (
 )
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import FakeCluster
-from tests.producer.support import TOPIC, new_producer
-from tests.producer.test_transactions import committed
+from tests.support.producers import TOPIC, committed, new_producer
 
 OFFSETS = {TopicPartition(TOPIC, 0): 1}
 

@@ -15,8 +15,7 @@ from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.protocol.messages.transactions import EndTxnRequest, TxnOffsetCommitRequest
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Cut, Fail, FakeCluster, Hold
-from tests.producer.support import TOPIC, results
-from tests.producer.test_transactions import committed, transactional
+from tests.support.producers import TOPIC, committed, results, transactional
 
 RELEASES = ["0.11", "2.1", "2.8", "3.9", "4.3"]
 OFFSETS = {TopicPartition(TOPIC, 0): 1}

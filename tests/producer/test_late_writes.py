@@ -9,7 +9,7 @@ from aiokafka.errors import KafkaTimeoutError, OutOfOrderSequenceNumber
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.testing import Edit, FakeCluster, Hold
 from aiokafka.testing.simulation import Simulation, simulate
-from tests.producer.support import TOPIC, new_producer, results, values
+from tests.support.producers import TOPIC, new_producer, results, values
 
 TIMES = {"request_timeout_ms": 1000, "delivery_timeout_ms": 1500, "retry_backoff_ms": 100}
 

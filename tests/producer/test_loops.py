@@ -9,7 +9,7 @@ import pytest
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.testing import FakeCluster
-from tests.producer.support import TOPIC, new_producer, values
+from tests.support.producers import TOPIC, new_producer, values
 
 
 def made_outside(loop: asyncio.AbstractEventLoop, **options: Any) -> AIOKafkaProducer:

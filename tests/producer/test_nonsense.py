@@ -30,8 +30,16 @@ from aiokafka.protocol.messages.produce import (
 )
 from aiokafka.protocol.messages.transactions import EndTxnRequest, EndTxnResponse
 from aiokafka.testing import Edit, FakeCluster
-from tests.producer.support import TOPIC, new_producer, numbers, results, send_all, values
-from tests.producer.test_transactions import committed, transactional
+from tests.support.producers import (
+    TOPIC,
+    committed,
+    new_producer,
+    numbers,
+    results,
+    send_all,
+    transactional,
+    values,
+)
 
 
 @pytest.fixture(autouse=True)

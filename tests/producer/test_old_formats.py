@@ -8,7 +8,7 @@ from aiokafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersi
 from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.testing import Edit, FakeCluster
-from tests.producer.support import TOPIC, new_producer
+from tests.support.producers import TOPIC, new_producer
 
 _MAGIC_AT = 16
 

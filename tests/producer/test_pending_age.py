@@ -10,7 +10,7 @@ from aiokafka.errors import ProducerClosed
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.testing import FakeCluster, Silence
 from aiokafka.testing.simulation import Simulation, simulate
-from tests.producer.support import TOPIC, new_producer, results
+from tests.support.producers import TOPIC, new_producer, results
 
 
 def test_the_age_is_that_of_the_oldest() -> None:

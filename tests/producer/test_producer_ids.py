@@ -15,7 +15,7 @@ from aiokafka.errors import (
 from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.testing import Cut, Edit, Fail, FakeCluster
-from tests.producer.support import TOPIC, new_producer, numbers, results, send_all, values
+from tests.support.producers import TOPIC, new_producer, numbers, results, send_all, values
 
 NO_ID = [
     pytest.param((), id="at once"),

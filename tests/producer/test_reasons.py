@@ -13,7 +13,7 @@ from aiokafka.protocol.messages.produce import (
     ProduceResponse,
 )
 from aiokafka.testing import Edit, FakeCluster
-from tests.producer.support import TOPIC, new_producer, numbers, results, send_all
+from tests.support.producers import TOPIC, new_producer, numbers, results, send_all
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from aiokafka.protocol.messages.produce import (
 )
 from aiokafka.record.batch import iter_batches
 from aiokafka.testing import Cut, Delay, Edit, Fail, FakeCluster, Hold, Silence
-from tests.producer.support import TOPIC, new_producer, numbers, results, send_all, values
+from tests.support.producers import TOPIC, new_producer, numbers, results, send_all, values
 
 LOST = [
     pytest.param(Cut(), id="cut before the write"),

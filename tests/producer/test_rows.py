@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from aiokafka.testing import FakeCluster
-from tests.producer.support import TOPIC, new_producer
 from tests.record.samples import Item
-from tests.record.test_rows import in_order, source
+from tests.support.producers import TOPIC, new_producer
+from tests.support.rows import in_order, source
 
 RECORDS = [Item(1000 + n, b"k%d" % n, b"v" * 50, (("h", b"1"),)) for n in range(100)]
 

@@ -18,7 +18,7 @@ from aiokafka.errors import (
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.testing import Edit, Fail, FakeCluster, Hold, Silence
-from tests.producer.support import TOPIC, new_producer, numbers, results, send_all, values
+from tests.support.producers import TOPIC, new_producer, numbers, results, send_all, values
 
 
 async def test_a_batch_that_outgrows_a_request_is_split_before_it_is_sent(

@@ -14,7 +14,7 @@ from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.record.compression import CODECS, has_codec
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import FakeCluster, Hold
-from tests.producer.support import TOPIC, new_producer, numbers, results, send_all, values
+from tests.support.producers import TOPIC, new_producer, numbers, results, send_all, values
 
 
 async def test_metadata_of_a_record(cluster: FakeCluster) -> None:

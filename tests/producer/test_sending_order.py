@@ -6,7 +6,7 @@ import asyncio
 
 from aiokafka.testing import FakeCluster
 from aiokafka.testing.simulation import Simulation, simulate
-from tests.producer.support import TOPIC, new_producer, values
+from tests.support.producers import TOPIC, new_producer, values
 
 
 def test_tasks_that_send_at_the_same_time_keep_their_order() -> None:

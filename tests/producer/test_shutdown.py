@@ -12,7 +12,7 @@ from aiokafka._compat import timeout
 from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, ProducerClosed
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.testing import FakeCluster, Hold, RawBytes, Silence
-from tests.producer.support import TOPIC, new_producer, numbers, results, send_all, values
+from tests.support.producers import TOPIC, new_producer, numbers, results, send_all, values
 
 
 async def test_stop_sends_what_waits(cluster: FakeCluster) -> None:

@@ -30,8 +30,7 @@ from aiokafka.protocol.messages.transactions import (
 )
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Delay, Fail, FakeCluster, Hold
-from tests.producer.support import TOPIC, results, send_all
-from tests.producer.test_transactions import committed, transactional
+from tests.support.producers import TOPIC, committed, results, send_all, transactional
 
 T0 = TopicPartition(TOPIC, 0)
 

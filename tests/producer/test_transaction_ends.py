@@ -20,8 +20,15 @@ from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.protocol.messages.transactions import EndTxnRequest
 from aiokafka.testing import Cut, Fail, FakeCluster, Hold, Silence
-from tests.producer.support import TOPIC, new_producer, numbers, results, send_all
-from tests.producer.test_transactions import committed, transactional
+from tests.support.producers import (
+    TOPIC,
+    committed,
+    new_producer,
+    numbers,
+    results,
+    send_all,
+    transactional,
+)
 
 RELEASES = ["0.11", "2.1", "2.8", "3.9", "4.3"]
 

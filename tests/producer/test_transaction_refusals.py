@@ -16,8 +16,7 @@ from aiokafka.errors import (
 from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from aiokafka.protocol.messages.transactions import EndTxnRequest
 from aiokafka.testing import Fail, FakeCluster, Hold, Silence
-from tests.producer.support import TOPIC
-from tests.producer.test_transactions import committed, transactional
+from tests.support.producers import TOPIC, committed, transactional
 
 
 @pytest.mark.parametrize("release", ["2.8", "4.3"])

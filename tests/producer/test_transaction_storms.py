@@ -34,8 +34,7 @@ from aiokafka.protocol.messages.transactions import (
 )
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Cut, Delay, Fail, FakeCluster, Silence
-from tests.producer.support import TOPIC
-from tests.producer.test_transactions import committed, transactional
+from tests.support.producers import TOPIC, committed, transactional
 
 RELEASES = ["0.11", "2.1", "2.8", "3.9", "4.3"]
 PARTITIONS = (0, 1)

@@ -39,7 +39,15 @@ from aiokafka.protocol.messages.transactions import (
 )
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from aiokafka.testing import Cut, Edit, Fail, FakeCluster, Hold, Silence
-from tests.producer.support import TOPIC, new_producer, numbers, results, send_all
+from tests.support.producers import (
+    TOPIC,
+    committed,
+    new_producer,
+    numbers,
+    results,
+    send_all,
+    transactional,
+)
 
 RELEASES = ["0.11", "2.1", "2.8", "3.9", "4.0", "4.3"]
 
@@ -50,24 +58,6 @@ async def any_cluster(request: pytest.FixtureRequest) -> Any:
         await fake.create_topic(TOPIC, partitions=3)
         yield fake
         assert fake.failures == []
-
-
-def transactional(cluster: FakeCluster, **options: Any) -> Any:
-    return new_producer(cluster, **{"transactional_id": "worker", **options})
-
-
-def committed(cluster: FakeCluster, partition: int = 0) -> list[bytes | None]:
-    """What a consumer with read_committed sees."""
-    log = cluster.log(TOPIC, partition)
-    aborted = log.producers.aborted_between(0, log.end_offset)
-    dropped: set[int] = set()
-    for batch in log.batches:
-        for one in aborted:
-            is_its = batch.producer_id == one.producer_id and batch.is_transactional
-            if is_its and one.first_offset <= batch.base_offset < one.last_offset:
-                dropped.update(range(batch.base_offset, batch.last_offset + 1))
-    end = log.last_stable_offset
-    return [r.value for r in log.records() if r.offset not in dropped and r.offset < end]
 
 
 async def test_commit_and_abort(any_cluster: FakeCluster) -> None:

@@ -14,7 +14,7 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.testing import FakeCluster, Hold, Silence
-from tests.producer.support import TOPIC, new_producer, numbers, results, values
+from tests.support.producers import TOPIC, new_producer, numbers, results, values
 
 
 async def test_stop_ends_calls_that_wait_for_metadata(cluster: FakeCluster) -> None:

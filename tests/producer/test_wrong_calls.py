@@ -24,7 +24,7 @@ from aiokafka.errors import (
 from aiokafka.producer.producer import _missing
 from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from aiokafka.testing import Fail, FakeCluster
-from tests.producer.support import TOPIC, new_producer, values
+from tests.support.producers import TOPIC, new_producer, values
 
 
 @pytest.mark.parametrize(

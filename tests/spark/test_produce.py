@@ -35,7 +35,7 @@ from aiokafka.spark._produce import (
 from aiokafka.spark._repetition import Ended, Repetitions
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from aiokafka.testing import Fail, FakeCluster
-from tests.record.test_rows import binary, numbers
+from tests.support.rows import binary, numbers
 
 
 def rows_of(rows: list[dict[str, Any]]) -> list[TopicRows]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.testing import Edit, FakeCluster
-from tests.consumer.conftest import T0, Start, fill
-from tests.transactions.conftest import READING, Produce, stored
-from tests.transactions.test_group_offsets import members, put
+from tests.support.consumers import T0, Start, fill
+from tests.support.transactions import READING, Produce, members, put, stored
 
 
 async def test_the_member_that_read_commits(

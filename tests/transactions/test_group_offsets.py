@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from typing import Any
 
 import pytest
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerGroupMetadata
+from aiokafka import AIOKafkaConsumer, ConsumerGroupMetadata
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.errors import (
     CommitFailedError,
@@ -20,23 +19,18 @@ from aiokafka.protocol.messages.join_group import JoinGroupRequest
 from aiokafka.protocol.messages.transactions import TxnOffsetCommitRequest
 from aiokafka.structs import OffsetAndMetadata
 from aiokafka.testing import FakeCluster, Hold, RequestContext
-from tests.consumer.conftest import T0, T1, Start, fill
-from tests.transactions.conftest import READING, Produce, committed_values, stored, until
+from tests.support.consumers import T0, T1, Start, fill
+from tests.support.transactions import (
+    READING,
+    Produce,
+    committed_values,
+    members,
+    put,
+    stored,
+    until,
+)
 
 COOPERATIVE = {**READING, "partition_assignment_strategy": [CooperativeStickyAssignor]}
-
-
-def members(cluster: FakeCluster) -> list[tuple[int, str]]:
-    """Generation and member id of every offset commit."""
-    sent = [seen.request for seen in cluster.requests(TxnOffsetCommitRequest)]
-    return [(request.generation_id, request.member_id) for request in sent]
-
-
-async def put(producer: AIOKafkaProducer, offsets: Any, group: Any) -> None:
-    """A transaction of one record and these offsets."""
-    async with producer.transaction():
-        await producer.send("out", b"v", partition=0)
-        await producer.send_offsets_to_transaction(offsets, group)
 
 
 # -- who a consumer is

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Set
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
 from aiokafka import (
-    AIOKafkaConsumer,
-    AIOKafkaProducer,
-    ConsumerRebalanceListener,
     TopicPartition,
     TransactionalSession,
 )
@@ -44,9 +41,10 @@ from aiokafka.protocol.messages.transactions import (
 )
 from aiokafka.session import SessionTransaction
 from aiokafka.testing import Cut, Fail, FakeCluster, Hold
-from tests.consumer.conftest import T0, fill
-from tests.producer.support import QUICK
-from tests.transactions.conftest import READING, committed_values, stored, until
+from tests.support.consumers import T0, fill
+from tests.support.producers import numbers
+from tests.support.sessions import Told, consumer_of, copy, producer_of, session_of
+from tests.support.transactions import committed_values, stored, until
 
 MakeSession = Callable[..., TransactionalSession]
 
@@ -55,71 +53,6 @@ PROTOCOLS = [
     pytest.param({"partition_assignment_strategy": [CooperativeStickyAssignor]}, id="cooperative"),
     pytest.param({"group_protocol": "consumer"}, id="consumer"),
 ]
-
-
-def consumer_of(cluster: FakeCluster, *topics: str, **options: Any) -> AIOKafkaConsumer:
-    chosen = {
-        **READING,
-        "bootstrap_servers": cluster.bootstrap_servers,
-        "auto_offset_reset": "earliest",
-        "retry_backoff_ms": 10,
-        "fetch_max_wait_ms": 100,
-        **options,
-    }
-    if "group_protocol" in options:
-        del chosen["heartbeat_interval_ms"]
-    return AIOKafkaConsumer(*topics, **chosen)
-
-
-def producer_of(cluster: FakeCluster, **options: Any) -> AIOKafkaProducer:
-    defaults = {"transactional_id": "worker", "bootstrap_servers": cluster.bootstrap_servers}
-    return AIOKafkaProducer(**{**QUICK, **defaults, **options})
-
-
-def session_of(
-    cluster: FakeCluster,
-    *,
-    name: str = "worker",
-    assign: Any = (),
-    listener: Any = None,
-    reading: Any = None,
-    writing: Any = None,
-    **options: Any,
-) -> TransactionalSession:
-    consumer = consumer_of(cluster, **(reading or {}))
-    if assign:
-        consumer.assign(assign)
-    else:
-        consumer.subscribe(["t"], listener=listener)
-    producer = producer_of(cluster, transactional_id=name, **(writing or {}))
-    return TransactionalSession(consumer, producer, **options)
-
-
-async def copy(
-    session: TransactionalSession,
-    count: int,
-    before_end: Callable[[SessionTransaction], Awaitable[object]] | None = None,
-) -> list[list[bytes]]:
-    """Copy records to `out` until `count` were committed; returns what each try was given."""
-    tries: list[list[bytes]] = []
-    done = 0
-    async with timeout(20):
-        async for transaction in session:
-            async with transaction as records:
-                tries.append([record.value for record in records])
-                for record in records:
-                    await transaction.send("out", record.value, partition=0)
-                if before_end is not None:
-                    await before_end(transaction)
-            if transaction.is_committed:
-                done += len(records)
-            if done >= count:
-                break
-    return tries
-
-
-def numbers(count: int) -> list[bytes]:
-    return [b"%d" % number for number in range(count)]
 
 
 # -- as it should be
@@ -429,27 +362,6 @@ async def test_leaders_and_coordinators_move() -> None:
 
 
 # -- the group
-
-
-class Told(ConsumerRebalanceListener):
-    """The application's listener, as far as there are partitions."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, Set[TopicPartition]]] = []
-
-    def _note(self, kind: str, partitions: Set[TopicPartition]) -> None:
-        if partitions:
-            self.calls.append((kind, partitions))
-
-    async def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
-        await asyncio.sleep(0)
-        self._note("revoked", revoked)
-
-    def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
-        self._note("assigned", assigned)
-
-    def on_partitions_lost(self, lost: Set[TopicPartition]) -> None:
-        self._note("lost", lost)
 
 
 @pytest.fixture

@@ -16,9 +16,10 @@ from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.protocol.messages.transactions import EndTxnRequest, TxnOffsetCommitRequest
 from aiokafka.session import SessionTransaction
 from aiokafka.testing import Fail, FakeCluster, Hold, Silence
-from tests.consumer.conftest import T0, fill
-from tests.transactions.conftest import committed_values, stored, until
-from tests.transactions.test_session import copy, numbers, session_of
+from tests.support.consumers import T0, fill
+from tests.support.producers import numbers
+from tests.support.sessions import copy, session_of
+from tests.support.transactions import committed_values, stored, until
 
 # -- loops that are left
 

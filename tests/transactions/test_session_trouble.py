@@ -20,9 +20,10 @@ from aiokafka.protocol.messages.transactions import EndTxnRequest, TxnOffsetComm
 from aiokafka.session import SessionTransaction, session
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Fail, FakeCluster, Hold, Silence
-from tests.consumer.conftest import T0, fill
-from tests.transactions.conftest import committed_values, stored, until
-from tests.transactions.test_session import Told, copy, numbers, session_of
+from tests.support.consumers import T0, fill
+from tests.support.producers import numbers
+from tests.support.sessions import Told, copy, session_of
+from tests.support.transactions import committed_values, stored, until
 
 T1 = TopicPartition("t", 1)
 

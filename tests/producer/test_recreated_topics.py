@@ -13,7 +13,7 @@ from aiokafka.producer.partition_queue import PartitionQueue
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.record.batch import iter_batches
 from aiokafka.testing import FakeCluster
-from tests.producer.support import TOPIC, new_producer, values
+from tests.support.producers import TOPIC, new_producer, values
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.8", "4.3"])

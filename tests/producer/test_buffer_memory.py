@@ -17,7 +17,7 @@ from aiokafka.errors import (
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.structs import RecordMetadata
 from aiokafka.testing import FakeCluster, Hold
-from tests.producer.support import TOPIC, new_producer, results, values
+from tests.support.producers import TOPIC, new_producer, results, values
 
 SMALL = {"buffer_memory": 20_000, "max_batch_size": 2000}
 

@@ -1,4 +1,4 @@
-"""What the tests of the producer share."""
+"""Producers on a fake cluster, and what they have written there."""
 
 from __future__ import annotations
 
@@ -38,3 +38,21 @@ async def results(
     futures: Iterable[asyncio.Future[RecordMetadata]],
 ) -> list[RecordMetadata | BaseException]:
     return await asyncio.gather(*futures, return_exceptions=True)
+
+
+def transactional(cluster: FakeCluster, **options: Any) -> Any:
+    return new_producer(cluster, **{"transactional_id": "worker", **options})
+
+
+def committed(cluster: FakeCluster, partition: int = 0, topic: str = TOPIC) -> list[bytes | None]:
+    """Return the values that a consumer with read_committed sees."""
+    log = cluster.log(topic, partition)
+    aborted = log.producers.aborted_between(0, log.end_offset)
+    dropped: set[int] = set()
+    for batch in log.batches:
+        for one in aborted:
+            is_its = batch.producer_id == one.producer_id and batch.is_transactional
+            if is_its and one.first_offset <= batch.base_offset < one.last_offset:
+                dropped.update(range(batch.base_offset, batch.last_offset + 1))
+    end = log.last_stable_offset
+    return [r.value for r in log.records() if r.offset not in dropped and r.offset < end]
