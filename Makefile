@@ -41,7 +41,7 @@ JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 SPARK_TESTS := tests/integration/test_spark_kills.py \
 	$(filter-out %_kills.py,$(sort $(wildcard tests/integration/test_spark*.py))) tests/spark
 
-.PHONY: help demo check test test-unit test-all test-long test-spark test-dependents simulate spark-demo java fuzz mutants traces figures lint format docs bench bench-spark broker dist clean
+.PHONY: help demo check pictures test test-unit test-all test-long test-spark test-dependents simulate spark-demo java fuzz mutants traces figures lint format docs bench bench-spark broker dist clean
 .DELETE_ON_ERROR:
 
 help:
@@ -59,6 +59,7 @@ help:
 	@echo "make mutants    plant faults and see what notices them (FAULTS=suite or simulation)"
 	@echo "make figures    cycles, large classes, repetition, docstrings, comments: the shape of the code"
 	@echo "make lint docs  ruff and mypy; the manual, warnings are errors"
+	@echo "make pictures   draw the pictures of the manual from docs/pictures/*.txt"
 	@echo "make bench      compare with the other clients (ROWS=... ROUNDS=...)"
 	@echo "make bench-spark compare in Spark with its own Kafka source (ROWS=... ROUNDS=...)"
 	@echo "make broker     a real Kafka in the foreground (ARGS='--version 2.8.2 --nodes 1')"
@@ -184,6 +185,9 @@ format: $(VENV)/.lint
 docs: $(LIBRARY) $(VENV)/.docs
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
+
+pictures: $(VENV)/.python
+	$(BIN)/python docs/pictures/draw.py
 
 bench: $(LIBRARY)
 	$(BIN)/python -m benchmarks $(if $(ROWS),--rows "$(ROWS)") $(if $(ROUNDS),--rounds $(ROUNDS)) $(ARGS)

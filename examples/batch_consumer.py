@@ -1,7 +1,7 @@
 """Process records in batches, and commit after each: one commit for many records.
 
-A batch that fails half-way is read again as a whole by the next run, so storing it must bear
-repetition, as the upsert of a data base does.
+A batch that fails half-way is read again as a whole by the next run, so storing it twice must do no
+harm, as with the upsert of a database.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 python commit_modes.py                          commit in the background
 python commit_modes.py --disable-auto-commit    commit by hand, after each batch
 python commit_modes.py --no-commit              never commit: each run reads the same
-python commit_modes.py --reset                  read nothing, but begin anew with the next run
+python commit_modes.py --reset                  read nothing, but let the next run start over
 """
 
 from __future__ import annotations

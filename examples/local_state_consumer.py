@@ -1,7 +1,7 @@
 """Count keys, with the counts and the offsets of each partition in a file of its own.
 
-Start several: the group shares out the partitions, and each file goes with its partition. A file
-whose offset Kafka has deleted meanwhile is of no use, so its partition is counted anew.
+Start several: the group assigns the partitions, and each file moves with its partition. A file whose
+offset Kafka has deleted meanwhile is useless, so its partition is counted from the start.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class LocalState:
 
 
 class StateListener(AsyncConsumerRebalanceListener):
-    """Hands the files over to whoever gets the partitions next."""
+    """Hands the files over to the next owners of the partitions."""
 
     def __init__(self, consumer: AIOKafkaConsumer, state: LocalState) -> None:
         self._consumer = consumer

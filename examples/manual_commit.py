@@ -20,7 +20,7 @@ async def consume(bootstrap: str, topic: str, group: str, count: int) -> None:
         for _ in range(count):
             record = await consumer.getone()
             print(f"{record.partition}:{record.offset} {record.value!r}")
-        # Everything that was handed out. Without this line the next run gets it again.
+        # All records that were returned. Without this line the next run gets them again.
         await consumer.commit()
 
 

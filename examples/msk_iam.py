@@ -1,7 +1,7 @@
 """Log in to Amazon MSK with IAM.
 
 Credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or from wherever botocore finds
-them if that is installed. With --dry-run nothing is sent: it prints as whom one would log in.
+them if that is installed. With --dry-run nothing is sent: it prints the user to log in as.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def main() -> None:
     broken = asyncio.run(send(servers, [incoming, orders, rejects], arguments.orders))
     spark = start_spark()
     with tempfile.TemporaryDirectory() as checkpoint:
-        # What ends the first run is told by Spark as its own error.
+        # Spark raises the failure of the first run as an error of its own.
         with contextlib.suppress(Exception):
             parse(spark, servers, incoming, checkpoint, sorter(servers, orders, rejects, dies=True))
         parse(spark, servers, incoming, checkpoint, sorter(servers, orders, rejects, dies=False))
