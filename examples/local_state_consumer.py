@@ -1,7 +1,7 @@
 """Count keys, with the counts and the offsets of each partition in a file of its own.
 
-Start several: the group assigns the partitions, and each file moves with its partition. A file whose
-offset Kafka has deleted meanwhile is useless, so its partition is counted from the start.
+Start several: the group assigns the partitions, and each file moves with its partition. A file
+whose offset Kafka has deleted meanwhile is useless, so its partition is counted from the start.
 """
 
 from __future__ import annotations

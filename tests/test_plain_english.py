@@ -94,8 +94,6 @@ NOT_YET: dict[str, frozenset[str]] = {
     "verbs": frozenset(
         {
             "aiokafka/*.py",
-            "aiokafka/_metadata",
-            "aiokafka/_config",
             "aiokafka/consumer",
             "aiokafka/coordinator",
             "aiokafka/net",
@@ -107,15 +105,12 @@ NOT_YET: dict[str, frozenset[str]] = {
     "words": frozenset(
         {
             "aiokafka/*.py",
-            "aiokafka/_metadata",
-            "aiokafka/_config",
             "aiokafka/consumer",
             "aiokafka/coordinator",
             "aiokafka/net",
             "aiokafka/parallel",
             "aiokafka/ranges",
             "aiokafka/testing",
-            "benchmarks",
             "docs",
             "tests",
         }

@@ -114,7 +114,7 @@ async def lone_send(work):
 
 
 async def serve(producer):
-    """Delivery reports come when somebody polls; without this, once a second."""
+    """Poll, because only that delivers reports; without it, once a second."""
     while True:
         await producer.poll(0.1)
 

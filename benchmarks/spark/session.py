@@ -143,7 +143,7 @@ def _check(seen: int, given: dict[str, Any]) -> None:
 
 def main() -> None:
     given = json.loads(sys.argv[1])
-    # What Spark prints is not an answer.
+    # What Spark prints must not mix with the results.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
