@@ -1,4 +1,6 @@
-"""A source as a user of confluent-kafka and PySpark would write it: Arrow batches, one poll at a time.
+"""A source as a user of confluent-kafka and PySpark would write it.
+
+It polls, and returns Arrow batches, one poll at a time.
 
 It has no options but those that the comparison needs: `subscribe` with one topic, `endingOffsets`,
 settings of librdkafka for writing.
