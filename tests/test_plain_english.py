@@ -111,7 +111,6 @@ NOT_YET: dict[str, frozenset[str]] = {
             "aiokafka/parallel",
             "aiokafka/ranges",
             "aiokafka/testing",
-            "docs",
             "tests",
         }
     ),
