@@ -8,7 +8,12 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka._compat import timeout
-from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaTimeoutError
+from aiokafka.errors import (
+    CommitFailedError,
+    IllegalStateError,
+    KafkaConnectionError,
+    KafkaTimeoutError,
+)
 from aiokafka.testing import FakeCluster
 from aiokafka.testing.actions import Action
 from tests.consumer.conftest import fill
@@ -37,13 +42,27 @@ class Member(ConsumerRebalanceListener):
 
     def __init__(self, group: Group) -> None:
         self.group = group
-        self.consumer: AIOKafkaConsumer = group.make_consumer()
-        self.consumer.subscribe(["t"], listener=self)
+        self.consumer = self._new_consumer()
         self.next: dict[int, set[int]] = {}
         self.paused: set[int] = set()
         self.committing: dict[int, int] = {}
-        self.starting = asyncio.get_running_loop().create_task(self.consumer.start())
+        self.starting = asyncio.get_running_loop().create_task(self._start())
         self.commit: asyncio.Task[None] | None = None
+
+    def _new_consumer(self) -> AIOKafkaConsumer:
+        consumer = self.group.make_consumer()
+        consumer.subscribe(["t"], listener=self)
+        return consumer
+
+    async def _start(self) -> None:
+        while True:
+            try:
+                await self.consumer.start()
+                return
+            except KafkaConnectionError:
+                # Every connection was dropped before a broker gave metadata: start() does not wait.
+                assert not self.next, "it had an assignment, so it had found a broker"
+                self.consumer = self._new_consumer()
 
     @property
     def is_ready(self) -> bool:
