@@ -320,11 +320,7 @@ class Group:
         assert self.cluster.failures == []
 
 
-def run(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]) -> None:
+async def in_time(work: Coroutine[Any, Any, None]) -> None:
     """A step, which must not take for ever."""
-
-    async def limited() -> None:
-        async with timeout(30):
-            await work
-
-    loop.run_until_complete(limited())
+    async with timeout(30):
+        await work

@@ -2,7 +2,7 @@
 answers are lost and leaders move: no record is skipped, and none repeated that need not be.
 
 Every record that is handed out must be the one that the model says: the next one, after an
-assignment the committed one, after a seek the one that was sought.
+assignment the committed one, after a seek the one that was sought. It all runs in simulated time.
 """
 
 from __future__ import annotations
@@ -11,15 +11,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Verbosity, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    rule,
-    run_state_machine_as_test,
-)
 
 from aiokafka import errors
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
@@ -34,7 +27,9 @@ from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest
 from aiokafka.testing import Cut, Delay, Fail
-from tests.consumer.churn import PARTITIONS, TPS, Group, run
+from aiokafka.testing.actions import Action
+from aiokafka.testing.simulation import Simulation
+from tests.consumer.churn import PARTITIONS, TPS, Group, in_time
 from tests.kafka.fixtures import Scale
 
 PROTOCOLS: dict[str, dict[str, Any]] = {
@@ -66,184 +61,147 @@ partitions = st.integers(0, PARTITIONS - 1)
 turns = st.integers(0, 40)
 
 
-class Churn(RuleBasedStateMachine):
-    """The loop stands still between the steps, so an example runs much the same each time."""
+Step = tuple[Any, ...]
+"""The name of a method of `Churn`, and what it is called with."""
 
-    options: dict[str, Any] = {}
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.loop = asyncio.new_event_loop()
-        self.group = Group(self.options)
+def step(name: str, *arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[Step]:
+    return st.tuples(st.just(name), *arguments)
 
-    def run(self, work: Any) -> None:
-        run(self.loop, work)
 
-    @initialize(counts=st.lists(st.integers(0, 30), min_size=PARTITIONS, max_size=PARTITIONS))
-    def begin(self, counts: list[int]) -> None:
-        async def begin() -> None:
-            await self.group.start()
-            for number, count in enumerate(counts):
-                self.group.write(number, count)
-            self.group.join()
-            await asyncio.wait([self.group.members[0].starting])
+STEPS = st.one_of(
+    step("join", turns),
+    step("leave", members),
+    step("expire", members, turns),
+    step("rebalance", turns),
+    step("poll", members, st.integers(1, 9), st.sampled_from([0, 0, 10])),
+    step("cancel", members, turns, st.booleans()),
+    step("commit", members, turns),
+    step("seek", members, partitions, st.integers(0, 30)),
+    step("pause", members, partitions, st.booleans()),
+    step("write", partitions, st.integers(1, 12)),
+    step("move_leader", partitions, st.integers(0, 1)),
+    step("move_coordinator", st.integers(0, 1)),
+    step("drop_connections", turns),
+    step("fault", st.sampled_from(APIS), st.sampled_from(ANSWERS), st.integers(1, 3)),
+    step(
+        "fault",
+        st.sampled_from(APIS[1:]),
+        st.sampled_from([Fail(error) for error in COORDINATOR_ERRORS]),
+        st.integers(1, 3),
+    ),
+    step("let_time_pass", st.sampled_from([0.001, 0.01, 0.03])),
+)
 
-        self.run(begin())
+
+class Churn:
+    """What may happen to a group, step by step."""
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
 
     # -- the group ---------------------------------------------------------------------------------
 
-    @rule(count=turns)
-    def join(self, count: int) -> None:
-        async def join() -> None:
-            self.group.join()
-            await self.group.turn(count)
+    async def join(self, count: int) -> None:
+        self.group.join()
+        await self.group.turn(count)
 
-        self.run(join())
+    async def leave(self, index: int) -> None:
+        await self.group.leave(index)
 
-    @rule(index=members)
-    def leave(self, index: int) -> None:
-        self.run(self.group.leave(index))
+    async def expire(self, index: int, count: int) -> None:
+        self.group.expire(index)
+        await self.group.turn(count)
 
-    @rule(index=members, count=turns)
-    def expire(self, index: int, count: int) -> None:
-        async def expire() -> None:
-            self.group.expire(index)
-            await self.group.turn(count)
-
-        self.run(expire())
-
-    @rule(count=turns)
-    def rebalance(self, count: int) -> None:
-        async def rebalance() -> None:
-            self.group.rebalance()
-            await self.group.turn(count)
-
-        self.run(rebalance())
+    async def rebalance(self, count: int) -> None:
+        self.group.rebalance()
+        await self.group.turn(count)
 
     # -- the application ---------------------------------------------------------------------------
 
-    @rule(index=members, limit=st.integers(1, 9), wait=st.sampled_from([0, 0, 10]))
-    def poll(self, index: int, limit: int, wait: int) -> None:
+    async def poll(self, index: int, limit: int, wait: int) -> None:
         member = self.group.member(index)
         if member is not None:
-            self.run(member.poll(limit, wait))
+            await member.poll(limit, wait)
 
-    @rule(index=members, count=turns, one=st.booleans())
-    def cancel(self, index: int, count: int, one: bool) -> None:
+    async def cancel(self, index: int, count: int, one: bool) -> None:
         member = self.group.member(index)
         if member is not None:
-            self.run(member.ask_and_cancel(count, one=one))
+            await member.ask_and_cancel(count, one=one)
 
-    @rule(index=members, count=turns)
-    def commit(self, index: int, count: int) -> None:
-        async def commit() -> None:
-            member = self.group.member(index)
-            if member is not None:
-                member.begin_commit()
-                await self.group.turn(count)
+    async def commit(self, index: int, count: int) -> None:
+        member = self.group.member(index)
+        if member is not None:
+            member.begin_commit()
+            await self.group.turn(count)
 
-        self.run(commit())
+    async def seek(self, index: int, number: int, offset: int) -> None:
+        member = self.group.member(index)
+        if member is not None:
+            member.seek(number, offset)
 
-    @rule(index=members, number=partitions, offset=st.integers(0, 30))
-    def seek(self, index: int, number: int, offset: int) -> None:
-        async def seek() -> None:
-            member = self.group.member(index)
-            if member is not None:
-                member.seek(number, offset)
-
-        self.run(seek())
-
-    @rule(index=members, number=partitions, on=st.booleans())
-    def pause(self, index: int, number: int, on: bool) -> None:
-        async def pause() -> None:
-            member = self.group.member(index)
-            if member is not None:
-                member.set_paused(number, on)
-
-        self.run(pause())
+    async def pause(self, index: int, number: int, on: bool) -> None:
+        member = self.group.member(index)
+        if member is not None:
+            member.set_paused(number, on)
 
     # -- the cluster -------------------------------------------------------------------------------
 
-    @rule(number=partitions, count=st.integers(1, 12))
-    def write(self, number: int, count: int) -> None:
-        async def write() -> None:
-            self.group.write(number, count)
+    async def write(self, number: int, count: int) -> None:
+        self.group.write(number, count)
 
-        self.run(write())
+    async def move_leader(self, number: int, broker: int) -> None:
+        self.group.cluster.move_leader(TPS[number], broker)
 
-    @rule(number=partitions, broker=st.integers(0, 1))
-    def move_leader(self, number: int, broker: int) -> None:
-        async def move() -> None:
-            self.group.cluster.move_leader(TPS[number], broker)
+    async def move_coordinator(self, broker: int) -> None:
+        self.group.cluster.move_coordinator("group", "g", broker)
 
-        self.run(move())
+    async def drop_connections(self, count: int) -> None:
+        self.group.cluster.drop_connections()
+        await self.group.turn(count)
 
-    @rule(broker=st.integers(0, 1))
-    def move_coordinator(self, broker: int) -> None:
-        async def move() -> None:
-            self.group.cluster.move_coordinator("group", "g", broker)
-
-        self.run(move())
-
-    @rule(count=turns)
-    def drop_connections(self, count: int) -> None:
-        async def drop() -> None:
-            self.group.cluster.drop_connections()
-            await self.group.turn(count)
-
-        self.run(drop())
-
-    @rule(api=st.sampled_from(APIS), answer=st.sampled_from(ANSWERS), times=st.integers(1, 3))
-    def lose_answers(self, api: Any, answer: Any, times: int) -> None:
+    async def fault(self, api: Any, answer: Action, times: int) -> None:
         self.group.fault(api, answer, times)
 
-    @rule(
-        api=st.sampled_from(APIS[1:]),
-        error=st.sampled_from(COORDINATOR_ERRORS),
-        times=st.integers(1, 3),
-    )
-    def coordinator_errors(self, api: Any, error: Any, times: int) -> None:
-        self.group.fault(api, Fail(error), times)
+    async def let_time_pass(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
 
-    @rule(seconds=st.sampled_from([0.001, 0.01, 0.03]))
-    def let_time_pass(self, seconds: float) -> None:
-        self.run(asyncio.sleep(seconds))
 
-    # -- what holds at all times -------------------------------------------------------------------
-
-    @invariant()
-    def commits_are_of_finished_records(self) -> None:
-        self.group.check_commits()
-
-    def teardown(self) -> None:
-        async def end() -> None:
-            try:
-                await self.group.finish()
-            finally:
-                await self.group.close()
-
-        try:
-            self.run(end())
-        finally:
-            self.loop.close()
+async def play(group: Group, counts: list[int], steps: list[Step]) -> None:
+    churn = Churn(group)
+    await group.start()
+    try:
+        for number, count in enumerate(counts):
+            group.write(number, count)
+        group.join()
+        await asyncio.wait([group.members[0].starting])
+        for name, *arguments in steps:
+            await in_time(getattr(churn, name)(*arguments))
+            group.check_commits()
+        await group.finish()
+    finally:
+        await group.close()
 
 
 @pytest.mark.long
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("is_automatic", [False, True], ids=["manual", "auto"])
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_nothing_is_skipped_or_repeated(protocol: str, is_automatic: bool, scale: Scale) -> None:
     options = {**PROTOCOLS[protocol], "enable_auto_commit": is_automatic}
-    machine = type("Churn", (Churn,), {"options": options})
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        machine,
-        settings=settings(
-            max_examples=scale(6, 1000),
-            stateful_step_count=scale(30, 60),
-            deadline=None,
-            derandomize=not scale.is_long,
-            suppress_health_check=list(HealthCheck),
-            # All steps, as the timing of a failure may not come again.
-            verbosity=Verbosity.debug,
-        ),
+
+    @settings(
+        max_examples=scale(10, 1000),
+        deadline=None,
+        derandomize=not scale.is_long,
+        suppress_health_check=list(HealthCheck),
     )
+    @given(
+        seed=st.integers(0, 2**20),
+        counts=st.lists(st.integers(0, 30), min_size=PARTITIONS, max_size=PARTITIONS),
+        steps=st.lists(STEPS, min_size=scale(15, 30), max_size=scale(30, 60)),
+    )
+    def run(seed: int, counts: list[int], steps: list[Step]) -> None:
+        Simulation(seed).run(play(Group(options), counts, steps))
+
+    run()
