@@ -13,6 +13,7 @@ from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.errors import IllegalStateError
 from aiokafka.health import ConsumerState
 from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from aiokafka.protocol.messages.join_group import JoinGroupRequest
 from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest
 from aiokafka.testing import FakeCluster, Hold
@@ -70,6 +71,34 @@ async def test_a_member_that_subscribes_while_it_joins_gives_up_before_others_ge
     finally:
         await loop.end()
     assert watched.shared == set()
+
+
+async def test_a_consumer_that_unsubscribes_during_its_first_join_leaves(
+    cluster: FakeCluster, start: Start
+) -> None:
+    await cluster.create_topic("t", partitions=2)
+    other = await start(cluster, "t", **OPTIONS)
+    await until(cluster, lambda: len(other.assignment()) == 2)
+    consumer = await start(cluster, client_id="hasty", **OPTIONS)
+    has_joined = False
+
+    def unsubscribe(request: JoinGroupRequest, context: RequestContext) -> None:
+        nonlocal has_joined
+        if context.client_id == "hasty" and not has_joined:
+            # The group has no name for it yet, so it takes itself for no member.
+            has_joined = True
+            consumer.unsubscribe()
+
+    cluster.intercept(JoinGroupRequest, unsubscribe)
+    consumer.subscribe(["t"])
+    loop = Loop(other)
+    try:
+        await until(cluster, lambda: has_joined and cluster.count(SyncGroupRequest) >= 3)
+        # A member that reads nothing would keep a partition from the other for good.
+        await until(cluster, lambda: len(other.assignment()) == 2)
+    finally:
+        await loop.end()
+    assert cluster.count(LeaveGroupRequest) == 1
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

@@ -286,15 +286,24 @@ class Group:
             if standing.state is GroupState.LEAVING:
                 await self._hand_over_and_leave()
             elif standing.state is GroupState.OUTSIDE or not self._subscriptions.is_by_group:
-                standing.reason = None
-                self._commits.resume()
-                await standing.signal.wait()
+                await self._stay_outside()
             elif standing.state is GroupState.IDLE:
                 await self._go_idle()
             elif self._protocol.has_work():
                 await self._protocol.advance()
             else:
                 await standing.signal.wait()
+
+    async def _stay_outside(self) -> None:
+        """Wait for a subscription. A first join may have been under way when the application
+        unsubscribed: the group did not know us yet, and does now, so leave it."""
+        self._standing.reason = None
+        if self._standing.state is GroupState.OUTSIDE and self._member.is_member:
+            self._forget_assignment()
+            await self._leave("the consumer unsubscribed")
+        else:
+            self._commits.resume()
+            await self._standing.signal.wait()
 
     async def _hand_over_and_leave(self) -> None:
         """Finish with what the application unsubscribed from; it may have subscribed again
