@@ -186,7 +186,7 @@ class Discovery:
             pool.drop(node_id, ConnectionGroup.DEFAULT, "gave no metadata")
             raise
         self.origin = (
-            f"bootstrap server {connection.peer} gave this address; "
+            f"{connection.peer} gave this address; "
             "if it cannot be reached from here, check the brokers' advertised.listeners"
         )
         self._adopt(pool, connection, node_id, response)

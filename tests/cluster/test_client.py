@@ -133,7 +133,7 @@ async def test_an_advertised_address_that_cannot_be_reached_names_both(
         with pytest.raises(KafkaConnectionError) as error:
             await client.send(1, MetadataRequest(topics=[]))
         assert f"127.0.0.1:{port}" in str(error.value)
-        assert f"bootstrap server {servers} gave this address" in str(error.value)
+        assert f"{servers} (bootstrap server) gave this address" in str(error.value)
         assert "advertised.listeners" in str(error.value)
 
 
