@@ -59,12 +59,7 @@ log = logging.getLogger("aiokafka")
 
 R = TypeVar("R", bound=Response)
 
-COORDINATOR_MOVED = (
-    NotCoordinatorForGroupError,
-    GroupCoordinatorNotAvailableError,
-    RequestTimedOutError,
-)
-"""Responses after which the coordinator is looked up again."""
+_MOVED = (NotCoordinatorForGroupError, GroupCoordinatorNotAvailableError, RequestTimedOutError)
 
 # How long close() waits for tasks and for TLS good-byes.
 _CLOSE_TIMEOUT = 2.0
@@ -554,12 +549,8 @@ class AIOKafkaClient:
         return "" if node_id is None else self.address_of_node(node_id)
 
     def coordinator_failed(self, kind: int, key: str, error: KafkaError) -> None:
-        """Forget the coordinator if a request to it failed because it is another broker by now.
-
-        Kafka says so with NOT_COORDINATOR and COORDINATOR_NOT_AVAILABLE. Without a response, or
-        after a timeout, the coordinator may have moved as well. One that still loads has not.
-        """
-        if isinstance(error, COORDINATOR_MOVED) or not isinstance(error, BrokerResponseError):
+        """Forget the coordinator if `error`, of a request to it, may mean that it moved."""
+        if may_have_moved(error):
             self.forget_coordinator(kind, key, str(error))
 
     def forget_coordinator(self, kind: int, key: str, why: str) -> None:
@@ -616,6 +607,15 @@ class AIOKafkaClient:
     @property
     def _topics(self) -> frozenset[str]:
         return self._metadata.topics.names()
+
+
+def may_have_moved(error: KafkaError) -> bool:
+    """Say whether a coordinator has to be looked up again after an error of a request to it.
+
+    Kafka says that it moved with NOT_COORDINATOR and COORDINATOR_NOT_AVAILABLE. After a timeout, or
+    without any response, it may have moved as well. One that is still loading has not.
+    """
+    return isinstance(error, _MOVED) or not isinstance(error, BrokerResponseError)
 
 
 async def _send_tuples(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout_at
+from aiokafka._retry import OutOfTimeError, until
 from aiokafka.errors import (
     ConcurrentTransactions,
     InvalidProducerEpoch,
@@ -56,29 +56,20 @@ async def retry(
     KafkaTimeoutError that says more: a timer around it could go off first and lose the reason.
     Raises KafkaTimeoutError at the deadline with the last failure as its cause.
     """
-    loop = asyncio.get_running_loop()
     backoff = Backoff(client.config.retry_backoff, client.config.retry_backoff_max)
     concurrent = Backoff(_CONCURRENT_BACKOFF, client.config.retry_backoff)
-    failure: KafkaError | None = None
-    while True:
-        try:
-            return await attempt()
-        except asyncio.TimeoutError:
-            break
-        except KafkaTimeoutError as error:
-            if error.__cause__ is None and failure is not None:
-                break
-            raise
-        except KafkaError as error:
-            if not error.retriable and not isinstance(error, passing):
-                raise
-            failure = error
-        is_busy = isinstance(failure, ConcurrentTransactions)
-        pause = (concurrent if is_busy else backoff).next()
-        await asyncio.sleep(min(pause, deadline - loop.time()))
-        if loop.time() >= deadline:
-            break
-    raise KafkaTimeoutError(f"{what}: not in time; last failure: {failure}") from failure
+
+    def pause(error: KafkaError) -> float:
+        return (concurrent if isinstance(error, ConcurrentTransactions) else backoff).next()
+
+    def passes(error: KafkaError) -> bool:
+        return error.retriable or isinstance(error, passing)
+
+    try:
+        return await until(deadline, attempt, pause, passes)
+    except OutOfTimeError as late:
+        text = f"{what}: not in time; last failure: {late.failure}"
+        raise KafkaTimeoutError(text) from late.failure
 
 
 async def init_producer_id(client: AIOKafkaClient, deadline: float) -> ProducerIdentity:

@@ -9,14 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from aiokafka._compat import timeout_at
 from aiokafka.client import CoordinationType
 from aiokafka.errors import (
-    GroupCoordinatorNotAvailableError,
     InvalidTransactionTimeout,
-    KafkaConnectionError,
     KafkaError,
-    NodeNotReadyError,
-    NotCoordinatorForGroupError,
     OperationNotAttempted,
-    RequestTimedOutError,
     UnknownTopicOrPartitionError,
     for_code,
 )
@@ -57,13 +52,6 @@ _FIRST_WITH_MEMBER = 3  # KIP-447
 # many times in a row does not exist, or does not exist any more.
 _MOST_UNKNOWN = 5
 
-_UNREACHABLE = (KafkaConnectionError, NodeNotReadyError, RequestTimedOutError, *REFUSALS)
-_WRONG_COORDINATOR = (
-    NotCoordinatorForGroupError,
-    GroupCoordinatorNotAvailableError,
-    KafkaConnectionError,
-)
-
 
 class TransactionRequests:
     """Sends requests to the coordinator of one transactional id, and to those of groups.
@@ -94,7 +82,7 @@ class TransactionRequests:
         errand: Errand | None = None,
     ) -> Any:
         """Ask the coordinator of `key` once, by `deadline`; wait for the response on an errand."""
-        node_id, connection = await self._connect(kind, key, deadline)
+        _, connection = await self._connect(kind, key, deadline)
         version = connection.pick(type(request), max_version)
         try:
             if errand is not None:
@@ -102,8 +90,8 @@ class TransactionRequests:
                     return await connection.request(request, version=version)
             async with timeout_at(deadline):
                 return await connection.request(request, version=version)
-        except _UNREACHABLE:
-            self._client.forget_coordinator(kind, key, f"node {node_id} cannot be reached")
+        except KafkaError as error:
+            self._client.coordinator_failed(kind, key, error)
             raise
 
     async def _connect(
@@ -115,8 +103,8 @@ class TransactionRequests:
         try:
             async with timeout_at(deadline):
                 return node_id, await self._client.connection(node_id)
-        except _UNREACHABLE:
-            self._client.forget_coordinator(kind, key, f"node {node_id} cannot be reached")
+        except KafkaError as error:
+            self._client.coordinator_failed(kind, key, error)
             raise
 
     async def _connection(self, deadline: float) -> BrokerConnection:
@@ -132,8 +120,8 @@ class TransactionRequests:
     def _read(self, kind: CoordinationType, key: str, error_code: int, what: str) -> None:
         try:
             check(error_code, what)
-        except _WRONG_COORDINATOR as error:
-            self._client.forget_coordinator(kind, key, f"{error}")
+        except KafkaError as error:
+            self._client.coordinator_failed(kind, key, error)
             raise
 
     async def _ask(

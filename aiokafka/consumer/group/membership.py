@@ -8,16 +8,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from aiokafka._log import SubjectLog
-from aiokafka.client import ConnectionGroup, CoordinationType
+from aiokafka.client import ConnectionGroup, CoordinationType, may_have_moved
 from aiokafka.consumer.position.committed import Identity
 from aiokafka.errors import (
     BrokerResponseError,
     FencedInstanceId,
     GroupAuthorizationFailedError,
-    GroupCoordinatorNotAvailableError,
     InvalidSessionTimeoutError,
     KafkaError,
-    NotCoordinatorForGroupError,
     RebalanceInProgressError,
     for_code,
 )
@@ -34,8 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["GroupLink", "Membership"]
 
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
-
-_MOVED = (NotCoordinatorForGroupError, GroupCoordinatorNotAvailableError)
 
 
 class Membership(Protocol):
@@ -136,7 +132,7 @@ class GroupLink:
                 return response
             except KafkaError as error:
                 self._contact.note(error)
-                if not isinstance(error, BrokerResponseError):
+                if may_have_moved(error):
                     self.forget_coordinator(str(error))
                 raise
 
@@ -170,7 +166,7 @@ class GroupLink:
         self._contact.note(failure)
         if error is RebalanceInProgressError:
             self.beat_at = self._counted_at
-        if error in _MOVED:
+        if may_have_moved(failure):
             self.forget_coordinator(error.__name__)
         raise failure
 

@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from aiokafka._backoff import Backoff
-from aiokafka._compat import timeout_at
 from aiokafka._log import SubjectLog
+from aiokafka._retry import OutOfTimeError, until, within
 from aiokafka._vitals import Contact
 from aiokafka.client import ConnectionGroup, CoordinationType
 from aiokafka.consumer._names import some_names
@@ -21,12 +21,10 @@ from aiokafka.errors import (
     FencedInstanceId,
     FencedMemberEpoch,
     GroupAuthorizationFailedError,
-    GroupCoordinatorNotAvailableError,
     IllegalGenerationError,
     KafkaError,
     KafkaProtocolError,
     KafkaTimeoutError,
-    NotCoordinatorForGroupError,
     RebalanceInProgressError,
     StaleMemberEpoch,
     UnknownMemberIdError,
@@ -65,7 +63,6 @@ _FIRST_MULTI_GROUP_VERSION = 8
 _FIRST_STABLE_VERSION = 7
 _FIRST_MEMBER_VERSION = 9
 
-_MOVED = (NotCoordinatorForGroupError, GroupCoordinatorNotAvailableError)
 _GONE = (UnknownTopicOrPartitionError, UnknownTopicId)
 _NOT_A_MEMBER = (
     IllegalGenerationError,
@@ -193,24 +190,25 @@ class OffsetCommitter:
         self, attempt: Callable[[], Awaitable[T]], deadline: float, what: str, request: str
     ) -> T:
         client = self._config.client
-        delays = Backoff(client.retry_backoff, client.retry_backoff_max)
-        reason: KafkaError | None = None
+        backoff = Backoff(client.retry_backoff, client.retry_backoff_max)
         began = asyncio.get_running_loop().time()
+
+        async def asked() -> T:
+            try:
+                with self.contact.asked(request):
+                    result = await attempt()
+            except KafkaError as error:
+                self._on_failure(error)
+                raise
+            self.contact.succeed()
+            return result
+
         try:
-            async with timeout_at(deadline):
-                while True:
-                    try:
-                        with self.contact.asked(request):
-                            result = await attempt()
-                        self.contact.succeed()
-                        return result
-                    except KafkaError as error:
-                        self._on_failure(error)
-                        if not error.retriable and not isinstance(error, _OUTDATED):
-                            raise
-                        reason = error
-                    await asyncio.sleep(delays.next())
-        except asyncio.TimeoutError:
+            return await until(
+                deadline, within(deadline, asked), lambda _: backoff.next(), _may_pass
+            )
+        except OutOfTimeError as late:
+            reason = late.failure
             # The search for the coordinator tells its failures to the contact only.
             if self.contact.error is not None and self.contact.error_at >= began:
                 reason = self.contact.error
@@ -221,8 +219,7 @@ class OffsetCommitter:
     def _on_failure(self, error: KafkaError) -> None:
         self._log.debug("%s", error)
         self.contact.note(error)
-        if isinstance(error, _MOVED) or not isinstance(error, BrokerResponseError):
-            self._client.forget_coordinator(CoordinationType.GROUP, self.group_id, str(error))
+        self._client.coordinator_failed(CoordinationType.GROUP, self.group_id, error)
 
     async def _coordinator(self) -> int:
         deadline = asyncio.get_running_loop().time() + self._config.client.request_timeout
@@ -372,3 +369,7 @@ def _commit_topic(
             for number, committed in partitions
         ],
     )
+
+
+def _may_pass(error: KafkaError) -> bool:
+    return error.retriable or isinstance(error, _OUTDATED)
