@@ -108,8 +108,6 @@ CIRCLES: list[set[str]] = [
         *(f"testing.simulation.{name}" for name in ("executor", "line", "loop", "network")),
         *(f"testing.simulation.{name}" for name in ("selector", "server", "transport", "wire")),
     },
-    {"testing.coordinators", "testing.groups"},
-    {"testing.replication", "testing.state"},
     {"testing.simulation.chaos", "testing.simulation.run"},
 ]
 

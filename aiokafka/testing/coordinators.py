@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from aiokafka.testing import codes
 from aiokafka.testing.replication import Seconds, drawn
 
 if TYPE_CHECKING:
-    from aiokafka.testing.groups import Groups
     from aiokafka.testing.state import ClusterState
 
 KINDS = {"group": 0, "transaction": 1}
 
 Key = tuple[int, str]
 """Kind, and group id or transactional id."""
+
+
+class Loaded(Protocol):
+    """Groups that a coordinator reads when it takes over."""
+
+    def load(self, group_id: str, seconds: float) -> None:
+        """Be as the coordinator has written it down, in so many seconds."""
 
 
 class Coordinators:
@@ -35,7 +41,7 @@ class Coordinators:
         self.load_time: Seconds | None = None
         self._state = state
         self._random = random
-        self._groups: Groups | None = None
+        self._groups: Loaded | None = None
         self._loaded_at: dict[Key, int] = {}  # the broker that has it in memory
         self._busy_until: dict[Key, float] = {}
 
@@ -78,7 +84,7 @@ class Coordinators:
 
     # -- for the brokers -----------------------------------------------------------------------
 
-    def attach(self, groups: Groups) -> None:
+    def attach(self, groups: Loaded) -> None:
         """Know the groups that are to be loaded."""
         self._groups = groups
 
