@@ -46,10 +46,15 @@ class _Handle(asyncio.Handle):
     _repr = None
 
     def __init__(
-        self, callback: _Called, args: tuple[Any, ...], context: contextvars.Context | None
+        self,
+        callback: _Called,
+        args: tuple[Any, ...],
+        loop: TurningLoop,
+        context: contextvars.Context | None,
     ) -> None:
         self._callback: Any = callback
         self._args: Any = args
+        self._loop = loop  # which repr() asks since Python 3.13
         self._cancelled = False
         self._context = _copy_context() if context is None else context
 
@@ -135,7 +140,7 @@ class TurningLoop(asyncio.BaseEventLoop):
     ) -> asyncio.Handle:
         if self._closed:
             raise RuntimeError("Event loop is closed")
-        handle = _Handle(callback, args, context)
+        handle = _Handle(callback, args, self, context)
         self._ready.append(handle)
         return handle
 
