@@ -21,11 +21,6 @@ cdef class TopicLanes:
     cdef int64_t _quantum
     cdef int64_t _left
 
-    @cython.locals(queue=PartitionQueue)
-    cpdef PartitionQueue current(self)
-
-    cpdef count(self, int64_t size)
-
     @cython.locals(choices=list, queue=PartitionQueue, rival=PartitionQueue)
     cpdef PartitionQueue turn(self)
 
@@ -37,7 +32,7 @@ cdef class Appender:
     cdef readonly dict lanes
     cdef readonly bint is_accepting
     cdef readonly bint is_busy
-    cdef int64_t _since_turn
+    cdef int64_t _turn_at
     cdef int64_t _max_record_bytes
     cdef bint _hashes_keys
     cdef double _delivery_timeout
@@ -87,5 +82,3 @@ cdef class Appender:
         object value,
         object headers,
     )
-
-    cdef _take(self, int64_t size)

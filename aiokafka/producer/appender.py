@@ -44,8 +44,8 @@ _Headers = Sequence[tuple[str, "bytes | None"]]
 class TopicLanes:
     """The queues of a topic's partitions, as the last metadata listed them.
 
-    Owns the choice of the partition that records without a key go to at the moment (`sticky`), and
-    what is left of its share.
+    Owns which partition records without a key go to at the moment (`sticky`). What is left of its
+    share is counted down by the `Appender`, without a call per record.
     """
 
     def __init__(
@@ -65,18 +65,6 @@ class TopicLanes:
         self._choices = list(available) or self.queues
         self._quantum = quantum
         self._left = 0
-
-    def current(self) -> PartitionQueue:
-        """Return the queue that the next record without a key goes to."""
-        queue = self.sticky
-        # A batch that was begun is filled, whatever the quantum says.
-        if queue is None or (self._left <= 0 and queue.open is None):
-            return self.turn()
-        return queue
-
-    def count(self, size: int) -> None:
-        """Count `size` bytes of the quantum as used."""
-        self._left -= size
 
     def turn(self) -> PartitionQueue:
         """Move on to another queue: of two random ones that with fewer batches (KIP-794)."""
@@ -122,7 +110,8 @@ class Appender:
         self.is_accepting = False
         self.is_busy = False
         """A tight loop of sends was suspended so that the event loop can run: it goes on next."""
-        self._since_turn = 0
+        self._turn_at = 0
+        """What `memory.taken` was when the event loop had its last turn."""
         self._max_record_bytes = max_record_bytes
         self._hashes_keys = hashes_keys
         self._delivery_timeout = delivery_timeout
@@ -151,11 +140,11 @@ class Appender:
     @property
     def owes_turn(self) -> bool:
         """Whether the event loop should get a turn, so much was appended since its last one."""
-        return self._since_turn > _TURN_BYTES
+        return self.memory.taken - self._turn_at > _TURN_BYTES
 
     def note_turn(self) -> None:
         """Begin to count again: the event loop has just run something else."""
-        self._since_turn = 0
+        self._turn_at = self.memory.taken
 
     async def give_turn(self) -> None:
         """Let the event loop run, and show the senders by `is_busy` that there is more to come."""
@@ -164,7 +153,7 @@ class Appender:
         self._loop.call_soon(self._end_turn)
         await asyncio.sleep(0)
         # Not before: another task would overtake the caller.
-        self._since_turn = 0
+        self._turn_at = self.memory.taken
 
     def _end_turn(self) -> None:
         self.is_busy = False
@@ -186,7 +175,9 @@ class Appender:
         first.
         """
         memory = self.memory
-        if not self.is_accepting or memory.is_contended or self._since_turn > _TURN_BYTES:
+        if not self.is_accepting or memory.is_contended:
+            return None
+        if memory.taken - self._turn_at > _TURN_BYTES:
             return None
         lanes = self.lanes.get(topic)
         if lanes is None:
@@ -250,7 +241,7 @@ class Appender:
             before = batch.reserved
             future = batch.add(timestamp, key, value, headers, self._loop)
             if future is not None:
-                self._take(batch.reserved - before)
+                self.memory.take(batch.reserved - before)
                 return future
             queue.seal()
         return self._begin(lanes, queue, timestamp, key, value, headers)
@@ -259,14 +250,17 @@ class Appender:
         self, lanes: TopicLanes, timestamp: int, value: bytes | None, headers: _Headers
     ) -> Future[Any]:
         """Append a record without a key, to the batch that is being filled; return its future."""
-        queue = lanes.current()
+        queue = lanes.sticky
+        # A batch that was begun is filled, whatever the quantum says.
+        if queue is None or (lanes._left <= 0 and queue.open is None):
+            queue = lanes.turn()
         batch = queue.open
         if batch is not None:
             before = batch.reserved
             future = batch.add(timestamp, None, value, headers, self._loop)
             if future is not None:
-                lanes.count(batch.reserved - before - _PER_RECORD)
-                self._take(batch.reserved - before)
+                lanes._left -= batch.reserved - before - _PER_RECORD
+                self.memory.take(batch.reserved - before)
                 return future
             # Full, whatever the quantum says: going on here would begin a batch for the last few
             # bytes.
@@ -303,13 +297,9 @@ class Appender:
         """Put a new batch at the end of its queue and tell its sender."""
         queue.append(batch)
         self._pending.add(batch, queue)
-        self.memory.take(BATCH_OVERHEAD)
-        self._take(batch.reserved - BATCH_OVERHEAD)
+        self.memory.take(batch.reserved)
+        self._turn_at += BATCH_OVERHEAD  # only records count
         self._on_batch(queue)
-
-    def _take(self, size: int) -> None:
-        self.memory.take(size)
-        self._since_turn += size
 
 
 def headers_bound(headers: _Headers) -> int:

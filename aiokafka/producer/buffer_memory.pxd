@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t
 cdef class BufferMemory:
     cdef readonly int64_t size
     cdef readonly int64_t free
+    cdef readonly int64_t taken
     cdef readonly bint is_contended
     cdef object _waiters
     cdef object _loop

@@ -51,6 +51,8 @@ class BufferMemory:
         self.size = size
         self.free = size
         """Bytes that are left; below zero when the headers of split batches need more."""
+        self.taken = 0
+        """Bytes that were ever taken."""
         self.is_contended = False
         self._waiters: deque[_Waiter] = deque()
         self._loop = loop
@@ -63,6 +65,7 @@ class BufferMemory:
     def take(self, size: int) -> None:
         """Count `size` bytes as used, whether they are free or not."""
         self.free -= size
+        self.taken += size
 
     def give_back(self, size: int) -> None:
         """Count `size` bytes as free again, and wake the first waiter if they are enough."""

@@ -208,7 +208,7 @@ async def test_the_position_of_a_partition_that_came_back(
     cluster: FakeCluster, start: Start, produce: Produce
 ) -> None:
     fill(cluster, 0, 3)
-    consumer = await start(cluster, "t", **READING, rebalance_timeout_ms=200)
+    consumer = await start(cluster, "t", **READING, rebalance_timeout_ms=1000)
     producer = await produce(cluster)
     await consumer.getone(T0)
     before = consumer.group_metadata()
