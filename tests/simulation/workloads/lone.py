@@ -131,7 +131,8 @@ class LoneWorkload(Workload):
                 if options.get("commit_rate") and caller.chance(options["commit_rate"]):
                     limit = options_ms(options["client"], "default_api_timeout_ms", 60_000)
                     await caller.call("commit()", consumer.commit(), limit=limit)
-                if caller.chance(options["seek_rate"]):
+                is_urgent = self.world.turns[self.rank].is_set() and self.world.promises(FRESH)
+                if caller.chance(options["seek_rate"]) and not is_urgent:
                     await self._seek(caller, consumer, reading)
             except InterruptedCall:
                 pass

@@ -113,6 +113,8 @@ class ParallelWorkload(Workload):
             committed_only=options["isolation"] == "read_committed",
             starts_at_beginning=True,
         )
+        # What was finished before a rebalance may be committed after it, and be read again.
+        audience.goes_back = True
         if options["dead"]:
             history.copies.update([*options["retries"], options["dead"]])
         delays = [delay / 1000 for delay in options["delays_ms"]]

@@ -67,7 +67,8 @@ async def read_once(
         records = await _read_many(caller, consumer)
     else:
         records = await _read_one(caller, consumer, style)
-    if waiting is not None and not records and caller.world.now - began_at >= _LONG:
+    is_long = caller.world.now - began_at >= _LONG
+    if waiting is not None and not records and is_long and waiting[0] in reading.positions:
         text = f"{caller.name}: {waiting} was there {_LONG} s ago and is not handed out"
         caller.world.violate("slept", text)
     generation = generation_of(consumer)
