@@ -63,6 +63,11 @@ class Sent:
         self.companions: list[Sent] = []
         """The records behind this one in a batch that the program built."""
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether it was sent, but the program was told that it could not be delivered."""
+        return self.outcome == "failed"
+
     def __repr__(self) -> str:
         place = f" {self.topic}-{self.partition}@{self.offset}" if self.offset is not None else ""
         return f"record {self.number} of {self.session.name} ({self.outcome}{place})"
