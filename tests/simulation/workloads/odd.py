@@ -75,7 +75,8 @@ class OddWorkload(Workload):
                     continue
                 finally:
                     slow.remove()
-                self.world.violate("sent nowhere", f"{caller.name}: {topic} {partition}")
+                if partition is not None or topic not in self.world.cluster.state.topics:
+                    self.world.violate("sent nowhere", f"{caller.name}: {topic} {partition}")
         except (KafkaError, InterruptedCall):
             pass
         await producer.stop(0)
