@@ -43,7 +43,7 @@ KNOWN = """
     cover create cross cut deal decide declare decline decode decompress decrypt defer delay
     delete deliver deny derive describe deserialize detach detect determine disable discard
     disconnect dispatch distribute divide do double drain draw drop elect empty enable
-    encode encrypt end enforce ensure enter escape estimate evaluate evict examine execute
+    encode encrypt end enforce ensure enter escape estimate evaluate evict examine exchange execute
     exit expand expect expire explain extend extract fail feed fence fetch fill filter find
     finish fit flip flush follow forbid force forget format forward free freeze gather
     generate get give go grant group grow guard guess halt hand handle hash hear hide hold
@@ -95,10 +95,7 @@ NOT_YET: dict[str, frozenset[str]] = {
         {
             "aiokafka/*.py",
             "aiokafka/consumer",
-            "aiokafka/coordinator",
-            "aiokafka/net",
             "aiokafka/parallel",
-            "aiokafka/ranges",
             "aiokafka/testing",
         }
     ),
@@ -106,10 +103,7 @@ NOT_YET: dict[str, frozenset[str]] = {
         {
             "aiokafka/*.py",
             "aiokafka/consumer",
-            "aiokafka/coordinator",
-            "aiokafka/net",
             "aiokafka/parallel",
-            "aiokafka/ranges",
             "aiokafka/testing",
             "tests",
         }
@@ -117,7 +111,6 @@ NOT_YET: dict[str, frozenset[str]] = {
     "public": frozenset(
         {
             "aiokafka/consumer",
-            "aiokafka/net",
             "aiokafka/parallel",
             "aiokafka/testing",
         }
@@ -126,9 +119,6 @@ NOT_YET: dict[str, frozenset[str]] = {
         {
             "aiokafka/*.py",
             "aiokafka/consumer",
-            "aiokafka/coordinator",
-            "aiokafka/net",
-            "aiokafka/ranges",
         }
     ),
 }

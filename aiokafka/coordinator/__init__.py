@@ -1,1 +1,1 @@
-"""What the members of a consumer group tell each other, and how partitions are shared out."""
+"""What the members of a consumer group exchange, and how partitions are assigned."""

@@ -35,8 +35,8 @@ class ConsumerProtocolMemberMetadata:
     """
 
     group_instance_id: str | None = None
-    """The name of a static member, for the leader's assignor (KIP-345). The broker tells it, so it
-    is not among the bytes."""
+    """The name of a static member, for the leader's assignor (KIP-345). It is not
+    part of the bytes: the broker adds it."""
 
     def __init__(
         self,

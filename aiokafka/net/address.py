@@ -1,4 +1,4 @@
-"""Addresses as texts and as the sockets take them."""
+"""Addresses as text and as sockets use them."""
 
 from __future__ import annotations
 
@@ -11,23 +11,25 @@ from aiokafka._compat import timeout_at
 
 __all__ = ["canonical", "format_address", "is_address", "resolve"]
 
-# Characters of a host name; what is longer resolvers do not even look up.
+# Characters of a host name; resolvers do not even look up longer ones.
 _LONGEST_NAME = 255
 
 
 def format_address(host: str, port: int) -> str:
-    """`host:port`, with IPv6 hosts in brackets."""
+    """Return `host:port`, with IPv6 hosts in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def is_address(host: str, port: int) -> bool:
-    """Whether this can be where a broker is. One that is shutting down may be told with an empty
-    address."""
+    """Return whether a broker can have this address.
+
+    A broker that is shutting down may be listed with an empty address.
+    """
     return 0 < len(host) <= _LONGEST_NAME and host.isprintable() and 0 < port < 65536
 
 
 async def resolve(host: str, port: int) -> list[str]:
-    """Every address of `host` (KIP-302), in the resolver's order, each once.
+    """Return every address of `host` (KIP-302), in the resolver's order, each once.
 
     Raises OSError (socket.gaierror) when the name is unknown.
     """
@@ -41,7 +43,7 @@ async def resolve(host: str, port: int) -> list[str]:
 
 
 def _text_of(place: tuple[Any, ...]) -> str:
-    """The address in a socket address; a link-local one means nothing without its zone."""
+    """Return the address in a socket address; a link-local one is useless without its zone."""
     zone = place[3] if len(place) == 4 else 0
     return f"{place[0]}%{zone}" if zone and "%" not in str(place[0]) else str(place[0])
 
@@ -49,9 +51,10 @@ def _text_of(place: tuple[Any, ...]) -> str:
 async def canonical(
     servers: Iterable[tuple[str, int]], deadline: float
 ) -> tuple[tuple[str, int], ...]:
-    """The canonical name of every address of every server (KIP-235), each once.
+    """Return the canonical name of every address of every server (KIP-235), each once.
 
-    What the resolver does not answer, or not before `deadline` (loop time), stays as it is.
+    A name that the resolver does not know, or does not resolve before `deadline` (loop time), stays
+    as it is.
     """
     found: dict[tuple[str, int], None] = {}
     for server in servers:
@@ -71,7 +74,7 @@ async def _name_of(address: str, port: int) -> str:
 
 
 def _is_ip_address(host: str) -> bool:
-    """Whether `host` needs no resolver (which costs a thread)."""
+    """Return whether `host` needs no resolver (which costs a thread)."""
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
             socket.inet_pton(family, host)

@@ -1,5 +1,5 @@
-"""One stream to one broker: an asyncio transport on one side, `Exchange` and `FrameReader` on
-the other."""
+"""One stream to one broker: an asyncio transport on one side, `Exchange` and `FrameReader` on the
+other."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ R = TypeVar("R", bound=Response)
 
 # Smaller chunks are joined: copying them costs less than one more system call (or TLS record).
 # Larger ones are written one by one and not by writelines(): before CPython 3.12 that joins
-# everything, and in 3.12 and 3.13 it never calls pause_writing(), so nobody would hold back.
+# everything, and in 3.12 and 3.13 it never calls pause_writing(), so callers would never wait.
 _JOIN_BELOW = 65536
 
 _API_VERSIONS = 18
 
-# The longest answer of a broker that has not been greeted and has not proved anything.
+# The longest response of a broker before the handshake, when it has not proved anything.
 _MAX_HANDSHAKE_BYTES = 1024 * 1024
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
-    """Requests out, responses in, in the order of the requests.
+    """Sends requests and receives responses, in the order of the requests.
 
-    Owns: its `Exchange` (correlation, deadlines), its transport and its `SendGate`. Every future it
-    hands out ends: with the response, with RequestTimedOutError at its deadline, or with
-    KafkaConnectionError when the stream ends. A request that runs out of time closes the
-    connection, since its stream cannot be trusted any more; a *cancelled* one only drops its
-    answer, so its neighbours go on.
+    Owns: its `Exchange` (correlation, deadlines), its transport and its `SendGate`. Every future
+    that it returns resolves: with the response, with RequestTimedOutError at its deadline, or with
+    KafkaConnectionError when the stream ends. A request that times out closes the connection,
+    because its stream cannot be trusted any more. A *cancelled* one only drops its response, so its
+    neighbours are not affected.
     """
 
     def __init__(
@@ -61,16 +61,19 @@ class BrokerConnection(asyncio.BufferedProtocol):
         uses_tls: bool = False,
         uses_sasl: bool = False,
     ) -> None:
-        """`peer` names the broker in messages; how it is spoken to explains an early close."""
+        """Create an unconnected protocol for asyncio.
+
+        `peer` names the broker in messages. Security settings explain an early close.
+        """
         self._loop = loop = asyncio.get_running_loop()
         self.peer = peer
         self.versions: BrokerVersions | None = None
         self.session_lifetime = 0.0
-        """Seconds from an authentication until the broker wants another (KIP-368); 0 = never."""
+        """Seconds from an authentication until the broker requires another (KIP-368); 0 = never."""
         self.session_end = math.inf
         """Loop time at which the broker stops to serve this connection."""
         self.user = ""
-        """Who was authenticated, as far as this side knows the name."""
+        """The authenticated user, as far as this side knows the name."""
         self.last_used = loop.time()
         self.closed_at = 0.0
         self.error: KafkaError | None = None
@@ -90,7 +93,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._request_timeout = request_timeout
         self._security = (uses_tls, uses_sasl)
         self.is_proven = False
-        """Whether a request after the handshake was answered."""
+        """Whether a request after the handshake got a response."""
 
     def __repr__(self) -> str:
         state = "open" if self.is_open else "closed"
@@ -100,17 +103,17 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     @property
     def in_flight(self) -> int:
-        """Requests sent whose answer has not come yet, cancelled ones included."""
+        """Requests in flight, cancelled ones included."""
         return len(self._exchange)
 
     @property
     def is_ready(self) -> bool:
-        """Whether a request may be sent now: open, greeted, write buffer not full, not throttled,
-        not being authenticated anew."""
+        """Whether a request may be sent now: open, handshake done, write buffer not full, not
+        throttled, not re-authenticating."""
         return self.is_open and self.versions is not None and self.gate.is_open
 
     def pick(self, request: type[Request[Any]], max_version: int | None = None) -> int:
-        """The version to send `request` in.
+        """Return the version in which to send `request`.
 
         Raises UnsupportedVersionError when there is none in common.
         """
@@ -121,32 +124,33 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def send_nowait(
         self, request: Request[R], version: int | None = None, timeout: float | None = None
     ) -> asyncio.Future[R]:
-        """Write `request`; the future gives the response, or None at once for a request without an
-        answer.
+        """Write `request`; the future gets the response, or None at once if there will be none.
 
-        Takes it even while the write buffer is full or the broker throttles (the bytes then wait in
-        the write buffer). `timeout` in seconds, default `request_timeout`. Raises
-        KafkaConnectionError when closed, NodeNotReadyError while the connection authenticates anew,
-        UnsupportedVersionError, ValueError when the request cannot be encoded in this version;
+        Accepts it even while the write buffer is full or the broker throttles (the bytes then wait
+        in the write buffer). `timeout` is in seconds, by default `request_timeout`. Raises
+        KafkaConnectionError when closed, NodeNotReadyError while the connection re-authenticates,
+        UnsupportedVersionError, and ValueError when the request cannot be encoded in this version;
         nothing is sent then.
         """
         if self.gate.is_held:
-            raise NodeNotReadyError(f"{self.peer}: the connection authenticates anew")
+            raise NodeNotReadyError(f"{self.peer}: the connection re-authenticates")
         self.last_used = now = self._loop.time()
         return self._send(request, version, timeout, now)
 
     def send_through(
         self, request: Request[R], version: int | None = None, timeout: float | None = None
     ) -> asyncio.Future[R]:
-        """As `send_nowait`, past a held gate and without counting as use: for the authentication
-        itself."""
+        """Do the same as `send_nowait`, past a held gate and without counting as use.
+
+        For the authentication itself.
+        """
         return self._send(request, version, timeout, self._loop.time())
 
     def _send(
         self, request: Request[R], version: int | None, timeout: float | None, now: float
     ) -> asyncio.Future[R]:
         transport = self._transport
-        # A transport that has failed tells us in the next turn of the loop only.
+        # A transport that has failed reports it only in the next turn of the loop.
         if not self.is_open or transport is None or transport.is_closing():
             raise self.closed_error()
         if version is None:
@@ -172,9 +176,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Send `request` once the connection may send, and return its response (None if it has
         none).
 
-        Being cancelled drops the answer and leaves the connection as it is. Raises as
+        Cancelling the call drops the response and leaves the connection as it is. Raises as
         `send_nowait`, and RequestTimedOutError after `timeout` seconds; time spent throttled is
-        granted on top.
+        added to it.
         """
         if not self.gate.is_open:
             limit = self._request_timeout if timeout is None else timeout
@@ -183,8 +187,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return await self.send_nowait(request, version, timeout)
 
     def send_raw(self, token: bytes, timeout: float) -> asyncio.Future[bytes]:
-        """Write a length-prefixed token outside Kafka's protocol; the future gives the broker's
-        (SaslHandshake v0)."""
+        """Write a length-prefixed token outside Kafka's protocol (SaslHandshake v0).
+
+        The future gets the broker's token.
+        """
         if not self.is_open or self._transport is None:
             raise self.closed_error()
         future: asyncio.Future[Any] = self._loop.create_future()
@@ -194,35 +200,37 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return future
 
     def admit(self) -> None:
-        """The handshake is over: answers may be as long as configured."""
+        """Allow responses of the configured length: the handshake is over."""
         self._reader.allow(self._max_response_bytes)
 
     def begin_session(self, lifetime: float) -> None:
-        """The broker accepted the credentials, for `lifetime` seconds (0 = for ever)."""
+        """Begin a session of `lifetime` seconds (0 = for ever): the credentials were accepted."""
         self.session_lifetime = lifetime
         self.session_end = self._loop.time() + lifetime if lifetime else math.inf
 
     @property
     def last_deadline(self) -> float:
-        """Loop time until which a request in flight may stay unanswered; 0 without any."""
+        """Loop time until which a request in flight may wait for its response; 0 without any."""
         return self._exchange.last_deadline or 0.0
 
     async def drain(self, deadline: float) -> None:
-        """Return when everything in flight now was answered or given up, at the latest at
-        `deadline` (loop time)."""
+        """Return when every request in flight now has ended, at the latest at `deadline` (loop
+        time)."""
         waits = {future for future in self._exchange.tokens() if not future.done()}
         if waits:
             await asyncio.wait(waits, timeout=max(0.0, deadline - self._loop.time()))
 
     def closed_error(self) -> KafkaError:
-        """Return a new error that tells why nothing can be sent."""
+        """Return a new error that says why nothing can be sent."""
         if self.error is None:
             return KafkaConnectionError(f"{self.peer}: connection is closed")
         return renewed(self.error)
 
     def close(self, error: KafkaError | None = None) -> None:
-        """End the connection: requests in flight fail at once, bytes already taken are still
-        written if they can within `request_timeout`."""
+        """Close the connection: requests in flight fail at once.
+
+        Bytes that were written before are still sent if that is possible within `request_timeout`.
+        """
         self._end(error or KafkaConnectionError(f"{self.peer}: connection closed by this client"))
         if self._transport is None:
             return
@@ -232,7 +240,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._goodbye = self._loop.call_later(self._request_timeout, self._transport.abort)
 
     def abort(self, error: KafkaError | None = None) -> None:
-        """As `close()`, without writing what waits in the write buffer."""
+        """Do the same as `close()`, without sending what waits in the write buffer."""
         self._end(error or KafkaConnectionError(f"{self.peer}: connection closed by this client"))
         # asyncio's transports fail when they are aborted after they have ended.
         if self._transport is not None and not self.closed.done():
@@ -247,13 +255,16 @@ class BrokerConnection(asyncio.BufferedProtocol):
     # -- called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the transport. Called by asyncio, like the methods below."""
         self._transport = cast(asyncio.Transport, transport)
         self.is_open = True
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where the next bytes go."""
         return self._reader.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
+        """Give the responses that are complete to their requests."""
         if not self.is_open:
             return
         try:
@@ -264,17 +275,20 @@ class BrokerConnection(asyncio.BufferedProtocol):
             failure.__cause__ = error
             self.abort(failure)
         except Exception as error:
-            # asyncio would only log it, and the waiters would never hear of it.
+            # asyncio would only log it, and the waiters would never learn of it.
             log.exception("%s: unexpected error while reading", self.peer)
             self.abort(KafkaConnectionError(f"{self.peer}: unexpected {error!r} while reading"))
 
     def pause_writing(self) -> None:
+        """Close the gate: the write buffer is full."""
         self.gate.pause()
 
     def resume_writing(self) -> None:
+        """Open the gate: the write buffer has room again."""
         self.gate.resume()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Fail everything in flight: the transport has ended."""
         self._end(self._lost_error(exc))
         if self._goodbye is not None:
             self._goodbye.cancel()
@@ -300,8 +314,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             future.set_result(response)
 
     def _on_throttle(self, throttle_time_ms: int) -> None:
-        # KIP-219: since Kafka 2.0 (ApiVersions v2) the broker answers first and then reads nothing
-        # for that long; older ones have waited before they answered.
+        # KIP-219: since Kafka 2.0 (ApiVersions v2) the broker responds first and then reads nothing
+        # for that long; older brokers waited before they responded.
         if (
             self.versions is not None
             and self.versions.api_versions.get(_API_VERSIONS, (0, 0))[1] >= 2
@@ -324,18 +338,18 @@ class BrokerConnection(asyncio.BufferedProtocol):
         for future in self._exchange.overdue_tokens(now):
             if not future.done():
                 future.set_exception(
-                    RequestTimedOutError(f"{self.peer}: {name} got no answer in time")
+                    RequestTimedOutError(f"{self.peer}: {name} got no response in time")
                 )
         self.abort(
-            KafkaConnectionError(f"{self.peer}: closed because {name} got no answer in time")
+            KafkaConnectionError(f"{self.peer}: closed because {name} got no response in time")
         )
 
     def _lost_error(self, exc: Exception | None) -> KafkaConnectionError:
         text, is_explained = loss_reason(exc)
         if not self.is_proven and not is_explained:
-            # Only the handshake was answered, if anything.
+            # Only the handshake got responses, if anything.
             hint = early_close_hint(*self._security, is_greeted=self.versions is not None)
-            text += f" before it answered; {hint}"
+            text += f" before it responded; {hint}"
         error = KafkaConnectionError(f"{self.peer}: {text}")
         # A TLS alert, for example: those who handle it want more than its text.
         error.__cause__ = exc

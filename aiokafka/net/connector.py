@@ -38,7 +38,7 @@ class Connector:
     """
 
     def __init__(self, config: ClientConfig, host: str, port: int, label: str) -> None:
-        """`label` says which broker this is, for messages."""
+        """Set the address; `label` says which broker this is, for messages."""
         self.host = host
         self.port = port
         self.peer = self.rename(label)
@@ -49,7 +49,7 @@ class Connector:
 
     @property
     def is_reached(self) -> bool:
-        """Whether a broker has ever answered at this address."""
+        """Whether a broker has ever responded at this address."""
         return not self._greeting.is_untested
 
     def rename(self, label: str) -> str:
@@ -59,14 +59,15 @@ class Connector:
         return self.peer
 
     async def open(self, deadline: float) -> BrokerConnection:
-        """A greeted and authenticated connection; every resolved address is tried (KIP-302).
+        """Open a connection, with handshake and authentication; try every resolved address
+        (KIP-302).
 
-        `deadline` (loop time) covers everything; each address gets its share of what is left.
+        `deadline` (loop time) covers everything; each address gets its share of the remaining time.
         Raises KafkaConnectionError with the likely cause, AuthenticationFailedError,
         AuthenticationMethodNotSupported, UnsupportedVersionError.
         """
         if self._assumed is not None and not self._assumed.is_proven:
-            # It answered nothing in the versions of Kafka 0.9: perhaps it was upgraded.
+            # It did not respond in the versions of Kafka 0.9: perhaps it was upgraded.
             self._greeting, self._assumed = Greeting(), None
         addresses = await self._resolve(deadline)
         first = self._first_address % len(addresses)
@@ -113,14 +114,14 @@ class Connector:
         except RequestTimedOutError as timed_out:
             connection.abort()
             raise KafkaConnectionError(
-                f"{connection.peer}: no answer during the handshake"
+                f"{connection.peer}: no response during the handshake"
             ) from timed_out
         except BaseException:
             connection.abort()
             raise
 
     async def _connect(self, address: str, deadline: float) -> BrokerConnection:
-        """TCP and TLS."""
+        """Connect by TCP and TLS."""
         security = self._config.security
         loop = asyncio.get_running_loop()
         peer = self.peer if address == self.host else f"{self.peer} at {address}"
@@ -149,7 +150,8 @@ class Connector:
         return connection
 
     async def _tls_settings(self, peer: str) -> ssl.SSLContext:
-        """The context to use now: certificates may have changed since the last connection."""
+        """Return the context to use now: certificates may have changed since the last
+        connection."""
         source = self._config.security.ssl_context
         if not callable(source):
             return cast("ssl.SSLContext", source)
@@ -158,8 +160,8 @@ class Connector:
             if inspect.isawaitable(context):
                 context = await context
         except Exception as error:
-            # Files that are just being replaced are a reason to try again. What other errors
-            # say may be secret.
+            # Files that are just being replaced are a reason to retry. The text of other errors may
+            # be secret.
             reason = str(error) if isinstance(error, OSError) else type(error).__name__
             raise KafkaConnectionError(
                 f"{peer}: the function given as ssl_context failed: {reason}"
@@ -210,10 +212,11 @@ class Connector:
     async def _probe(
         self, address: str, unanswered: asyncio.Future[Any], deadline: float
     ) -> BrokerConnection | None:
-        """A new connection, if the broker is Kafka 0.9: it answers others, but not ApiVersions.
+        """Return a new connection if the broker is Kafka 0.9: it does not respond to ApiVersions
+        only.
 
-        So that a slow or lossy network is not taken for an old broker, ApiVersions must stay
-        unanswered on a second connection too, behind a request that was answered there.
+        So that a slow or lossy network is not mistaken for an old broker, ApiVersions must get no
+        response on a second connection either, behind a request that did get one there.
         """
         from aiokafka.protocol.messages import ListGroupsRequest
 
@@ -246,6 +249,6 @@ class Connector:
 
 
 def _discard(future: asyncio.Future[Any]) -> None:
-    """Take no more interest in `future`, whatever it ends with."""
+    """Ignore the outcome of `future`."""
     if not future.cancel() and not future.cancelled():
         future.exception()

@@ -1,4 +1,4 @@
-"""Say why a connection failed, in words that name the likely cause."""
+"""Explain why a connection failed, with the likely cause."""
 
 from __future__ import annotations
 
@@ -42,8 +42,7 @@ _REMEDIES = {
 
 
 def connect_failure(error: BaseException, peer: str, *, uses_tls: bool) -> KafkaConnectionError:
-    """The error for an attempt to open a connection to `peer` ("host:port") that ended with
-    `error`."""
+    """Return the error for a failed attempt to connect to `peer` ("host:port")."""
     if isinstance(error, KafkaConnectionError):
         return error
     return KafkaConnectionError(f"{peer}: {_reason(error, uses_tls=uses_tls)}")
@@ -99,7 +98,7 @@ def _alert_meaning(reason: str) -> str:
 
 
 def loss_reason(error: Exception | None) -> tuple[str, bool]:
-    """Why an open connection ended, and whether that says it all.
+    """Return why an open connection ended, and whether that is the whole reason.
 
     With TLS 1.3 a broker refuses the client's certificate after the handshake.
     """
@@ -113,9 +112,9 @@ def loss_reason(error: Exception | None) -> tuple[str, bool]:
 
 
 def early_close_hint(uses_tls: bool, uses_sasl: bool, *, is_greeted: bool) -> str:
-    """Why a broker may close a connection before it answered the first request.
+    """Return why a broker may close a connection before it responded to the first request.
 
-    `is_greeted`: it did answer ApiVersions, which brokers answer before SASL.
+    With `is_greeted` it did respond to ApiVersions, which needs no SASL.
     """
     causes = []
     if not uses_tls and not is_greeted:

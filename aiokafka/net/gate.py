@@ -1,5 +1,5 @@
-"""When a connection may send: not while its write buffer is full, not while the broker asked for
-silence, not while it authenticates anew."""
+"""When a connection may send: not with a full write buffer, a throttle, or while it
+re-authenticates."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from aiokafka.errors import RequestTimedOutError
 
 __all__ = ["DeadlineTimer", "SendGate"]
 
-# A broker that claims to throttle for longer is not believed (the field holds up to 24 days).
+# A longer throttle is not believed (the field allows up to 24 days).
 _LONGEST_THROTTLE = 60.0
 
 
 class SendGate:
-    """Owns the three reasons to hold back, and the futures of those who wait for their end."""
+    """Owns the three reasons not to send, and the futures of the requests that wait for their
+    end."""
 
     __slots__ = ("_is_paused", "_loop", "_waiters", "is_held", "throttled_until")
 
@@ -25,7 +26,7 @@ class SendGate:
         self._loop = loop
         self._is_paused = False
         self.is_held = False
-        """Whether the connection authenticates anew: a broker serves nothing else then."""
+        """Whether the connection re-authenticates: a broker serves nothing else then."""
         self._waiters: dict[asyncio.Future[None], None] = {}
         self.throttled_until = 0.0
         """Loop time until which the broker reads nothing from this connection (KIP-219)."""
@@ -43,20 +44,20 @@ class SendGate:
         return bool(self._waiters)
 
     def pause(self) -> None:
-        """The write buffer is full."""
+        """Close the gate: the write buffer is full."""
         self._is_paused = True
 
     def resume(self) -> None:
-        """The write buffer has room again: wake who waits."""
+        """Open the gate: the write buffer has room again."""
         self._is_paused = False
         self._wake()
 
     def hold(self) -> None:
-        """An authentication begins on the open connection."""
+        """Close the gate: an authentication begins on the open connection."""
         self.is_held = True
 
     def release(self) -> None:
-        """The authentication is over, or nobody will wait for it: wake who waits."""
+        """Open the gate: the authentication is over, or failed."""
         self.is_held = False
         self._wake()
 
@@ -67,7 +68,8 @@ class SendGate:
                 waiter.set_result(None)
 
     def throttle(self, seconds: float) -> float:
-        """The broker asked for `seconds` of silence; returns how many are granted."""
+        """Close the gate for the `seconds` that the broker asked for; return how many are
+        granted."""
         granted = min(seconds, _LONGEST_THROTTLE)
         self.throttled_until = max(self.throttled_until, self._loop.time() + granted)
         return granted
@@ -87,13 +89,13 @@ class SendGate:
     @property
     def _cause(self) -> str:
         if self.is_held:
-            return "the connection authenticates anew"
+            return "the connection re-authenticates"
         if self._is_paused:
             return "its write buffer is full"
         return "the broker throttles this client"
 
     def close(self) -> None:
-        """Nothing will ever be sent again: wake who waits."""
+        """Wake the requests that wait: nothing will ever be sent again."""
         self.throttled_until = 0.0
         self._is_paused = False
         self.release()
@@ -106,13 +108,13 @@ class SendGate:
         try:
             await asyncio.wait((waiter,), timeout=limit)
         finally:
-            # Most waits end by time: without this each would leave its future here.
+            # Most waits end by timeout: without this each would leave its future here.
             self._waiters.pop(waiter, None)
             waiter.cancel()
 
 
 class DeadlineTimer:
-    """One timer for the earliest of many deadlines: arming it again for a later one costs a
+    """One timer for the earliest of many deadlines. Arming it for a later one costs a
     comparison."""
 
     __slots__ = ("_handle", "_loop", "_on_due", "at")
@@ -134,7 +136,7 @@ class DeadlineTimer:
         self._handle = self._loop.call_at(deadline, self._fire)
 
     def cancel(self) -> None:
-        """Plan nothing any more."""
+        """Cancel the planned call."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

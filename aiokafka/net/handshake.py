@@ -1,4 +1,4 @@
-"""What is said before the first request: ApiVersions, then SASL, and SASL again later."""
+"""What happens before the first request: ApiVersions, then SASL; and SASL again later."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ _MAX_QUESTIONS = 4
 # ApiVersions tells finalized features since this version.
 _FIRST_WITH_FEATURES = 3
 
-# No mechanism takes more: a broker that goes on asking would hold us in the handshake until its
-# deadline.
+# No mechanism takes more: a broker that never ends the exchange would hold us in the handshake
+# until its deadline.
 _MAX_SASL_STEPS = 16
 
-# How much of the time for a handshake it may take to get credentials.
+# Share of the time for a handshake that fetching credentials may take.
 _PREPARING_PART = 0.9
 
 # Characters of a broker's own words in a message of ours.
@@ -60,16 +60,16 @@ _MAX_SHOWN = 500
 
 @dataclass
 class Greeting:
-    """What one connection to a broker teaches the next one to the same address."""
+    """What one connection to a broker learns for the next one to the same address."""
 
     api_versions_version: int = ApiVersionsRequest.VERSIONS[1]
     """The version of ApiVersionsRequest that this broker understands."""
 
     is_untested: bool = True
-    """Whether no ApiVersions request has ever been answered from this address."""
+    """Whether no ApiVersions request to this address has ever got a response."""
 
     is_kafka_0_9: bool = False
-    """The broker leaves ApiVersions unanswered but answers others: do not ask again."""
+    """The broker responds to others but not to ApiVersions: do not ask again."""
 
 
 def ask_versions(
@@ -89,18 +89,18 @@ async def negotiate(
     asked: int,
     timeout: float,
 ) -> BrokerVersions:
-    """The broker's versions from its answer to `ask_versions`; asks again in an older form if it
-    has to. `asked` is the version it was asked in: another connection may have changed the
-    greeting since.
+    """Return the broker's versions from its response to `ask_versions`.
 
-    A broker that does not know our version says so in version 0, with its own range or, before
-    Kafka 2.4, with none. Raises RequestTimedOutError when there is no answer, KafkaConnectionError.
+    Asks again in an older version if necessary. `asked` is the version of the request: another
+    connection may have changed the greeting since. A broker that does not know our version responds
+    in version 0, with its own range or, before Kafka 2.4, with none. Raises RequestTimedOutError
+    without a response, KafkaConnectionError.
     """
     for _ in range(_MAX_QUESTIONS):
         response = await answer
         greeting.is_untested = False
         if response.error_code == NoError.errno:
-            # The broker may have been upgraded since it taught us an older form.
+            # The broker may have been upgraded since it made us use an older version.
             best = min(_known_version(response), ApiVersionsRequest.VERSIONS[1])
             greeting.api_versions_version = best
             if not asked < _FIRST_WITH_FEATURES <= best:
@@ -141,14 +141,13 @@ def _versions(response: ApiVersionsResponse) -> BrokerVersions:
 async def authenticate(
     connection: BrokerConnection, security: SecurityConfig, host: str, timeout: float
 ) -> None:
-    """Authenticate by SASL, and begin the session. Each question may take `timeout` seconds. `host`
-    is the broker's name, which Kerberos proves.
+    """Authenticate by SASL, and begin the session. Each step may take `timeout` seconds.
 
-    Raises AuthenticationMethodNotSupported when the broker does not offer the mechanism,
-    AuthenticationFailedError when it refuses the credentials, KafkaConnectionError (also when there
-    are no credentials), RequestTimedOutError.
+    `host` is the broker's name, which Kerberos proves. Raises AuthenticationMethodNotSupported when
+    the broker does not offer the mechanism, AuthenticationFailedError when it refuses the
+    credentials, KafkaConnectionError (also when there are no credentials), RequestTimedOutError.
     """
-    # Less than all of it: a timer of the caller's would go off first, and lose the reason.
+    # Less than all of it: the caller's timer would fire first, and lose the reason.
     mechanism = await prepare_mechanism(connection, security, host, _PREPARING_PART * timeout)
     await exchange(connection, mechanism, timeout)
     log.debug("%s: authenticated by %s", connection.peer, mechanism.name)
@@ -157,9 +156,11 @@ async def authenticate(
 async def prepare_mechanism(
     connection: BrokerConnection, security: SecurityConfig, host: str, timeout: float
 ) -> Mechanism:
-    """The configured mechanism with current credentials. Raises KafkaConnectionError when there are
-    none within `timeout` seconds, or what gives them fails, AuthenticationFailedError when it gives
-    what can be none."""
+    """Return the configured mechanism with current credentials.
+
+    Raises KafkaConnectionError when there are none within `timeout` seconds, or their source fails,
+    and AuthenticationFailedError when it returns something that cannot be credentials.
+    """
     mechanism = create_mechanism(security, host)
     try:
         async with within(timeout):
@@ -174,7 +175,7 @@ async def prepare_mechanism(
 async def exchange(connection: BrokerConnection, mechanism: Mechanism, timeout: float) -> None:
     """Authenticate by a mechanism that is prepared; raises as `authenticate`.
 
-    On a connection in use the first answer comes behind those to the requests in flight.
+    On a connection in use the first response comes after those to the requests in flight.
     """
     version = connection.pick(SaslHandshakeRequest)
     answer = await connection.send_through(
@@ -231,7 +232,7 @@ async def _exchange_tokens(
 async def _step(
     connection: BrokerConnection, mechanism: Mechanism, challenge: bytes, timeout: float
 ) -> bytes | None:
-    """What the mechanism answers; computed in the default executor where it takes long."""
+    """Compute the mechanism's next token, in the default executor where it takes long."""
     if not mechanism.is_slow:
         return mechanism.step(challenge)
     try:
@@ -248,8 +249,10 @@ async def _step(
 async def _exchange_raw_tokens(
     connection: BrokerConnection, mechanism: Mechanism, timeout: float
 ) -> None:
-    """Before Kafka 1.0 tokens travel without a header; a refusal is told by closing the
-    connection."""
+    """Exchange tokens without headers, as before Kafka 1.0.
+
+    There the broker refuses credentials by closing the connection.
+    """
     token: bytes | None = mechanism.start()
     for _ in range(_MAX_SASL_STEPS):
         if token is None and mechanism.done:

@@ -1,4 +1,4 @@
-"""(node, purpose) -> connection: single-flight connect, back-off, idle close."""
+"""(node, group) -> connection: one connect at a time, back-off, idle close."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ class ConnectionGroup(enum.IntEnum):
 
 
 class Endpoint(NamedTuple):
-    """Where a node is reached, and how to call it in messages."""
+    """The address of a node, and its name in messages."""
 
     host: str
     port: int
     label: str = ""
     origin: str = ""
-    """Where the address comes from, for the message when it was never reached."""
+    """The origin of the address, for the message when it was never reached."""
 
 
 class Spawn(Protocol):
-    """Starts a background task that somebody else owns."""
+    """Starts a background task that another object owns."""
 
     def __call__(self, coro: Coroutine[Any, Any, None], *, name: str) -> object: ...
 
@@ -81,7 +81,7 @@ class _Node:
 
 
 class _Attempt:
-    """One connect in progress and the futures of those who wait for it."""
+    """One connect in progress and the futures of the callers that wait for it."""
 
     __slots__ = ("waiters",)
 
@@ -106,8 +106,8 @@ class _Attempt:
 class ConnectionPool:
     """Owns every connection of a client, and the back-off of each broker.
 
-    `endpoint_of(node_id)` tells where a node is now (None if unknown); `spawn(coroutine, name=...)`
-    starts a background task that somebody else owns and will cancel before `close()`.
+    `endpoint_of(node_id)` returns where a node is now (None if unknown). `spawn(coroutine,
+    name=...)` starts a background task that another object owns and will cancel before `close()`.
     """
 
     def __init__(
@@ -137,33 +137,33 @@ class ConnectionPool:
             )
 
     def find(self, node_id: int, purpose: int = ConnectionGroup.DEFAULT) -> BrokerConnection | None:
-        """The open connection, None if there is none at the moment."""
+        """Return the open connection, None if there is none at the moment."""
         connection = self._open.get((node_id, purpose))
         return connection if connection is not None and connection.is_open else None
 
     def connections(self) -> list[BrokerConnection]:
-        """Every open connection."""
+        """Return every open connection."""
         return [connection for connection in self._open.values() if connection.is_open]
 
     def is_connecting(self, node_id: int) -> bool:
-        """Whether a connect to this node is in progress."""
+        """Return whether a connect to this node is in progress."""
         return any(key[0] == node_id for key in self._attempts)
 
     def versions(self, node_id: int) -> BrokerVersions | None:
-        """What the node said when it was last connected to; None before."""
+        """Return the versions from the last connection to the node; None before the first."""
         node = self._nodes.get(node_id)
         return None if node is None else node.versions
 
     def retry_delay(self, node_id: int) -> float:
-        """Seconds until the node may be connected to again; 0 if now."""
+        """Return the seconds until the node may be connected to again; 0 if now."""
         node = self._nodes.get(node_id)
         return 0.0 if node is None else max(0.0, node.retry_at - self._loop.time())
 
     async def get(self, node_id: int, purpose: int = ConnectionGroup.DEFAULT) -> BrokerConnection:
-        """The open connection, after one attempt to make it if need be.
+        """Return the open connection; if there is none, make one attempt to open it.
 
-        Callers for the same node and purpose share the attempt; one that is cancelled leaves it to
-        the others. It starts after the node's back-off and ends within the connection set-up
+        Callers for the same node and group share the attempt; a caller that is cancelled leaves it
+        to the others. It starts after the node's back-off and ends within the connection set-up
         timeout. Raises what `Connector.open` raises, each waiter an exception of its own;
         IllegalStateError after `close()`.
         """
@@ -203,7 +203,7 @@ class ConnectionPool:
         self._nodes[node_id] = node
 
     def abort(self) -> None:
-        """Cut every connection at once; nothing waits for a connection any more."""
+        """Cut every connection at once, and fail everything that waits for one."""
         self._refuse()
         for connection in [*self._open.values(), *self._leaving]:
             connection.abort()
@@ -235,7 +235,7 @@ class ConnectionPool:
     def connect(
         self, node_id: int, purpose: int = ConnectionGroup.DEFAULT
     ) -> asyncio.Future[BrokerConnection]:
-        """As `get()`, as a future that may be cancelled."""
+        """Do the same as `get()`, with a future that may be cancelled."""
         if self._is_closed:
             raise IllegalStateError("the client is closed")
         key = (node_id, int(purpose))
@@ -249,7 +249,7 @@ class ConnectionPool:
             node = self._node(key[0])
             self._note_loss(key, node)
             attempt = _Attempt()
-            # Before the task starts: an eager one may be through at once.
+            # Before the task starts: an eager one may end at once.
             self._attempts[key] = attempt
             attempt.waiters.append(waiter)
             self._start(key, node, attempt)
@@ -273,8 +273,8 @@ class ConnectionPool:
         return endpoint is not None and connection.address != endpoint[:2]
 
     def _note_loss(self, key: tuple[int, int], node: _Node) -> None:
-        """A connection that broke counts for the back-off: a broker that accepts and closes must
-        not be hammered."""
+        """Count a broken connection for the back-off, so that a broker that accepts and closes is
+        not hammered."""
         lost = self._open.pop(key, None)
         if lost is not None:
             node.retry_at = max(node.retry_at, lost.closed_at + node.backoff.peek())
@@ -289,8 +289,7 @@ class ConnectionPool:
             raise
 
     async def _connect(self, key: tuple[int, int], node: _Node, attempt: _Attempt) -> None:
-        """The task of one attempt: ends with a result or an exception in every waiter, never
-        with its own."""
+        """Run one attempt: set a result or an exception in every waiter, and raise nothing."""
         connection: BrokerConnection | None = None
         error: BaseException = IllegalStateError("the client is closed")
         try:

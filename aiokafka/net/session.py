@@ -20,11 +20,11 @@ __all__ = ["SessionKeeper"]
 
 log = logging.getLogger("aiokafka.conn")
 
-# Which part of a session is used before the next one is begun. The rest is for the answers that
-# come before ours: on a connection for fetches that is a long poll.
+# The part of a session that is used before the next one is begun. The rest is for the responses
+# that come before ours: on a connection for fetches that is a long poll.
 _USED_PART = (0.8, 0.9)
 
-# How much of a session is left to get new credentials while the old ones still serve.
+# The part of a session in which to fetch new credentials while the old ones still serve.
 _PREPARING_PART = 0.1
 
 # Brokers refuse a second authentication within a second of the one before.
@@ -32,16 +32,16 @@ _LEAST_INTERVAL = 1.1
 
 
 class SessionKeeper:
-    """Authenticates one connection anew before each of its sessions ends, until it closes.
+    """Re-authenticates one connection before each of its sessions ends, until it closes.
 
-    Requests in flight are answered first, those that come meanwhile wait at the connection's gate,
-    so nobody notices. Owns when the next authentication is due. A failure closes the connection, as
-    does a change of the user, which no broker allows on an open connection; the next connection
-    starts with the credentials of that time.
+    Requests in flight get their responses first, and new ones wait at the connection's gate, so
+    callers notice nothing. Owns the time of the next authentication. A failure closes the
+    connection, as does a change of the user, which no broker allows on an open connection; the next
+    connection starts with the credentials of that time.
     """
 
     def __init__(self, connection: BrokerConnection, config: ClientConfig, host: str) -> None:
-        """`host` is the broker's name, which Kerberos proves."""
+        """Keep the connection; `host` is the broker's name, which Kerberos proves."""
         self._connection = connection
         self._config = config
         self._host = host
@@ -62,11 +62,11 @@ class SessionKeeper:
             except KafkaError as error:
                 self._end(error)
             except Exception as error:
-                log.exception("%s: unexpected error while authenticating anew", connection.peer)
+                log.exception("%s: unexpected error while re-authenticating", connection.peer)
                 self._end(KafkaConnectionError(f"{connection.peer}: unexpected {error!r}"))
 
     async def _renew(self, due: float) -> None:
-        """One authentication, begun at `due` (loop time) with the credentials of now."""
+        """Re-authenticate at `due` (loop time), with the credentials of that time."""
         connection = self._connection
         try:
             mechanism = await self._prepare()
@@ -87,8 +87,10 @@ class SessionKeeper:
             connection.gate.release()
 
     async def _prepare(self) -> Mechanism | None:
-        """Current credentials; tried again until the session ends. None if the connection closed
-        meanwhile."""
+        """Return current credentials, with retries until the session ends.
+
+        Returns None if the connection closed meanwhile.
+        """
         connection = self._connection
         self._delays.reset()
         while True:
@@ -99,7 +101,7 @@ class SessionKeeper:
                 again = self._loop.time() + self._delays.next()
                 if again >= connection.session_end:
                     raise
-                log.warning("%s: no credentials to go on with: %s", connection.peer, error)
+                log.warning("%s: no credentials for re-authentication: %s", connection.peer, error)
             if not await self._is_open_at(again):
                 return None
 
@@ -107,11 +109,11 @@ class SessionKeeper:
         connection = self._connection
         now = self._loop.time()
         self._not_before = now + _LEAST_INTERVAL
-        # What is in flight is answered first, and may take its time.
+        # Requests in flight get their responses first, which may take a while.
         limit = max(now, connection.last_deadline) - now + self._config.request_timeout
         await exchange(connection, mechanism, limit)
         log.debug(
-            "%s: authenticated anew by %s in %.0f ms, for %.0f s",
+            "%s: re-authenticated by %s in %.0f ms, for %.0f s",
             connection.peer,
             mechanism.name,
             (self._loop.time() - now) * 1000,
@@ -131,7 +133,7 @@ class SessionKeeper:
             self._connection.close(error)
 
     async def _is_open_at(self, time: float) -> bool:
-        """Wait until `time` (loop time); whether the connection is still open then."""
+        """Wait until `time` (loop time); return whether the connection is still open then."""
         delay = time - self._loop.time()
         if delay > 0 and self._connection.is_open:
             await asyncio.wait((self._connection.closed,), timeout=delay)

@@ -1,4 +1,4 @@
-"""What a reader of ranges asks when an offset or a topic is not what it was."""
+"""Requests of a range reader when an offset or a topic is not what it was."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Bounds:
         self._state = state
 
     async def ask(self) -> tuple[int, int]:
-        """(the first offset, the one after the last). Raises what the broker answers."""
+        """Return the first offset and the one after the last. Raises the broker's error."""
         return await self._ask(EARLIEST), await self._ask(LATEST)
 
     async def _ask(self, place: int) -> int:
@@ -52,7 +52,7 @@ class Bounds:
 
 
 def is_passing(error: KafkaError | type[KafkaError]) -> bool:
-    """Whether another try may help, as it may after an error that the broker did not expect."""
+    """Return whether a retry may help, as it may after an error that the broker did not expect."""
     return error.retriable or getattr(error, "errno", 0) == UnknownError.errno
 
 
@@ -60,13 +60,13 @@ Look = Callable[["AIOKafkaClient", RangeState], bool]
 
 
 def is_another_topic(client: AIOKafkaClient, state: RangeState) -> bool:
-    """Whether the topic is, as far as the client knows, another one than that of the range."""
+    """Return whether the client knows another topic by this name than that of the range."""
     known, wanted = client.cluster.topic_id(state.tp.topic), state.range.topic_id
     return None not in (known, wanted) and known != wanted
 
 
 def is_missing(client: AIOKafkaClient, state: RangeState) -> bool:
-    """Whether there is no such partition, as far as the client knows."""
+    """Return whether the partition does not exist, as far as the client knows."""
     cluster, (topic, number) = client.cluster, state.tp
     if code := cluster.topic_error(topic):
         return code == UnknownTopicOrPartitionError.errno
@@ -75,8 +75,10 @@ def is_missing(client: AIOKafkaClient, state: RangeState) -> bool:
 
 
 async def is_so_for_sure(client: AIOKafkaClient, state: RangeState, look: Look) -> bool | None:
-    """What `look` says after more looks: it may be the client who knows an older state, or the
-    broker that it asks. None if no broker answers, which is no proof of anything."""
+    """Return what `look` says after more looks; None if no broker responds.
+
+    The client, or the broker that it asked, may know an older state. No response proves nothing.
+    """
     for _ in range(_LOOKS):
         if not await client.force_metadata_update():
             return None

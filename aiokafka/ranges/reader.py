@@ -61,7 +61,7 @@ _LOOK_INTERVAL = 1.0  # seconds between looks at deadlines and at new metadata
 
 
 class Limits(NamedTuple):
-    """How much and how long; times in seconds."""
+    """Limits of size and time; times in seconds."""
 
     max_bytes: int
     max_partition_bytes: int
@@ -90,17 +90,22 @@ class RangeReader:
                 while (rows := records.read(max_rows=8192)) is not None:
                     ...  # rows.columns, of which rows.size count
 
-    `client` is a started AIOKafkaClient, which may be shared. `read_committed`: leave out records
-    of open and aborted transactions; a range must then not end behind the last stable offset.
-    `fail_on_data_loss`: raise DataLossError when records are gone; otherwise they are skipped with
-    a warning, and listed in `losses`. `max_bytes`, `max_partition_bytes`, `min_bytes`,
-    `max_wait_ms`: of each fetch, which asks for less where the rest of a range needs less.
-    `buffer_memory`: bytes that are fetched ahead, over all brokers.
-    `timeout_ms`: how long a range may make no progress while somebody waits for it. `check_crcs`:
-    check the checksum of every batch.
+    `close()` ends every task of the reader. Use it only in the client's event loop; what it returns
+    may be read in another thread.
 
-    Every task that it starts ends with `close()`. Used in the client's event loop only; what it
-    hands out may be read in another thread.
+    Args:
+        client: a started AIOKafkaClient, which may be shared.
+        ranges: what to read.
+        read_committed: leave out records of open and aborted transactions; a range must then not
+            end after the last stable offset.
+        fail_on_data_loss: raise DataLossError when records are gone; otherwise they are skipped
+            with a warning, and listed in `losses`.
+        max_bytes: limit of a fetch. Each fetch asks for less where the rest of a range needs less.
+        max_partition_bytes: the same for each partition.
+        min_bytes: what a broker waits for before it responds to a fetch, for at most `max_wait_ms`.
+        buffer_memory: bytes that are fetched ahead, over all brokers.
+        timeout_ms: how long a range may make no progress while a caller waits for it.
+        check_crcs: check the checksum of every batch.
     """
 
     def __init__(
@@ -156,14 +161,14 @@ class RangeReader:
         await self.close()
 
     async def next(self) -> RecordSet | None:
-        """The next record set of any of the ranges; None when all were read to their ends.
+        """Return the next record set of any of the ranges; None when all were read to their ends.
 
-        The memory of the one before is free again, so that more is fetched. Sets of one partition
-        come in order. A cancelled call has taken nothing.
+        The memory of the previous record set is released, so that more is fetched. The sets of a
+        partition come in order. A cancelled call consumes nothing.
 
         Raises DataLossError; KafkaTimeoutError when a range made no progress for `timeout_ms`,
-        saying where and why; CorruptRecordError; RecordTooLargeError by brokers before 0.10.1;
-        other errors of the brokers that do not pass.
+        saying where and why; CorruptRecordError; RecordTooLargeError with brokers before 0.10.1;
+        and errors of the brokers that are not retriable.
         """
         self._start()
         self._release()
@@ -179,7 +184,7 @@ class RangeReader:
         return records
 
     async def close(self) -> None:
-        """End every task; what was fetched and not read is dropped. May be called again."""
+        """End every task and drop what was not read. May be called repeatedly."""
         await self._tasks.stop(self._loop.time() + _CLOSE_TIMEOUT)
         self._ready.clear()
 
@@ -202,13 +207,13 @@ class RangeReader:
         return all(state.phase is Phase.DONE for state in self._states)
 
     def _fail(self, error: BaseException) -> None:
-        """Nothing more comes: raise this, after what has been fetched was read."""
+        """Stop fetching; raise this error after everything that was fetched has been read."""
         if self._failure is None:
             self._failure = error
         self._arrived.set()
         self._wake.set()
 
-    # -- what to ask, and whom ---------------------------------------------------------------------
+    # -- what to ask, and which broker
 
     async def _run(self) -> None:
         while self._failure is None and not self._is_read:
@@ -228,7 +233,8 @@ class RangeReader:
         return min([_LOOK_INTERVAL, *retries])
 
     def _launch(self, now: float) -> None:
-        """Start a fetch to every leader that has none in flight, and room for an answer."""
+        """Start a fetch to every leader that has none in flight, if there is room for a
+        response."""
         homes = self._by_leader(now)
         if not homes:
             return
@@ -238,7 +244,7 @@ class RangeReader:
             if node_id in self._busy:
                 continue
             if self._pinned[node_id] + size > max(share, size):
-                for state in states:  # It is not they who make no progress.
+                for state in states:  # These ranges are not to blame for the lack of progress.
                     state.since = now
                 continue
             for state in states:
@@ -247,8 +253,11 @@ class RangeReader:
             self._tasks.start(self._fetch(node_id, states, size), name=f"fetch-{node_id}")
 
     def _by_leader(self, now: float) -> dict[int, list[RangeState]]:
-        """The ranges to ask for, by the leaders of their partitions; those longest unserved first,
-        and one range of a partition at a time."""
+        """Group the ranges to fetch by the leaders of their partitions.
+
+        The range that was served longest ago comes first, and only one range of a partition at a
+        time.
+        """
         homes: dict[int, list[RangeState]] = {}
         taken: set[TopicPartition] = {s.tp for s in self._states if s.phase in _BUSY}
         for state in sorted(self._states, key=lambda s: s.turn):
@@ -432,7 +441,7 @@ class RangeReader:
             self._fail(error(f"{state}: fetch at offset {state.position} failed"))
 
     async def _look_up(self, state: RangeState) -> None:
-        """The offset is not in the log: where does it begin and end?"""
+        """Find out where a log begins and ends that lacks the offset."""
         try:
             earliest, latest = await Bounds(self._client, state).ask()
         except KafkaError as error:
@@ -452,7 +461,7 @@ class RangeReader:
         elif state.position > latest:
             self._lose(state, LossKind.TRUNCATION, wanted.until, now)
         else:
-            # A leader that was behind, and is not any more.
+            # A leader that was behind has caught up.
             state.postpone(now, "OffsetOutOfRangeError")
         self._wake.set()
 
@@ -467,7 +476,7 @@ class RangeReader:
         self._wake.set()
 
     async def _check_missing(self, state: RangeState) -> None:
-        """No progress for too long, because there seems to be no such partition."""
+        """Handle a partition without progress that may not exist any more."""
         if await is_so_for_sure(self._client, state, is_missing):
             self._lose(state, LossKind.DELETED, state.range.until, self._loop.time())
         else:

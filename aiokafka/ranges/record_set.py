@@ -1,4 +1,4 @@
-"""A fetched record set of a range: from bytes to columns, when and where the caller wants. Pure."""
+"""A fetched record set of a range, converted to columns when and where the caller wants. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["RecordSet", "Rows", "Scan", "scan_record_set"]
 
 
 class Rows(NamedTuple):
-    """The first `size` rows of `columns`: those behind lie beyond the range."""
+    """The first `size` rows of `columns`; further rows lie beyond the range."""
 
     columns: Columns
     size: int
@@ -23,7 +23,7 @@ class Rows(NamedTuple):
 class RecordSet:
     """Records of one partition in the order of their offsets.
 
-    `topic`, `partition` tell which. May be read in any thread, by one at a time.
+    `topic` and `partition` identify it. Any thread may read it, one at a time.
     """
 
     def __init__(self, wanted: PartitionRange, reader: ColumnReader) -> None:
@@ -33,7 +33,7 @@ class RecordSet:
         self._reader = reader
 
     def read(self, max_rows: int) -> Rows | None:
-        """Up to `max_rows` more records; None when there are no more.
+        """Return up to `max_rows` more records; None when there are no more.
 
         Raises CorruptRecordError that names the partition.
         """
@@ -54,10 +54,10 @@ class RecordSet:
 
 
 class Scan(NamedTuple):
-    """What of a record set belongs to a range."""
+    """The part of a record set that belongs to a range."""
 
     size: int
-    """Bytes, from the start on."""
+    """How many bytes, from the start on."""
 
     position: int
     """The offset to ask for next; -1 if there is no complete batch."""
@@ -67,8 +67,10 @@ class Scan(NamedTuple):
 
 
 def scan_record_set(view: memoryview, start: int, until: int) -> Scan:
-    """How much of a record set that was asked for from `start` on belongs to a range that ends at
-    `until`. Raises CorruptRecordError if the first batch is none."""
+    """Measure the part of a record set, requested from `start` on, before offset `until`.
+
+    Raises CorruptRecordError if the first batch is not valid.
+    """
     at, position, first = 0, -1, start
     while position < until:
         try:

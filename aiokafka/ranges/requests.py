@@ -21,8 +21,8 @@ Epoch = Callable[[TopicPartition], int]
 
 
 def fetch(states: Iterable[RangeState], epoch: Epoch, limit: int) -> FetchRequest:
-    """Ask for the next records of these ranges, each at most `limit` bytes; limits of the whole
-    request are the caller's."""
+    """Ask for the next records of these ranges, each at most `limit` bytes. The caller sets the
+    limits of the whole request."""
     topics: dict[str, FetchTopic] = {}
     for state in states:
         wanted = state.range
@@ -56,7 +56,10 @@ def list_offsets(tp: TopicPartition, epoch: int, place: int) -> ListOffsetsReque
 
 
 def offset_in(response: ListOffsetsResponse) -> tuple[int, int]:
-    """(error code, offset) of an answer about one partition; without an offset it is an error."""
+    """Return (error code, offset) from a response about one partition.
+
+    A response without an offset is an error.
+    """
     for topic in response.topics:
         for partition in topic.partitions:
             old_style = partition.old_style_offsets[0] if partition.old_style_offsets else -1

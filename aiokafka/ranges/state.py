@@ -1,4 +1,4 @@
-"""How far the reading of one range is, and what can be lost on the way. Pure."""
+"""The progress of one range, and the kinds of loss on the way. Pure."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class PartitionRange(NamedTuple):
     start: int
     until: int
     topic_id: bytes | None = None
-    """The 16 bytes that tell the topic from another of the same name (KIP-516), if known."""
+    """The id that distinguishes topics of the same name (KIP-516): 16 bytes, if known."""
 
     from_first: bool = False
-    """Begin at the first record there is: no data is lost if that comes after `start`."""
+    """Begin at the first existing record: it is no data loss if that comes after `start`."""
 
 
 class LossKind(enum.Enum):
@@ -34,20 +34,20 @@ class LossKind(enum.Enum):
     """The log begins later now: records were too old, too many, or were deleted."""
 
     TRUNCATION = "truncation"
-    """The log ends earlier than it did: replicas were lost, or the topic was made anew."""
+    """The log ends earlier than it did: replicas were lost, or the topic was created again."""
 
     NEW_TOPIC = "new topic"
-    """The topic was deleted, and another one was made with its name."""
+    """The topic was deleted, and another one was created with its name."""
 
     DELETED = "deleted"
-    """The topic was deleted, or was made anew with fewer partitions."""
+    """The topic was deleted, or created again with fewer partitions."""
 
 
 _REASONS = {
     LossKind.RETENTION: "the log begins later now",
     LossKind.TRUNCATION: "the log ends earlier than it did",
-    LossKind.NEW_TOPIC: "the topic was deleted and made anew",
-    LossKind.DELETED: "the partition is not there any more",
+    LossKind.NEW_TOPIC: "the topic was deleted and created again",
+    LossKind.DELETED: "the partition does not exist any more",
 }
 
 
@@ -68,7 +68,7 @@ class DataLoss(NamedTuple):
 
 
 class DataLossError(KafkaError):
-    """Records of a range are gone; `loss` tells which and why."""
+    """Records of a range are gone; `loss` says which and why."""
 
     def __init__(self, loss: DataLoss) -> None:
         super().__init__(str(loss))
@@ -93,11 +93,10 @@ _NEXT = {
 
 
 class RangeState:
-    """One range while it is read. Its only writer is the RangeReader.
+    """One range while it is read. Only the RangeReader writes it.
 
-    `position` is the offset to ask for next, `since` the loop time of the last progress, `reason`
-    the last thing that went wrong, `turn` a number that grows when it was served, `size` how much
-    to ask for.
+    `position` is the offset to fetch next, `since` the loop time of the last progress, `reason` the
+    last failure, `turn` a number that grows when the range is served, `size` how much to request.
     """
 
     def __init__(self, wanted: PartitionRange, now: float, backoff: Backoff) -> None:
@@ -123,16 +122,16 @@ class RangeState:
 
     @property
     def left_in_log(self) -> int:
-        """How many offsets the log has from the position on, as of the last answer."""
+        """How many offsets the log has from the position on, as of the last response."""
         return self.high_watermark - self.position
 
     def transition(self, phase: Phase) -> None:
-        """Wait for something else."""
+        """Change the phase."""
         assert phase in _NEXT[self.phase], f"{self}: {self.phase} to {phase}"
         self.phase = phase
 
     def moved(self, position: int, now: float) -> None:
-        """Everything below `position` was fetched, or is known to be gone."""
+        """Take note that everything below `position` was fetched, or is known to be gone."""
         self.position = position
         self.since = now
         self.reason = ""
@@ -140,13 +139,13 @@ class RangeState:
         self.transition(Phase.DONE if position >= self.range.until else Phase.IDLE)
 
     def postpone(self, now: float, reason: str) -> None:
-        """Try again later."""
+        """Retry later."""
         self.reason = reason
         self.retry_at = now + self._backoff.next()
         if self.phase is not Phase.IDLE:
             self.transition(Phase.IDLE)
 
     def lost(self, kind: LossKind, until: int) -> DataLoss:
-        """What is gone when everything below `until` is."""
+        """Return the loss if everything below `until` is gone."""
         last = min(max(until, self.position), self.range.until)
         return DataLoss(kind, self.tp.topic, self.tp.partition, self.position, last)

@@ -148,7 +148,7 @@ async def test_full_speed_through_many_sessions(
     assert proxy.accepted == 4
     messages = [r for r in caplog.records if r.name.startswith("aiokafka")]
     assert [r.getMessage() for r in messages if r.levelno >= logging.WARNING] == []
-    renewals = [r.getMessage() for r in messages if "authenticated anew" in r.getMessage()]
+    renewals = [r.getMessage() for r in messages if "re-authenticated" in r.getMessage()]
     # Each connection lives for the whole time, and renews at nine tenths at the latest.
     assert len(renewals) >= 4 * int(seconds / (LIFETIME_MS / 1000))
     print(f"\n{sent} records in {seconds} s, {len(renewals)} renewals; the last: {renewals[-1]}")

@@ -109,7 +109,7 @@ def test_a_topic_made_anew_while_the_query_runs(both: Any, kafka: Kafka, tmp_pat
         make_anew(kafka, topic)
         fill(kafka, topic, 100, 200)
         if not tolerant:
-            with pytest.raises(Exception, match="the topic was deleted and made anew"):
+            with pytest.raises(Exception, match="the topic was deleted and created again"):
                 query.awaitTermination(60)
             assert not query.isActive
             make_anew(kafka, topic)

@@ -80,7 +80,7 @@ async def test_a_request_out_of_time_closes_the_connection() -> None:
         errors = await asyncio.gather(*neighbours, return_exceptions=True)
         assert [type(error) for error in errors] == [KafkaConnectionError] * 2
         assert errors[0] is not errors[1]
-        with pytest.raises(KafkaConnectionError, match="got no answer in time"):
+        with pytest.raises(KafkaConnectionError, match="got no response in time"):
             connection.send_nowait(metadata_request())
 
 

@@ -135,7 +135,7 @@ async def test_a_plain_client_on_a_sasl_listener_is_told_so() -> None:
     async with scripted_broker(answers) as address:
         client = AIOKafkaClient(bootstrap_servers=address)
         with pytest.raises(
-            KafkaConnectionError, match=r"closed by the broker before it answered.*expects SASL"
+            KafkaConnectionError, match=r"closed by the broker before it responded.*expects SASL"
         ):
             await client.bootstrap()
         await client.close()

@@ -223,7 +223,7 @@ async def test_when_a_session_is_renewed(witness: Witness, mechanism: str) -> No
             except Exception as error:
                 witness.look_at_error(error)
     heard = witness.heard.getvalue()
-    assert "authenticated anew by " + mechanism in heard
+    assert "re-authenticated by " + mechanism in heard
     assert "the session is not renewed" in heard
     witness.assert_heard_nothing_of(PASSWORD)
 

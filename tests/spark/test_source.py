@@ -388,11 +388,11 @@ async def test_a_topic_made_anew_while_the_query_runs(cluster: FakeCluster) -> N
     await cluster.delete_topic("t")
     await cluster.create_topic("t", partitions=3)
     fill(cluster, 30)
-    with pytest.raises(DataLossError, match="made anew"):
+    with pytest.raises(DataLossError, match="created again"):
         await rows(reader, tasks)
     # The driver notices within a second.
     following = {"t": {"0": 30, "1": 0, "2": 0}}
-    with pytest.raises(DataLossError, match=r"offsets 4 to 29 are gone: .* made anew"):
+    with pytest.raises(DataLossError, match=r"offsets 4 to 29 are gone: .* created again"):
         while True:
             await call(reader.partitions, {"t": {"0": 4, "1": 0, "2": 0}}, following)
             await asyncio.sleep(0.1)

@@ -33,5 +33,5 @@ async def test_it_is_noticed_when_the_topic_is_read_next(
     cluster.log("u", 0).append(b"of another topic")
     last = await end(plan, following)
     for _ in range(2):
-        with pytest.raises(DataLossError, match=r"u-0.*made anew"):
+        with pytest.raises(DataLossError, match=r"u-0.*created again"):
             await read(plan, following, last)

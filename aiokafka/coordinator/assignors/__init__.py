@@ -1,1 +1,1 @@
-"""Ways to share out the partitions of a group among its members."""
+"""Ways to assign the partitions of a group to its members."""

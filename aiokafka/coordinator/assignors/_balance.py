@@ -1,6 +1,6 @@
-"""Share out partitions evenly, moving as few as possible.
+"""Assign partitions evenly, moving as few as possible.
 
-A member's load is its number of partitions. A sharing is as even as it can be when no chain of
+A member's load is its number of partitions. An assignment is as even as it can be when no chain of
 moves ends in a member that has at least two partitions fewer than the chain's first: A gives one to
 B, B one to C, where each wants the topic it gets (an optimal semi-matching; Harvey, Ladner, Lovász
 and Tamir 2006). So: keep what is owned, give the rest to the members with least, then follow
@@ -26,9 +26,10 @@ def balance(
 ) -> Shares:
     """Return the partitions of each member of `owned`.
 
-    subscribers: the members that want a topic, in sorted order.
-    partitions: the partitions of each topic that exists.
-    owned: what each member has now; no partition twice. What it no longer wants is ignored.
+    Args:
+        subscribers: the members that want a topic, in sorted order.
+        partitions: the partitions of each topic that exists.
+        owned: what each member has now; no partition twice. What it no longer wants is ignored.
     """
     sharing = _Sharing(subscribers, partitions, list(owned))
     sharing.keep(owned)
@@ -110,8 +111,8 @@ class _Sharing:
             if chain:
                 self._move_along(chain)
             else:
-                # Nobody who could give to these, even over others, has two more than the poorest.
-                # Nor can anybody else give to them: whoever could has been seen.
+                # No member that could give to these, even over others, has two more than the
+                # poorest. No other member can give to them either: any that could has been seen.
                 open_members -= seen
 
     def _even_out_group(self, group: int) -> bool:
@@ -138,7 +139,7 @@ class _Sharing:
     def _find_chain(
         self, poorest: list[int], open_members: set[int]
     ) -> tuple[list[tuple[int, int, int]], set[int]]:
-        """Search from all of the poorest at once for someone with two more.
+        """Search from all of the poorest members at once for a member with two more.
 
         Returns the moves (giver, taker, group) of a shortest chain, the last giver's first, or an
         empty list with all members seen.

@@ -29,7 +29,7 @@ class Either:
 
 
 def _of_class(owner: type[Any]) -> Any:
-    """The instance that stands for a class."""
+    """Return the instance that stands for a class."""
     made = vars(owner).get("_of_class")
     if made is None:
         # The state has defaults, so there is no need to know what the constructor takes.

@@ -1,4 +1,4 @@
-"""Who owns what before a rebalance, when members may tell of different generations."""
+"""Who owns what before a rebalance, when members may report different generations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aiokafka.structs import TopicPartition
 
 
 class Claim(NamedTuple):
-    """What a member says that it owns, and the generation in which it got it (-1: unknown)."""
+    """What a member claims to own, and the generation in which it got it (-1: unknown)."""
 
     generation: int
     partitions: Iterable[TopicPartition]
@@ -18,8 +18,8 @@ class Claim(NamedTuple):
 def settle(claims: Mapping[str, Claim]) -> dict[str, list[TopicPartition]]:
     """Return what each member owns, every partition at most once.
 
-    The claim of the newest generation counts. Two of the same generation contradict each other, so
-    the partition counts as nobody's.
+    The claim of the newest generation counts. Two claims of the same generation contradict each
+    other, so the partition then counts as unowned.
     """
     best: dict[TopicPartition, int] = {}
     owners: dict[TopicPartition, str | None] = {}

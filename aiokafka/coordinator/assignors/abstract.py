@@ -19,7 +19,7 @@ __all__ = ["AbstractPartitionAssignor"]
 
 
 class AbstractPartitionAssignor(abc.ABC):
-    """Shares out partitions. The members of a group agree on one that all of them support.
+    """Assigns partitions. The members of a group agree on one assignor that all of them support.
 
     A consumer is given assignors as classes or as instances. It makes one instance of a class for
     itself, so an assignor may keep state on `self`; class methods work as well.

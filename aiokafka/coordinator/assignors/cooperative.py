@@ -1,4 +1,4 @@
-"""Sticky shares, reached in two steps so that nobody stops reading what stays (KIP-429)."""
+"""Sticky assignments, reached in two steps so that reading never stops for what stays (KIP-429)."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _GENERATION = struct.Struct(">i")
 
 
 class CooperativeStickyAssignor(AbstractPartitionAssignor):
-    """Shares out as `StickyPartitionAssignor` does, without taking away what a member keeps.
+    """Assigns as `StickyPartitionAssignor` does, without revoking what a member keeps.
 
-    A partition that moves is given to nobody in the first rebalance, so that its owner can let go
-    of it, and to its new owner in a second one that follows at once. All members of a group have
-    to support it. The bytes are those of Java's CooperativeStickyAssignor.
+    A partition that moves is assigned to no member in the first rebalance, so that its owner can
+    give it up, and to its new owner in a second rebalance that follows at once. All members of a
+    group have to support it. The bytes are those of Java's CooperativeStickyAssignor.
 
-    Owns: the last assignment of this member and its generation, which it tells to the leader.
+    Owns: the last assignment of this member and its generation, which it sends to the leader.
     """
 
     name = "cooperative-sticky"
@@ -86,10 +86,10 @@ def _claim(metadata: ConsumerProtocolMemberMetadata) -> Claim:
 
 
 def _without_moving(shares: Shares, claims: dict[str, Claim], owned: Shares) -> Shares:
-    """Leave out what others claim: the next rebalance can give it away.
+    """Leave out partitions that other members claim: the next rebalance can assign them.
 
-    A claim that did not count is one, too: who made it may be reading the partition. Nor does it
-    entitle: the partition is read by the one whose claim counted.
+    Claims that did not count are included, because their members may be reading the partition. They
+    do not entitle to it: the member whose claim counted is reading it, too.
     """
     taken = set().union(*(claim.partitions for claim in claims.values()))
     mine = {member: set(partitions) for member, partitions in owned.items()}

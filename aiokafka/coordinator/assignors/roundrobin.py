@@ -26,9 +26,9 @@ __all__ = ["RoundRobinPartitionAssignor"]
 
 
 class RoundRobinPartitionAssignor(AbstractPartitionAssignor):
-    """Deals the partitions of all topics out to the members like cards.
+    """Assigns the partitions of all topics to the members in turn, as cards are dealt.
 
-    With equal subscriptions the members differ by one partition at most. A member that does not
+    With equal subscriptions the members differ by at most one partition. A member that does not
     want the topic of a partition is passed over.
     """
 

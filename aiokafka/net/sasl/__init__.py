@@ -26,27 +26,27 @@ class Mechanism(Protocol):
 
     @property
     def user(self) -> str:
-        """Whom it authenticates, known after `prepare`; "" if only the broker can tell."""
+        """The user, known after `prepare`; "" if only the broker knows it."""
 
     async def prepare(self) -> None:
         """Fetch what takes time (a token, a ticket). Called once, before `start`."""
 
     def start(self) -> bytes:
-        """The first token to send."""
+        """Return the first token to send."""
 
     @property
     def is_slow(self) -> bool:
         """Whether the next `step` computes for so long that it belongs into a thread."""
 
     def step(self, challenge: bytes) -> bytes | None:
-        """The answer to a token of the broker, None if there is none to give.
+        """Return the response to a token of the broker, None if there is none to send.
 
         Raises AuthenticationFailedError when the broker refused, or failed to prove itself.
         """
 
 
 def create_mechanism(security: SecurityConfig, host: str) -> Mechanism:
-    """The mechanism that the configuration names, for the broker that is called `host`.
+    """Return the configured mechanism, for the broker at `host`.
 
     Raises AuthenticationMethodNotSupported for an unknown one.
     """

@@ -15,7 +15,7 @@ __all__ = ["Credentials"]
 
 
 class Credentials:
-    """Owns the name and the password, which functions may give anew each time."""
+    """Owns the name and the password, which functions may return each time."""
 
     __slots__ = ("_password", "_username", "password", "user")
 

@@ -29,7 +29,7 @@ class KerberosIdentity:
 class Gssapi:
     """A ticket out, the broker's proof back, then an agreement not to encrypt: TLS does that.
 
-    Tickets are looked up anew each time, so a fresh one in the cache is used, and one from a keytab
+    Tickets are looked up each time, so a fresh one in the cache is used, and one from a keytab
     is renewed.
     """
 
@@ -38,7 +38,7 @@ class Gssapi:
     is_slow = False
 
     def __init__(self, service: str, host: str, identity: KerberosIdentity | None = None) -> None:
-        """The broker's principal is `service`/`host` in the realm of the host."""
+        """Set the broker's principal: `service`/`host` in the realm of the host."""
         self._target = f"{service}@{host}"
         self._identity = identity or KerberosIdentity()
         self._context: Any = None
@@ -72,7 +72,7 @@ class Gssapi:
             raise self._failure(error) from error
 
     def _credentials(self, gssapi: Any) -> Any:
-        """None for the environment's."""
+        """Return the credentials to use; None for the environment's."""
         principal, keytab = self._identity.principal, self._identity.keytab
         if principal is None and keytab is None:
             return None
@@ -85,7 +85,7 @@ class Gssapi:
                 raise AuthenticationFailedError(
                     f"GSSAPI: sasl_kerberos_keytab={keytab!r} is not there, or may not be read"
                 )
-            # A cache of our own: that of the process may belong to somebody else.
+            # A cache of our own: that of the process may belong to another user.
             digest = hashlib.sha256(f"{principal}\0{keytab}".encode()).hexdigest()[:16]
             store = {"client_keytab": f"FILE:{keytab}", "ccache": f"MEMORY:aiokafka-{digest}"}
         return gssapi.Credentials(
@@ -93,7 +93,7 @@ class Gssapi:
         )
 
     def start(self) -> bytes:
-        """The service ticket."""
+        """Return the service ticket."""
         return self._first
 
     def step(self, challenge: bytes) -> bytes | None:

@@ -1,4 +1,4 @@
-"""OAUTHBEARER (RFC 7628, KIP-255): a token that somebody else issued, and extensions (KIP-342)."""
+"""OAUTHBEARER (RFC 7628, KIP-255): a token that another system issued, and extensions (KIP-342)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _VALUE = re.compile(r"[\x20-\x7e\t\r\n]*")
 
 
 class OAuthBearer:
-    """One token out. A refusal comes as a challenge, which wants an answer."""
+    """Sends one token. The broker refuses it by a challenge, which must get a response."""
 
     name = "OAUTHBEARER"
     user = ""
@@ -58,13 +58,16 @@ class OAuthBearer:
         self._token = str(token)
 
     def start(self) -> bytes:
-        """The token with its extensions."""
+        """Return the token with its extensions."""
         self.done = True
         return self._message
 
     def step(self, challenge: bytes) -> bytes | None:
-        """An empty challenge is success. Any other says why the token is refused, and wants an
-        acknowledgement (RFC 7628, 3.2.3)."""
+        """Read the outcome: an empty challenge is success.
+
+        Any other challenge says why the token is refused, and must be acknowledged (RFC 7628,
+        3.2.3).
+        """
         if self._refusal is not None:
             raise self._refused(self._refusal)
         if not challenge:

@@ -33,12 +33,12 @@ class Plain:
         await self._credentials.fetch()
 
     def start(self) -> bytes:
-        """No authorization id, then name and password, each after a zero byte."""
+        """Return an empty authorization id, name and password, each after a zero byte."""
         self.done = True
         return f"\0{self._credentials.user}\0{self._credentials.password}".encode()
 
     def step(self, challenge: bytes) -> bytes | None:
-        """PLAIN has no challenges."""
+        """Refuse any challenge: PLAIN has none."""
         if challenge:
             raise AuthenticationFailedError(
                 "SASL PLAIN: the broker answered with an unexpected challenge"

@@ -38,7 +38,7 @@ class Scram:
     """
 
     def __init__(self, mechanism: str, username: Credential, password: Credential) -> None:
-        """`mechanism` is "SCRAM-SHA-256" or "SCRAM-SHA-512"."""
+        """Prepare for `mechanism`, "SCRAM-SHA-256" or "SCRAM-SHA-512"."""
         self.name = mechanism
         self.done = False
         self.is_token = False
@@ -64,7 +64,7 @@ class Scram:
         return self._server_signature is None
 
     def start(self) -> bytes:
-        """The client-first message: name and nonce."""
+        """Return the client-first message: name and nonce."""
         self._nonce = base64.urlsafe_b64encode(_seams.random_bytes(24)).decode()
         name = self.user.replace("=", "=3D").replace(",", "=2C")
         extension = ",tokenauth=true" if self.is_token else ""
@@ -99,7 +99,7 @@ class Scram:
         nonce, salt, count = fields.get("r", ""), fields.get("s", ""), fields.get("i", "")
         if not nonce.startswith(self._nonce) or nonce == self._nonce:
             raise self._failure(
-                "the broker's nonce does not continue ours: the answer is not to our question"
+                "the broker's nonce does not continue ours: the response is not to our request"
             )
         if not (count.isascii() and count.isdigit() and len(count) < 10):
             raise self._failure("the broker sent no valid iteration count")
@@ -119,7 +119,7 @@ class Scram:
             )
 
     def _attributes(self, text: str) -> dict[str, str]:
-        """The `k=value` pairs of a message; refuses errors and mandatory extensions."""
+        """Return the `k=value` pairs of a message; refuse errors and mandatory extensions."""
         fields = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
         if "e" in fields:
             raise self._failure(f"the broker refused: {fields['e'][:200]}")

@@ -34,12 +34,13 @@ _GENERATION = struct.Struct(">i")
 
 
 class StickyPartitionAssignor(AbstractPartitionAssignor):
-    """Shares out evenly, and lets every member keep as much as that allows.
+    """Assigns evenly, and lets every member keep as much as that allows.
 
-    All members still give up everything while they rebalance, but most get the same back, so local
-    state survives. The bytes are those of Java's StickyAssignor: both may be in one group.
+    All members still give up everything while they rebalance, but most get the same partitions
+    back, so local state survives. The bytes are those of Java's StickyAssignor: both may be in one
+    group.
 
-    Owns: the last assignment of this member and its generation, which it tells to the leader.
+    Owns: the last assignment of this member and its generation, which it sends to the leader.
     """
 
     name = "sticky"
