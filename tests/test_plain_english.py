@@ -95,7 +95,6 @@ NOT_YET: dict[str, frozenset[str]] = {
         {
             "aiokafka/*.py",
             "aiokafka/consumer",
-            "aiokafka/parallel",
             "aiokafka/testing",
         }
     ),
@@ -103,7 +102,6 @@ NOT_YET: dict[str, frozenset[str]] = {
         {
             "aiokafka/*.py",
             "aiokafka/consumer",
-            "aiokafka/parallel",
             "aiokafka/testing",
             "tests",
         }
@@ -111,7 +109,6 @@ NOT_YET: dict[str, frozenset[str]] = {
     "public": frozenset(
         {
             "aiokafka/consumer",
-            "aiokafka/parallel",
             "aiokafka/testing",
         }
     ),

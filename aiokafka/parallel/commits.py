@@ -20,7 +20,7 @@ log = logging.getLogger("aiokafka.parallel")
 
 
 class Committer:
-    """One commit at a time, so that a slow one never undoes a later one.
+    """Sends one commit at a time, so that a slow one never overwrites a later one.
 
     Owns: the offsets committed last (`PartitionWork.committed`).
     """
@@ -35,9 +35,9 @@ class Committer:
         self._is_running = False
 
     async def run(self) -> None:
-        """Commit now and then, and when asked to, until cancelled.
+        """Commit every interval, and when asked to, until cancelled.
 
-        Raises errors of the broker that another attempt does not mend.
+        Raises errors of the broker that are not retriable.
         """
         self._is_running = True
         try:
@@ -61,7 +61,7 @@ class Committer:
                     waiter.set()
 
     async def flush(self, deadline: float) -> None:
-        """Have everything committed that is finished now, tried once, at most until `deadline`."""
+        """Commit everything that is finished now: one attempt, at most until `deadline`."""
         if not self._finished():
             return
         try:
@@ -97,7 +97,7 @@ class Committer:
                 work.committed = offset
 
     def _finished(self) -> list[tuple[PartitionWork, int]]:
-        """What is finished and not committed, of partitions that are still ours."""
+        """Return what is finished and not committed, of partitions that are still ours."""
         consumer = self._consumer
         lags, ends = consumer.lag(), consumer.known_end_offsets()
         finished = []
@@ -109,8 +109,11 @@ class Committer:
         return finished
 
     def _committable(self, work: PartitionWork, end: int | None, lag: int | None) -> int:
-        """With nothing unfinished this is the position: behind the last record there may be what is
-        no record, such as the markers of transactions, and that is not to count as lag."""
+        """Return the offset to commit for a partition.
+
+        With nothing unfinished this is the position: markers of transactions may follow the last
+        record, and should not count as lag.
+        """
         committable = work.tracker.committable
         queue = self._queue
         if work.tracker.span or queue.in_transit or work.tp in queue.waiting:

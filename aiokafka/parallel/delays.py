@@ -18,9 +18,10 @@ Batches = dict["TopicPartition", "list[ConsumerRecord[Any, Any]]"]
 
 
 class Delays:
-    """Holds back what is not due. A partition is paused while something of it waits.
+    """Holds back records that are not due. A partition is paused while records of it wait.
 
     Clocks of other hosts, and our own, may be wrong by hours. Two facts need none of them:
+
     1. At some moment of our loop's time the partition ends at an offset.
     2. What is before that offset was written before that moment, so it is due one delay after it
        at the latest, whatever its headers say.
@@ -54,11 +55,11 @@ class Delays:
         return ready
 
     def next_due(self) -> float | None:
-        """When to call `release()` next (loop time); None if nothing waits."""
+        """Return when to call `release()` next (loop time); None if nothing waits."""
         return self._waiting.next_due()
 
     def release(self, now: float) -> Batches:
-        """What has become due of that which was left out."""
+        """Return the held-back records that are due now."""
         due = self._waiting.take_due(now)
         for tp in due:
             if tp not in self._waiting:
@@ -68,8 +69,8 @@ class Delays:
     def _due(
         self, tp: TopicPartition, records: list[ConsumerRecord[Any, Any]], now: float
     ) -> list[ConsumerRecord[Any, Any]]:
-        """The first of these records that are due; the rest waits."""
-        # Looking at many records takes milliseconds: each is compared with the time it has then.
+        """Return the first of these records, those that are due; the rest waits."""
+        # Examining many records takes milliseconds: each is compared with the time by then.
         clock = asyncio.get_running_loop().time
         dues = [self._due_at(tp, record, clock()) for record in records]
         ready = 0
@@ -94,7 +95,9 @@ class Delays:
         return min(now + self._retry.due_in(record), at_last)
 
     def _room(self) -> int:
-        """Bytes that one partition may have waiting: all of them together as much as may be
-        unfinished."""
+        """Return how many bytes one partition may keep waiting.
+
+        All partitions together may keep as much as may be unfinished.
+        """
         tps = self._consumer.assignment()
         return self._max_bytes // max(1, sum(self._retry.is_retry_topic(tp.topic) for tp in tps))

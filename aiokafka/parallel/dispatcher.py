@@ -1,4 +1,4 @@
-"""Hands out work, waits for it, and takes it back."""
+"""Gives out work, waits for it, and takes it back."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ Batches = dict["TopicPartition", "list[ConsumerRecord[Any, Any]]"]
 
 
 class Dispatcher:
-    """Between the queue and those who work.
+    """Stands between the queue and the workers.
 
-    Owns: who waits for work, whether processing has ended and why.
+    Owns: the workers that wait, whether processing has ended, and why.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Dispatcher:
         retry: RetryTopics | None,
         subject: str,
     ) -> None:
-        """`subject`: what lines in the log begin with."""
+        """Start empty; `subject` begins lines in the log."""
         self.log = SubjectLog(log, subject)
         self.queue = queue
         self.failure: BaseException | None = None
@@ -52,8 +52,10 @@ class Dispatcher:
     # -- in ----------------------------------------------------------------------------------------
 
     def add(self, batches: Batches) -> None:
-        """Queue what a call returned, as much as there is room for, and wake as many as it takes.
-        The rest will be read again."""
+        """Queue what a call returned, up to the limits, and wake as many workers as it needs.
+
+        The rest will be read again.
+        """
         queue, flow = self.queue, self._flow
         most = flow.max_bytes
         for tp, records in batches.items():
@@ -69,7 +71,7 @@ class Dispatcher:
         self._wake(queue.ready)
 
     def add_all(self, batches: Batches) -> None:
-        """Queue what was in hand already and is due now."""
+        """Queue records that were held back and are due now."""
         if not batches:
             return
         for tp, records in batches.items():
@@ -80,9 +82,9 @@ class Dispatcher:
     # -- out ---------------------------------------------------------------------------------------
 
     async def claim(self) -> Work | None:
-        """The next record to be worked on, now running; None when processing has ended.
+        """Return the next record to process, now running; None when processing has ended.
 
-        Cancelled, it has taken nothing.
+        A cancelled call has taken nothing.
         """
         loop = asyncio.get_running_loop()
         while not self.ending.is_set():
@@ -101,14 +103,16 @@ class Dispatcher:
         return None
 
     def start_next(self) -> Work | None:
-        """As `claim()`, without waiting."""
+        """Do the same as `claim()`, without waiting."""
         if self.queue.running >= self._concurrency:
             return None
         return self.queue.start_next()
 
     async def claim_sound(self) -> Work | None:
-        """As `claim()`; works without a lane, because that could not be found, are settled and not
-        handed out. Raises what ends the processing then."""
+        """Do the same as `claim()`, but settle works whose lane could not be found.
+
+        Raises what ends the processing then.
+        """
         while True:
             work = await self.claim()
             if work is None or work.failure is None:
@@ -117,7 +121,7 @@ class Dispatcher:
                 raise work.failure
 
     def _miss(self, waiter: asyncio.Future[None]) -> None:
-        """The task that waited was cancelled; if it was woken, that is for the next one."""
+        """Wake the next worker, if the cancelled one had been woken."""
         if waiter.done() and not waiter.cancelled():
             self._wake(1)
         elif waiter in self._waiters:
@@ -134,14 +138,14 @@ class Dispatcher:
     # -- back --------------------------------------------------------------------------------------
 
     def finish(self, work: Work) -> None:
-        """A record is done."""
+        """Mark a record as done, and make room for more."""
         self.queue.finish(work)
         flow = self._flow
         if flow.is_tight:
             flow.finished(work.partition)
 
     async def settle(self, work: Work, error: Exception) -> Exception | None:
-        """Processing a record failed. None if it was sent to be tried again, else what ends the
+        """Handle a failed record: return None if it was sent to be retried, else what ends the
         processing."""
         outcome = error
         try:
@@ -157,7 +161,7 @@ class Dispatcher:
         return outcome
 
     async def leave(self, work: Work, error: BaseException | None) -> bool:
-        """The block of a work was left; True if what it raised is taken care of."""
+        """Finish or fail the work whose block was left; return True if its exception is handled."""
         try:
             if error is None:
                 self.finish(work)
@@ -172,19 +176,19 @@ class Dispatcher:
             self._wake(self.queue.ready)
 
     def maybe_release(self, work: Work) -> None:
-        """The task that worked on a record is gone: if it is not done, another may start it."""
+        """Let another worker start the record, if this one left it undone."""
         if work.state is WorkState.RUNNING:
             self.queue.release(work)
             self._wake(1)
 
     def resign(self) -> None:
-        """A task that worked ends, having finished: another may begin in its place."""
+        """Wake the next worker: this one has finished."""
         self._wake(1)
 
     # -- end ---------------------------------------------------------------------------------------
 
     def fail(self, error: BaseException) -> None:
-        """Processing cannot go on."""
+        """Stop processing because of this error."""
         if self.failure is None:
             self.failure = error
         self.end()
@@ -196,7 +200,7 @@ class Dispatcher:
         self._wake(len(self._waiters))
 
     async def drain(self, partitions: Collection[PartitionWork], deadline: float) -> bool:
-        """Until nothing is running of these partitions; False at `deadline`."""
+        """Wait until nothing of these partitions is running; return False at `deadline`."""
         try:
             async with timeout_at(deadline):
                 for partition in partitions:

@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Flow", "Limits"]
 
-# What a record is taken to weigh before one was seen, as a part of `max_bytes`.
+# Assumed size of a record before one was seen, as a part of `max_bytes`.
 _FIRST_GUESS = 16
-# A few more are not worth a call: so much room, as a part of `max_records`, counts as none.
+# Room for so few records, as a part of `max_records`, is not worth a call.
 _CRUMBS = 8
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds on what is unfinished."""
+    """Limits of what is unfinished."""
 
     concurrency: int
     max_records: int
@@ -30,11 +30,11 @@ class Limits:
 
 
 class Flow:
-    """Takes records up to the limits and no more until half is done.
+    """Takes records up to the limits, and no more until half of them is done.
 
-    When all is full, or a partition has more than its share (its keys are slow, others should not
-    wait for them), or its next record is not due yet, it is paused. The consumer is asked for
-    records all the same: that keeps it in its group, and lets rebalances go on.
+    A partition is paused when the limits are reached, when it has more than its share (its keys are
+    slow, and others should not wait for them), or when its next record is not due yet. The consumer
+    is asked for records all the same: that keeps it in its group, and lets rebalances proceed.
 
     Owns: which partitions are paused by us, and why.
     """
@@ -55,16 +55,16 @@ class Flow:
 
     @property
     def is_tight(self) -> bool:
-        """Whether something is paused that a finished record may free."""
+        """Whether a partition is paused that a finished record may free."""
         return self._is_full or bool(self._crowded) or bool(self._ahead)
 
     # -- taking ------------------------------------------------------------------------------------
 
     def most(self) -> int:
-        """How many records to ask for now."""
+        """Return how many records to ask for now."""
         queue, limits = self._queue, self._limits
         if self._is_full:
-            # It returns with records when half is done.
+            # The call returns records again when half of them is done.
             records, nbytes = limits.max_records // 2, limits.max_bytes // 2
         else:
             records, nbytes = queue.records, queue.nbytes
@@ -73,17 +73,19 @@ class Flow:
 
     @property
     def max_bytes(self) -> int:
-        """Nothing is taken once so much is unfinished."""
+        """The limit of unfinished bytes, at which no more records are taken."""
         return self._limits.max_bytes
 
     def put_back(self, tp: TopicPartition, offset: int) -> None:
-        """Have a partition read again from this offset: it was too much at once, because records
-        are far larger than those before them."""
+        """Read a partition again from this offset, because it was too much at once.
+
+        That happens when records are far larger than those before them.
+        """
         self._consumer.seek(tp, offset)
         self.release(tp)
 
     def taken(self, partition: PartitionWork) -> None:
-        """Records of this partition were added to the queue."""
+        """Take note that records of this partition were added to the queue."""
         mean = partition.nbytes / max(1, partition.unfinished)
         self._weight = max(1.0, mean, self._weight * 0.75)
         tp = partition.tp
@@ -98,7 +100,7 @@ class Flow:
             self._apply([tp])
 
     def note_fill(self) -> None:
-        """All of a call's records were added."""
+        """Take note that all records of a call were added."""
         limits = self._limits
         crumbs = max(1, limits.max_records // _CRUMBS)
         is_full = (
@@ -110,7 +112,7 @@ class Flow:
             self._apply(self._consumer.assignment())
 
     def finished(self, partition: PartitionWork) -> None:
-        """A record of this partition was finished."""
+        """Take note that a record of this partition was finished."""
         if self._is_full:
             limits, queue = self._limits, self._queue
             if queue.records * 2 <= limits.max_records and queue.nbytes * 2 <= limits.max_bytes:
@@ -127,39 +129,39 @@ class Flow:
     # -- holding back ------------------------------------------------------------------------------
 
     def hold(self, tp: TopicPartition) -> None:
-        """Hand out nothing of this partition until `release()`."""
+        """Pause this partition until `release()`."""
         self._held.add(tp)
         self._apply([tp])
 
     def release(self, tp: TopicPartition) -> None:
-        """End that."""
+        """Resume a partition that `hold` paused."""
         self._held.discard(tp)
         self._apply([tp])
 
     def set_aside(self, tps: Iterable[TopicPartition]) -> None:
-        """Hand out nothing of these partitions for as long as they are ours."""
+        """Pause these partitions for as long as they are ours."""
         self._set_aside.update(tps)
 
     def close(self) -> None:
-        """Hand out nothing more."""
+        """Pause everything."""
         self._is_closed = True
         self._apply(self._consumer.assignment())
 
     # -- the assignment ----------------------------------------------------------------------------
 
     def assigned(self, tps: Iterable[TopicPartition]) -> None:
-        """These are new, not paused."""
+        """Resume these partitions if nothing holds them: they are newly assigned."""
         self._apply(tps)
 
     def gone(self, tps: Iterable[TopicPartition]) -> None:
-        """These are not ours any more; a pause went with them."""
+        """Forget these partitions: they are not ours any more, and their pauses went with them."""
         for tp in tps:
             self._paused.discard(tp)
             self._crowded.discard(tp)
             self._ahead.discard(tp)
             self._held.discard(tp)
             self._set_aside.discard(tp)
-        # What they filled may be empty now.
+        # The queue may be empty now.
         limits, queue = self._limits, self._queue
         if self._is_full and queue.records * 2 <= limits.max_records:
             self._is_full = queue.nbytes * 2 > limits.max_bytes

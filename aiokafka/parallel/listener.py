@@ -1,4 +1,4 @@
-"""What happens to the work when partitions come and go."""
+"""What happens to the work when partitions are assigned, revoked or lost."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ _GRACE = 1.0
 
 
 class Handover(ConsumerRebalanceListener):
-    """Gives up partitions: finish what runs, commit it, forget the rest. Called by the consumer;
-    calls the application's own listener in between."""
+    """Gives up partitions: finishes what runs, commits it, forgets the rest.
+
+    The consumer calls it; it calls the application's own listener in between.
+    """
 
     def __init__(
         self,
@@ -47,7 +49,7 @@ class Handover(ConsumerRebalanceListener):
         self.is_pattern = False  # what is read was not named
 
     def is_calling(self, task: asyncio.Task[Any] | None) -> bool:
-        """Whether this task calls the application's listener."""
+        """Return whether this task calls the application's listener."""
         return task in self._calling
 
     async def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
@@ -61,11 +63,11 @@ class Handover(ConsumerRebalanceListener):
             self._forget(revoked)
 
     async def on_partitions_lost(self, lost: Set[TopicPartition]) -> None:
-        """Others have them already: end what runs at once."""
+        """End what runs at once: other members have the partitions already."""
         try:
             await self.finish(lost, 0.0)
             if self.listener is not None:
-                # Duck-typed listeners know the other two only.
+                # Duck-typed listeners may have only the other two methods.
                 listener = self.listener
                 on_lost = getattr(listener, "on_partitions_lost", listener.on_partitions_revoked)
                 await self._call(on_lost, lost)
@@ -73,14 +75,17 @@ class Handover(ConsumerRebalanceListener):
             self._forget(lost)
 
     async def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
-        """The application first: it may seek."""
+        """Call the application first: it may seek."""
         self._set_dead_letters_aside(assigned)
         if self.listener is not None:
             await self._call(self.listener.on_partitions_assigned, assigned)
         self._flow.assigned(assigned)
 
     def _set_dead_letters_aside(self, assigned: Set[TopicPartition]) -> None:
-        """A pattern that matches them would make dead letters of dead letters, without end."""
+        """Pause dead-letter topics that the pattern matches.
+
+        Reading them would make dead letters of dead letters, without end.
+        """
         if self.retry is None or not self.is_pattern:
             return
         for topic in sorted({tp.topic for tp in assigned}):
@@ -93,7 +98,7 @@ class Handover(ConsumerRebalanceListener):
                 self._flow.set_aside(tp for tp in assigned if tp.topic == topic)
 
     async def finish(self, tps: Iterable[TopicPartition], limit: float) -> None:
-        """Start nothing more of these partitions, wait for what runs, at most `limit` seconds, then
+        """Start nothing more of these partitions; wait at most `limit` seconds for what runs, then
         cancel it."""
         loop = asyncio.get_running_loop()
         partitions = self._dispatcher.queue.close(tps)
@@ -107,7 +112,7 @@ class Handover(ConsumerRebalanceListener):
         await self._workers.cancel(late, loop.time() + _GRACE)
 
     async def commit(self) -> None:
-        """Commit what is finished, if that can be done as quickly as a handler has to be."""
+        """Commit what is finished, in the time that a handler has."""
         await self._committer.flush(asyncio.get_running_loop().time() + self._drain_timeout)
 
     async def _call(

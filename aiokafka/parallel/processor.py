@@ -51,7 +51,7 @@ class ParallelConsumer:
     """Processes the records of a consumer side by side, those of one key in order.
 
     Two forms. `await parallel.run(handler)` calls `await handler(record)` for up to `concurrency`
-    records at once. `async for work in parallel` hands out works that the application processes in
+    records at once. `async for work in parallel` returns works that the application processes in
     tasks of its own, each in `async with work:`.
 
     Every record is finished at least once: an offset is committed when all records before it are
@@ -167,8 +167,10 @@ class ParallelConsumer:
         self._tasks.start(self._committer.run(), name="commit")
 
     def request_stop(self) -> None:
-        """Begin nothing more. `run()` returns when what runs has ended, `async for` ends; `stop()`
-        does the rest. For signal handlers, and for handlers themselves."""
+        """Begin nothing more. `run()` returns when what runs has ended, and `async for` ends.
+
+        `stop()` does the rest. For signal handlers, and for handlers themselves.
+        """
         if self._phase is _Phase.STARTED:
             self._transition(_Phase.STOPPING)
             self._dispatcher.end()
@@ -217,7 +219,7 @@ class ParallelConsumer:
             await self.stop()
 
     def _abandon(self) -> None:
-        """End at once the tasks that `stop()` left."""
+        """Cancel at once the tasks that `stop()` left."""
         self._workers.abandon()
         self._tasks.cancel()
 
@@ -231,19 +233,19 @@ class ParallelConsumer:
     async def run(self, handler: Handler) -> None:
         """Call `handler(record)` for every record, until `request_stop()`.
 
-        It may be a coroutine function, or a plain one that is quick: the loop waits for it. What it
-        returns is awaited if it can be, else ignored. A handler that raises CancelledError has
-        failed like any other, unless it was cancelled. The
-        first exception that is not taken care of by `retry` ends the processing: the other handlers
-        are cancelled, and it is raised here, like errors of the consumer. Cancelled, the handlers
-        are cancelled, too; their records are not finished, and another `run()` begins with them.
+        The handler may be a coroutine function, or a quick plain function, for which the loop
+        waits. What it returns is awaited if possible, else ignored. A handler that raises
+        CancelledError has failed like any other, unless it was cancelled. The first exception that
+        `retry` does not handle ends the processing: the other handlers are cancelled, and it is
+        raised here, like errors of the consumer. When `run` is cancelled, the handlers are
+        cancelled, too; their records are not finished, and another `run()` begins with them.
 
-        Raises IllegalStateError before `start()`, and while another call is going on; TypeError for
-        generator functions.
+        Raises IllegalStateError before `start()`, and while another call is in progress; TypeError
+        for generator functions.
         """
         self._check_started()
         if self._is_running:
-            raise IllegalStateError("run() is going on already")
+            raise IllegalStateError("run() is in progress already")
         self._is_running = True
         loop = asyncio.get_running_loop()
         dispatcher = self._dispatcher
@@ -264,7 +266,7 @@ class ParallelConsumer:
         return self
 
     async def __anext__(self) -> Work:
-        """The next record that may be begun; waits while `concurrency` works are open.
+        """Return the next record that may be begun; wait while `concurrency` works are open.
 
         Several tasks may iterate at once. The loop ends after `request_stop()`, and when processing
         a record failed: the exception is raised where that was. Raises errors of the consumer.
@@ -292,12 +294,12 @@ class ParallelConsumer:
 
     @property
     def running(self) -> int:
-        """Records in work."""
+        """Records that handlers or blocks are processing."""
         return self._dispatcher.queue.running
 
     @property
     def unfinished(self) -> int:
-        """Records taken and not finished, those in work included, those `waiting` not."""
+        """Records taken and not finished: with those being processed, without those `waiting`."""
         return self._dispatcher.queue.records
 
     @property
@@ -312,7 +314,7 @@ class ParallelConsumer:
 
     @property
     def failure(self) -> BaseException | None:
-        """What has ended the processing; None while all is well."""
+        """The exception that has ended the processing; None while there is none."""
         return self._dispatcher.failure
 
 
@@ -348,7 +350,7 @@ def _check_assigned(consumer: AIOKafkaConsumer, retry: RetryTopics | None) -> No
 
 
 def _check_dead_letters(names: Collection[str], retry: RetryTopics) -> None:
-    """Raise ValueError if dead letters would be read with what they come from."""
+    """Raise ValueError if dead letters would be read together with their origin."""
     for name in names:
         dead = retry.dead_letter_topic_for(retry.origin_of(name)[0])
         if dead in names:
@@ -364,7 +366,7 @@ def _wanted(
     pattern: str | None,
     retry: RetryTopics | None,
 ) -> tuple[list[str], str | None]:
-    """(topics, pattern) to subscribe to; neither to keep what the consumer has."""
+    """Return (topics, pattern) to subscribe to; neither to keep what the consumer has."""
     if topics is not None and pattern is not None:
         raise TypeError("give topics or a pattern, not both")
     if isinstance(topics, str):

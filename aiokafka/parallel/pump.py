@@ -13,13 +13,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Pump"]
 
-# How long a call waits for records: only what is due earlier ends it sooner.
+# How long a call waits for records; only records that are due earlier end it sooner.
 _LONGEST_WAIT = 10.0
 
 
 class Pump:
-    """Asks the consumer all the time, also while everything is paused: that is what tells the group
-    that we live."""
+    """Asks the consumer for records all the time, also while everything is paused.
+
+    The calls tell the group that we are alive.
+    """
 
     def __init__(
         self,
@@ -34,7 +36,7 @@ class Pump:
         self._delays = delays
 
     async def run(self) -> None:
-        """Until cancelled. Raises what `getmany()` raises."""
+        """Read until cancelled. Raises what `getmany()` raises."""
         loop = asyncio.get_running_loop()
         while True:
             now = loop.time()
@@ -46,7 +48,7 @@ class Pump:
             batches = await self._consumer.getmany(
                 timeout_ms=wait * 1000, max_records=self._flow.most()
             )
-            # No await from here on: no partition can be taken away in between.
+            # No await from here on: no partition can be revoked in between.
             if batches:
                 self._dispatcher.queue.in_transit = True
                 if self._delays is not None:

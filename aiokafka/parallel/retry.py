@@ -1,4 +1,4 @@
-"""Retry topics with delays, and a dead-letter topic that tells why."""
+"""Retry topics with delays, and a dead-letter topic that says why."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ErrorTypes = tuple[type[Exception], ...]
 _PREFIX = "retry."
 _LONGEST_NAME = 249  # Kafka's limit for topics
 _MOST_DIGITS = 20
-# The copy itself is at fault, so that sending it again will not help.
+# The copy itself is at fault, so sending it again will not help.
 _UNFIT = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidRecord)
 
 
@@ -48,11 +48,11 @@ class RetryInfo:
     partition: int
     offset: int
     timestamp: int
-    """The original's, in milliseconds since 1970."""
+    """The timestamp of the original, in milliseconds since 1970."""
     attempts: int
-    """How often it was tried."""
+    """How often it was processed."""
     due: int
-    """When it is to be tried again, in milliseconds since 1970; -1 for a dead letter."""
+    """When to retry it, in milliseconds since 1970; -1 for a dead letter."""
     exception: str
     """Class of what the last attempt raised, with its module."""
     message: str
@@ -63,7 +63,7 @@ class RetryInfo:
 
     @classmethod
     def of(cls, record: ConsumerRecord[Any, Any]) -> RetryInfo | None:
-        """What a record's headers tell; None if they are missing or make no sense."""
+        """Read the headers of a record; return None if they are missing or make no sense."""
         values: dict[str, Any] = {
             name[len(_PREFIX) :]: (value or b"").decode("utf-8", "replace")
             for name, value in record.headers
@@ -78,7 +78,7 @@ class RetryInfo:
         return cls(**{name: values[name] for name in _NAMES}, omitted=values.get(_OMITTED, ""))
 
     def headers(self) -> list[Header]:
-        """As headers of a record."""
+        """Return the headers of a record with this information."""
         names = (*_NUMBERS, *_TEXTS, _OMITTED) if self.omitted else (*_NUMBERS, *_TEXTS)
         return [(_PREFIX + name, str(getattr(self, name)).encode()) for name in names]
 
@@ -146,36 +146,36 @@ class RetryTopics:
         self._stages: dict[str, tuple[str, int]] = {}
 
     def topics_for(self, topic: str) -> list[str]:
-        """The retry topics of `topic`, in their order."""
+        """Return the retry topics of `topic`, in their order."""
         return [self._name(topic, n) for n in range(1, len(self._delays_ms) + 1)]
 
     def dead_letter_topic_for(self, topic: str) -> str | None:
-        """The dead-letter topic of `topic`; None without one."""
+        """Return the dead-letter topic of `topic`; None without one."""
         name = self._dead_letter_topic
         return None if name is None else name.format(topic=topic)
 
     def origin_of(self, topic: str) -> tuple[str, int]:
-        """(original topic, number of the retry topic); the topic itself and 0 if it is none."""
+        """Return (original topic, number of the retry topic); (`topic`, 0) for any other topic."""
         stage = self._stages.get(topic)
         if stage is None:
             stage = self._stages[topic] = self._parse(topic)
         return stage
 
     def is_retry_topic(self, topic: str) -> bool:
-        """Whether `topic` is one of the retry topics of some topic."""
+        """Return whether `topic` is one of the retry topics of some topic."""
         return self.origin_of(topic)[1] > 0
 
     def is_dead_letter_topic(self, topic: str) -> bool:
-        """Whether `topic` is the dead-letter topic of some topic."""
+        """Return whether `topic` is the dead-letter topic of some topic."""
         return self._dead_pattern.fullmatch(topic) is not None
 
     def delay_for(self, topic: str) -> float:
-        """Seconds that records of a retry topic wait; 0 for any other topic."""
+        """Return the seconds that records of a retry topic wait; 0 for any other topic."""
         _, n = self.origin_of(topic)
         return self._delays_ms[n - 1] / 1000 if n else 0.0
 
     def due_in(self, record: ConsumerRecord[Any, Any]) -> float:
-        """Seconds until a record is to be tried; never more than its topic's delay."""
+        """Return the seconds until a record is due; never more than its topic's delay."""
         _, n = self.origin_of(record.topic)
         if not n:
             return 0.0
@@ -185,11 +185,10 @@ class RetryTopics:
         return min(due - _seams.wall_time() * 1000, delay_ms) / 1000
 
     async def send(self, record: ConsumerRecord[Any, Any], error: Exception) -> bool:
-        """Send a record that failed where it belongs, until that is acknowledged. False if there is
-        no such place.
+        """Send a failed record to its retry or dead-letter topic, until that is acknowledged.
 
-        Raises what `AIOKafkaProducer.send_and_wait` raises for the first copy that it tried.
-        Cancelled, it may be sent or not.
+        Returns False if there is no such topic. Raises what `AIOKafkaProducer.send_and_wait` raises
+        for the first copy that it tried. If cancelled, the copy may be sent or not.
         """
         origin, n = self.origin_of(record.topic)
         is_retried = (
@@ -211,14 +210,15 @@ class RetryTopics:
         return True
 
     async def _send_first(self, copies: Sequence[_Copy], record: ConsumerRecord[Any, Any]) -> None:
-        """Send the first of these that is not refused. Raises why the first one was."""
+        """Send the first of these copies that is not refused. Raises why the first one was
+        refused."""
         try:
             await self._send(copies[0], record)
             return
         except _UNFIT as refused:
             failure = refused
         if isinstance(failure, InvalidRecord):
-            # A broker refuses a batch for one of its records: this one may be sound.
+            # A broker refuses a batch because of one of its records: this record may be sound.
             copies = [copies[0], *copies]
         for copy in copies[1:]:
             try:
@@ -252,7 +252,7 @@ class RetryTopics:
         )
 
     async def _send_alone(self, copy: _Copy, headers: list[Header], partition: int) -> object:
-        """In a batch of its own, which unlike `send()` takes records without key and value, too."""
+        """Send a copy in a batch of its own, which also takes records without key and value."""
         producer = self._producer
         numbers = sorted(await producer.partitions_for(copy.topic))
         batch = producer.create_batch()
@@ -262,7 +262,7 @@ class RetryTopics:
         return await (await producer.send_batch(batch, copy.topic, partition=number))
 
     def _others(self, record: ConsumerRecord[Any, Any]) -> list[Header]:
-        """The headers that the record had before it came to a retry topic."""
+        """Return the headers that the record had before it came to a retry topic."""
         headers = list(record.headers)
         if self.is_retry_topic(record.topic) and RetryInfo.of(record) is not None:
             for name in (*_NAMES, _OMITTED):
@@ -272,7 +272,7 @@ class RetryTopics:
         return headers
 
     def _describe(self, record: ConsumerRecord[Any, Any], error: Exception) -> RetryInfo:
-        """Of a dead letter."""
+        """Return the headers of a dead letter."""
         origin, n = self.origin_of(record.topic)
         first = RetryInfo.of(record) if n else None
         text = str(error).encode("utf-8", "replace")[: self._max_message_bytes]
@@ -300,7 +300,7 @@ class RetryTopics:
 
 @dataclass(frozen=True)
 class _Copy:
-    """What is sent of a record that failed."""
+    """What is sent of a failed record."""
 
     topic: str
     key: Any
@@ -322,7 +322,7 @@ def _smaller(
     dead: str | None,
     info: RetryInfo,
 ) -> list[_Copy]:
-    """What to send if `first` does not fit, one after the other."""
+    """Return what to send if `first` does not fit, one after the other."""
     brief = replace(first, info=replace(first.info, message=""))
     if dead is None:
         return [brief]
@@ -340,7 +340,7 @@ def _smaller(
 
 
 def is_count(value: object) -> bool:
-    """Whether this is an integer of at least 0."""
+    """Return whether this is an integer of at least 0."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
@@ -362,7 +362,7 @@ def _delays(delays_ms: Sequence[int]) -> tuple[int, ...]:
 
 
 def _check_fields(argument: str, name: str, needed: set[str]) -> None:
-    """Raise ValueError for a name of topics that lacks a field, or has one that is not known."""
+    """Raise ValueError for a topic name that lacks a field, or has an unknown one."""
     found = set(re.findall(r"\{([^{}]*)\}", name))
     if needed - found or found - {"topic", *needed} or not name:
         fields = " and ".join(f"{{{field}}}" for field in sorted(needed, reverse=True))
@@ -372,7 +372,7 @@ def _check_fields(argument: str, name: str, needed: set[str]) -> None:
 
 
 def _check_apart(dead_letter_topic: str, retry_topic: str, count: int) -> None:
-    """Raise ValueError if dead letters would be read, and so be sent, again and again."""
+    """Raise ValueError if dead letters would be read, and so sent, again and again."""
     retries = {retry_topic.replace("{n}", str(n)) for n in range(1, count + 1)}
     if dead_letter_topic == "{topic}" or dead_letter_topic in retries:
         raise ValueError(

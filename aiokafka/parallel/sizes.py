@@ -11,7 +11,7 @@ __all__ = ["size_of"]
 
 
 def size_of(record: ConsumerRecord[Any, Any]) -> int:
-    """Bytes of key, value and headers as they were in the log."""
+    """Return the bytes of key, value and headers as they were in the log."""
     size = max(record.serialized_key_size, 0) + max(record.serialized_value_size, 0)
     if record.headers:
         size += sum(len(name) + len(value or b"") for name, value in record.headers)

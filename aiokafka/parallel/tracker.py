@@ -1,4 +1,4 @@
-"""Up to where a partition can be committed while records finish in any order. Pure."""
+"""The offset to commit for a partition while records finish in any order. Pure."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class OffsetTracker:
         self._next = min(self._next, offset)
 
     def finish(self, offset: int) -> None:
-        """`offset`, taken before, is done. Raises ValueError if it is not open."""
+        """Mark `offset`, taken before, as done. Raises ValueError if it is not open."""
         window, finished = self._window, self._finished
         if not window or not window[0] <= offset < self._next or offset in finished:
             raise ValueError(f"offset {offset} is not open")

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["WaitingRoom"]
 
-# Records of a retry topic become due one after the other: wait for a few, at most so long, or
-# this part of their delay.
+# Records of a retry topic become due one after the other: wait for a few, at most so long, or this
+# part of their delay.
 _GATHER = 0.1
 _GATHER_PART = 0.1
 
@@ -23,7 +23,7 @@ Dated = tuple["ConsumerRecord[Any, Any]", float]
 
 
 class _Waiting:
-    """Those of one partition, in the order of the log, with the loop time when each is due."""
+    """Records of one partition, in the order of the log, with the loop time when each is due."""
 
     __slots__ = ("is_closed", "nbytes", "records", "wake_at")
 
@@ -35,9 +35,9 @@ class _Waiting:
 
 
 class WaitingRoom:
-    """Keeps what is not due, so that it is not fetched again.
+    """Keeps records that are not due, so that they are not fetched again.
 
-    What is behind a record that is not due waits with it. Owns: these records. No I/O, no waiting.
+    Records behind one that is not due wait with it. Owns: these records. No I/O, no waiting.
     """
 
     def __init__(self) -> None:
@@ -49,8 +49,11 @@ class WaitingRoom:
         return tp in self._partitions
 
     def keep(self, tp: TopicPartition, records: Iterable[Dated], now: float, room: int) -> int:
-        """Keep the first of these records: as many as fit into `room` bytes together with those of
-        the partition that wait already, and at least one if none does. How many were kept."""
+        """Keep the first of these records, as many as fit; return how many.
+
+        They fit into `room` bytes together with those of the partition that wait already. At least
+        one is kept if none waits.
+        """
         waiting = self._partitions.get(tp)
         if waiting is None:
             waiting = self._partitions[tp] = _Waiting()
@@ -68,11 +71,11 @@ class WaitingRoom:
         return count
 
     def next_due(self) -> float | None:
-        """When to call `take_due()` next (loop time); None if nothing waits."""
+        """Return when to call `take_due()` next (loop time); None if nothing waits."""
         return min((each.wake_at for each in self._partitions.values()), default=None)
 
     def take_due(self, now: float) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
-        """Remove and return what is due; partitions without any more are not here any more."""
+        """Remove and return the records that are due."""
         taken: dict[TopicPartition, list[ConsumerRecord[Any, Any]]] = {}
         for tp, waiting in list(self._partitions.items()):
             if waiting.wake_at <= now:
@@ -96,7 +99,7 @@ class WaitingRoom:
         return due
 
     def close(self, tps: Iterable[TopicPartition]) -> None:
-        """Nothing of these partitions becomes due any more, but it is known to be here."""
+        """Let nothing of these partitions become due any more, but remember that it is here."""
         for tp in tps:
             waiting = self._partitions.get(tp)
             if waiting is not None:

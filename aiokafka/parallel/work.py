@@ -1,4 +1,4 @@
-"""What waits and what is being worked on: one record of a lane at a time."""
+"""What waits and what is being processed: one record of a lane at a time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LaneOf = Callable[["ConsumerRecord[Any, Any]"], Hashable]
 
 
 class WorkState(Enum):
-    """Life of a record here."""
+    """The states of a record here."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -33,7 +33,7 @@ class WorkState(Enum):
 
 
 class PartitionWork:
-    """What was taken from one partition since it was assigned. Changed by the WorkQueue only."""
+    """What was taken from one partition since it was assigned. Only the WorkQueue changes it."""
 
     __slots__ = (
         "committed",
@@ -67,10 +67,11 @@ class PartitionWork:
 class Work:
     """One record to be processed, from `async for work in parallel`.
 
-    `async with work:` around the processing finishes it. If the block raises an exception, that
-    goes the way a handler's goes: to the retry topics, and is then not raised, or it ends the
-    processing. Cancelled, or left in any other way, the record is handed out again. A work that is
-    never entered stays unfinished, and nothing after it is committed.
+    `async with work:` around the processing finishes it. If the block raises an exception, the
+    record is sent to the retry topics, and the exception is not raised, or it ends the processing:
+    the same as for a handler. If the block is cancelled, or left in any other way, the record is
+    returned again. A work that is never entered stays unfinished, and nothing after it is
+    committed.
     """
 
     __slots__ = (
@@ -118,10 +119,12 @@ class Work:
 
     @property
     def partition(self) -> PartitionWork:
+        """The partition's work."""
         return self._partition
 
     @property
     def state(self) -> WorkState:
+        """The state of the record."""
         return self._state
 
     def __repr__(self) -> str:
@@ -179,7 +182,7 @@ class WorkQueue:
 
     @property
     def partitions(self) -> Iterable[PartitionWork]:
-        """Those that records were taken of and that are still ours."""
+        """The partitions with records taken that are still ours."""
         return self._partitions.values()
 
     @property
@@ -192,8 +195,10 @@ class WorkQueue:
     def add(
         self, tp: TopicPartition, records: list[ConsumerRecord[Any, Any]], max_bytes: float
     ) -> PartitionWork:
-        """Queue records of one partition, in their order, until `max_bytes` are unfinished: the
-        position of the tracker tells how far it came. At least one is queued."""
+        """Queue records of one partition, in order, until `max_bytes` are unfinished.
+
+        The position of the tracker says how far it came. At least one record is queued.
+        """
         partition = self._partitions.get(tp)
         if partition is None:
             partition = self._begin(tp, records[0].offset)
@@ -219,8 +224,10 @@ class WorkQueue:
         return partition
 
     def _cut(self, partition: PartitionWork, offset: int) -> None:
-        """The log was cut here, and has other records from here on. What was taken of those before
-        stays to be done; what was taken from here on is void, and waits no more."""
+        """Handle a log that was cut here, and has other records from here on.
+
+        Records before the cut stay to be done. Those after it are void, and wait no more.
+        """
         partition.tracker.cut(offset)
         partition.cuts.append(offset)
         if partition.committed > offset:
@@ -228,7 +235,7 @@ class WorkQueue:
         gone = {work for work in self._ready if work._partition is partition and work._is_cut}
         for lane, queued in list(partition.lanes.items()):
             works = [queued] if isinstance(queued, Work) else list(queued)
-            # One that is running stays, for those that come to wait for its end.
+            # A running one stays, so that those that come can wait for its end.
             kept = [w for w in works if w._state is WorkState.RUNNING or not w._is_cut]
             gone.update(works[len(kept) :])
             if not kept:
@@ -240,7 +247,7 @@ class WorkQueue:
             self._discount(work)
 
     def _discount(self, work: Work) -> None:
-        """It is done, or need not be done."""
+        """Subtract a work that is done, or need not be done."""
         partition = work._partition
         partition.unfinished -= 1
         partition.nbytes -= work._size
@@ -248,14 +255,14 @@ class WorkQueue:
         self.nbytes -= work._size
 
     def _enqueue(self, record: ConsumerRecord[Any, Any], partition: PartitionWork) -> int:
-        """Put a record at the end of its lane; its size."""
+        """Put a record at the end of its lane; return its size."""
         lanes = partition.lanes
         failure: Exception | None = None
         try:
             lane = self._lane_of(record)
             ahead = None if lane is None else lanes.get(lane)
         except Exception as error:
-            # The application's key function, or what it returned: a failure of this record alone.
+            # The application's key function, or its result, failed: a failure of this record alone.
             lane = ahead = None
             failure = error
         size = size_of(record)
@@ -275,7 +282,7 @@ class WorkQueue:
     # -- working -----------------------------------------------------------------------------------
 
     def start_next(self) -> Work | None:
-        """The record that is ready for longest, which then is running; None if there is none."""
+        """Start the record that has been ready for longest; return None if there is none."""
         if self.is_closed:
             return None
         ready = self._ready
@@ -290,7 +297,7 @@ class WorkQueue:
         return None
 
     def finish(self, work: Work) -> None:
-        """A running record is done, and the next one of its lane ready."""
+        """Finish a running record, and make the next one of its lane ready."""
         partition = work._partition
         self._end_run(work)
         work._state = WorkState.FINISHED
@@ -307,7 +314,7 @@ class WorkQueue:
             self._advance(work._partition, work._lane)
 
     def _advance(self, partition: PartitionWork, lane: Hashable) -> None:
-        """What is first in a lane is done: the next one is ready."""
+        """Make the next record of a lane ready: its first is done."""
         queued = partition.lanes[lane]
         if isinstance(queued, Work) or len(queued) == 1:
             del partition.lanes[lane]
@@ -316,7 +323,7 @@ class WorkQueue:
             self._ready.append(queued[0])
 
     def release(self, work: Work) -> None:
-        """A running record is not done: it is the next to be started, if still ours."""
+        """Put a running record back: it is the next to be started, if still ours."""
         partition = work._partition
         self._end_run(work)
         work._state = WorkState.QUEUED
@@ -329,7 +336,7 @@ class WorkQueue:
             self._ready.appendleft(work)
 
     def _end_lingering(self, work: Work) -> None:
-        """What ran on after its partition was given up has ended."""
+        """Free the lane of a work that outlived its partition."""
         tp = work._partition.tp
         lanes = self._lingering.get(tp, {})
         if lanes.get(work._lane) is not work:
@@ -380,7 +387,7 @@ class WorkQueue:
             self._ready = deque(work for work in self._ready if work._partition.is_current)
 
     def _linger(self, partition: PartitionWork) -> None:
-        """Note what is still being worked on."""
+        """Remember the lanes of works that are still being processed."""
         for lane, queued in partition.lanes.items():
             work = queued if isinstance(queued, Work) else queued[0]
             if work.is_open and work._state is WorkState.RUNNING:

@@ -20,12 +20,13 @@ __all__ = ["Handler", "Workers"]
 
 Handler = Callable[["ConsumerRecord[Any, Any]"], "Awaitable[object] | object"]
 
-# Handlers that never wait must not keep the loop from everything else: a turn of all workers.
+# Handlers that never wait must not block the loop for longer than a turn of all workers.
 _TURN = 0.02
 
 
 class _Worker:
-    """One record at a time. Its task has an owner of its own, so that it can be ended alone."""
+    """Processes one record at a time. Its task has an owner of its own, so that it can be ended
+    alone."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -34,9 +35,9 @@ class _Worker:
 
 
 class Workers:
-    """As many tasks as handlers may run at once.
+    """Runs as many tasks as handlers may run at once.
 
-    Owns: the tasks, and what each is working on.
+    Owns: the tasks, and what each is processing.
     """
 
     def __init__(self, dispatcher: Dispatcher, count: int) -> None:
@@ -47,7 +48,7 @@ class Workers:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, handler: Handler) -> None:
-        """Raises TypeError for a handler of which nothing would run."""
+        """Start the tasks. Raises TypeError for a handler whose body would not run."""
         _refuse_generators(handler)
         self._handler = handler
         self._workers = [_Worker(f"worker-{n}") for n in range(self._count)]
@@ -55,7 +56,7 @@ class Workers:
             self._start(worker)
 
     def is_calling(self, task: asyncio.Task[Any] | None) -> bool:
-        """Whether this task is one that calls the handler."""
+        """Return whether this task is one that calls the handler."""
         return task in self._tasks
 
     async def cancel(self, partitions: Collection[PartitionWork], deadline: float) -> None:
@@ -97,7 +98,7 @@ class Workers:
             self._tasks.discard(task)
 
     async def _work(self, worker: _Worker, owner: TaskOwner, task: asyncio.Task[None]) -> None:
-        """Until processing ends."""
+        """Process records until the processing ends."""
         dispatcher, handler = self._dispatcher, self._handler
         assert handler is not None
         loop = asyncio.get_running_loop()
@@ -139,11 +140,11 @@ class Workers:
 
 
 async def _nothing() -> None:
-    """What is there to wait for when a handler returned a plain value."""
+    """Return what to wait for when a handler returned a plain value."""
 
 
 def _end_of(result: object) -> Awaitable[object]:
-    """What to wait for before the record counts as done."""
+    """Return what to wait for before the record counts as done."""
     if inspect.isawaitable(result):
         return result
     if inspect.isasyncgen(result) or inspect.isgenerator(result):
@@ -167,7 +168,7 @@ def _refuse_generators(handler: Handler) -> None:
 
 
 def _is_cancelled(task: asyncio.Task[None]) -> bool:
-    """Whether this task was asked to end. Before Python 3.11 a task cannot tell."""
+    """Return whether this task was asked to end. Before Python 3.11 a task cannot tell."""
     cancelling = getattr(task, "cancelling", None)
     return cancelling is not None and cancelling() > 0
 
