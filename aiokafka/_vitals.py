@@ -41,7 +41,7 @@ _SETTLING = (
 # Seconds for which these are no outage of a party that has not answered yet.
 _SETTLED_AFTER = 5.0
 
-# How long a party that is well may take for an answer that it need not wait for itself.
+# Expected response time of a healthy broker, in seconds, for a request that does not block.
 PROMPT = 1.0
 
 

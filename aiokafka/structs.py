@@ -89,9 +89,8 @@ class OffsetAndTimestamp(NamedTuple):
 class ConsumerGroupMetadata(NamedTuple):
     """Who a consumer is to its group, for offsets committed in a transaction (KIP-447).
 
-    With the defaults of the last three: somebody who knows the group's name, whom no broker can
-    tell from a member that has lost its partitions. `generation_id` is the member epoch in groups
-    of the consumer protocol (KIP-848).
+    With only `group_id` the broker cannot fence a member that has lost its partitions.
+    `generation_id` is the member epoch in groups of the consumer protocol (KIP-848).
     """
 
     group_id: str

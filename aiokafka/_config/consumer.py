@@ -281,7 +281,8 @@ class ConsumerConfig(Options):
             if getattr(self, name) != field.default:
                 keyword = field.metadata["option"].keyword
                 raise ValueError(
-                    f"{keyword}: is the broker's business with group_protocol='consumer': {instead}"
+                    f"{keyword}: is a setting of the broker with group_protocol='consumer': "
+                    f"{instead}"
                 )
 
     @property

@@ -1,4 +1,4 @@
-"""How partitions are called in messages."""
+"""How partitions are named in messages."""
 
 from __future__ import annotations
 

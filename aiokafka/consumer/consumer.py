@@ -500,10 +500,9 @@ class AIOKafkaConsumer(ConsumerPositions):
         Raises ConsumerStoppedError when stopped; RecordDeserializationError and CorruptRecordError
         for a record that cannot be read, again with each call until `seek()`;
         OffsetOutOfRangeError, NoOffsetForPartitionError and LogTruncationError with
-        `auto_offset_reset="none"`; TopicAuthorizationFailedError; KafkaUnreachableError with
-        `unreachable_timeout_ms`, not more often than that; other errors of the broker that no retry
-        mends. An error of one partition is raised in its turn and does not stop the
-        others.
+        `auto_offset_reset="none"`; TopicAuthorizationFailedError; KafkaUnreachableError at most
+        once per `unreachable_timeout_ms`; any error of the broker that is not retriable. An error
+        of one partition is raised in its turn and does not stop the others.
         """
         if not partitions:
             record = self._desk.next()

@@ -93,19 +93,12 @@ class RangeReader:
     `close()` ends every task of the reader. Use it only in the client's event loop; what it returns
     may be read in another thread.
 
-    Args:
-        client: a started AIOKafkaClient, which may be shared.
-        ranges: what to read.
-        read_committed: leave out records of open and aborted transactions; a range must then not
-            end after the last stable offset.
-        fail_on_data_loss: raise DataLossError when records are gone; otherwise they are skipped
-            with a warning, and listed in `losses`.
-        max_bytes: limit of a fetch. Each fetch asks for less where the rest of a range needs less.
-        max_partition_bytes: the same for each partition.
-        min_bytes: what a broker waits for before it responds to a fetch, for at most `max_wait_ms`.
-        buffer_memory: bytes that are fetched ahead, over all brokers.
-        timeout_ms: how long a range may make no progress while a caller waits for it.
-        check_crcs: check the checksum of every batch.
+    `client` is a started AIOKafkaClient, which may be shared. `read_committed` leaves out records
+    of open and aborted transactions; a range must then not end after the last stable offset. With
+    `fail_on_data_loss` lost records raise DataLossError; else they are skipped with a warning, and
+    listed in `losses`. The limits `max_bytes` to `max_wait_ms` apply to each fetch. `buffer_memory`
+    is the bytes fetched ahead, over all brokers; `timeout_ms` how long a range may make no progress
+    while a caller waits; `check_crcs` checks every batch.
     """
 
     def __init__(
@@ -253,11 +246,7 @@ class RangeReader:
             self._tasks.start(self._fetch(node_id, states, size), name=f"fetch-{node_id}")
 
     def _by_leader(self, now: float) -> dict[int, list[RangeState]]:
-        """Group the ranges to fetch by the leaders of their partitions.
-
-        The range that was served longest ago comes first, and only one range of a partition at a
-        time.
-        """
+        """Group the ranges to fetch by leader: the longest unserved first, one a partition."""
         homes: dict[int, list[RangeState]] = {}
         taken: set[TopicPartition] = {s.tp for s in self._states if s.phase in _BUSY}
         for state in sorted(self._states, key=lambda s: s.turn):
