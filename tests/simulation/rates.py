@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 # reading and committing, come as often as they do.
 _MOST = 60
 _MOST_ASKED_FOR = 400
-_ASKED_FOR = (0, 1, 8, 24, 25, 26, 28)
+_ASKED_FOR = (0, 1, 2, 8, 24, 25, 26, 28)
 # Pauses grow to a second: so many are left of these some seconds after they began to be refused.
 _MOST_IN_THE_END = 7
 _GROWN_S = 2.5

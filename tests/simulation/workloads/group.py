@@ -94,8 +94,9 @@ class GroupWorkload(Workload):
             committed_only=self.options["isolation"] == "read_committed",
             starts_at_beginning=True,
         )
+        # By a mark of a transaction, what a program names is behind what commit() takes.
         audience.goes_back = any(
-            member["listener"] == "seek" or member["committed_rate"]
+            member["listener"] == "seek" or member["committed_rate"] or member["commits"] == "mixed"
             for member in self.options["members"]
         )
         members = [
