@@ -14,7 +14,7 @@ from aiokafka.errors import ConsumerStoppedError, IllegalStateError
 from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
 from aiokafka.structs import OffsetAndMetadata
 from aiokafka.testing import FakeCluster, Hold
-from tests.consumer.conftest import T0, T1, Start, fill, read
+from tests.support.consumers import T0, T1, Start, fill, read
 
 
 class TP(NamedTuple):

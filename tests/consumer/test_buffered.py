@@ -11,7 +11,7 @@ from aiokafka.consumer.fetch import buffer
 from aiokafka.consumer.fetch.buffer import scan_record_set
 from aiokafka.record.legacy import build_message_set
 from aiokafka.testing import FakeCluster
-from tests.consumer.conftest import T0, T1, Start
+from tests.support.consumers import T0, T1, Start
 
 
 class Interrupt(BaseException):

@@ -11,7 +11,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.testing import Delay, FakeCluster
-from tests.consumer.conftest import T0, Start, fill
+from tests.support.consumers import T0, Start, fill
 
 Call = Callable[[AIOKafkaConsumer], Coroutine[Any, Any, Any]]
 

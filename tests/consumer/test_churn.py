@@ -29,8 +29,8 @@ from aiokafka.protocol.messages.sync_group import SyncGroupRequest
 from aiokafka.testing import Cut, Delay, Fail
 from aiokafka.testing.actions import Action
 from aiokafka.testing.simulation import Simulation
-from tests.consumer.churn import PARTITIONS, TPS, Group, in_time
 from tests.kafka.fixtures import Scale
+from tests.support.churn import PARTITIONS, TPS, Group, in_time
 
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "eager": {"partition_assignment_strategy": [RoundRobinPartitionAssignor]},

@@ -21,8 +21,8 @@ from aiokafka.errors import (
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from aiokafka.testing import Delay, Edit, Fail, FakeCluster, Hold
-from tests.consumer.conftest import T0, T1, Start, fill, read
-from tests.consumer.group_support import Log, until
+from tests.support.consumers import T0, T1, Start, fill, read
+from tests.support.groups import Log, until
 
 OPTIONS: dict[str, Any] = {"group_id": "g", "heartbeat_interval_ms": 20}
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)

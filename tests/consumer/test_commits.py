@@ -24,7 +24,7 @@ from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from aiokafka.testing import Cut, Fail, FakeCluster, Hold
-from tests.consumer.conftest import T0, T1, T2, Start, fill, read
+from tests.support.consumers import T0, T1, T2, Start, fill, read
 
 
 async def test_a_second_consumer_goes_on_where_the_first_committed(

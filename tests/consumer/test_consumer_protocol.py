@@ -16,11 +16,9 @@ from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHea
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from aiokafka.testing import FakeCluster
-from tests.consumer.conftest import T0, T1, Start, fill, read
-from tests.consumer.group_support import Log, Loop, until
-
-OPTIONS: dict[str, Any] = {"group_id": "g", "group_protocol": "consumer"}
-CONFIG = {"group.consumer.heartbeat.interval.ms": 20}
+from tests.support.consumer_protocol import CONFIG, OPTIONS, beats, listening, shares
+from tests.support.consumers import T0, T1, Start, fill, read
+from tests.support.groups import Log, Loop, until
 
 
 @pytest.fixture
@@ -30,25 +28,6 @@ async def four() -> AsyncIterator[FakeCluster]:
         await cluster.create_topic("t", partitions=4)
         yield cluster
         assert cluster.failures == []
-
-
-def shares(*consumers: AIOKafkaConsumer) -> list[int]:
-    """Sizes of the assignments, when they are a partition of all four; else nothing."""
-    sets = [consumer.assignment() for consumer in consumers]
-    is_whole = len(frozenset().union(*sets)) == sum(map(len, sets)) == 4
-    return sorted(map(len, sets)) if is_whole else []
-
-
-def beats(cluster: FakeCluster) -> list[ConsumerGroupHeartbeatRequest]:
-    return [seen.request for seen in cluster.requests(ConsumerGroupHeartbeatRequest)]
-
-
-async def listening(cluster: FakeCluster, start: Start, log: Log, **options: Any) -> Any:
-    """A member with a listener that has all four partitions."""
-    consumer = await start(cluster, **OPTIONS, **options)
-    consumer.subscribe(["t"], listener=log)
-    await until(cluster, lambda: shares(consumer) == [4] and bool(log.calls))
-    return consumer
 
 
 @pytest.mark.parametrize("assignor", [None, "uniform", "range"])

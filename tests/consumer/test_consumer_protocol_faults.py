@@ -48,14 +48,20 @@ from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.testing import Cut, Edit, Fail, FakeCluster, Hold, Silence
-from tests.consumer.conftest import T0, Start, fill, read
-from tests.consumer.group_support import Log, Loop, coordinator, is_member, until
-from tests.consumer.test_consumer_protocol import OPTIONS, beats, four, listening, shares
-
-__all__ = ["four"]
+from tests.support.consumer_protocol import CONFIG, OPTIONS, beats, listening, shares
+from tests.support.consumers import T0, Start, fill, read
+from tests.support.groups import Log, Loop, coordinator, is_member, until
 
 ALL = {0, 1, 2, 3}
-CONFIG = {"group.consumer.heartbeat.interval.ms": 20}
+
+
+@pytest.fixture
+async def four() -> AsyncIterator[FakeCluster]:
+    """A cluster with a topic of four partitions, that wants to hear of members often."""
+    async with FakeCluster(config=CONFIG) as cluster:
+        await cluster.create_topic("t", partitions=4)
+        yield cluster
+        assert cluster.failures == []
 
 
 @pytest.fixture

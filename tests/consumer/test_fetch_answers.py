@@ -23,7 +23,7 @@ from aiokafka.errors import (
 from aiokafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from aiokafka.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse
 from aiokafka.testing import Cut, Edit, FakeCluster
-from tests.consumer.conftest import T0, T1, Start, fill, partition_error, read
+from tests.support.consumers import T0, T1, Start, fill, partition_error, read
 
 
 def records_as(change: Callable[[bytes], bytes]) -> Edit:

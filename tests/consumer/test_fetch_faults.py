@@ -24,7 +24,7 @@ from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from aiokafka.testing import Cut, Delay, Edit, Fail, FakeCluster, Hold, RawBytes
-from tests.consumer.conftest import T0, T1, Start, fill, partition_error, read
+from tests.support.consumers import T0, T1, Start, fill, partition_error, read
 
 U0 = TopicPartition("u", 0)
 

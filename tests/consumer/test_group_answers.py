@@ -37,8 +37,8 @@ from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest, Offset
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.testing import Cut, Delay, Edit, Fail, FakeCluster, Hold
-from tests.consumer.conftest import T0, Start, fill, read
-from tests.consumer.group_support import Log, is_member, until
+from tests.support.consumers import T0, Start, fill, read
+from tests.support.groups import Log, is_member, until
 
 CLASSIC: dict[str, Any] = {"group_id": "g", "heartbeat_interval_ms": 20}
 CONSUMER: dict[str, Any] = {"group_id": "g", "group_protocol": "consumer"}

@@ -46,7 +46,7 @@ from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest
 from aiokafka.testing import Delay, Fail, FakeCluster, Hold
-from tests.consumer.conftest import T0, fill, read
+from tests.support.consumers import T0, fill, read
 
 ERRORS: list[type[BrokerResponseError]] = [
     UnknownError,

@@ -18,8 +18,8 @@ from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest
 from aiokafka.testing import FakeCluster, Hold
 from aiokafka.testing.script import RequestContext
-from tests.consumer.conftest import T0, Start, fill, read
-from tests.consumer.group_support import Log, Loop, until
+from tests.support.consumers import T0, Start, fill, read
+from tests.support.groups import Log, Loop, until
 
 OPTIONS: dict[str, Any] = {"group_id": "g", "heartbeat_interval_ms": 20}
 

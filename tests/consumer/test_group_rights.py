@@ -21,8 +21,8 @@ from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest
 from aiokafka.testing import Fail, FakeCluster
-from tests.consumer.conftest import Start, fill, read
-from tests.consumer.group_support import until
+from tests.support.consumers import Start, fill, read
+from tests.support.groups import until
 
 BEATS = {"classic": HeartbeatRequest, "consumer": ConsumerGroupHeartbeatRequest}
 NEEDS_THE_RIGHT = [

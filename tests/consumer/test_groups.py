@@ -29,8 +29,8 @@ from aiokafka.protocol.messages.join_group import JoinGroupRequest
 from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest
 from aiokafka.testing import Cut, Fail, FakeCluster, Silence
-from tests.consumer.conftest import T0, T1, Start, fill, read
-from tests.consumer.group_support import Log, Loop, coordinator, until
+from tests.support.consumers import T0, T1, Start, fill, read
+from tests.support.groups import Log, Loop, coordinator, until
 
 ASSIGNORS = [
     RangePartitionAssignor,

@@ -17,15 +17,10 @@ from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
 from aiokafka.testing import Fail, FakeCluster, Silence
-from tests.consumer.conftest import T0, T1, Start, fill, read
+from tests.support.consumers import T0, T1, Start, fill, read
+from tests.support.health import QUICK, SHORT_SESSIONS, until_state
 
 GROUP: dict[str, Any] = {"group_id": "g", "heartbeat_interval_ms": 20, "session_timeout_ms": 2000}
-SHORT_SESSIONS = {
-    "group.min.session.timeout.ms": "100",
-    "group.consumer.heartbeat.interval.ms": "20",
-    "group.consumer.session.timeout.ms": "200",
-}
-QUICK: dict[str, Any] = {"reconnect_backoff_ms": 10, "reconnect_backoff_max_ms": 50}
 
 
 @pytest.fixture
@@ -33,23 +28,6 @@ async def cluster() -> AsyncIterator[FakeCluster]:
     async with FakeCluster(config=SHORT_SESSIONS) as fake:
         yield fake
         assert fake.failures == []
-
-
-async def until_state(consumer: AIOKafkaConsumer, *states: ConsumerState) -> list[ConsumerState]:
-    """Wait until the consumer went through these states, in this order; returns all that were
-    seen."""
-    seen: list[ConsumerState] = []
-    wanted = list(states)
-    async with timeout(10):
-        while wanted:
-            state = consumer.health().state
-            if not seen or seen[-1] is not state:
-                seen.append(state)
-            if state is wanted[0]:
-                wanted.pop(0)
-            else:
-                await asyncio.sleep(0.005)
-    return seen
 
 
 async def test_from_the_beginning_to_the_end(cluster: FakeCluster) -> None:

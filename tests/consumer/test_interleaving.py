@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from aiokafka import AIOKafkaConsumer, TopicPartition, errors
 from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.testing import Cut, Delay, Fail, FakeCluster
-from tests.consumer.conftest import fill, partition_error
+from tests.support.consumers import fill, partition_error
 
 PARTITIONS = 3
 TPS = [TopicPartition("t", number) for number in range(PARTITIONS)]

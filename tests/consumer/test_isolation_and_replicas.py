@@ -8,7 +8,7 @@ from aiokafka.errors import NotLeaderForPartitionError, OffsetOutOfRangeError
 from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.record.batch import RecordBatchBuilder
 from aiokafka.testing import Fail, FakeCluster
-from tests.consumer.conftest import T0, Start, fill, partition_error, read
+from tests.support.consumers import T0, Start, fill, partition_error, read
 
 
 def transactional(cluster: FakeCluster, producer_id: int, sequence: int, *values: bytes) -> None:

@@ -8,7 +8,7 @@ from aiokafka._compat import timeout
 from aiokafka.errors import RecordTooLargeError
 from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.testing import FakeCluster
-from tests.consumer.conftest import T0, T1, Start
+from tests.support.consumers import T0, T1, Start
 
 LIMIT = 20_000
 

@@ -13,7 +13,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.protocol.messages.join_group import JoinGroupRequest
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest
 from aiokafka.testing import FakeCluster
-from tests.consumer.conftest import Start
+from tests.support.consumers import Start
 
 MEMBERS, PARTITIONS = 40, 400
 

@@ -19,7 +19,7 @@ from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.testing import Edit, Fail, FakeCluster, Hold
-from tests.consumer.conftest import T0, T1, T2, Start, fill, read
+from tests.support.consumers import T0, T1, T2, Start, fill, read
 
 WAYS = ["subscribed", "group", "consumer protocol", "assigned", "assigned in a group", "pattern"]
 

@@ -15,7 +15,7 @@ from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataRespons
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from aiokafka.testing import Edit, FakeCluster
-from tests.consumer.conftest import T0, T1, Start, fill, read
+from tests.support.consumers import T0, T1, Start, fill, read
 
 BY_HAND = {"group_id": "g", "enable_auto_commit": False}
 

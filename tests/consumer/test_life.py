@@ -28,8 +28,8 @@ from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest
 from aiokafka.testing import Delay, Fail, FakeCluster, Hold, Silence
 from aiokafka.testing.simulation import Simulation, simulate
-from tests.consumer.conftest import T0, Start, fill, read
-from tests.consumer.group_support import Log, until
+from tests.support.consumers import T0, Start, fill, read
+from tests.support.groups import Log, until
 
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "classic": {"heartbeat_interval_ms": 20},

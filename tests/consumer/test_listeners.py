@@ -20,7 +20,7 @@ from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import IllegalStateError, KafkaError
 from aiokafka.testing import FakeCluster
-from tests.consumer.conftest import T0, T1, Start, fill, read
+from tests.support.consumers import T0, T1, Start, fill, read
 
 CLASSIC: dict[str, Any] = {"heartbeat_interval_ms": 20}
 PROTOCOLS: dict[str, dict[str, Any]] = {

@@ -32,7 +32,7 @@ from aiokafka.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from aiokafka.testing import Cut, Edit, FakeCluster, Hold, Silence
-from tests.consumer.conftest import T0, T1, Start, fill, read
+from tests.support.consumers import T0, T1, Start, fill, read
 
 # Longer than any test waits.
 NEVER_MS = 10**9

@@ -7,7 +7,7 @@ import asyncio
 from aiokafka import TopicPartition
 from aiokafka.protocol.messages.fetch import FetchRequest, FetchResponse
 from aiokafka.testing import Edit, FakeCluster
-from tests.consumer.conftest import T0, T1, Start, fill
+from tests.support.consumers import T0, T1, Start, fill
 
 BATCH = 10_000 + 70
 

@@ -10,8 +10,8 @@ import pytest
 from aiokafka.errors import OffsetOutOfRangeError
 from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.testing import FakeCluster
-from tests.consumer.conftest import T0, Start, fill, partition_error, read
-from tests.consumer.group_support import until
+from tests.support.consumers import T0, Start, fill, partition_error, read
+from tests.support.groups import until
 
 OPTIONS: dict[str, Any] = {
     "group_id": "g",

@@ -9,7 +9,7 @@ from aiokafka._compat import timeout
 from aiokafka.errors import RecordTooLargeError, UnsupportedVersionError
 from aiokafka.protocol.messages.fetch import FetchRequest, FetchResponse
 from aiokafka.testing import Edit, FakeCluster
-from tests.consumer.conftest import T0, Start, fill
+from tests.support.consumers import T0, Start, fill
 
 LIMIT = 1000
 

@@ -19,7 +19,7 @@ from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
 from aiokafka.protocol.messages.join_group import JoinGroupRequest
 from aiokafka.testing import Cut, Fail, FakeCluster, Silence
-from tests.consumer.conftest import T0, Start, fill, read
+from tests.support.consumers import T0, Start, fill, read
 
 GROUP: dict[str, Any] = {"group_id": "g", "heartbeat_interval_ms": 20, "session_timeout_ms": 2000}
 QUICK: dict[str, Any] = {"reconnect_backoff_ms": 10, "reconnect_backoff_max_ms": 50}

@@ -6,8 +6,8 @@ from aiokafka import ConsumerState
 from aiokafka._compat import timeout
 from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.testing import FakeCluster, Silence
-from tests.consumer.conftest import T0, T1, Start, fill, read
-from tests.consumer.test_health import QUICK, SHORT_SESSIONS, until_state
+from tests.support.consumers import T0, T1, Start, fill, read
+from tests.support.health import QUICK, SHORT_SESSIONS, until_state
 
 
 async def test_what_is_paused_does_not_count(start: Start) -> None:

@@ -13,7 +13,7 @@ from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitio
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 from aiokafka.protocol.messages.join_group import JoinGroupRequest
 from aiokafka.testing import FakeCluster
-from tests.consumer.conftest import Start
+from tests.support.consumers import Start
 
 ASSIGNORS = [
     RangePartitionAssignor,

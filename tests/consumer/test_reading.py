@@ -17,7 +17,7 @@ from aiokafka.errors import IllegalStateError, UnsupportedVersionError
 from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.testing import Edit, FakeCluster
-from tests.consumer.conftest import T0, T1, T2, Start, fill, read
+from tests.support.consumers import T0, T1, T2, Start, fill, read
 
 
 async def test_records_come_in_order(cluster: FakeCluster, start: Start) -> None:

@@ -16,8 +16,8 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 from aiokafka.errors import FencedInstanceId, InvalidSessionTimeoutError
 from aiokafka.protocol.messages.join_group import JoinGroupRequest
 from aiokafka.testing import FakeCluster
-from tests.consumer.conftest import Start
-from tests.consumer.group_support import until
+from tests.support.consumers import Start
+from tests.support.groups import until
 
 OPTIONS: dict[str, Any] = {
     "group_id": "g",

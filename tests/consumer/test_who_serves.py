@@ -21,7 +21,7 @@ from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from aiokafka.testing import Edit, Fail, FakeCluster
-from tests.consumer.conftest import T0, T1, Start, fill, partition_error, read
+from tests.support.consumers import T0, T1, Start, fill, partition_error, read
 
 
 def advice(replica: int) -> Edit:

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.testing import FakeCluster
+from aiokafka.errors import BrokerResponseError
+from aiokafka.protocol.messages.fetch import FetchResponse
+from aiokafka.testing import Edit, FakeCluster
 
 Start = Callable[..., Awaitable[AIOKafkaConsumer]]
 
@@ -47,3 +49,23 @@ def fill(
     numbers = range(start, start + count)
     for first in range(0, count, batch):
         log.extend([(None, b"%d" % n, ()) for n in numbers[first : first + batch]])
+
+
+async def read(consumer: AIOKafkaConsumer, count: int) -> list[tuple[int, int]]:
+    """(partition, offset) of the next `count` records."""
+    records = [await consumer.getone() for _ in range(count)]
+    assert all(int(record.value) == record.offset for record in records)
+    return [(record.partition, record.offset) for record in records]
+
+
+def partition_error(error: type[BrokerResponseError], number: int = 0) -> Edit:
+    """Change the answer about one partition to an error, when it is in the answer."""
+
+    def change(response: FetchResponse) -> None:
+        for topic in response.responses:
+            for data in topic.partitions:
+                if data.partition_index == number:
+                    data.error_code = error.errno
+                    data.records = None
+
+    return Edit(change)

@@ -16,7 +16,7 @@ from aiokafka.errors import (
 )
 from aiokafka.testing import FakeCluster
 from aiokafka.testing.actions import Action
-from tests.consumer.conftest import fill
+from tests.support.consumers import fill
 
 PARTITIONS = 4
 MOST_MEMBERS = 3
