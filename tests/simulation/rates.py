@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 # Requests of one client to one broker in a virtual second. Those that programs cause by sending,
-# reading and committing, come as often as they do.
+# reading, seeking and committing, come as often as they do.
 _MOST = 60
 _MOST_ASKED_FOR = 400
 _ASKED_FOR = (0, 1, 2, 8, 24, 25, 26, 28)
