@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
+from functools import partial
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parent.parent.parent
 EXAMPLES = REPOSITORY / "examples"
 
+_HEED_SIGINT = (
+    None if sys.platform == "win32" else partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+)
+
 
 async def start_script(name: str, *arguments: str) -> asyncio.subprocess.Process:
-    """Begin to run an example."""
+    """Begin to run an example; SIGINT interrupts it, though a shell that runs the tests in the
+    background has them ignore it."""
     path = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
     return await asyncio.create_subprocess_exec(
         sys.executable,
@@ -23,6 +30,7 @@ async def start_script(name: str, *arguments: str) -> asyncio.subprocess.Process
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": path, "BOOTSTRAP": ""},
+        preexec_fn=_HEED_SIGINT,
     )
 
 

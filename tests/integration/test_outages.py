@@ -243,8 +243,8 @@ async def test_a_broker_restarts_during_a_rebalance(kafka1: KafkaCluster, protoc
         await until(lambda: all(len(m.consumer.assignment()) == 2 for m in members))
         third = Member(kafka1, topic, protocol)
         async with running(third):
-            # It joins: the others are about to give something up.
-            await asyncio.sleep(0.3)
+            # It has found a broker, and joins: the others are about to give something up.
+            await until(lambda: third.consumer.partitions_for_topic(topic))
             await asyncio.to_thread(kafka1.kill, 1)
             await asyncio.to_thread(kafka1.restart, 1)
             await until(

@@ -552,7 +552,7 @@ async def test_wrong_moments(cluster: FakeCluster) -> None:
     async with parallel:
         runs = Runs(parallel, Seen())
         await asyncio.sleep(0)
-        with pytest.raises(IllegalStateError, match="going on already"):
+        with pytest.raises(IllegalStateError, match="in progress already"):
             await parallel.run(Seen())
         with pytest.raises(IllegalStateError, match="started before"):
             await parallel.start()
