@@ -177,13 +177,15 @@ class KafkaPython(_Threaded):
             "auto_commit_interval_ms": 500,
             "session_timeout_ms": SESSION_MS,
             "heartbeat_interval_ms": HEARTBEAT_MS,
-            # A leader that does not know the topic yet gives out nothing until it asks again.
-            "metadata_max_age_ms": 1000,
             "partition_assignment_strategy": [_KAFKA_PYTHON[name] for name in assignors],
         }
 
     def _run(self) -> None:
-        consumer = kafka_python.KafkaConsumer(self._topic, **self._settings)
+        consumer = kafka_python.KafkaConsumer(**self._settings)
+        # As the leader of a group it assigns nothing, for good, if it does not know the topic yet.
+        while consumer.partitions_for_topic(self._topic) is None and not self._stop.wait(0.05):
+            pass
+        consumer.subscribe([self._topic])
         while not self._stop.is_set():
             for records in consumer.poll(timeout_ms=100).values():
                 self.seen.extend(int(record.value) for record in records)

@@ -15,6 +15,11 @@ from aiokafka.admin import AIOKafkaAdminClient
 from tests.integration.mixed_members import CLIENTS, Member
 from tests.kafka.fixtures import Kafka, MakeTopic
 
+# kafka-python forgets sockets of metadata requests that fail.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning"
+)
+
 PARTITIONS = 6
 PATIENCE = 60.0
 PACE = 0.005
