@@ -82,6 +82,8 @@ def _check_order(world: World, found: Logs) -> None:
             continue
         last: dict[int, Sent] = {}
         for entry in entries:
+            if not 0 <= entry.number < len(sent):
+                continue  # Not of a program whose calls are noted.
             record = sent[entry.number]
             if not record.session.is_idempotent:
                 continue
