@@ -61,6 +61,8 @@ class FakeBroker:
         self.ailment = Ailment(services.random)
         self._script = script
         self._ssl = ssl_context
+        #: Held while it starts or stops: calls that overlap take their turns.
+        self.changing = asyncio.Lock()
         self._server: asyncio.AbstractServer | None = None
         self._connections: dict[Connection, None] = {}
         self._largest = ("", 0)  # the setting, and what it says: asked for each request

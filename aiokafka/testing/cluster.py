@@ -312,28 +312,32 @@ class FakeCluster:
         Partitions that it led go to another live replica, or have no leader until it is back; the
         :attr:`controller` may take its time.
         """
-        self._state.nodes[broker_id].alive = False
-        self._services.controller.broker_stopped(broker_id)
-        self._services.node_stopped(broker_id)
-        await self._brokers[broker_id].stop()
+        async with self._brokers[broker_id].changing:
+            self._state.nodes[broker_id].alive = False
+            self._services.controller.broker_stopped(broker_id)
+            self._services.node_stopped(broker_id)
+            await self._brokers[broker_id].stop()
         self._script.wake()
 
     async def start_broker(self, broker_id: int) -> None:
         """Start a stopped broker again, on its old port."""
         broker = self._brokers[broker_id]
-        if self._state.nodes[broker_id].alive:
-            return
-        await broker.start()
         node = self._state.nodes[broker_id]
-        proxy = self.proxies.get(broker_id)
-        if proxy is None:
-            if node.port == 0:
-                node.port = broker.port
-        else:
-            proxy.target = f"{broker.host}:{broker.port}"
-            await proxy.start()
-            node.port = proxy.port
-        self._services.controller.broker_started(broker_id)
+        async with broker.changing:
+            if node.alive:
+                return
+            # The controller may have missed that a broker runs.
+            if not broker.is_listening:
+                await broker.start()
+            proxy = self.proxies.get(broker_id)
+            if proxy is None:
+                if node.port == 0:
+                    node.port = broker.port
+            else:
+                proxy.target = f"{broker.host}:{broker.port}"
+                await proxy.start()
+                node.port = proxy.port
+            self._services.controller.broker_started(broker_id)
         self._script.wake()
 
     def set_release(self, broker_id: int, as_version: str) -> None:
