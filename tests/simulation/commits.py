@@ -36,7 +36,9 @@ def watch_commits(world: World) -> None:
                 tp = TopicPartition(name, part.partition_index)
                 _check(world, audience, tp, part.committed_offset)
                 who = (request.member_id, request.generation_id_or_member_epoch, tp)
-                before = newest.get(who, 0)
+                # A commit that was refused, or never arrived, has moved nothing.
+                stored = world.cluster.groups.committed(request.group_id, name, tp.partition) or 0
+                before = min(newest.get(who, 0), stored)
                 newest[who] = part.committed_offset
                 is_free = audience.goes_back or name in audience.forgiven
                 if part.committed_offset < before and is_in_order and not is_free:
