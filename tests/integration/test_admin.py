@@ -123,9 +123,11 @@ async def test_configs(admin: AIOKafkaAdminClient, topic: str) -> None:
     (changed,) = await admin.alter_configs([change])
     assert [resource.error_code for resource in changed.resources] == [0]
     wanted = ConfigResource("topic", topic, ["retention.ms", "cleanup.policy"])
-    (answer,) = await admin.describe_configs([wanted], include_synonyms=True)
-    entries = {entry.config_name: entry for entry in answer.resources[0].config_entries}
-    assert entries["retention.ms"].config_value == "1234567"
+    while True:  # the controller has the new value, and the broker learns of it a moment later
+        (answer,) = await admin.describe_configs([wanted], include_synonyms=True)
+        entries = {entry.config_name: entry for entry in answer.resources[0].config_entries}
+        if entries["retention.ms"].config_value == "1234567":
+            break
     assert entries["retention.ms"].config_synonyms[0].config_value == "1234567"
     assert entries["cleanup.policy"].config_value == "delete"
 

@@ -140,10 +140,12 @@ async def test_answers_of_the_admin_client(kafka: Kafka) -> None:
         change = ConfigResource(ConfigResourceType.TOPIC, topic, {"retention.ms": "1000"})
         altered = (await admin.alter_configs([change]))[0].to_object()
         assert resource.items() <= altered["resources"][0].items()
-        described = (await admin.describe_configs([change]))[0].to_object()
+        while True:  # the controller has the new value, and the broker learns of it a moment later
+            described = (await admin.describe_configs([change]))[0].to_object()
+            found = {e["config_names"]: e for e in described["resources"][0]["config_entries"]}
+            if found and found["retention.ms"]["config_value"] == "1000":
+                break
         assert resource.items() <= described["resources"][0].items()
-        (entry,) = described["resources"][0]["config_entries"]
-        assert (entry["config_names"], entry["config_value"]) == ("retention.ms", "1000")
 
         async with reader(kafka, topic, group_id=group, client_id="me"):
             (response,) = await admin.describe_consumer_groups([group])
