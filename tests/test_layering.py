@@ -97,20 +97,6 @@ SPARK_MAY_IMPORT = {
 # Only what waits for a timeout, and the one place that asks for the time of day.
 MAY_TOUCH_THE_WORLD = {"_compat", "_seams"}
 
-# Modules that still import each other, if only for the names of types. None may be added.
-CIRCLES: list[set[str]] = [
-    {
-        "testing.handlers",
-        *(f"testing.{name}" for name in ("acls", "broker", "connection", "quotas", "sasl")),
-        *(f"testing.{name}" for name in ("script", "security", "services", "wire")),
-    },
-    {
-        *(f"testing.simulation.{name}" for name in ("executor", "line", "loop", "network")),
-        *(f"testing.simulation.{name}" for name in ("selector", "server", "transport", "wire")),
-    },
-    {"testing.simulation.chaos", "testing.simulation.run"},
-]
-
 
 def sources() -> list[Path]:
     return sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
@@ -192,14 +178,8 @@ def test_rooms_import_each_other_in_no_circle() -> None:
 
 def test_modules_import_each_other_in_no_circle() -> None:
     """Hold for what is imported under TYPE_CHECKING and inside functions, too."""
-    new = [group for group in cycles(module_graph()) if not any(map(set(group).issubset, CIRCLES))]
-    assert not new, "these import each other: " + "; ".join(", ".join(group) for group in new)
-
-
-@pytest.mark.parametrize("circle", CIRCLES, ids=lambda circle: min(circle))
-def test_listed_circles_still_exist(circle: set[str]) -> None:
-    left = [group for group in cycles(module_graph()) if circle.issuperset(group)]
-    assert left, "it is open: remove it from CIRCLES"
+    found = cycles(module_graph())
+    assert not found, "these import each other: " + "; ".join(", ".join(group) for group in found)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka.testing import codes
 
 if TYPE_CHECKING:
-    from aiokafka.testing.script import RequestContext
+    from aiokafka.testing.facts import RequestFacts
 
 RESOURCES = ("topic", "group", "transactional_id", "cluster")
 _ERRORS = {
@@ -136,7 +136,7 @@ class Acls:
         """Whether all is allowed."""
         return not self._denied
 
-    def denies(self, context: RequestContext, resource: str, name: str, operation: str) -> bool:
+    def denies(self, context: RequestFacts, resource: str, name: str, operation: str) -> bool:
         """Whether a client may not do that."""
         session = context.session
         principal = _BYSTANDER if session is None else session.user
@@ -147,7 +147,7 @@ class Acls:
             for by in (principal, None)
         )
 
-    def check_topic(self, context: RequestContext, name: str) -> int:
+    def check_topic(self, context: RequestFacts, name: str) -> int:
         """The error code for a topic that a request names; 0 if all is well."""
         if not self._denied:
             return codes.NONE
@@ -155,7 +155,7 @@ class Acls:
         denied = self.denies(context, "topic", name, operation)
         return codes.TOPIC_AUTHORIZATION_FAILED if denied else codes.NONE
 
-    def check(self, context: RequestContext, request: Any) -> int:
+    def check(self, context: RequestFacts, request: Any) -> int:
         """The error code for a request as a whole; 0 if all is well, or only topics may be."""
         if context.api_key == _FIND_COORDINATOR:
             return self._check_coordinator(context, request)
@@ -168,7 +168,7 @@ class Acls:
                     return _ERRORS[resource]
         return codes.NONE
 
-    def _check_coordinator(self, context: RequestContext, request: Any) -> int:
+    def _check_coordinator(self, context: RequestFacts, request: Any) -> int:
         resource = "transactional_id" if request.key_type == 1 else "group"
         keys = request.coordinator_keys if context.api_version >= 4 else [request.key]
         denied = any(self.denies(context, resource, key, "describe") for key in keys)

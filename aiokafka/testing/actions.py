@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+class CloseConnectionError(Exception):
+    """The broker closes the connection without an answer."""
+
+
 @dataclass(frozen=True)
 class Fail:
     """Answer with an error code, in the shape that the API has for it; the request has no effect.

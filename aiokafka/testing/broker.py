@@ -12,10 +12,19 @@ from typing import TYPE_CHECKING, Any
 from aiokafka.errors import KafkaProtocolError
 from aiokafka.protocol.compiler import codec
 from aiokafka.testing import handlers
-from aiokafka.testing.actions import Answer, Cut, Delay, Edit, Fail, Hold, RawBytes, Silence
+from aiokafka.testing.actions import (
+    Answer,
+    CloseConnectionError,
+    Cut,
+    Delay,
+    Edit,
+    Fail,
+    Hold,
+    RawBytes,
+    Silence,
+)
 from aiokafka.testing.ailment import Ailment
 from aiokafka.testing.connection import Connection, Later, Reply
-from aiokafka.testing.handlers import CloseConnectionError
 from aiokafka.testing.script import Pending, RequestContext, Script
 from aiokafka.testing.sockets import close_server
 from aiokafka.testing.wire import encode, read_header, refuse_version, skip_tags

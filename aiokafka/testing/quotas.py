@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aiokafka.testing.script import RequestContext
+    from aiokafka.testing.facts import RequestFacts
 
 _PRODUCE, _FETCH = 0, 1
 KINDS = ("produce", "fetch", "request", "mutation")
@@ -89,7 +89,7 @@ class Quotas:
         """Whether there are none."""
         return not self._rates
 
-    def charge_for(self, context: RequestContext, response: Any) -> int:
+    def charge_for(self, context: RequestFacts, response: Any) -> int:
         """Note a request that was answered; the milliseconds that its client has to wait. A fetch
         over the quota brings nothing."""
         client_id = context.client_id

@@ -8,12 +8,10 @@ import functools
 import hashlib
 import hmac
 import json
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from aiokafka import _seams
-
-if TYPE_CHECKING:
-    from aiokafka.testing.security import Security
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 """What the fake brokers can do."""
@@ -42,7 +40,18 @@ class Conversation(Protocol):
         """
 
 
-def begin(mechanism: str, security: Security) -> Conversation:
+class Accounts(Protocol):
+    """The users that may log in; a `Security` has them."""
+
+    users: dict[str, str]
+    """The password of each user."""
+    iterations: int
+    """How often SCRAM hashes a password."""
+    accept_token: Callable[[str], str | None]
+    """Return the user of a token, or None to refuse it."""
+
+
+def begin(mechanism: str, security: Accounts) -> Conversation:
     """The broker's side of a new login."""
     if mechanism == "PLAIN":
         return _Plain(security)
@@ -52,7 +61,7 @@ def begin(mechanism: str, security: Security) -> Conversation:
 
 
 class _Plain:
-    def __init__(self, security: Security) -> None:
+    def __init__(self, security: Accounts) -> None:
         self.user = ""
         self.lifetime: float | None = None
         self._users = security.users
@@ -73,7 +82,7 @@ class _Plain:
 class _Scram:
     """RFC 5802, without channel binding, as Kafka does it."""
 
-    def __init__(self, mechanism: str, security: Security) -> None:
+    def __init__(self, mechanism: str, security: Accounts) -> None:
         self.user = ""
         self.lifetime: float | None = None
         self._refusal = (
@@ -131,7 +140,7 @@ class _Scram:
 class _OAuthBearer:
     """RFC 7628: a refusal is an answer, which the client has to acknowledge."""
 
-    def __init__(self, security: Security) -> None:
+    def __init__(self, security: Accounts) -> None:
         self.user = ""
         self.lifetime: float | None = None
         self._accept = security.accept_token

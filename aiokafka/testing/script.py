@@ -7,7 +7,7 @@ import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, is_dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from aiokafka._compat import timeout
 from aiokafka.protocol.schema import Request
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from aiokafka.testing.broker import FakeBroker
     from aiokafka.testing.security import Session
     from aiokafka.testing.services import Services
     from aiokafka.testing.state import ClusterState
@@ -32,11 +31,27 @@ _LOOK_AGAIN = 0.05  # seconds
 _KEPT_BYTES = 32 * 1024 * 1024
 
 
+class Receiver(Protocol):
+    """What a request tells of the broker that received it."""
+
+    node_id: int
+    services: Services
+    """The cluster's coordinators."""
+
+    @property
+    def state(self) -> ClusterState:
+        """What the broker knows of the cluster, which may be stale."""
+
+    @property
+    def profile(self) -> BrokerProfile:
+        """The release that it plays."""
+
+
 @dataclass(slots=True, eq=False)  # frozen ones take four times as long to make
 class RequestContext:
     """Where a request came from."""
 
-    broker: FakeBroker
+    broker: Receiver
     """The broker that received it."""
     api_key: int
     api_version: int
@@ -54,7 +69,7 @@ class RequestContext:
 
     @property
     def state(self) -> ClusterState:
-        """What the broker knows of the cluster, which may be old."""
+        """What the broker knows of the cluster, which may be stale."""
         return self.broker.state
 
     @property

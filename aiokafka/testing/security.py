@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from aiokafka.testing import codes
-from aiokafka.testing.handlers import CloseConnectionError
+from aiokafka.testing.actions import CloseConnectionError
 from aiokafka.testing.sasl import (
     MECHANISMS,
     Conversation,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from aiokafka.testing.batches import Batch
-    from aiokafka.testing.script import RequestContext
+    from aiokafka.testing.facts import RequestFacts
     from aiokafka.testing.security import Security
     from aiokafka.testing.state import ClusterState, Partition
 
@@ -71,7 +71,7 @@ class Services:
 
     def check_transaction(
         self,
-        context: RequestContext,
+        context: RequestFacts,
         partition: Partition,
         batch: Batch,
         transactional_id: str | None,
@@ -112,7 +112,7 @@ class Services:
         if errno:
             raise BatchRefusedError(errno, "the coordinator knows of no such open transaction")
 
-    def adds_partitions(self, context: RequestContext) -> bool:
+    def adds_partitions(self, context: RequestFacts) -> bool:
         """Whether a Produce request enters its partitions into the transaction (KIP-890)."""
         second = self.state.profile.level("transaction.version") >= 2
         return second and context.api_version >= _FIRST_ADDING_PARTITION

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from aiokafka.protocol.compiler import codec
 from aiokafka.testing import codes
+from aiokafka.testing.actions import CloseConnectionError
 from aiokafka.testing.batches import Buffer
 from aiokafka.testing.connection import Reply
-from aiokafka.testing.handlers import CloseConnectionError
 
 if TYPE_CHECKING:
     from aiokafka.protocol.schema import Response

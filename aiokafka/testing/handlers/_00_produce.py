@@ -15,9 +15,9 @@ from aiokafka.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from aiokafka.testing import codes
+from aiokafka.testing.actions import CloseConnectionError
 from aiokafka.testing.appending import append
 from aiokafka.testing.batches import BatchRefusedError
-from aiokafka.testing.handlers import CloseConnectionError
 from aiokafka.testing.handlers._common import check_leader, find_topic
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import Partition, Topic

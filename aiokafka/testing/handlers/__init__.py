@@ -55,10 +55,6 @@ _MODULES = {
 }
 
 
-class CloseConnectionError(Exception):
-    """The broker closes the connection without an answer."""
-
-
 class HandlerModule(Protocol):
     """The shape of the modules here."""
 

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    import random
     from types import TracebackType
 
     from typing_extensions import Self
 
     from aiokafka.testing.cluster import FakeCluster
-    from aiokafka.testing.simulation.network import Line
-    from aiokafka.testing.simulation.run import Simulation
+    from aiokafka.testing.simulation.loop import SimulatedLoop
+    from aiokafka.testing.simulation.network import Line, Network
 
 __all__ = ["Chaos", "Faults"]
+
+
+class Run(Protocol):
+    """What faults need of the simulation that they happen in."""
+
+    loop: SimulatedLoop
+    network: Network
+    random: random.Random
+
+    def note(self, text: str) -> None:
+        """Add a line to the timeline."""
 
 
 class Faults:
@@ -26,7 +38,7 @@ class Faults:
         cluster: A cluster of it.
     """
 
-    def __init__(self, simulation: Simulation, cluster: FakeCluster) -> None:
+    def __init__(self, simulation: Run, cluster: FakeCluster) -> None:
         self._simulation = simulation
         self._cluster = cluster
         self._lines: dict[int, Line] = {}
@@ -154,7 +166,7 @@ class Chaos:
 
     def __init__(
         self,
-        simulation: Simulation,
+        simulation: Run,
         cluster: FakeCluster,
         *,
         every_s: float = 20.0,

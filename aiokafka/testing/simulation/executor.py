@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aiokafka.testing.simulation.loop import SimulatedLoop
+    import random
+
+    from aiokafka.testing.simulation.turns import TurningLoop
 
 __all__ = ["Executors"]
 
@@ -21,8 +23,9 @@ class Executors:
     Owns: when the last function began, and when the last one of each executor is over.
     """
 
-    def __init__(self, loop: SimulatedLoop) -> None:
+    def __init__(self, loop: TurningLoop, chance: random.Random) -> None:
         self._loop = loop
+        self._random = chance
         self._begun = 0.0
         self._over: dict[int, float] = {}
 
@@ -37,8 +40,8 @@ class Executors:
         # In the order of the calls. An executor of the program's own may have one thread only, so
         # what it is given waits for what it was given before.
         earliest = max(loop.now, self._begun, self._over.get(id(executor), 0.0))
-        begin = self._begun = earliest + loop.random.random() * _LONGEST
-        end = begin + loop.random.random() * _LONGEST
+        begin = self._begun = earliest + self._random.random() * _LONGEST
+        end = begin + self._random.random() * _LONGEST
         if executor is not None:
             self._over[id(executor)] = end
         loop.happen_at(begin, self._run, future, func, args, end)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import random
 import ssl
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from aiokafka.testing.simulation.network import Network
-    from aiokafka.testing.simulation.wire import SimulatedSocket
+from typing import Protocol
 
 __all__ = ["Line"]
+
+
+class Sender(Protocol):
+    """One end of a connection, as the line sees it."""
+
+    is_client: bool
+
+    def move_on(self) -> None:
+        """Send once more what was lost, since the line has changed."""
 
 
 class Line:
@@ -18,8 +24,8 @@ class Line:
     Every attribute may be changed at any time, and counts from then on.
     """
 
-    def __init__(self, network: Network, host: str, port: int) -> None:
-        self._random = network.loop.random
+    def __init__(self, chance: random.Random, host: str, port: int) -> None:
+        self._random = chance
         self.host = host
         self.port = port
         #: Seconds that bytes take, at least and at most; each piece draws its own.
@@ -37,7 +43,7 @@ class Line:
         self.cut_at: int | None = None
         self._lost_to_server = False
         self._lost_to_client = False
-        self._held: dict[SimulatedSocket, None] = {}
+        self._held: dict[Sender, None] = {}
 
     def lose(self, *, to_server: bool = True, to_client: bool = True) -> None:
         """Let nothing through in these directions, silently, and everything in the others. Bytes
@@ -61,11 +67,11 @@ class Line:
         """Whether a new connection can not be made, since packets get lost."""
         return self._lost_to_server or self._lost_to_client
 
-    def holds(self, sender: SimulatedSocket) -> bool:
+    def holds(self, sender: Sender) -> bool:
         """Whether what this end sends is lost."""
         return self._lost_to_server if sender.is_client else self._lost_to_client
 
-    def hold(self, sender: SimulatedSocket) -> None:
+    def hold(self, sender: Sender) -> None:
         """Let this end know when the line changes."""
         self._held[sender] = None
 

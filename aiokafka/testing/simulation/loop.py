@@ -8,16 +8,13 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiokafka.testing.simulation.errors import BusyLoopError, NotSimulatedError, StuckError
 from aiokafka.testing.simulation.executor import Executors
-from aiokafka.testing.simulation.network import first_host
+from aiokafka.testing.simulation.network import Network, first_host
 from aiokafka.testing.simulation.refusals import Refusals
 from aiokafka.testing.simulation.turns import TurningLoop
-
-if TYPE_CHECKING:
-    from aiokafka.testing.simulation.network import Network
 
 __all__ = ["SimulatedLoop"]
 
@@ -45,10 +42,10 @@ class SimulatedLoop(Refusals, TurningLoop):
         self.random = random.Random(seed)
         super().__init__(self.random)
         #: The network in which `create_server` listens and `create_connection` connects.
-        self.network: Network
+        self.network = Network(self, self.random)
         #: Seconds since 1970 at virtual time 0.
         self.epoch = 1_700_000_000.0
-        self._executors = Executors(self)
+        self._executors = Executors(self, self.random)
         self._task_count = 0
         self._thread = threading.get_ident()
         self._strangers: list[str] = []

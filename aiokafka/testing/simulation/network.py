@@ -17,7 +17,9 @@ from aiokafka.testing.simulation.transport import SimulatedTransport
 from aiokafka.testing.simulation.wire import SimulatedSocket, connect_pair
 
 if TYPE_CHECKING:
-    from aiokafka.testing.simulation.loop import SimulatedLoop
+    import random
+
+    from aiokafka.testing.simulation.turns import TurningLoop
 
 __all__ = ["Line", "Network"]
 
@@ -35,9 +37,9 @@ class Network:
     Owns: which servers listen, the lines, and the connections that are open.
     """
 
-    def __init__(self, loop: SimulatedLoop) -> None:
+    def __init__(self, loop: TurningLoop, chance: random.Random) -> None:
         self.loop = loop
-        loop.network = self
+        self._random = chance
         self._servers: dict[tuple[str, int], SimulatedServer] = {}
         self._lines: dict[tuple[str, int], Line] = {}
         self._open: dict[SimulatedTransport, None] = {}
@@ -181,7 +183,7 @@ class Network:
             return
         number, self._next_number = self._next_number, self._next_number + 1
         client_port, self._next_client_port = self._next_client_port, self._next_client_port + 1
-        client, there = connect_pair(self, line, number, client_port)
+        client, there = connect_pair(self.loop, line, number, client_port)
         delay = line.delay()
         client.not_before(self.loop.now + delay)
         self._later(delay, self._accept, there, tls)
@@ -224,7 +226,7 @@ class Network:
         """The line to a server address, whether something listens there or not."""
         found = self._lines.get((host, port))
         if found is None:
-            found = self._lines[host, port] = Line(self, host, port)
+            found = self._lines[host, port] = Line(self._random, host, port)
         return found
 
     def connections(self) -> list[tuple[int, Line]]:

@@ -20,7 +20,6 @@ from aiokafka.testing.simulation.errors import (
     VirtualTimeError,
 )
 from aiokafka.testing.simulation.loop import SimulatedLoop
-from aiokafka.testing.simulation.network import Network
 from aiokafka.testing.simulation.timeline import Timeline
 
 __all__ = ["Simulation", "simulate"]
@@ -46,7 +45,7 @@ class Simulation:
         #: What it was made with.
         self.seed = seed
         self.loop = SimulatedLoop(seed)
-        self.network = Network(self.loop)
+        self.network = self.loop.network
         #: What has happened, for people; see `recording`.
         self.timeline = Timeline(self.loop)
         self._limit = limit_s

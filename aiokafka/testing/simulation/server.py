@@ -5,18 +5,24 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from aiokafka.testing.simulation.transport import SimulatedTransport, SocketInfo
+from aiokafka.testing.simulation.transport import SimulatedTransport, SocketInfo, TransportRegistry
 
 if TYPE_CHECKING:
-    from aiokafka.testing.simulation.network import Network
     from aiokafka.testing.simulation.wire import SimulatedSocket
 
 __all__ = ["SimulatedServer"]
 
 # Since then wait_closed() waits for the connections, too.
 _WAITS_FOR_CONNECTIONS = sys.version_info >= (3, 12)
+
+
+class ServerRegistry(TransportRegistry, Protocol):
+    """What a server needs of its network."""
+
+    def stop_listening(self, server: SimulatedServer) -> None:
+        """Free the address of a server that closes."""
 
 
 class SimulatedServer(asyncio.AbstractServer):
@@ -27,7 +33,7 @@ class SimulatedServer(asyncio.AbstractServer):
 
     def __init__(
         self,
-        network: Network,
+        network: ServerRegistry,
         factory: Callable[[], asyncio.BaseProtocol],
         host: str,
         port: int,

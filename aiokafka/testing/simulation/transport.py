@@ -6,12 +6,10 @@ import asyncio
 import logging
 import socket
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from aiokafka.testing.simulation.loop import SimulatedLoop
-    from aiokafka.testing.simulation.network import Network
-    from aiokafka.testing.simulation.server import SimulatedServer
+    from aiokafka.testing.simulation.turns import TurningLoop
     from aiokafka.testing.simulation.wire import SimulatedSocket
 
 __all__ = ["SimulatedTransport"]
@@ -22,6 +20,28 @@ _HIGH_WATER = 64 * 1024
 _LARGEST_READ = 256 * 1024
 _MANY_LOST_WRITES = 5
 _BYTES = (bytes, bytearray, memoryview)
+
+
+class TransportRegistry(Protocol):
+    """What a transport needs of its network."""
+
+    loop: TurningLoop
+
+    def note(self, writer: SimulatedTransport, data: bytes) -> None:
+        """Count a write."""
+
+    def began(self, transport: SimulatedTransport) -> None:
+        """Remember a transport whose protocol is about to hear of its connection."""
+
+    def ended(self, transport: SimulatedTransport) -> None:
+        """Forget a transport whose protocol is about to hear that its connection is lost."""
+
+
+class Listener(Protocol):
+    """What a transport needs of the server that accepted it."""
+
+    def detach(self, transport: SimulatedTransport) -> None:
+        """Forget a connection that has ended."""
 
 
 class SocketInfo:
@@ -62,11 +82,11 @@ class SimulatedTransport(asyncio.Transport):
 
     def __init__(
         self,
-        network: Network,
+        network: TransportRegistry,
         end: SimulatedSocket,
         protocol: asyncio.BaseProtocol,
         *,
-        server: SimulatedServer | None = None,
+        server: Listener | None = None,
         tls: Any = None,
     ) -> None:
         names = {"sockname": end.name, "peername": end.peer.name}
@@ -75,7 +95,7 @@ class SimulatedTransport(asyncio.Transport):
             names["sslcontext"] = tls
         super().__init__(names)
         self._network = network
-        self._loop: SimulatedLoop = network.loop
+        self._loop = network.loop
         self._end = end
         #: The way to the server of this connection.
         self.line = end.line

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from aiokafka.testing.simulation.line import Line
-    from aiokafka.testing.simulation.network import Network
+    from aiokafka.testing.simulation.turns import TurningLoop
 
 __all__ = ["SimulatedSocket", "connect_pair"]
 
@@ -37,7 +37,6 @@ class SimulatedSocket:
         "_is_moving",
         "_is_telling",
         "_loop",
-        "_network",
         "_sent_at",
         "_sent_fin",
         "_under_way",
@@ -54,10 +53,9 @@ class SimulatedSocket:
     )
 
     def __init__(
-        self, network: Network, line: Line, number: int, name: tuple[str, int], *, is_client: bool
+        self, loop: TurningLoop, line: Line, number: int, name: tuple[str, int], *, is_client: bool
     ) -> None:
-        self._network = network
-        self._loop = network.loop
+        self._loop = loop
         #: The way to the server of this connection.
         self.line = line
         #: Number of the connection in its network; both ends have the same.
@@ -302,10 +300,10 @@ class SimulatedSocket:
 
 
 def connect_pair(
-    network: Network, line: Line, number: int, client_port: int
+    loop: TurningLoop, line: Line, number: int, client_port: int
 ) -> tuple[SimulatedSocket, SimulatedSocket]:
     """Both ends of a new connection: the client's, the server's."""
-    client = SimulatedSocket(network, line, number, ("127.0.0.1", client_port), is_client=True)
-    server = SimulatedSocket(network, line, number, (line.host, line.port), is_client=False)
+    client = SimulatedSocket(loop, line, number, ("127.0.0.1", client_port), is_client=True)
+    server = SimulatedSocket(loop, line, number, (line.host, line.port), is_client=False)
     client.peer, server.peer = server, client
     return client, server
