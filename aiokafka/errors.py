@@ -12,6 +12,8 @@ import copy
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from aiokafka._consumer_record import ConsumerRecord
     from aiokafka._partitions import TopicPartition
 
@@ -223,6 +225,26 @@ class NoBrokersAvailable(KafkaError):
 
 class KafkaUnavailableError(KafkaError):
     """The cluster could not be reached."""
+
+
+class AdminItemsError(KafkaError):
+    """Some of the items of an admin call failed; the message names the first of them.
+
+    A call about a single item raises the error of the item instead.
+    """
+
+    def __init__(self, errors: Mapping[Any, KafkaError], results: Mapping[Any, Any]) -> None:
+        #: The error of each item that failed.
+        self.errors = dict(errors)
+        #: What the call returns for each item that succeeded.
+        self.results = dict(results)
+        count = len(self.errors)
+        shown = "; ".join(f"{item}: {error}" for item, error in list(self.errors.items())[:5])
+        more = f"; and {count - 5} more" if count > 5 else ""
+        super().__init__(f"{count} of {count + len(self.results)} items failed: {shown}{more}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.errors, self.results)
 
 
 class KafkaTimeoutError(KafkaError):
@@ -1089,6 +1111,7 @@ def _described(error: BaseException) -> KafkaError:
 
 
 __all__ = [
+    "AdminItemsError",
     "AuthenticationFailedError",
     "AuthenticationMethodNotSupported",
     "BrokerIdNotRegistered",

@@ -22,6 +22,7 @@ PUBLIC = {
     "admin.config_resource",
     "admin.new_partitions",
     "admin.new_topic",
+    "admin.records",
     "admin.records_to_delete",
     "admin.results",
     "client",

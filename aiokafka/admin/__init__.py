@@ -5,6 +5,7 @@ from aiokafka.admin.client import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.admin.new_partitions import NewPartitions
 from aiokafka.admin.new_topic import NewTopic
+from aiokafka.admin.records import Records
 from aiokafka.admin.records_to_delete import RecordsToDelete
 
 __all__ = [
@@ -14,5 +15,6 @@ __all__ = [
     "DelegationToken",
     "NewPartitions",
     "NewTopic",
+    "Records",
     "RecordsToDelete",
 ]

@@ -6,51 +6,48 @@ from collections.abc import Mapping
 
 from aiokafka.admin._leaders import by_leader
 from aiokafka.admin._routing import Call, Router, remaining_ms
-from aiokafka.admin.records_to_delete import RecordsToDelete
+from aiokafka.errors import KafkaError, for_code
 from aiokafka.protocol.messages.records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
-    DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
 from aiokafka.structs import TopicPartition
 
-Wanted = Mapping[TopicPartition, RecordsToDelete]
 
-
-async def delete_records(
-    router: Router, records: Wanted, deadline: float
+async def delete_each(
+    router: Router,
+    before: Mapping[TopicPartition, int],
+    deadline: float,
+    *,
+    fail_fast: bool = False,
 ) -> dict[TopicPartition, int]:
-    """Return the first offset that is left in each partition."""
-    watermarks: dict[TopicPartition, int] = {}
+    """Return the first offset that is left in each partition; raise what failed."""
 
-    def call(part: Wanted) -> Call[DeleteRecordsResponse]:
-        topics = _topics(part)
-
+    async def send(
+        node_id: int, part: list[TopicPartition]
+    ) -> dict[TopicPartition, int | KafkaError]:
         def build(version: int) -> DeleteRecordsRequest:
+            topics = _topics({tp: before[tp] for tp in part})
             return DeleteRecordsRequest(topics=topics, timeout_ms=remaining_ms(deadline))
 
-        return Call(DeleteRecordsRequest, build)
-
-    def settle(response: DeleteRecordsResponse) -> dict[TopicPartition, int]:
-        codes = {}
+        response = await router.send(node_id, Call(DeleteRecordsRequest, build), deadline)
+        found: dict[TopicPartition, int | KafkaError] = {}
         for topic in response.topics:
-            for found in topic.partitions:
-                tp = TopicPartition(topic.name, found.partition_index)
-                codes[tp] = found.error_code
-                if not found.error_code:
-                    watermarks[tp] = found.low_watermark
-        return codes
+            for each in topic.partitions:
+                tp = TopicPartition(topic.name, each.partition_index)
+                code = each.error_code
+                found[tp] = (
+                    for_code(code)(f"{tp.topic}-{tp.partition}") if code else each.low_watermark
+                )
+        return found
 
-    await by_leader(router, records, call, settle, deadline)
-    return watermarks
+    return await by_leader(router, before, send, deadline, fail_fast=fail_fast)
 
 
-def _topics(records: Wanted) -> list[DeleteRecordsTopic]:
+def _topics(before: Mapping[TopicPartition, int]) -> list[DeleteRecordsTopic]:
     topics: dict[str, list[DeleteRecordsPartition]] = {}
-    for tp, wanted in records.items():
-        partition = DeleteRecordsPartition(
-            partition_index=tp.partition, offset=wanted.before_offset
-        )
+    for tp, offset in before.items():
+        partition = DeleteRecordsPartition(partition_index=tp.partition, offset=offset)
         topics.setdefault(tp.topic, []).append(partition)
     return [DeleteRecordsTopic(name=name, partitions=found) for name, found in topics.items()]

@@ -69,6 +69,10 @@ class Router:
         seconds = self._config.request_timeout if timeout_ms is None else timeout_ms / 1000
         return asyncio.get_running_loop().time() + seconds
 
+    def backoff(self) -> Backoff:
+        """Return the pauses between attempts: from `retry_backoff_ms` to `retry_backoff_max_ms`."""
+        return Backoff(self._config.retry_backoff, self._config.retry_backoff_max)
+
     async def to_any(self, call: Call[R], deadline: float) -> R:
         """Ask any broker. A broker that times out is not chosen again while others are left."""
         silent: set[int] = set()
@@ -154,7 +158,7 @@ class Router:
 
     async def retry(self, attempt: Callable[[], Awaitable[T]], deadline: float) -> T:
         """Repeat `attempt` while it fails with a retriable error, at most until the deadline."""
-        backoff = Backoff(self._config.retry_backoff, self._config.retry_backoff_max)
+        backoff = self.backoff()
         try:
             return await until(deadline, within(deadline, attempt), lambda _: backoff.next())
         except OutOfTimeError as late:

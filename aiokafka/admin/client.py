@@ -18,6 +18,7 @@ from aiokafka.admin._routing import Router
 from aiokafka.admin.config_resource import ConfigResource
 from aiokafka.admin.new_partitions import NewPartitions
 from aiokafka.admin.new_topic import NewTopic
+from aiokafka.admin.records import Records
 from aiokafka.admin.records_to_delete import RecordsToDelete
 from aiokafka.admin.results import (
     AlterConfigsResult,
@@ -27,7 +28,7 @@ from aiokafka.admin.results import (
     TopicResults,
 )
 from aiokafka.client import AIOKafkaClient
-from aiokafka.errors import IllegalStateError
+from aiokafka.errors import AdminItemsError, IllegalStateError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class AIOKafkaAdminClient:
     `request_timeout_ms`, and then raises KafkaTimeoutError. When the response to a change is lost,
     the change is sent again, so it may be reported as made already. Cancelling a call does not take
     back what has been sent.
+
+    The methods here are those of aiokafka. All others stand in rooms: `records`.
 
     Times are in milliseconds. `client_options` are the other options of `ClientConfig`.
     `api_version` has no effect. `loop` is deprecated: it is the loop that the client will run in,
@@ -96,6 +99,8 @@ class AIOKafkaAdminClient:
         with made_for(loop, type(self).__name__) as self._loop:
             self._client = AIOKafkaClient(self._config)
         self._router = Router(self._client, self._config)
+        #: Calls about records.
+        self.records = Records(self._router, self._deadline)
         self._started = False
         self._closed = False
 
@@ -210,8 +215,13 @@ class AIOKafkaAdminClient:
 
         Raises the first error of a partition, such as OffsetOutOfRangeError.
         """
-        wanted = {as_partition(tp): before for tp, before in records_to_delete.items()}
-        return await _records.delete_records(self._router, wanted, self._deadline(timeout_ms))
+        before = {as_partition(tp): to.before_offset for tp, to in records_to_delete.items()}
+        try:
+            return await _records.delete_each(
+                self._router, before, self._deadline(timeout_ms), fail_fast=True
+            )
+        except AdminItemsError as failed:
+            raise next(iter(failed.errors.values())) from None
 
     # -- cluster and configurations
 

@@ -1,0 +1,121 @@
+"""Ask about several items in one call: repeat what may pass, return all, or raise what failed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import TypeVar
+
+from aiokafka._compat import timeout_at
+from aiokafka.admin._routing import Router
+from aiokafka.errors import AdminItemsError, KafkaError, KafkaProtocolError, KafkaTimeoutError
+
+__all__ = ["by_node", "outcome", "settle"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+async def settle(
+    router: Router,
+    items: Iterable[K],
+    ask: Callable[[list[K]], Awaitable[Mapping[K, V | KafkaError]]],
+    deadline: float,
+    *,
+    fail_fast: bool = False,
+) -> dict[K, V]:
+    """Return what each item got, in the order of `items`.
+
+    `ask` takes the items that are left and returns a value or an error for each; what it raises is
+    the error of all. Items with a retriable error are asked about again after a pause, until the
+    deadline (loop time). Raises what `outcome` raises; with `fail_fast` the first
+    error that cannot pass, as soon as it is known.
+    """
+    wanted = list(dict.fromkeys(items))
+    found: dict[K, V | KafkaError] = {}
+    left = wanted
+    backoff = router.backoff()
+    loop = asyncio.get_running_loop()
+    while left:
+        answers = await _ask_once(ask, left, deadline)
+        for item in left:
+            found[item] = answers[item] if item in answers else _unanswered(item)
+        left = [item for item in left if _may_pass(found[item])]
+        if fail_fast:
+            _raise_final(found, left)
+        pause = backoff.next()
+        if left and loop.time() + pause >= deadline:
+            for item in left:
+                found[item] = _too_late(item, found[item])
+            break
+        if left:
+            await asyncio.sleep(pause)
+    return outcome({item: found[item] for item in wanted})
+
+
+async def _ask_once(
+    ask: Callable[[list[K]], Awaitable[Mapping[K, V | KafkaError]]],
+    left: list[K],
+    deadline: float,
+) -> Mapping[K, V | KafkaError]:
+    try:
+        async with timeout_at(deadline):
+            return await ask(left)
+    except asyncio.TimeoutError:
+        return dict.fromkeys(left, KafkaTimeoutError("timed out; no broker responded"))
+    except KafkaError as error:
+        return dict.fromkeys(left, error)
+
+
+def _unanswered(item: object) -> KafkaError:
+    return KafkaProtocolError(f"{item}: the response does not name it")
+
+
+def _raise_final(found: Mapping[K, object], left: Collection[K]) -> None:
+    for item, each in found.items():
+        if isinstance(each, KafkaError) and item not in left:
+            raise each
+
+
+def _may_pass(answer: object) -> bool:
+    late = isinstance(answer, KafkaTimeoutError)
+    return isinstance(answer, KafkaError) and answer.retriable and not late
+
+
+def _too_late(item: K, answer: object) -> KafkaError:
+    error = KafkaTimeoutError(f"{item}: timed out; the last attempt: {answer}")
+    error.__cause__ = answer if isinstance(answer, KafkaError) else None
+    return error
+
+
+def outcome(found: Mapping[K, V | KafkaError]) -> dict[K, V]:
+    """Return the values if no item failed.
+
+    Raises the error of the item if there is only one, else AdminItemsError with all errors and
+    all values.
+    """
+    errors = {item: each for item, each in found.items() if isinstance(each, KafkaError)}
+    results = {item: each for item, each in found.items() if not isinstance(each, KafkaError)}
+    if not errors:
+        return results
+    if len(found) == 1:
+        raise next(iter(errors.values()))
+    raise AdminItemsError(errors, results)
+
+
+async def by_node(
+    groups: Mapping[int, list[K]],
+    send: Callable[[int, list[K]], Awaitable[Mapping[K, V | KafkaError]]],
+) -> dict[K, V | KafkaError]:
+    """Ask several nodes at once, each about its items; a node that fails fails its items."""
+
+    async def one(node_id: int, items: list[K]) -> Mapping[K, V | KafkaError]:
+        try:
+            return await send(node_id, items)
+        except KafkaError as error:
+            return dict.fromkeys(items, error)
+
+    found: dict[K, V | KafkaError] = {}
+    for answers in await asyncio.gather(*(one(*group) for group in groups.items())):
+        found.update(answers)
+    return found
