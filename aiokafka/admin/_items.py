@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
-from aiokafka._compat import timeout_at
 from aiokafka.admin._routing import Router
 from aiokafka.errors import AdminItemsError, KafkaError, KafkaProtocolError, KafkaTimeoutError
 
@@ -27,7 +26,8 @@ async def settle(
     """Return what each item got, in the order of `items`.
 
     `ask` takes the items that are left and returns a value or an error for each; what it raises is
-    the error of all. Items with a retriable error are asked about again after a pause, until the
+    the error of all. It ends by the deadline by itself, so that an item that was responded to is
+    not lost because of another. Items with a retriable error are asked about again after a pause, until the
     deadline (loop time). Raises what `outcome` raises; with `fail_fast` the first
     error that cannot pass, as soon as it is known.
     """
@@ -37,7 +37,7 @@ async def settle(
     backoff = router.backoff()
     loop = asyncio.get_running_loop()
     while left:
-        answers = await _ask_once(ask, left, deadline)
+        answers = await _ask_once(ask, left)
         for item in left:
             found[item] = answers[item] if item in answers else _unanswered(item)
         left = [item for item in left if _may_pass(found[item])]
@@ -56,13 +56,9 @@ async def settle(
 async def _ask_once(
     ask: Callable[[list[K]], Awaitable[Mapping[K, V | KafkaError]]],
     left: list[K],
-    deadline: float,
 ) -> Mapping[K, V | KafkaError]:
     try:
-        async with timeout_at(deadline):
-            return await ask(left)
-    except asyncio.TimeoutError:
-        return dict.fromkeys(left, KafkaTimeoutError("timed out; no broker responded"))
+        return await ask(left)
     except KafkaError as error:
         return dict.fromkeys(left, error)
 
