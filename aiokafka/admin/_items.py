@@ -26,10 +26,10 @@ async def settle(
     """Return what each item got, in the order of `items`.
 
     `ask` takes the items that are left and returns a value or an error for each; what it raises is
-    the error of all. It ends by the deadline by itself, so that an item that was responded to is
-    not lost because of another. Items with a retriable error are asked about again after a pause, until the
-    deadline (loop time). Raises what `outcome` raises; with `fail_fast` the first
-    error that cannot pass, as soon as it is known.
+    the error of all. It ends by the deadline by itself, so that an item with a response is not lost
+    because of another. Items with a retriable error are asked about again after a pause, until the
+    deadline (loop time). Raises what `outcome` raises; with `fail_fast` the first error that cannot
+    pass, as soon as it is known.
     """
     wanted = list(dict.fromkeys(items))
     found: dict[K, V | KafkaError] = {}
