@@ -16,6 +16,7 @@ from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
 from aiokafka._config.options import refuse_unknown
+from aiokafka._form import mention_form
 from aiokafka._loops import made_for, refuse_other_loop
 from aiokafka._metadata.loop import MetadataLoop
 from aiokafka._metadata.topics import check_name, wait_for_partition, wait_for_topic
@@ -159,6 +160,7 @@ class AIOKafkaClient:
         if self._is_started:
             return
         self._owner.check()
+        mention_form()
         self._is_started = True
         try:
             deadline = self._loop.time() + self._config.request_timeout

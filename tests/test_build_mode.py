@@ -76,3 +76,33 @@ def test_a_second_interpreter_runs_the_sources() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+FIRST_CLIENTS = """
+import asyncio, logging
+logging.basicConfig(level=logging.INFO)
+from aiokafka import AIOKafkaProducer
+from aiokafka.testing import FakeCluster
+
+async def main():
+    async with FakeCluster() as cluster:
+        for _ in range(2):
+            async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers):
+                pass
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("plain", ["", "1"])
+def test_pure_python_is_mentioned_once(plain: str) -> None:
+    compiled = not str(importlib.import_module(COMPILABLE[0]).__file__).endswith(".py")
+    environment = {
+        **os.environ,
+        "AIOKAFKA_NO_EXTENSIONS": plain or os.environ.get("AIOKAFKA_NO_EXTENSIONS", ""),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_CLIENTS], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("pure Python") == (0 if compiled and not plain else 1)

@@ -39,6 +39,7 @@ LAYERS = {
     "oauth": 2,
     # 3, cluster
     "_group_members": 3,
+    "_form": 3,
     "_log": 3,
     "_loops": 3,
     "_metadata": 3,
