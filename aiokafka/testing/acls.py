@@ -137,7 +137,7 @@ class Acls:
         return not self._denied
 
     def denies(self, context: RequestFacts, resource: str, name: str, operation: str) -> bool:
-        """Whether a client may not do that."""
+        """Return whether a client lacks the permission for an operation."""
         session = context.session
         principal = _BYSTANDER if session is None else session.user
         return any(
@@ -148,7 +148,7 @@ class Acls:
         )
 
     def check_topic(self, context: RequestFacts, name: str) -> int:
-        """The error code for a topic that a request names; 0 if all is well."""
+        """Return the error code for a topic that a request names; 0 if it is allowed."""
         if not self._denied:
             return codes.NONE
         operation = _TOPIC_OPERATIONS.get(context.api_key, "describe")
@@ -156,7 +156,9 @@ class Acls:
         return codes.TOPIC_AUTHORIZATION_FAILED if denied else codes.NONE
 
     def check(self, context: RequestFacts, request: Any) -> int:
-        """The error code for a request as a whole; 0 if all is well, or only topics may be."""
+        """Return the error code for a request as a whole; 0 if it is allowed. Topics are checked
+        one by one, in :meth:`check_topic`.
+        """
         if context.api_key == _FIND_COORDINATOR:
             return self._check_coordinator(context, request)
         plain = context.api_key == _INIT_PRODUCER_ID and request.transactional_id is None
@@ -181,7 +183,9 @@ class Acls:
 
 
 def _names(request: Any, field: str) -> list[str]:
-    """The names in a field: a text, texts, or structures with a group or transactional id."""
+    """Return the names in a field: a text, texts, or structures with a group or transactional
+    id.
+    """
     value = getattr(request, field, None)
     if not value:
         return []

@@ -1,4 +1,4 @@
-"""What an interception may answer instead of the broker's own answer."""
+"""What an interception may send instead of the broker's own response."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class CloseConnectionError(Exception):
-    """The broker closes the connection without an answer."""
+    """The broker closes the connection without a response."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,11 @@ class Hold:
 
 @dataclass(frozen=True)
 class Cut:
-    """Close the connection without an answer.
+    """Close the connection without a response.
 
     Args:
         handled: False (the default): the request has no effect. True: it is handled first, only its
-            answer is lost, which is the case that makes producers write twice.
+            response is lost, which is the case that makes producers write twice.
     """
 
     handled: bool = False
@@ -76,7 +76,7 @@ class Cut:
 @dataclass(frozen=True)
 class Silence:
     """Never answer, but keep the connection open and serve what comes after: the client's request
-    time-out must end the wait.
+    timeout must end the wait.
 
     Args:
         handled: Whether the request has its effect.
@@ -87,9 +87,9 @@ class Silence:
 
 @dataclass(frozen=True)
 class RawBytes:
-    """Write these bytes to the connection instead of an answer; the request has no effect.
+    """Write these bytes to the connection instead of a response; the request has no effect.
 
-    They go out as they are: a well-formed answer begins with its own int32 length.
+    They go out as they are: a well-formed response begins with its own int32 length.
     """
 
     data: bytes

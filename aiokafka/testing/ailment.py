@@ -33,7 +33,7 @@ class Ailment:
         self.is_felt = True
 
     def heal(self) -> None:
-        """All is well again; the requests that wait go on."""
+        """End all that ails the broker; the requests that wait are answered."""
         self._hung = self._slow = ()
         self.is_felt = False
         self._revived.set()

@@ -70,7 +70,7 @@ def append(
 
 
 def _unknown_producer(context: RequestContext, batch: Batch) -> int:
-    """The error code for a producer id without state that does not begin at sequence 0."""
+    """Return the error code for a producer id without state that does not begin at sequence 0."""
     if context.profile.release < _FIRST_FORGIVING:
         return codes.UNKNOWN_PRODUCER_ID
     if batch.is_transactional and context.services.adds_partitions(context):
@@ -107,7 +107,7 @@ def _check(context: RequestContext, topic: Topic, batch: Batch) -> None:
 
 
 def _recompressed(topic: Topic, batch: Batch) -> Batch:
-    """As the topic's ``compression.type`` wants it."""
+    """Return the batch in the codec that the topic's ``compression.type`` names."""
     codec = _CODECS.get(topic.setting("compression.type"))
     if codec is None or codec == batch.codec:
         return batch

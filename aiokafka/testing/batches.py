@@ -36,7 +36,7 @@ class BatchRefusedError(Exception):
         self.errno = errno
         self.message = message
         self.in_log = in_log
-        """Whether the log itself refused it: the answer then tells where the log starts."""
+        """Whether the log itself refused it: the response then tells where the log starts."""
 
 
 CORRUPT_MESSAGE = 2
@@ -99,13 +99,13 @@ class Batch:
 
 
 def magic_of(buffer: Buffer) -> int:
-    """The format version of the first batch or message in `buffer`; -1 if there is none."""
+    """Return the format version of the first batch or message in `buffer`; -1 if there is none."""
     return buffer[_MAGIC_OFFSET] if len(buffer) > _MAGIC_OFFSET else -1
 
 
 def parse(buffer: Buffer) -> list[Batch]:
-    """All whole batches in a record set, with lengths, magic and checksums verified. What follows
-    the last whole one is ignored.
+    """Return all whole batches in a record set, with lengths, magic and checksums verified. What
+    follows the last whole one is ignored.
 
     Raises:
         BatchRefusedError: as a broker would refuse the record set.
@@ -164,7 +164,7 @@ def _parse_one(data: memoryview, size: int) -> Batch:
 
 
 def check_from_client(batch: Batch) -> None:
-    """The rules for batches that arrive in a Produce request (Kafka's LogValidator).
+    """Verify a batch that arrives in a Produce request (Kafka's LogValidator).
 
     Raises:
         BatchRefusedError: the batch breaks one of them.
@@ -180,7 +180,7 @@ def check_from_client(batch: Batch) -> None:
 
 
 def place(batch: Batch, base_offset: int, leader_epoch: int, append_time: int | None) -> Batch:
-    """A copy of `batch` for the log, with its offset and epoch written into the bytes.
+    """Return a copy of `batch` for the log, with its offset and epoch written into the bytes.
 
     Args:
         append_time: Milliseconds if the topic has ``message.timestamp.type=LogAppendTime``.
@@ -211,7 +211,7 @@ def place(batch: Batch, base_offset: int, leader_epoch: int, append_time: int | 
 
 
 def with_producer(batch: Batch, like: Batch, sequence: int) -> Batch:
-    """A copy of `batch` by the producer of `like`, in its transaction if it is one."""
+    """Return a copy of `batch` by the producer of `like`, in its transaction if it is one."""
     data = bytearray(batch.data)
     attributes = batch.attributes | (like.attributes & (TRANSACTIONAL | LOG_APPEND_TIME))
     struct.pack_into(">h", data, _ATTRIBUTES_OFFSET, attributes)
@@ -222,7 +222,7 @@ def with_producer(batch: Batch, like: Batch, sequence: int) -> Batch:
 
 
 def control_batch(producer_id: int, producer_epoch: int, *, commit: bool, timestamp: int) -> Batch:
-    """A transaction marker (Kafka's EndTransactionMarker, coordinator epoch 0)."""
+    """Build a transaction marker (Kafka's EndTransactionMarker, coordinator epoch 0)."""
     key = struct.pack(">hh", 0, int(commit))
     value = struct.pack(">hi", 0, 0)
     # attributes, timestamp delta, offset delta, key, value, no headers; every varint fits one byte

@@ -133,11 +133,11 @@ class FakeBroker:
     # -- for connections -----------------------------------------------------------------------
 
     def opened(self, connection: Connection) -> None:
-        """A client has connected."""
+        """Remember the connection of a client."""
         self._connections[connection] = None
 
     def gone(self, connection: Connection) -> None:
-        """A connection is lost, and no request of it is in progress."""
+        """Forget a connection that is lost and has no request in progress."""
         self._connections.pop(connection, None)
 
     def failed(self, exc: Exception) -> None:
@@ -148,7 +148,7 @@ class FakeBroker:
         log.error("fake broker %d failed on a request", self.node_id, exc_info=exc)
 
     def answer(self, frame: bytes, connection: Connection) -> Reply | Later:
-        """The reply to a request, or what has to be awaited for it.
+        """Return the reply to a request, or what has to be awaited for it.
 
         Raises:
             CloseConnectionError: the connection is to be closed instead.
@@ -211,7 +211,7 @@ class FakeBroker:
         return await self._act(self._script.ask(request, context), request, context)
 
     async def _act(self, answer: Answer | Pending, request: Any, context: RequestContext) -> Reply:
-        """Carry out what the script wants, or the broker's own work."""
+        """Do what the script says, or the broker's own work."""
         if isinstance(answer, Pending):
             answer = await answer.answer()
         reply = await self._carry_out(answer, request, context)
@@ -250,7 +250,7 @@ class FakeBroker:
         return self._finished(result, context)
 
     def _begin(self, request: Any, context: RequestContext) -> Any:
-        """What the handler gives: a response, None, or either to await."""
+        """Call the handler: return its response, None, or an awaitable of either."""
         acls = self.services.acls
         errno = 0 if acls.is_idle else acls.check(context, request)
         module = handlers.load(context.api_key)
@@ -281,7 +281,9 @@ def _as_it_is(reply: Reply) -> Reply:
 
 
 def _reply_to_token(frame: bytes, session: Session) -> Reply:
-    """Before Kafka 1.0 tokens have no header, and a refusal is a closed connection."""
+    """Return the reply to a token without a header, as before Kafka 1.0, where a refusal closes the
+    connection.
+    """
     verdict = session.authenticate(frame)
     if verdict.errno:
         raise CloseConnectionError

@@ -47,7 +47,7 @@ class ClassicGroup:
     # -- join ----------------------------------------------------------------------------------
 
     def join(self, application: Application) -> asyncio.Future[Joined]:
-        """Take a JoinGroup request; the future is the answer.
+        """Take a JoinGroup request; the future is the response.
 
         Raises:
             GroupRefusedError: at once, or through the future.
@@ -113,7 +113,9 @@ class ClassicGroup:
         return self._wait_for_join(member)
 
     def _replace_static(self, old: Member, application: Application) -> asyncio.Future[Joined]:
-        """A static member is back under its instance id: the old one is fenced (KIP-345)."""
+        """Replace a static member that is back under its instance id, and fence the old one
+        (KIP-345).
+        """
         self._drop(old, codes.FENCED_INSTANCE_ID)
         member_id = f"{application.instance_id}-{_seams.random_uuid()}"
         was_leader = self.leader == old.member_id
@@ -196,14 +198,16 @@ class ClassicGroup:
         self.changed()
 
     def _maybe_complete_join(self) -> None:
-        """Complete as soon as everybody has joined."""
+        """Complete as soon as all members have joined."""
         if self.state is not GroupState.PREPARING or self._waits_for_more or self.pending:
             return
         if all(member.joining is not None for member in self.members.values()):
             self._complete_join()
 
     def _complete_join(self) -> None:
-        """A new generation of those that have joined; the others are out, except static ones."""
+        """Begin a generation of the members that have joined; remove the others, except static
+        ones.
+        """
         self._stop_timer()
         self._waits_for_more = False
         for member in list(self.members.values()):
@@ -228,7 +232,7 @@ class ClassicGroup:
         self.changed()
 
     def _vote(self) -> str:
-        """The protocol that all know and most prefer."""
+        """Return the protocol that most members prefer, among those that all of them know."""
         common = set.intersection(*({n for n, _ in m.protocols} for m in self.members.values()))
         votes = Counter(
             next(name for name, _ in member.protocols if name in common)
@@ -286,7 +290,7 @@ class ClassicGroup:
         self.changed()
 
     def _sync_expired(self) -> None:
-        """Members that joined but never asked for their assignment are out."""
+        """Remove members that joined but never asked for their assignment."""
         for member in list(self.members.values()):
             if member.syncing is None:
                 self._drop(member, codes.UNKNOWN_MEMBER_ID)
@@ -304,7 +308,7 @@ class ClassicGroup:
         return codes.REBALANCE_IN_PROGRESS if preparing else codes.NONE
 
     def check_member(self, member_id: str, instance_id: str | None, generation: int) -> Member:
-        """The member that a request names.
+        """Return the member that a request names.
 
         Raises:
             GroupRefusedError: unknown, fenced, or of another generation.
@@ -390,7 +394,9 @@ class ClassicGroup:
         )
 
     def load(self, seconds: float) -> None:
-        """Be as it was written down; sessions begin when it is loaded, in so many seconds."""
+        """Restore what the log of the coordinator has; sessions begin once it is loaded, in so many
+        seconds.
+        """
         self.close()
         for member in list(self.members.values()):
             self._drop(member, codes.NOT_COORDINATOR)
@@ -408,7 +414,7 @@ class ClassicGroup:
     # -- timers --------------------------------------------------------------------------------
 
     def _touch(self, member: Member, later: float = 0.0) -> None:
-        """The member lives: its session begins afresh."""
+        """Restart the session of a member that was heard of, `later` seconds from now."""
         self._stop_expiry(member)
         loop = asyncio.get_running_loop()
         member.expiry = loop.call_later(later + member.session_timeout, self._expire, member)
@@ -444,4 +450,4 @@ def _done(value: _T) -> asyncio.Future[_T]:
 def _fail(waiting: asyncio.Future[_T] | None, errno: int) -> None:
     if waiting is not None and not waiting.done():
         waiting.set_exception(GroupRefusedError(errno))
-        waiting.exception()  # nobody may be waiting any more
+        waiting.exception()  # perhaps nothing waits for it any more

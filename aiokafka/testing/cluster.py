@@ -211,16 +211,16 @@ class FakeCluster:
         return [exc for broker in self._brokers.values() for exc in broker.failures]
 
     def address(self, broker_id: int) -> str:
-        """``"host:port"`` that a broker advertises."""
+        """Return the ``"host:port"`` that a broker advertises."""
         node = self._state.nodes[broker_id]
         return f"{node.host}:{node.port}"
 
     def broker(self, broker_id: int) -> FakeBroker:
-        """One broker, running or not."""
+        """Return one broker, running or not."""
         return self._brokers[broker_id]
 
     def partition(self, topic: str, partition: int = 0) -> Partition:
-        """Leader, epoch, replicas and log of a partition.
+        """Return a partition: its leader, epoch, replicas and log.
 
         Raises:
             KeyError: there is no such partition.
@@ -231,7 +231,7 @@ class FakeCluster:
         return found
 
     def log(self, topic: str, partition: int = 0) -> PartitionLog:
-        """The records of a partition, to read and write without a client.
+        """Return the log of a partition, to read and write its records without a client.
 
         Raises:
             KeyError: there is no such partition.
@@ -426,7 +426,7 @@ class FakeCluster:
 
         Args:
             api: A request class of :mod:`aiokafka.protocol.messages`, its API key, or None for all.
-            handler: An answer, or a (plain or ``async``) callable ``handler(request, context)``
+            handler: What to answer, or a (plain or ``async``) callable ``handler(request, context)``
                 that returns one: None to let the broker handle the request, a response object, or
                 one of :class:`Fail`, :class:`Delay`, :class:`Hold`, :class:`Cut`, :class:`Silence`,
                 :class:`RawBytes`, :class:`Edit`.
@@ -441,13 +441,13 @@ class FakeCluster:
 
         Example::
 
-            # The first produce request is written, but its answer is lost.
+            # The first produce request is written, but its response is lost.
             cluster.intercept(ProduceRequest, Cut(handled=True), times=1)
         """
         return self._script.add(api, handler, times, broker)
 
     def requests(self, api: type[Request[Any]] | int | None = None) -> list[SeenRequest]:
-        """The requests seen so far, oldest first: at most the last 10,000 or 32 MiB of them.
+        """Return the requests seen so far, oldest first: at most the last 10,000 or 32 MiB of them.
 
         Args:
             api: A request class or API key; None (the default) for all.
@@ -455,7 +455,9 @@ class FakeCluster:
         return self._script.seen(api)
 
     def count(self, api: type[Request[Any]] | int) -> int:
-        """How many requests of an API were seen since the start (or :meth:`forget_requests`)."""
+        """Return how many requests of an API were seen since the start (or
+        :meth:`forget_requests`).
+        """
         key = api if isinstance(api, int) else api.API_KEY
         return self._script.counts.get(key, 0)
 

@@ -37,7 +37,7 @@ def check_allowed(context: RequestContext, kind: int, name: str) -> None:
 
 
 def read_settings(state: ClusterState, kind: int, name: str) -> tuple[dict[str, str], set[str]]:
-    """All settings of a resource, and the names of those that are not defaults.
+    """Return all settings of a resource, and the names of those that are not defaults.
 
     Raises:
         TopicRefusedError: there is no such resource; `errno` says why.
@@ -100,6 +100,8 @@ def change_settings(
 
 
 def _check_broker(state: ClusterState, name: str) -> None:
-    """An empty name means the defaults of the whole cluster."""
+    """Refuse a broker that does not exist; an empty name means the defaults of the whole
+    cluster.
+    """
     if name and (not name.isdigit() or int(name) not in state.nodes):
         raise TopicRefusedError(codes.INVALID_REQUEST, f"Unexpected broker id {name}")

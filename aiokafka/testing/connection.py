@@ -100,6 +100,7 @@ class Connection(asyncio.Protocol):
     # -- what the transport calls --------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to serve a client, unless the broker has stopped."""
         self._transport = cast("asyncio.Transport", transport)
         if not self._broker.is_listening:
             self._transport.abort()
@@ -110,11 +111,15 @@ class Connection(asyncio.Protocol):
         self._broker.opened(self)
 
     def data_received(self, data: bytes) -> None:
+        """Add bytes, and answer the requests that are whole, unless one before them waits."""
         self._received += data
         if not self._waits:
             self._advance()
 
     def eof_received(self) -> bool:
+        """Close once all requests that arrived are answered; return whether replies can still be
+        sent.
+        """
         self._is_ended = True
         if not self._waits:
             self._close()
@@ -122,14 +127,17 @@ class Connection(asyncio.Protocol):
         return transport is not None and transport.get_extra_info("ssl_object") is None
 
     def pause_writing(self) -> None:
+        """Stop answering: the client does not read what it is sent."""
         self._is_full = True
 
     def resume_writing(self) -> None:
+        """Answer again: the client reads."""
         self._is_full = False
         if not self._waits:
             self._advance()
 
     def connection_lost(self, exc: BaseException | None) -> None:
+        """Forget the timer, and after an error the requests that were not answered."""
         self._is_ended = True
         if exc is not None:
             self._received.clear()

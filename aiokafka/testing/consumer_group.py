@@ -157,7 +157,7 @@ class ConsumerGroup:
         return member
 
     def _take_over(self, member: ConsumerMember, former: ConsumerMember) -> None:
-        """A static member is back: it gets what was kept for it."""
+        """Give a static member that is back what was kept for it."""
         self._remove(former)
         member.topics, member.regex = former.topics, former.regex
         member.assignor = former.assignor
@@ -182,7 +182,7 @@ class ConsumerGroup:
         return member
 
     def _update(self, member: ConsumerMember, beat: Heartbeat) -> bool:
-        """Take over what the member says; True if the assignment has to be made anew."""
+        """Take over what the member says; return whether a new assignment has to be made."""
         if beat.regex:
             _check_regex(beat.regex)
         before = (member.topics, member.regex, member.assignor)
@@ -230,7 +230,7 @@ class ConsumerGroup:
         return sorted(names)
 
     def _reassign(self) -> None:
-        """A new group epoch with a new target assignment."""
+        """Begin a group epoch with a new target assignment."""
         self.epoch += 1
         topics = self.topics_by_name()
         wanted = {m.member_id: self._subscription(m, topics) for m in self.members.values()}
@@ -239,7 +239,9 @@ class ConsumerGroup:
         self.assignment_epoch = self.epoch
 
     def rebalance(self) -> None:
-        """A new target in which members that want the same topics have changed places."""
+        """Make a new target assignment, in which members that want the same topics change
+        places.
+        """
         self._reassign()
         alike: dict[tuple[tuple[str, ...], str | None], list[str]] = {}
         for member in self.members.values():
@@ -298,7 +300,9 @@ class ConsumerGroup:
         del self.members[member.member_id]
 
     def load(self, seconds: float) -> None:
-        """Be in the memory of another coordinator in so many seconds: sessions begin afresh."""
+        """Restart all sessions, once another coordinator has loaded the group in so many
+        seconds.
+        """
         for member in self.members.values():
             self._touch(member, seconds)
 
@@ -342,7 +346,7 @@ def _range(
     topics: Mapping[str, tuple[bytes, int]],
     _former: Mapping[str, Slots],
 ) -> dict[str, Slots]:
-    """By topic: neighbouring partitions to each member, in the order of member ids."""
+    """Give neighbouring partitions of each topic to each member, in the order of member ids."""
     found: dict[str, set[Slot]] = {member: set() for member in wanted}
     for name, (topic_id, count) in topics.items():
         members = sorted(member for member, names in wanted.items() if name in names)
@@ -359,7 +363,9 @@ def _uniform(
     topics: Mapping[str, tuple[bytes, int]],
     former: Mapping[str, Slots],
 ) -> dict[str, Slots]:
-    """Evenly over the members, who keep what they have as far as that is fair."""
+    """Spread partitions evenly over the members, which keep what they have as far as that is
+    fair.
+    """
     ids = {name: topics[name][0] for names in wanted.values() for name in names}
     allowed = {member: {ids[name] for name in names} for member, names in wanted.items()}
     slots = [(ids[name], p) for name in sorted(ids) for p in range(topics[name][1])]

@@ -41,13 +41,13 @@ class Controller:
         return self._state.controller
 
     def stop(self) -> None:
-        """Have no controller, until :meth:`start`."""
+        """Stop the controller; there is none until :meth:`start`."""
         self._cancel_return()
         self._state.has_controller = False
         self._changed()
 
     def start(self, broker_id: int | None = None) -> None:
-        """Have a controller again, which looks at once what has happened meanwhile.
+        """Start a controller, which at once acts on what has happened since the last one stopped.
 
         Args:
             broker_id: Which broker it is; None (the default) for the same as before.
@@ -69,7 +69,7 @@ class Controller:
         self._changed()
 
     def fail_over(self, seconds: float, broker_id: int | None = None) -> None:
-        """Have no controller for some time; then another, as of :meth:`start`."""
+        """Stop the controller for so many seconds; then start another, as :meth:`start` does."""
         self.stop()
         loop = asyncio.get_running_loop()
         self._return = loop.call_later(seconds, self.start, broker_id)
@@ -108,7 +108,7 @@ class Controller:
     # -- for the cluster -----------------------------------------------------------------------
 
     def broker_started(self, node_id: int) -> None:
-        """A broker runs."""
+        """Note that a broker runs."""
         node = self._state.nodes[node_id]
         node.restarted = node.registered
         node.alive = True
@@ -117,7 +117,9 @@ class Controller:
             self.look_at(node)
 
     def broker_stopped(self, node_id: int) -> None:
-        """A broker runs no more, or cannot be reached."""
+        """Note that a broker has stopped or cannot be reached: its session ends, after its
+        timeout.
+        """
         node = self._state.nodes[node_id]
         if node.registered and self.session_timeout > 0:
             self._end_session(node_id)
@@ -141,7 +143,7 @@ class Controller:
         self._changed()
 
     async def wait(self, seconds: float) -> bool:
-        """Whether there is a controller, which may take up to so long."""
+        """Wait up to so many seconds for a controller; return whether there is one."""
         if self._state.has_controller:
             return True
         event = asyncio.Event()

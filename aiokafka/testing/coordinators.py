@@ -22,7 +22,7 @@ class Loaded(Protocol):
     """Groups that a coordinator reads when it takes over."""
 
     def load(self, group_id: str, seconds: float) -> None:
-        """Be as the coordinator has written it down, in so many seconds."""
+        """Restore what the log of the coordinator has about a group, loaded in so many seconds."""
 
 
 class Coordinators:
@@ -77,7 +77,7 @@ class Coordinators:
         self._begin((KINDS[kind], key), seconds)
 
     def heal(self) -> None:
-        """All have loaded, and moves take no time from now on."""
+        """End all loading, and let moves take no time from now on."""
         self.load_time = None
         self._busy_until.clear()
         self._loaded_at.clear()
@@ -85,11 +85,13 @@ class Coordinators:
     # -- for the brokers -----------------------------------------------------------------------
 
     def attach(self, groups: Loaded) -> None:
-        """Know the groups that are to be loaded."""
+        """Set the groups that are to be loaded."""
         self._groups = groups
 
     def check(self, kind: int, key: str, node_id: int) -> int:
-        """The error code for a request about a key to this broker; 0 if it is the right one."""
+        """Return the error code for a request about a key to this broker; 0 if it is the right
+        one.
+        """
         place = (kind, key)
         if self._state.coordinator(kind, key) != node_id:
             return codes.NOT_COORDINATOR
@@ -104,7 +106,7 @@ class Coordinators:
         return codes.NONE
 
     def broker_stopped(self, node_id: int) -> None:
-        """What that broker had in memory is gone."""
+        """Forget what a broker had loaded: it loses its memory when it stops."""
         for place, loaded_at in self._loaded_at.items():
             if loaded_at == node_id:
                 self._loaded_at[place] = -1

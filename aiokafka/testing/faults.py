@@ -73,7 +73,7 @@ class Faults:
     def mislead(self, broker_id: int) -> None:
         """Let a broker learn nothing more of the cluster until :meth:`inform`. It answers metadata
         as of now, and goes on as the leader that it was: what it takes with ``acks=1`` while
-        another one leads is lost, and ``acks=all`` runs into its time-out. It knows of no topics
+        another one leads is lost, and ``acks=all`` runs into its timeout. It knows of no topics
         that are created later. It is not the coordinator of anything that has moved.
 
         Raises:
@@ -160,7 +160,7 @@ class Faults:
         self._services.cluster_changed()
 
     def repair_disk(self, broker_id: int) -> None:
-        """The disk works again, with all that was on it.
+        """End a failure of a broker's disk, with all that was on it.
 
         Raises:
             KeyError: no such broker.

@@ -16,7 +16,7 @@ _MAX_EPOCH = 2**31 - 1
 
 @dataclass(slots=True)
 class FetchPosition:
-    """One partition as a fetch asks for it, and what the client was last told of it."""
+    """One partition as a fetch asks for it, and what the client last learned about it."""
 
     topic: str | bytes
     """Name, or topic id from Fetch v13 on."""
@@ -41,7 +41,9 @@ class FetchSession:
     )
 
     def served(self, position: FetchPosition) -> None:
-        """Records were sent for this partition: others come first next time."""
+        """Move a partition to the end of the order, since records of it were sent: others come
+        first next time.
+        """
         self.positions.move_to_end((position.topic, position.partition))
 
 
@@ -73,7 +75,7 @@ class FetchSessions:
         """Apply the session part of a request.
 
         Returns:
-            The session, and whether the answer is incremental (only changes are told). A session
+            The session, and whether the response is incremental (it has only changes). A session
             id of 0 means that the client wants none, or that there is no room.
 
         Raises:

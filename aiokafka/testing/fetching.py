@@ -35,7 +35,7 @@ class Look:
 
     @property
     def urgent(self) -> bool:
-        """Whether the answer cannot wait for more records."""
+        """Whether the response cannot wait for more records."""
         return bool(self.errno) or self.diverging is not None or self.preferred_replica != -1
 
 
@@ -91,7 +91,9 @@ def _look_into_log(
 
 
 def _closer_replica(context: RequestContext, request: FetchRequest, partition: Partition) -> int:
-    """Another replica in the client's rack, if this broker is not there (KIP-392); else -1."""
+    """Return another replica in the client's rack, if this broker is in another (KIP-392);
+    else -1.
+    """
     nodes = context.state.nodes
     if not request.rack_id or nodes[context.node_id].rack == request.rack_id:
         return -1
@@ -102,7 +104,7 @@ def _closer_replica(context: RequestContext, request: FetchRequest, partition: P
 def look_at_all(
     context: RequestContext, request: FetchRequest, positions: Sequence[FetchPosition]
 ) -> tuple[list[Look], bool]:
-    """Look at all partitions, and say whether the answer can go out: there are `min_bytes` to send,
+    """Look at all partitions, and say whether the response can go out: there are `min_bytes` to send,
     a partition has something urgent to say, or `max_wait_ms` is over."""
     looks = [look(context, request, position) for position in positions]
     if request.max_wait_ms <= 0 or _is_enough(looks, request.min_bytes):
@@ -116,7 +118,7 @@ async def look_until_enough(
     request: FetchRequest,
     positions: Sequence[FetchPosition],
 ) -> list[Look]:
-    """Look now and at each change, until the answer can go out."""
+    """Look now and at each change, until the response can go out."""
     deadline = context.received_at + request.max_wait_ms / 1000
     while True:
         # Whatever was seen before this task ran may have changed since.

@@ -31,7 +31,7 @@ class GroupRefusedError(Exception):
 
 @dataclass(slots=True)
 class Joined:
-    """The answer to a member that has joined."""
+    """The response to a member that has joined."""
 
     generation: int
     protocol_type: str
@@ -60,11 +60,11 @@ class Member:
     expiry: asyncio.TimerHandle | None = None
 
     def metadata(self, protocol: str) -> bytes:
-        """What the member said under a protocol."""
+        """Return the metadata that the member sent for a protocol; empty if it sent none."""
         return dict(self.protocols).get(protocol, b"")
 
     def stored(self) -> Member:
-        """A copy without anything that waits."""
+        """Return a copy without anything that waits."""
         return replace(self, joining=None, syncing=None, expiry=None)
 
 

@@ -32,17 +32,19 @@ class Groups:
         self.offsets: dict[str, GroupOffsets] = {}
 
     def check_coordinator(self, node_id: int, group_id: str) -> int:
-        """The error code for a request about a group to this broker; 0 if it is the right one."""
+        """Return the error code for a request about a group to this broker; 0 if it is the right
+        one.
+        """
         return self._coordinators.check(_GROUP, group_id, node_id)
 
     def load(self, group_id: str, seconds: float) -> None:
-        """Be as the coordinator has written it down, in so many seconds."""
+        """Restore what the log of the coordinator has about a group, loaded in so many seconds."""
         group = self.classic.get(group_id) or self.consumer.get(group_id)
         if group is not None:
             group.load(seconds)
 
     def classic_for_join(self, group_id: str) -> ClassicGroup:
-        """The classic group to join, made if there is none.
+        """Return the classic group to join; create it if there is none.
 
         Raises:
             GroupRefusedError: a group of the other protocol has that id and members.
@@ -61,7 +63,7 @@ class Groups:
         return group
 
     def consumer_for_heartbeat(self, group_id: str, *, joining: bool) -> ConsumerGroup:
-        """The group of the next-generation protocol, made if a member joins.
+        """Return the group of the consumer protocol (KIP-848); create it for a member that joins.
 
         Raises:
             GroupRefusedError: there is none, or a classic group with members has that id.
@@ -85,26 +87,26 @@ class Groups:
         return group
 
     def offsets_of(self, group_id: str) -> GroupOffsets:
-        """The committed positions of a group, made if there are none."""
+        """Return the committed positions of a group; create them if there are none."""
         return self.offsets.setdefault(group_id, GroupOffsets())
 
     def committed_of(self, group_id: str) -> Mapping[Key, CommittedOffset]:
-        """The committed positions of a group that may not exist."""
+        """Return the committed positions of a group that may not exist."""
         offsets = self.offsets.get(group_id)
         return {} if offsets is None else offsets.committed
 
     def committed(self, group_id: str, topic: str, partition: int = 0) -> int | None:
-        """The committed offset of a partition; None if there is none."""
+        """Return the committed offset of a partition; None if there is none."""
         offsets = self.offsets.get(group_id)
         found = offsets.committed.get((topic, partition)) if offsets is not None else None
         return None if found is None else found.offset
 
     def exists(self, group_id: str) -> bool:
-        """Whether anything is known of a group."""
+        """Return whether anything is known of a group."""
         return group_id in self.classic or group_id in self.consumer or group_id in self.offsets
 
     def state_of(self, group_id: str) -> str:
-        """Kafka's name of the state of a group; ``Dead`` if there is none."""
+        """Return Kafka's name of the state of a group; ``Dead`` if there is none."""
         if group_id in self.classic:
             return self.classic[group_id].state.value
         if group_id in self.consumer:
@@ -133,7 +135,7 @@ class Groups:
         group.rebalance()
 
     def fence(self, group_id: str, member_id: str) -> None:
-        """Have a member of the consumer protocol (KIP-848) told that its epoch is over.
+        """Let the coordinator fence a member of the consumer protocol (KIP-848): its epoch is over.
 
         Raises:
             KeyError: no such group or member.

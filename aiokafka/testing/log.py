@@ -158,7 +158,9 @@ class PartitionLog:
     # -- for tests: what time and failures do to a log -----------------------------------------
 
     def delete_before(self, offset: int) -> None:
-        """Retention, or DeleteRecords: the log starts at `offset` from now on."""
+        """Delete what is before `offset`, as retention and DeleteRecords do: the log starts
+        there.
+        """
         self._start = max(self._start, min(offset, self._end))
         count = bisect_right(self._bases, self._start)
         while count and self._batches[count - 1].last_offset >= self._start:
@@ -192,7 +194,7 @@ class PartitionLog:
 
     def pause_replication(self) -> None:
         """Hold the high watermark where it is: the followers fetch nothing. ``acks=all`` requests
-        then run into their time-out, with their records written."""
+        then run into their timeout, with their records written."""
         self._held_high_watermark = self.high_watermark
 
     def resume_replication(self) -> None:
@@ -201,7 +203,7 @@ class PartitionLog:
         self.wake()
 
     def pass_pause_to(self, successor: PartitionLog) -> None:
-        """Another log leads now: a pause goes on there."""
+        """Move a pause of replication to the log that leads now."""
         if self._held_high_watermark is not None:
             self._held_high_watermark = None
             successor.pause_replication()
@@ -233,7 +235,7 @@ class PartitionLog:
         return removed
 
     def _live(self, batch: Batch) -> list[ConsumerRecord[bytes | None, bytes | None]]:
-        """The records of a batch, none if its transaction was aborted."""
+        """Return the records of a batch, none if its transaction was aborted."""
         if batch.is_transactional and self.producers.is_aborted(
             batch.producer_id, batch.base_offset
         ):
@@ -249,7 +251,7 @@ class PartitionLog:
         self.wake()
 
     def _single(self, record: ConsumerRecord[bytes | None, bytes | None], batch: Batch) -> Batch:
-        """A batch of one record of `batch`, by the same producer."""
+        """Build a batch of one record of `batch`, by the same producer."""
         item = (record.timestamp, record.key, record.value, record.headers)
         sequence = batch.base_sequence
         if sequence >= 0:
@@ -260,11 +262,11 @@ class PartitionLog:
     # -- for replication -----------------------------------------------------------------------
 
     def share(self) -> None:
-        """Others copy this log from now on: its high watermark moves when they have."""
+        """Let other replicas copy this log from now on: its high watermark moves when they have."""
         self._replicated = self.high_watermark
 
     def replica(self) -> PartitionLog:
-        """A copy for another replica; the stored batches are the same objects."""
+        """Return a copy for another replica; the stored batches are the same objects."""
         copy = PartitionLog(self.topic, self.partition)
         copy._replicated = self.high_watermark
         copy._batches, copy._bases = list(self._batches), list(self._bases)
@@ -275,14 +277,15 @@ class PartitionLog:
         return copy
 
     def set_high_watermark(self, offset: int) -> None:
-        """Consumers see what is before `offset` from now on; only for a log that others copy."""
+        """Show consumers what is before `offset`; only for a log that others copy."""
         if offset != self._replicated:
             self._replicated = min(offset, self._end)
             self.wake()
 
     def follow(self, leader: PartitionLog) -> None:
-        """Become like the log of the leader: lose what it does not have, as its epochs tell
-        (KIP-101), then copy what it has more."""
+        """Copy the log of the leader: drop what the leader does not have, as its epochs tell
+        (KIP-101), then add what is new.
+        """
         changed = self._end != leader._end or self._start != leader._start
         common = self._common_end(leader)
         if common < self._end:
@@ -303,7 +306,7 @@ class PartitionLog:
             self.wake()
 
     def _common_end(self, leader: PartitionLog) -> int:
-        """Up to where this log and that of the leader are the same."""
+        """Return the offset up to which this log and that of the leader are the same."""
         epoch = self.leader_epoch
         while True:
             found, leader_end = leader.end_of_epoch(epoch)
@@ -335,14 +338,15 @@ class PartitionLog:
         return self.add(marker)
 
     def has(self, batch: Batch) -> bool:
-        """Whether a stored batch (still) stands here."""
+        """Return whether a stored batch (still) stands here."""
         index = bisect_left(self._bases, batch.base_offset)
         return index < len(self._batches) and self._batches[index] is batch
 
     def read(
         self, offset: int, max_bytes: int, limit: int, *, at_least_one: bool
     ) -> tuple[list[Batch], Buffer]:
-        """Batches from the one that holds `offset` on, which begin before offset `limit`.
+        """Return the batches from the one that holds `offset` on, which begin before offset
+        `limit`.
 
         Args:
             max_bytes: Room for them.
@@ -364,7 +368,9 @@ class PartitionLog:
         return found, b""
 
     def readable(self, offset: int, enough: int, limit: int) -> int:
-        """How many bytes could be read from `offset` up to `limit`; stops counting at `enough`."""
+        """Return how many bytes could be read from `offset` up to `limit`; stop counting at
+        `enough`.
+        """
         total = 0
         for index in range(self._index(offset), len(self._batches)):
             batch = self._batches[index]
@@ -374,8 +380,9 @@ class PartitionLog:
         return total
 
     def offset_for_time(self, timestamp_ms: int, limit: int) -> tuple[int, int, int] | None:
-        """(timestamp, offset, leader epoch) of the first record before offset `limit` that is not
-        older than `timestamp_ms`."""
+        """Return (timestamp, offset, leader epoch) of the first record before offset `limit` that
+        is not older than `timestamp_ms`; None if there is none.
+        """
         for batch in self._batches:
             if batch.max_timestamp < timestamp_ms:
                 continue
@@ -385,9 +392,10 @@ class PartitionLog:
         return None
 
     def offset_of_max_timestamp(self) -> tuple[int, int, int] | None:
-        """(timestamp, offset, leader epoch) of the record with the greatest timestamp (KIP-734),
-        also of one that was deleted: a broker keeps it in mind as long as the segment, and the
-        fake's log is one segment."""
+        """Return (timestamp, offset, leader epoch) of the record with the greatest timestamp
+        (KIP-734). It may have been deleted: a broker remembers it as long as the segment, and the
+        fake's log is one segment.
+        """
         return self._newest(self._batches)
 
     def _newest(self, batches: Sequence[Batch]) -> tuple[int, int, int] | None:
@@ -405,20 +413,21 @@ class PartitionLog:
         return record.timestamp, record.offset, batch.leader_epoch
 
     def begin_epoch(self, epoch: int) -> None:
-        """A new leader took over: its epoch starts at the end of the log."""
+        """Begin the epoch of a new leader at the end of the log."""
         if self._epochs[-1][1] == self._end and epoch > self._epochs[-1][0]:
             self._epochs.pop()  # the former leader wrote nothing
         self._epochs.append((epoch, self._end))
         self.wake()
 
     def epoch_of(self, offset: int) -> int:
-        """The leader epoch under which `offset` was (or would be) written."""
+        """Return the leader epoch under which `offset` was (or would be) written."""
         index = bisect_right([first for _, first in self._epochs], offset)
         return self._epochs[max(index - 1, 0)][0]
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """(epoch, end offset) of the newest epoch not above `epoch`; (-1, -1) if `epoch` is newer
-        than all (KIP-101, KIP-279)."""
+        """Return (epoch, end offset) of the newest epoch not above `epoch`; (-1, -1) if `epoch` is
+        newer than all (KIP-101, KIP-279).
+        """
         if epoch == self.leader_epoch:
             return epoch, self._end
         known = [entry[0] for entry in self._epochs]
@@ -441,7 +450,7 @@ class PartitionLog:
             waker()
 
     def _index(self, offset: int) -> int:
-        """Index of the first batch that holds or follows `offset`."""
+        """Return the index of the first batch that holds or follows `offset`."""
         index = bisect_left(self._bases, offset)
         if index and self._batches[index - 1].last_offset >= offset:
             index -= 1

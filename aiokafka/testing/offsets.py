@@ -39,7 +39,7 @@ class GroupOffsets:
             self.committed.update(pending)
 
     def is_unstable(self, key: Key) -> bool:
-        """Whether a transaction that is not over may change this position (KIP-447)."""
+        """Return whether a transaction that is not over may change this position (KIP-447)."""
         return any(key in pending for pending in self._pending.values())
 
     def delete(self, key: Key) -> None:

@@ -30,7 +30,7 @@ class ProducerEntry:
         return self.batches[-1].last_sequence if self.batches else -1
 
     def is_before(self, offset: int) -> bool:
-        """Whether all that is known of it was written before `offset`."""
+        """Return whether all that is known of the producer was written before `offset`."""
         return bool(self.batches) and self.batches[-1].last_offset < offset
 
 
@@ -58,7 +58,9 @@ class ProducerState:
         self._ends: deque[tuple[int, int]] = deque()  # (first offset, marker), maybe unreplicated
 
     def duplicate(self, batch: Batch) -> Batch | None:
-        """The batch in the log that `batch` repeats, if among the last five of its producer."""
+        """Return the batch in the log that `batch` repeats, if among the last five of its
+        producer.
+        """
         entry = self.entries.get(batch.producer_id)
         if entry is None or entry.epoch != batch.producer_epoch:
             return None
@@ -94,7 +96,7 @@ class ProducerState:
             _check_sequence(entry.last_sequence, batch.base_sequence)
 
     def is_in_transaction(self, batch: Batch) -> bool:
-        """Whether the transaction has begun here of which a batch wants to be part."""
+        """Return whether the transaction that a batch belongs to has begun here."""
         entry = self.entries.get(batch.producer_id)
         same = entry is not None and entry.epoch == batch.producer_epoch
         return same and batch.producer_id in self.open
@@ -128,8 +130,9 @@ class ProducerState:
             self.aborted.append(ended)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """Where the oldest transaction begins that is open, or whose marker is not yet on all
-        replicas."""
+        """Return where the oldest transaction begins that is open, or whose marker is not yet on
+        all replicas; None if there is none.
+        """
         while self._ends and self._ends[0][1] < high_watermark:
             self._ends.popleft()
         first = min(self.open.values(), default=None)
@@ -138,7 +141,9 @@ class ProducerState:
         return first
 
     def aborted_between(self, start: int, end: int) -> list[AbortedTransaction]:
-        """Aborted transactions with records in the offsets from `start` up to but not `end`."""
+        """Return the aborted transactions with records in the offsets from `start` up to but not
+        `end`.
+        """
         return [
             aborted
             for aborted in self.aborted
@@ -146,7 +151,9 @@ class ProducerState:
         ]
 
     def is_aborted(self, producer_id: int, offset: int) -> bool:
-        """Whether what a producer wrote at `offset` is part of a transaction that was aborted."""
+        """Return whether what a producer wrote at `offset` is part of a transaction that was
+        aborted.
+        """
         return any(
             aborted.producer_id == producer_id
             and aborted.first_offset <= offset <= aborted.last_offset
@@ -159,8 +166,9 @@ class ProducerState:
         self.aborted = [a for a in self.aborted if a.last_offset >= offset]
 
     def rebuild(self, batches: Iterable[Batch], start: int) -> None:
-        """Know what `batches` tell, after a log was truncated. What is known of producers that
-        wrote only before `start`, which retention has removed, is kept."""
+        """Learn from `batches`, after a log was truncated. What is known of producers that wrote
+        only before `start`, which retention has removed, is kept.
+        """
         known = ProducerState()
         for batch in batches:
             known.appended(batch)
@@ -171,7 +179,7 @@ class ProducerState:
         self._ends = known._ends
 
     def copy(self) -> ProducerState:
-        """The same, for the log of another replica."""
+        """Return the same state, for the log of another replica."""
         made = ProducerState()
         for producer_id, entry in self.entries.items():
             batches = deque(entry.batches, maxlen=_REMEMBERED_BATCHES)

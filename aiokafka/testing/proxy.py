@@ -48,7 +48,7 @@ class FaultProxy:
             producer = AIOKafkaProducer(bootstrap_servers=proxy.address)
             ...
             proxy.fragment(1)                 # one byte per write
-            proxy.cut_after(100, "responses") # the connection breaks inside an answer
+            proxy.cut_after(100, "responses") # the connection breaks inside a response
             proxy.restore()
     """
 
@@ -207,7 +207,7 @@ class _Rules:
         self.flowing.set()
 
     def allow(self, size: int) -> int:
-        """How many of `size` bytes may be delivered before the connection must break."""
+        """Return how many of `size` bytes may be delivered before the connection must break."""
         return size if self.budget is None else min(size, self.budget)
 
     def spend(self, size: int) -> bool:

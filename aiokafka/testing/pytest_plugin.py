@@ -96,11 +96,12 @@ def simulation(request: pytest.FixtureRequest) -> None:
 
 
 def _cluster_fixture() -> Any:
-    """The fixture before it is one: a new function each time, as pytest-asyncio notes the scope of
-    its loop on it."""
+    """Make the function of a fixture: a new one each time, as pytest-asyncio notes the scope of its
+    loop on it.
+    """
 
     async def kafka_cluster(request: pytest.FixtureRequest) -> AsyncIterator[FakeCluster]:
-        """A started fake Kafka cluster; ``@pytest.mark.kafka_cluster(...)`` gives its arguments."""
+        """Start a fake Kafka cluster; ``@pytest.mark.kafka_cluster(...)`` gives its arguments."""
         from aiokafka.testing.cluster import FakeCluster  # not at start-up: most runs do without
 
         marker = request.node.get_closest_marker("kafka_cluster")
@@ -112,7 +113,7 @@ def _cluster_fixture() -> Any:
 
 
 def _scope_of_loop(request: pytest.FixtureRequest) -> str:
-    """How long the loop lives that pytest-asyncio runs the test in."""
+    """Return the scope of the loop in which pytest-asyncio runs the test."""
     marker = request.node.get_closest_marker("asyncio")
     named = marker.kwargs.get("loop_scope") or marker.kwargs.get("scope") if marker else None
     if named is None:
@@ -122,7 +123,7 @@ def _scope_of_loop(request: pytest.FixtureRequest) -> str:
 
 
 def _any_kafka_cluster(request: pytest.FixtureRequest) -> FakeCluster:
-    """A started fake Kafka cluster; ``@pytest.mark.kafka_cluster(...)`` gives its arguments."""
+    """Start a fake Kafka cluster; ``@pytest.mark.kafka_cluster(...)`` gives its arguments."""
     # An async fixture runs in the loop of a scope that it names once and for all. In any other loop
     # than the test's the brokers would stand still while the test runs.
     cluster: FakeCluster = request.getfixturevalue(f"_kafka_cluster_in_{_scope_of_loop(request)}")
@@ -130,7 +131,7 @@ def _any_kafka_cluster(request: pytest.FixtureRequest) -> FakeCluster:
 
 
 def _define() -> dict[str, Any]:
-    """The fixtures, by name: pytest-asyncio wants its own decorator; others take pytest's."""
+    """Make the fixtures, by name: pytest-asyncio wants its own decorator; others take pytest's."""
     try:
         fixture: Any = importlib.import_module("pytest_asyncio").fixture
         inner = {

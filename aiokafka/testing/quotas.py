@@ -115,7 +115,7 @@ class Quotas:
         return math.ceil(min(-bucket.left / bucket.rate, _MOST) * 1000)
 
     def is_over(self, kind: str, client_id: str | None) -> bool:
-        """Whether a client has to wait already."""
+        """Return whether a client has to wait already."""
         bucket = self._bucket(kind, client_id or "")
         return bucket is not None and bucket.left < 0
 

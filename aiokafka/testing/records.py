@@ -24,7 +24,7 @@ _ALL = 2**31 - 1
 
 
 def build(items: Iterable[Item], *, codec: int = 0) -> bytes:
-    """One batch of (timestamp, key, value, headers) records, at base offset 0."""
+    """Build one batch of (timestamp, key, value, headers) records, at base offset 0."""
     from aiokafka.record.batch import RecordBatchBuilder
 
     builder = RecordBatchBuilder(compression=codec, level=None, size_limit=_NO_LIMIT)
@@ -36,7 +36,7 @@ def build(items: Iterable[Item], *, codec: int = 0) -> bytes:
 def decode(
     data: Buffer, topic: str, partition: int, position: int
 ) -> list[ConsumerRecord[bytes | None, bytes | None]]:
-    """The records of batches from offset `position` on; control records are left out."""
+    """Return the records of batches from offset `position` on; control records are left out."""
     from aiokafka.record.batch import RecordReader
 
     if not data:
@@ -46,7 +46,7 @@ def decode(
 
 
 def from_message_set(data: Buffer) -> bytes:
-    """Messages of magic 0 or 1 as one batch of magic 2, compressed in the same way.
+    """Convert messages of magic 0 or 1 to one batch of magic 2, compressed in the same way.
 
     Raises:
         BatchRefusedError: these are no sound messages of the old formats.
@@ -64,7 +64,7 @@ def from_message_set(data: Buffer) -> bytes:
 
 
 def to_message_set(data: Buffer, magic: int) -> bytes:
-    """A batch of magic 2 as messages of magic 0 or 1, uncompressed; headers are lost."""
+    """Convert a batch of magic 2 to messages of magic 0 or 1, uncompressed; headers are lost."""
     from aiokafka.record.legacy import build_message_set
 
     messages = []

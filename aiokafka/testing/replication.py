@@ -22,7 +22,7 @@ _FIRST_WAITING_FOR_MIN = (3, 7)  # releases: below min.insync.replicas the high 
 
 
 def drawn(seconds: Seconds, random: Random) -> float:
-    """One time of those that `seconds` allows."""
+    """Draw one time of those that `seconds` allows."""
     return random.uniform(*seconds) if isinstance(seconds, tuple) else seconds
 
 
@@ -119,7 +119,7 @@ class Replication:
                 partition.copies.hurry()
 
     def isr(self, tp: TopicPartition | Place) -> list[int]:
-        """The replicas in sync, as the controller knows them.
+        """Return the replicas in sync, as the controller knows them.
 
         Raises:
             KeyError: no such partition.
@@ -142,7 +142,7 @@ class Replication:
             partition.copies.shrink(broker_id)
 
     def log(self, tp: TopicPartition | Place, broker_id: int) -> PartitionLog:
-        """The log of one replica; the shared one where replicas have none of their own.
+        """Return the log of one replica; the shared one where replicas have none of their own.
 
         Raises:
             KeyError: no such partition, or no replica of it there.
@@ -167,7 +167,7 @@ class Replication:
                 partition.copies.stop()
 
     def delay(self, partition: Partition, node_id: int) -> float | None:
-        """How long a follower takes; None while it is stalled."""
+        """Return how long a follower takes to copy; None while it is stalled."""
         place = (partition.topic, partition.index)
         keys = ((place, node_id), (place, None), (None, node_id), (None, None))
         if any(key in self._stalls for key in keys):
@@ -229,7 +229,7 @@ class Copies:
     # -- what happens --------------------------------------------------------------------------
 
     def lead(self, node_id: int) -> None:
-        """The partition has this leader now, -1 for none, under a new epoch."""
+        """Let this replica lead, -1 for none, under a new epoch."""
         partition, former = self._partition, self._partition.log
         self.stop()
         self._overdue.clear()
@@ -245,7 +245,7 @@ class Copies:
         former.wake()
 
     def catch_up(self, node_id: int) -> None:
-        """A replica gets all that the leader has, and is in sync."""
+        """Give a replica all that the leader has; it is in sync then."""
         partition = self._partition
         self._log_of(node_id)
         if partition.leader not in (-1, node_id):
@@ -254,7 +254,7 @@ class Copies:
             partition.in_sync.append(node_id)
 
     def hurry(self) -> None:
-        """Followers do not wait any longer."""
+        """Let followers copy without waiting any longer."""
         self.stop()
         self.pursue()
 
@@ -274,7 +274,9 @@ class Copies:
             self._pursuing = False
 
     def _next_round(self, node_id: int) -> bool:
-        """Whether a follower has copied something."""
+        """Let a follower copy, at once or after its delay; return whether it has copied
+        something.
+        """
         if node_id in self._timers or not self._is_behind(node_id):
             return False
         delay = self._model.delay(self._partition, node_id) if self._can_fetch(node_id) else None
@@ -309,7 +311,7 @@ class Copies:
     # -- who is in sync ------------------------------------------------------------------------
 
     def shrink(self, node_id: int) -> None:
-        """A follower is behind for too long."""
+        """Take a follower that was behind for too long off the replicas in sync."""
         self._overdue[node_id] = None
         self._settle()
 
@@ -358,7 +360,7 @@ class Copies:
         return node_id in self._unsure or self.logs[node_id].end_offset != end
 
     def _is_behind(self, node_id: int) -> bool:
-        """Whether a round would bring a follower anything."""
+        """Return whether a round would bring a follower anything."""
         leader, log = self._partition.log, self.logs[node_id]
         if log is leader or self._partition.leader == -1:
             return False
@@ -369,7 +371,9 @@ class Copies:
         )
 
     def _can_fetch(self, node_id: int) -> bool:
-        """Whether a follower and its leader run, reach each other and agree on who leads."""
+        """Return whether a follower and its leader run, reach each other and agree on which of them
+        leads.
+        """
         leader = self._partition.leader
         if leader in (-1, node_id):
             return False

@@ -33,7 +33,7 @@ class Conversation(Protocol):
     """Seconds for which the credentials are good; None for no limit."""
 
     def step(self, token: bytes) -> bytes:
-        """The answer to a token of the client.
+        """Take a token of the client and return the broker's next one.
 
         Raises:
             LoginRefusedError: the login failed.
@@ -52,7 +52,7 @@ class Accounts(Protocol):
 
 
 def begin(mechanism: str, security: Accounts) -> Conversation:
-    """The broker's side of a new login."""
+    """Begin the broker's side of a new login."""
     if mechanism == "PLAIN":
         return _Plain(security)
     if mechanism == "OAUTHBEARER":
@@ -138,7 +138,7 @@ class _Scram:
 
 
 class _OAuthBearer:
-    """RFC 7628: a refusal is an answer, which the client has to acknowledge."""
+    """RFC 7628: a refusal is a response, which the client has to acknowledge."""
 
     def __init__(self, security: Accounts) -> None:
         self.user = ""
@@ -163,7 +163,7 @@ class _OAuthBearer:
 
 
 def subject_of(token: str) -> str | None:
-    """The subject of a JSON web token that has not expired; None for anything else.
+    """Return the subject of a JSON web token that has not expired; None for anything else.
 
     The signature is not looked at, as by a broker that is set up for unsecured tokens.
     """
@@ -176,7 +176,7 @@ def subject_of(token: str) -> str | None:
 
 
 def claims_of(token: str) -> dict[str, Any]:
-    """What a JSON web token says; empty if it is none."""
+    """Return the claims of a JSON web token; empty if `token` is none."""
     try:
         segment = token.split(".")[1]
         claims = json.loads(base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4)))

@@ -88,7 +88,7 @@ class RequestContext:
         return self.broker.services
 
     def check_topic(self, name: str) -> int:
-        """The error code if the client may not do this with a topic; else 0."""
+        """Return the error code if the client may not do this with a topic; else 0."""
         return self.broker.services.acls.check_topic(self, name)
 
     @property
@@ -162,7 +162,7 @@ class Interception:
         self.remove()
 
     def matches(self, context: RequestContext) -> bool:
-        """Whether it is to be asked about such a request."""
+        """Return whether it is to be asked about such a request."""
         if self._times is not None and self.hits >= self._times:
             return False
         if self._broker is not None and self._broker != context.broker.node_id:
@@ -170,7 +170,9 @@ class Interception:
         return self._api_key is None or self._api_key == context.api_key
 
     def ask(self, request: Any, context: RequestContext) -> Answer | Awaitable[Answer]:
-        """What the handler wants done, None for nothing; or what has to be awaited for that."""
+        """Return what the handler wants done, None for nothing; or what has to be awaited for
+        that.
+        """
         self.hits += 1
         if self._times is not None and self.hits >= self._times:
             self.remove()
@@ -188,7 +190,7 @@ class Pending:
     context: RequestContext
 
     async def answer(self) -> Answer:
-        """The first answer that is not None."""
+        """Return the first answer that is not None."""
         answer = await self.asked
         for interception in self.others:
             if answer is not None:
@@ -235,8 +237,8 @@ class Script:
             self._interceptions.remove(interception)
 
     def ask(self, request: Any, context: RequestContext) -> Answer | Pending:
-        """The first answer that is not None of the interceptions that match, oldest first; or what
-        has to be awaited for it, where a handler is ``async``.
+        """Return the first answer that is not None of the interceptions that match, oldest first;
+        or what has to be awaited for it, where a handler is ``async``.
         """
         interceptions = iter(tuple(self._interceptions))
         for interception in interceptions:
@@ -263,7 +265,7 @@ class Script:
         self.wake()
 
     def seen(self, api: type[Request[Any]] | int | None) -> list[SeenRequest]:
-        """The requests of one API, or all, oldest first."""
+        """Return the requests of one API, or all, oldest first."""
         key = key_of(api)
         return [seen for seen in self._seen if key is None or seen.context.api_key == key]
 
@@ -304,5 +306,5 @@ async def _wait_or_look_again(event: asyncio.Event) -> None:
 
 
 def key_of(api: type[Request[Any]] | int | None) -> int | None:
-    """The API key of a request class or number."""
+    """Return the API key of a request class or number."""
     return api if api is None or isinstance(api, int) else api.API_KEY

@@ -91,7 +91,7 @@ class State(enum.Enum):
     UNKNOWN = "not logged in"
     SPEAKING = "a login is in progress"
     OPEN = "logged in"
-    REFUSED = "to be closed after the answer"
+    REFUSED = "to be closed after the response"
 
 
 _S = State
@@ -111,7 +111,7 @@ class Session:
 
     def __init__(self, security: Security) -> None:
         self.state = State.UNKNOWN
-        #: Who is logged in, "" if nobody.
+        #: The user that is logged in, "" before.
         self.user = ""
         #: Tokens come without a header: SaslHandshake v0 was used.
         self.takes_raw_tokens = False

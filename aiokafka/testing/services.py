@@ -62,7 +62,7 @@ class Services:
         self._fetch_sessions: dict[int, FetchSessions] = {}
 
     def fetch_sessions(self, node_id: int) -> FetchSessions:
-        """The incremental fetch sessions of one broker."""
+        """Return the incremental fetch sessions of one broker."""
         sessions = self._fetch_sessions.get(node_id)
         if sessions is None:
             slots = self.state.setting("max.incremental.fetch.session.cache.slots")
@@ -113,7 +113,7 @@ class Services:
             raise BatchRefusedError(errno, "the coordinator knows of no such open transaction")
 
     def adds_partitions(self, context: RequestFacts) -> bool:
-        """Whether a Produce request enters its partitions into the transaction (KIP-890)."""
+        """Return whether a Produce request enters its partitions into the transaction (KIP-890)."""
         second = self.state.profile.level("transaction.version") >= 2
         return second and context.api_version >= _FIRST_ADDING_PARTITION
 
@@ -122,11 +122,13 @@ class Services:
         self.groups.forget_topic(name)
 
     def leaders_changed(self) -> None:
-        """Partitions may have a leader again."""
+        """Complete the transactions that wait for a leader: partitions may have one again."""
         self.transactions.complete_waiting()
 
     def cluster_changed(self) -> None:
-        """The controller has decided something, or there is none or one again."""
+        """Wake what depends on the controller: it has decided something, or there is none or one
+        again.
+        """
         self.replication.pursue()
         self.leaders_changed()
         self._changed()

@@ -135,7 +135,7 @@ _FREE_TEXT = ("leader.replication.throttled.replicas", "follower.replication.thr
 def invalid_topic_setting(
     config: Mapping[str, str | None], release: tuple[int, ...] = (99,)
 ) -> str | None:
-    """What is wrong with the first setting that no topic can have; None if all are fine."""
+    """Return what is wrong with the first setting that no topic can have; None if all are fine."""
     for name, value in config.items():
         if name not in TOPIC_DEFAULTS:
             return f"Unknown topic config name: {name}"

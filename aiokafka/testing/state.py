@@ -30,7 +30,7 @@ _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def _collide(name: str, other: str) -> bool:
-    """Names of metrics know no difference between a dot and an underscore."""
+    """Compare two names as metrics do, which know no difference between a dot and an underscore."""
     return name.replace(".", "_") == other.replace(".", "_")
 
 
@@ -40,7 +40,7 @@ class Replicas(Protocol):
     logs: dict[int, PartitionLog]
 
     def lead(self, node_id: int) -> None:
-        """Have this replica lead, -1 for none, under a new epoch."""
+        """Let this replica lead, -1 for none, under a new epoch."""
 
     def catch_up(self, node_id: int) -> None:
         """Give a replica all that the leader has, and put it in sync."""
@@ -102,7 +102,7 @@ class Partition:
     """The logs of the replicas, where each has its own."""
 
     def log_of(self, node_id: int) -> PartitionLog:
-        """The log that a replica has."""
+        """Return the log that a replica has."""
         return self.log if self.copies is None else self.copies.logs.get(node_id, self.log)
 
 
@@ -119,7 +119,7 @@ class Topic:
     """Settings of the brokers, some of which count for topics that have none of their own."""
 
     def setting(self, name: str) -> str:
-        """The value of a topic setting."""
+        """Return the value of a topic setting."""
         default = TOPIC_DEFAULTS.get(name, "")
         if name in INHERITED:
             default = self.broker_config.get(INHERITED[name], default)
@@ -164,7 +164,7 @@ class ClusterState:
     # -- nodes ---------------------------------------------------------------------------------
 
     def live_nodes(self) -> list[int]:
-        """Ids of the brokers that run, as the controller knows."""
+        """Return the ids of the brokers that run, as the controller knows."""
         return [node.node_id for node in self.nodes.values() if node.registered]
 
     @property
@@ -176,7 +176,9 @@ class ClusterState:
         return self.placed_controller if self.placed_controller in live else min(live, default=-1)
 
     def coordinator(self, kind: int, key: str) -> int:
-        """The node that coordinates a group (kind 0) or transactional id (kind 1); -1 if none."""
+        """Return the node that coordinates a group (kind 0) or transactional id (kind 1); -1 if
+        none.
+        """
         placed = self.placed_coordinators.get((kind, key))
         live = self.live_nodes()
         if placed in live:
@@ -188,19 +190,21 @@ class ClusterState:
         return next(node for node in order[first:] + order[:first] if node in live)
 
     def isr(self, partition: Partition) -> list[int]:
-        """The replicas in sync."""
+        """Return the replicas in sync."""
         if partition.in_sync is not None:
             return list(partition.in_sync)
         return self.live_replicas(partition)
 
     def live_replicas(self, partition: Partition) -> list[int]:
-        """The replicas that run on a sound disk, as the controller knows."""
+        """Return the replicas that run on a sound disk, as the controller knows."""
         place = (partition.topic, partition.index)
         nodes = (self.nodes[node_id] for node_id in partition.replicas)
         return [n.node_id for n in nodes if n.registered and place not in n.failed_logs]
 
     def snapshot(self) -> ClusterState:
-        """What is so now, for a broker that learns nothing more. The logs are the same objects."""
+        """Return the state of this moment, for a broker that learns nothing more. The logs are the
+        same objects.
+        """
         seen = copy.copy(self)
         seen.nodes = {n: dataclasses.replace(node) for n, node in self.nodes.items()}
         seen.placed_coordinators = dict(self.placed_coordinators)
@@ -219,7 +223,7 @@ class ClusterState:
         return seen
 
     def set_release(self, node_id: int, release: BrokerProfile) -> None:
-        """A broker plays another release."""
+        """Let a broker play another release."""
         self.nodes[node_id].profile = release
         oldest = min((n.profile for n in self.nodes.values()), key=lambda p: p.release)
         if oldest.features != self.profile.features:
@@ -229,16 +233,18 @@ class ClusterState:
     # -- elections -----------------------------------------------------------------------------
 
     def node_up(self, node_id: int) -> None:
-        """The controller learns that a broker runs (again): leaderless partitions that it keeps
-        may get it as leader."""
+        """Tell the controller that a broker runs (again): leaderless partitions that it keeps may
+        get it as leader.
+        """
         self.nodes[node_id].alive = self.nodes[node_id].registered = True
         for partition in self.partitions():
             if node_id in partition.replicas:
                 self.replica_back(partition)
 
     def node_down(self, node_id: int) -> None:
-        """The controller learns that a broker is gone: another replica takes over each partition
-        that it led."""
+        """Tell the controller that a broker is gone: another replica takes over each partition that
+        it led.
+        """
         node = self.nodes[node_id]
         node.registered = False
         node.alive = node.isolated and node.alive
@@ -247,7 +253,9 @@ class ClusterState:
                 self.replica_lost(partition, node_id)
 
     def replica_lost(self, partition: Partition, node_id: int) -> None:
-        """A replica is gone; the last one in sync stays on the list."""
+        """Take a lost replica off the replicas in sync, unless it is the last one, and elect
+        another leader if it led.
+        """
         in_sync = partition.in_sync
         if in_sync is not None and node_id in in_sync and len(in_sync) > 1:
             in_sync.remove(node_id)
@@ -257,7 +265,7 @@ class ClusterState:
             partition.copies.pursue()
 
     def replica_back(self, partition: Partition) -> None:
-        """A replica can be read and written again."""
+        """Use a replica that can be read and written again."""
         if partition.leader == -1:
             self.elect(partition)
         elif partition.copies is not None:
@@ -301,12 +309,12 @@ class ClusterState:
     # -- topics --------------------------------------------------------------------------------
 
     def partitions(self) -> Iterator[Partition]:
-        """All partitions of all topics."""
+        """Iterate over all partitions of all topics."""
         for topic in self.topics.values():
             yield from topic.partitions
 
     def partition(self, topic: str, index: int) -> Partition | None:
-        """One partition; None if it does not exist."""
+        """Return one partition; None if it does not exist."""
         found = self.topics.get(topic)
         if found is None or not 0 <= index < len(found.partitions):
             return None
@@ -411,7 +419,7 @@ class ClusterState:
             partition.log.wake()
 
     def setting(self, name: str) -> int:
-        """A broker setting that is a number."""
+        """Return a broker setting that is a number."""
         return int(self.config[name])
 
     @property
@@ -423,7 +431,7 @@ class ClusterState:
         return self.setting("default.replication.factor") if asked == -1 else asked
 
     def _spread(self, factor: int) -> list[int]:
-        """Replicas on neighbouring nodes; leaders go round over all live nodes."""
+        """Choose replicas on neighbouring nodes; leaders go round over all live nodes."""
         live = self.live_nodes()
         first = next(self._next_leader) % len(live)
         return [live[(first + step) % len(live)] for step in range(min(factor, len(live)))]

@@ -69,12 +69,12 @@ class Transaction:
     expiry: asyncio.TimerHandle | None = None
 
     def is_before_last_bump(self, producer_id: int, epoch: int) -> bool:
-        """Whether a request may be the repetition of the one that raised the epoch."""
+        """Return whether a request may be the repetition of the one that raised the epoch."""
         same_id = producer_id in (self.producer_id, self.former_producer_id)
         return same_id and epoch == self.last_epoch != _NO_EPOCH
 
     def bump(self, next_producer_id: Callable[[], int]) -> None:
-        """The next epoch, or a new producer id when there is none left."""
+        """Take the next epoch, or a new producer id when there is none left."""
         if self.epoch >= _LAST_EPOCH:
             self.former_producer_id, self.producer_id = self.producer_id, next_producer_id()
             self.last_epoch, self.epoch = self.epoch, 0
@@ -106,7 +106,9 @@ class Transactions:
         self.by_id: dict[str, Transaction] = {}
 
     def check_coordinator(self, node_id: int, transactional_id: str) -> int:
-        """The error code for a request about an id to this broker; 0 if it is the right one."""
+        """Return the error code for a request about an id to this broker; 0 if it is the right
+        one.
+        """
         return self._coordinators.check(_TRANSACTION, transactional_id, node_id)
 
     # -- InitProducerId ------------------------------------------------------------------------
@@ -114,7 +116,7 @@ class Transactions:
     def init(
         self, transactional_id: str, timeout: float, producer_id: int, epoch: int
     ) -> tuple[int, int]:
-        """A session of a transactional id, which ends that of its former owner.
+        """Begin a session of a transactional id, which ends that of its former owner.
 
         Args:
             producer_id: -1, or with `epoch` the session that the caller has and wants to renew.
@@ -143,7 +145,7 @@ class Transactions:
     def _renew(
         self, known: Transaction, timeout: float, producer_id: int, epoch: int
     ) -> tuple[int, int]:
-        """KIP-360: an owner that met an error wants the next epoch of its own session."""
+        """Give an owner that met an error the next epoch of its own session (KIP-360)."""
         retried = known.is_before_last_bump(producer_id, epoch)
         current = producer_id == known.producer_id and epoch == known.epoch
         if not current and not retried:
@@ -155,8 +157,9 @@ class Transactions:
         return known.producer_id, known.epoch
 
     def _end_open(self, known: Transaction) -> None:
-        """A session cannot begin before the transaction of the former one is over: the first try
-        aborts it and is told to come again."""
+        """Refuse a new session before the transaction of the former one is over: the first try
+        aborts it and has to be repeated.
+        """
         if known.state in _PREPARING:
             raise TransactionRefusedError(codes.CONCURRENT_TRANSACTIONS)
         if known.state is TransactionState.ONGOING:
@@ -174,7 +177,7 @@ class Transactions:
     # -- the transaction -----------------------------------------------------------------------
 
     def check_owner(self, transactional_id: str, producer_id: int, epoch: int) -> Transaction:
-        """The session that a request names.
+        """Return the session that a request names.
 
         Raises:
             TransactionRefusedError: there is no such session any more.
@@ -251,7 +254,7 @@ class Transactions:
         return self._end_again(known, commit=commit, bumps_epoch=bumps_epoch)
 
     def _end_twice(self, known: Transaction, *, commit: bool) -> tuple[int, int]:
-        """The end was carried out already, and the epoch has gone up by it."""
+        """Answer the repetition of an end that was carried out and has raised the epoch."""
         if known.state in _PREPARING:
             raise TransactionRefusedError(codes.CONCURRENT_TRANSACTIONS)
         ended = TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
@@ -260,7 +263,9 @@ class Transactions:
         return known.producer_id, known.epoch
 
     def _end_again(self, known: Transaction, *, commit: bool, bumps_epoch: bool) -> tuple[int, int]:
-        """There is no open transaction to end: a repetition, a mistake, or an empty abort."""
+        """Answer a request to end where no transaction is open: a repetition, a mistake, or an
+        empty abort.
+        """
         prepared = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
         complete = TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
         if known.state is prepared:
@@ -331,8 +336,9 @@ class Transactions:
         )
 
     def _mark(self, known: Transaction, partition: Partition, *, commit: bool) -> bool:
-        """Whether the marker stands on all replicas of a partition that are in sync. It is written
-        if it does not, again if a leader has lost it."""
+        """Write the marker to a partition if it is not there, again if a leader has lost it; return
+        whether it stands on all replicas in sync.
+        """
         if partition.leader == -1:
             return False
         place, log = (partition.topic, partition.index), partition.log
@@ -346,7 +352,7 @@ class Transactions:
         return False
 
     def _expire(self, known: Transaction) -> None:
-        """The transaction took too long: it is aborted, and its owner is fenced."""
+        """Abort a transaction that took too long, and fence its owner."""
         if known.state is TransactionState.ONGOING:
             self._fence(known)
 
@@ -369,7 +375,7 @@ class Transactions:
         *,
         adds_partition: bool,
     ) -> int:
-        """The error code for a transactional batch to a partition; 0 if it may be written.
+        """Return the error code for a transactional batch to a partition; 0 if it may be written.
 
         Args:
             adds_partition: The second version of transactions (KIP-890): the write itself enters

@@ -87,19 +87,19 @@ class BrokerProfile:
     """Feature to (minimum supported, maximum supported, finalized level)."""
 
     def serves(self, api_key: int, version: int) -> bool:
-        """Whether such a request is answered at all."""
+        """Return whether such a request is answered at all."""
         low, high = self.ranges.get(api_key, (0, -1))
         if api_key == 0 and self.release >= (4, 0):
             low = _REFUSED_PRODUCE_VERSIONS
         return low <= version <= high
 
     def level(self, feature: str) -> int:
-        """The finalized level of a feature, 0 if it is off or unknown."""
+        """Return the finalized level of a feature, 0 if it is off or unknown."""
         return self.features.get(feature, (0, 0, 0))[2]
 
 
 def profile(release: str) -> BrokerProfile:
-    """The profile of one of :data:`RELEASES`.
+    """Return the profile of one of :data:`RELEASES`.
 
     Raises:
         ValueError: for any other release.

@@ -22,7 +22,7 @@ _FLEXIBLE_ANSWER = struct.Struct(">iix")
 
 
 def read_header(frame: bytes) -> tuple[int, int, int, str | None, int]:
-    """API key, version, correlation id and client id, and the position after it.
+    """Return API key, version, correlation id and client id, and the position after them.
 
     Raises:
         CloseConnectionError: the frame is too short for that.
@@ -36,7 +36,7 @@ def read_header(frame: bytes) -> tuple[int, int, int, str | None, int]:
 
 
 def encode(response: Response, api_key: int, version: int, correlation_id: int) -> list[Buffer]:
-    """A frame with the response."""
+    """Encode a frame with the response."""
     body = codec(type(response), version).encode(response)
     size = sum(map(len, body))
     flexible = response.FLEXIBLE is not None and version >= response.FLEXIBLE
@@ -50,7 +50,7 @@ def encode(response: Response, api_key: int, version: int, correlation_id: int) 
 def refuse_version(
     profile: BrokerProfile, frame: bytes, header: tuple[int, int, int, str | None, int]
 ) -> Reply:
-    """What brokers do with an API or version that they do not have."""
+    """Answer a request of an API or version that the broker does not have, as a broker would."""
     api_key, version, correlation_id, _, position = header
     if profile.release < (0, 10):
         return Reply([])  # the broker throws inside; the client never hears of it
@@ -69,7 +69,9 @@ def refuse_version(
 
 
 def _read_client_id(frame: bytes) -> tuple[str | None, int]:
-    """The client id, a nullable string even in flexible headers, and the position after it."""
+    """Return the client id, a nullable string even in flexible headers, and the position after
+    it.
+    """
     start = _HEADER.size + 2
     size = int.from_bytes(frame[_HEADER.size : start], "big", signed=True)
     if size < 0:
@@ -80,7 +82,7 @@ def _read_client_id(frame: bytes) -> tuple[str | None, int]:
 
 
 def skip_tags(frame: bytes, position: int) -> int:
-    """The position after the tagged fields of a request header, of which none is defined."""
+    """Return the position after the tagged fields of a request header, of which none is defined."""
     if frame[position : position + 1] == b"\0":
         return position + 1
     count, position = _uvarint(frame, position)

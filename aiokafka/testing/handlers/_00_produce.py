@@ -59,7 +59,9 @@ def handle(
 
 
 async def _never() -> ProduceResponse:
-    """A broker fails inside on a partition without records, and the connection is mute for ever."""
+    """Wait for ever: a broker fails inside on a partition without records, and the connection stays
+    mute.
+    """
     waiting: asyncio.Future[ProduceResponse] = asyncio.get_running_loop().create_future()
     return await waiting
 
@@ -145,7 +147,7 @@ def _add_endpoints(context: RequestContext, response: ProduceResponse) -> None:
 def _is_replicated(
     context: RequestContext, request: ProduceRequest, response: ProduceResponse
 ) -> bool:
-    """Whether all replicas in sync have all that was written, as is usual."""
+    """Return whether all replicas in sync have all that was written, as is usual."""
     for data, topic in zip(request.topic_data, response.responses, strict=True):
         found = find_topic(context, data.name, data.topic_id)
         for answer in topic.partition_responses:
@@ -185,7 +187,7 @@ async def _await_replicas(
 async def _replicated(
     context: RequestContext, partition: Partition, offset: int, deadline: float
 ) -> int:
-    """The error code for records that stand at `offset`, once it is certain."""
+    """Return the error code for records that stand at `offset`, once it is certain."""
     log, epoch = partition.log, partition.leader_epoch
     changed = asyncio.Event()
     loop = asyncio.get_running_loop()

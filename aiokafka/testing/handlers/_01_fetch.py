@@ -128,7 +128,7 @@ def _failed(index: int, errno: int) -> PartitionData:
 def _read(
     context: RequestContext, request: FetchRequest, one: Look, budget: int
 ) -> tuple[PartitionData, int]:
-    """The answer for one partition, and how many bytes of records it has."""
+    """Return what to respond for one partition, and how many bytes of records it has."""
     partition, log = one.partition, one.log
     if one.errno or partition is None or log is None:
         return _refused(context, one), 0
@@ -164,7 +164,7 @@ def _read(
 def _payload(
     context: RequestContext, position: FetchPosition, batches: list[Batch], rest: Buffer
 ) -> Buffer:
-    """Batches as bytes, in the format that this version of Fetch carries."""
+    """Return batches as bytes, in the format that this version of Fetch carries."""
     if context.api_version >= _FIRST_BATCH_V2:
         if len(batches) == 1 and not rest:
             return batches[0].data
@@ -198,7 +198,7 @@ def _refused(context: RequestContext, one: Look) -> PartitionData:
 
 
 def _is_news(one: Look, data: PartitionData) -> bool:
-    """Whether an incremental answer has to mention the partition; notes what is told."""
+    """Return whether an incremental response has to mention the partition; note what it says."""
     told = (data.high_watermark, data.last_stable_offset, data.log_start_offset)
     changed = told != one.position.told or bool(data.records) or one.urgent
     one.position.told = () if data.error_code else told

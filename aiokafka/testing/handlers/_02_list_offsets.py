@@ -81,7 +81,7 @@ def _find(
 
 
 def _look_up(log: PartitionLog, timestamp: int, limit: int) -> tuple[int, int, int]:
-    """(timestamp, offset, leader epoch), each -1 if there is none."""
+    """Return (timestamp, offset, leader epoch), each -1 if there is none."""
     if timestamp == _LATEST:
         return -1, limit, log.leader_epoch
     if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
@@ -96,8 +96,9 @@ def _look_up(log: PartitionLog, timestamp: int, limit: int) -> tuple[int, int, i
 def _old_style(
     log: PartitionLog, asked: ListOffsetsPartition, limit: int
 ) -> ListOffsetsPartitionResponse:
-    """Before KIP-79: starts of segments not newer than the timestamp, newest first. The fake's log
-    is one segment."""
+    """Return the starts of segments not newer than the timestamp, newest first, as before KIP-79.
+    The fake's log is one segment.
+    """
     offsets = [limit, log.start_offset] if asked.timestamp == _LATEST else [log.start_offset]
     if len(offsets) == 2 and offsets[0] == offsets[1]:
         offsets.pop()

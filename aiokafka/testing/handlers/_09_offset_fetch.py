@@ -29,7 +29,7 @@ _NOTHING = CommittedOffset(-1)
 
 
 def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
-    """The positions of one group, or of several."""
+    """Return the positions of one group, or of several."""
     if context.api_version >= _FIRST_SEVERAL:
         groups = [_group(context, request, group) for group in request.groups]
         return OffsetFetchResponse(groups=groups)
@@ -87,7 +87,7 @@ def _by_topic(keys: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
 def _look_up(
     context: RequestContext, request: OffsetFetchRequest, group_id: str, topic: str, index: int
 ) -> tuple[int, CommittedOffset, int]:
-    """(partition, position, error code)."""
+    """Return (partition, position, error code)."""
     errno = context.check_topic(topic)
     if errno:
         return index, _NOTHING, errno
@@ -138,7 +138,7 @@ def _group(
 
 
 def _check_member(context: RequestContext, asked: OffsetFetchRequestGroup) -> int:
-    """Members of the next-generation protocol say who they are (KIP-848)."""
+    """Return the error code for the member that a request names (KIP-848); 0 if it names none."""
     group = context.services.groups.consumer.get(asked.group_id)
     if context.api_version < _FIRST_MEMBER or group is None or asked.member_id is None:
         return codes.NONE

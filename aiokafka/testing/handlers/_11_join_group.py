@@ -20,7 +20,7 @@ _FIRST_SKIPPING = 9  # KIP-814
 
 
 async def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
-    """Answered when the group has its next generation."""
+    """Add a member, and respond when the group has its next generation."""
     errno = _check(context, request)
     if errno:
         return _refused(context, request.member_id, errno)
@@ -53,7 +53,7 @@ def _check(context: RequestContext, request: JoinGroupRequest) -> int:
 
 
 def _needs_id(context: RequestContext, request: JoinGroupRequest) -> bool:
-    """Whether a group of the other protocol asks for a member id, before it says no."""
+    """Return whether a group of the other protocol asks for a member id, before it refuses."""
     group = context.services.groups.consumer.get(request.group_id)
     if group is None or not group.members or context.api_version < _FIRST_NEEDING_ID:
         return False

@@ -11,7 +11,7 @@ REQUEST = HeartbeatRequest
 
 
 def handle(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
-    """The member lives; it learns of a rebalance."""
+    """Extend the session of a member, which learns of a rebalance."""
     if not request.group_id:
         return refuse(context, request, codes.INVALID_GROUP_ID)
     groups = context.services.groups

@@ -12,7 +12,7 @@ REQUEST = SyncGroupRequest
 
 
 async def handle(context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse:
-    """Answered when the leader has brought the assignment."""
+    """Respond with the assignment, when the leader has sent it."""
     groups = context.services.groups
     errno = groups.check_coordinator(context.node_id, request.group_id)
     group = groups.classic.get(request.group_id)

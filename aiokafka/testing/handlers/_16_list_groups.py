@@ -9,7 +9,7 @@ REQUEST = ListGroupsRequest
 
 
 def handle(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
-    """Those of this broker, filtered by state and type."""
+    """List the groups of this broker, filtered by state and type."""
     groups = context.services.groups
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}

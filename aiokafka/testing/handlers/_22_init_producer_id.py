@@ -16,7 +16,9 @@ _FIRST_FENCED = 4
 
 
 def handle(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    """Without a transactional id: a new producer id, always."""
+    """Return a producer id: always a new one without a transactional id, else that of its
+    session.
+    """
     transactional_id = request.transactional_id
     if transactional_id is None:
         return InitProducerIdResponse(

@@ -27,7 +27,7 @@ _OPERATION_NOT_ATTEMPTED = 55
 def handle(
     context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
-    """All partitions or none."""
+    """Add all partitions of each transaction, or none."""
     return _response(
         context, request, [_add(context, wanted) for wanted in _wanted(context, request)]
     )

@@ -13,7 +13,7 @@ _FIRST_FENCED = 2
 
 
 def handle(context: RequestContext, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
-    """The group's positions will count when the transaction commits."""
+    """Add a group, whose positions count when the transaction commits."""
     transactions = context.services.transactions
     errno = transactions.check_coordinator(context.node_id, request.transactional_id)
     if errno:

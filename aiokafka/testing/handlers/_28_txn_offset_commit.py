@@ -64,7 +64,9 @@ def _answer(
 
 
 def _check_member(context: RequestContext, request: TxnOffsetCommitRequest) -> int:
-    """Only clients that say who they are can be fenced by the group (KIP-447)."""
+    """Return the error code for the member that a request names: only such a one can be fenced by
+    the group (KIP-447).
+    """
     names_member = context.api_version >= _FIRST_WITH_MEMBER and (
         request.member_id or request.generation_id >= 0
     )

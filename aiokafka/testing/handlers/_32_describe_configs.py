@@ -79,7 +79,7 @@ def _describe(
 
 
 def _source(context: RequestContext, kind: int, name: str) -> int:
-    """Where a setting comes from that its resource does not have."""
+    """Return the source of a setting that its resource does not have itself."""
     inherited = INHERITED.get(name) if kind == TOPIC else None
     if kind == GROUP:
         inherited = GROUP_DEFAULTS[name][0]
@@ -90,7 +90,7 @@ def _source(context: RequestContext, kind: int, name: str) -> int:
 
 
 def _synonyms(kind: int, name: str, value: str, source: int) -> list[DescribeConfigsSynonym]:
-    """The setting by the names under which it counts, first that which does."""
+    """Return the setting under the names that it has, the one in effect first."""
     if kind != GROUP:
         return [DescribeConfigsSynonym(name=name, value=value, source=source)]
     name, default = GROUP_DEFAULTS[name]

@@ -17,7 +17,7 @@ REQUEST = AlterConfigsRequest
 
 
 def handle(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    """What is not named falls back to its default."""
+    """Set all settings of each resource: one that is not named falls back to its default."""
     return AlterConfigsResponse(
         throttle_time_ms=0, responses=[_alter(context, request, r) for r in request.resources]
     )

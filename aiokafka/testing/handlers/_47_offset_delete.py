@@ -19,7 +19,7 @@ REQUEST = OffsetDeleteRequest
 
 
 def handle(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-    """Delete those that nobody consumes."""
+    """Delete those that no member consumes."""
     groups = context.services.groups
     errno = groups.check_coordinator(context.node_id, request.group_id)
     if not errno and not groups.exists(request.group_id):

@@ -18,7 +18,7 @@ _STATES = {state.value for state in coordinator.TransactionState}
 
 
 def handle(context: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse:
-    """Those of this coordinator that pass the filters."""
+    """List the transactions of this coordinator that pass the filters."""
     transactions = context.services.transactions
     return ListTransactionsResponse(
         throttle_time_ms=0,

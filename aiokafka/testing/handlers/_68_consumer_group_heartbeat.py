@@ -24,7 +24,7 @@ _LEAVING_STATIC = -2  # the lowest epoch
 def handle(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
-    """One step towards the assignment."""
+    """Move a member one step towards its assignment."""
     errno = _check(context, request)
     if errno:
         return refuse(context, request, errno)

@@ -21,7 +21,7 @@ REQUEST = DescribeTopicPartitionsRequest
 def handle(
     context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
-    """One page: topics by name, from the cursor on, up to the limit of partitions."""
+    """Return one page: topics by name, from the cursor on, up to the limit of partitions."""
     state = context.state
     names = sorted({topic.name for topic in request.topics} or state.topics)
     response = DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=[])

@@ -71,12 +71,14 @@ _loaded: dict[int, HandlerModule] = {}
 
 
 def known(api_key: int) -> bool:
-    """Whether the fake brokers have this API."""
+    """Return whether the fake brokers have this API."""
     return api_key in _MODULES
 
 
 def load(api_key: int) -> HandlerModule:
-    """The module of an API; imported on first use, because messages cost time to declare."""
+    """Return the module of an API; import it on first use, because messages cost time to
+    declare.
+    """
     module = _loaded.get(api_key)
     if module is None:
         name = f"{__name__}.{_MODULES[api_key]}"

@@ -16,7 +16,7 @@ def check_committer(
     instance_id: str | None,
     generation: int,
 ) -> int:
-    """The error code for a commit to this broker by such a member; 0 if it may.
+    """Return the error code for a commit to this broker by such a member; 0 if it may.
 
     A client that names no generation (-1) may commit while the group has no members.
     """

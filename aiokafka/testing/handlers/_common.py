@@ -9,14 +9,14 @@ from aiokafka.testing.state import FIRST_KRAFT, Partition, Topic
 
 
 def find_topic(context: RequestContext, name: str, topic_id: bytes = ZERO_UUID) -> Topic | None:
-    """A topic by id if there is one, else by name."""
+    """Find a topic, by its id if there is one, else by name."""
     if topic_id != ZERO_UUID:
         return context.state.topics_by_id.get(topic_id)
     return context.state.topics.get(name)
 
 
 def check_epoch(partition: Partition, epoch: int) -> int:
-    """The error code for a request that expects another leader epoch (KIP-320)."""
+    """Return the error code for a request that expects another leader epoch (KIP-320)."""
     if epoch == -1 or epoch == partition.leader_epoch:
         return codes.NONE
     if epoch < partition.leader_epoch:
@@ -25,7 +25,7 @@ def check_epoch(partition: Partition, epoch: int) -> int:
 
 
 def check_leader(context: RequestContext, partition: Partition | None, epoch: int = -1) -> int:
-    """The error code for a request that only the partition's leader answers."""
+    """Return the error code for a request that only the partition's leader answers."""
     if partition is None:
         return codes.UNKNOWN_TOPIC_OR_PARTITION
     errno = context.check_topic(partition.topic)
@@ -39,14 +39,15 @@ def check_leader(context: RequestContext, partition: Partition | None, epoch: in
 
 
 def is_offline(context: RequestContext, partition: Partition) -> bool:
-    """Whether the replica of a partition is on a disk of this broker that has failed."""
+    """Return whether the replica of a partition is on a disk of this broker that has failed."""
     failed = context.truth.nodes[context.node_id].failed_logs
     return bool(failed) and (partition.topic, partition.index) in failed
 
 
 async def await_controller(context: RequestContext, seconds: float) -> int:
-    """The error code for a request that the controller carries out. With ZooKeeper clients send it
-    there; a KRaft broker forwards it, and tries for as long as the client gives it."""
+    """Return the error code for a request that the controller carries out. With ZooKeeper clients
+    send it there; a KRaft broker forwards it, and tries for as long as the client gives it.
+    """
     truth = context.truth
     if context.profile.release < FIRST_KRAFT:
         return codes.NONE if truth.controller == context.node_id else codes.NOT_CONTROLLER
@@ -56,7 +57,7 @@ async def await_controller(context: RequestContext, seconds: float) -> int:
 
 
 def over_quota(context: RequestContext, changes: int, first_version: int) -> int:
-    """The error code for so many changes to topics (KIP-599)."""
+    """Return the error code for so many changes to topics (KIP-599)."""
     quotas = context.services.quotas
     if quotas.is_idle:
         return codes.NONE
@@ -67,7 +68,7 @@ def over_quota(context: RequestContext, changes: int, first_version: int) -> int
 
 
 def authorized_operations(wanted: bool, operations: tuple[int, ...]) -> int:
-    """A bit field of ACL operations; Kafka's "not asked" value if they are not wanted."""
+    """Return a bit field of ACL operations; Kafka's "not asked" value if they are not wanted."""
     if not wanted:
         return -(2**31)
     return sum(1 << operation for operation in operations)
