@@ -426,10 +426,10 @@ class FakeCluster:
 
         Args:
             api: A request class of :mod:`aiokafka.protocol.messages`, its API key, or None for all.
-            handler: What to answer, or a (plain or ``async``) callable ``handler(request, context)``
-                that returns one: None to let the broker handle the request, a response object, or
-                one of :class:`Fail`, :class:`Delay`, :class:`Hold`, :class:`Cut`, :class:`Silence`,
-                :class:`RawBytes`, :class:`Edit`.
+            handler: What to answer, or a (plain or ``async``) callable
+                ``handler(request, context)`` that returns it: None to let the broker handle the
+                request, a response object, or one of :class:`Fail`, :class:`Delay`, :class:`Hold`,
+                :class:`Cut`, :class:`Silence`, :class:`RawBytes`, :class:`Edit`.
             times: End after this many requests; None (the default) means until removed.
             broker: Only requests to this broker id.
 

@@ -104,8 +104,9 @@ def _closer_replica(context: RequestContext, request: FetchRequest, partition: P
 def look_at_all(
     context: RequestContext, request: FetchRequest, positions: Sequence[FetchPosition]
 ) -> tuple[list[Look], bool]:
-    """Look at all partitions, and say whether the response can go out: there are `min_bytes` to send,
-    a partition has something urgent to say, or `max_wait_ms` is over."""
+    """Look at all partitions, and say whether the response can go out: there are `min_bytes` to
+    send, a partition has something urgent to say, or `max_wait_ms` is over.
+    """
     looks = [look(context, request, position) for position in positions]
     if request.max_wait_ms <= 0 or _is_enough(looks, request.min_bytes):
         return looks, True

@@ -253,7 +253,7 @@ class Chaos:
         return True
 
     def _strike(self, kind: str, broker: int) -> None:
-        """Faults of a moment."""
+        """Inflict a fault of a moment."""
         faults, random = self.faults, self._random
         if kind == "reset":
             faults.reset(broker)

@@ -23,7 +23,7 @@ Line = Callable[[], str]
 
 
 class _Request:
-    """One request, and whether its answer makes it worth a line."""
+    """One request, and whether its response makes it worth a line."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class _Request:
         return f"{self.peer} <- {what} {self.about}".rstrip()
 
     def answered(self, frame: bytes) -> str:
-        """The line of the response."""
+        """Return the line of the response."""
         try:
             position = 4
             flexible = self.cls.FLEXIBLE is not None and self.version >= self.cls.FLEXIBLE
@@ -95,7 +95,7 @@ class Conversations:
         self._names: dict[bytes, str] = {}
 
     def feed(self, number: int, is_client: bool, server: str, data: bytes) -> Iterator[Line]:
-        """The lines for what is complete with these bytes; to be called when all was fed."""
+        """Yield the lines for what is complete with these bytes; to be called when all was fed."""
         data = self._parts.pop((number, is_client), b"") + data
         peer = f"{server} [{number}]"
         while len(data) >= 4:
@@ -132,7 +132,7 @@ class Conversations:
 
 
 def _about(message: Any, names: dict[bytes, str], *, is_response: bool = False) -> str:
-    """Topics and partitions that a message names; of a response the errors, and where data is."""
+    """Name the topics and partitions of a message; of a response those with errors or data."""
     named: list[str] = []
     for place, error, size in _places(message, "", names):
         if error:
@@ -152,7 +152,7 @@ def _about(message: Any, names: dict[bytes, str], *, is_response: bool = False) 
 
 
 def _places(value: Any, topic: str, names: dict[bytes, str]) -> Iterator[tuple[str, int, int]]:
-    """Each topic or partition in a message, with its error and the size of its records."""
+    """Yield each topic or partition in a message, with its error and the size of its records."""
     if isinstance(value, list | tuple):
         for each in value:
             if isinstance(each, int) and topic:

@@ -68,7 +68,7 @@ class Line:
         return self._lost_to_server or self._lost_to_client
 
     def holds(self, sender: Sender) -> bool:
-        """Whether what this end sends is lost."""
+        """Return whether what this end sends is lost."""
         return self._lost_to_server if sender.is_client else self._lost_to_client
 
     def hold(self, sender: Sender) -> None:
@@ -76,12 +76,12 @@ class Line:
         self._held[sender] = None
 
     def delay(self) -> float:
-        """How long the next piece takes."""
+        """Draw the seconds that the next piece takes."""
         shortest, longest = self.latency
         return shortest + (longest - shortest) * self._random.random()
 
     def split(self, size: int) -> int:
-        """How many of `size` bytes arrive before the rest does; 0 for all together."""
+        """Draw how many of `size` bytes arrive before the rest does; 0 for all together."""
         if size > 1 and self._random.random() < self.splits:
             return self._random.randrange(1, size)
         return 0

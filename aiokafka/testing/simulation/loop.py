@@ -55,7 +55,7 @@ class SimulatedLoop(Refusals, TurningLoop):
     # -- time
 
     def wall_time(self) -> float:
-        """The time of day, in seconds since 1970."""
+        """Return the time of day, in seconds since 1970."""
         return self.epoch + self.now
 
     # -- tasks
@@ -63,7 +63,9 @@ class SimulatedLoop(Refusals, TurningLoop):
     def create_task(  # type: ignore[override]
         self, coro: Any, *, name: str | None = None, **options: Any
     ) -> Any:
-        """As asyncio's; tasks without a name are counted in this loop, not in the process."""
+        """Create a task as asyncio does; one without a name is counted in this loop, not in the
+        process.
+        """
         self._task_count += 1
         number = self._task_count
         if name is None:
@@ -78,7 +80,7 @@ class SimulatedLoop(Refusals, TurningLoop):
         return task
 
     def tasks(self) -> list[asyncio.Task[Any]]:
-        """The tasks that have not ended, the oldest first."""
+        """Return the tasks that have not ended, the oldest first."""
         return sorted(asyncio.all_tasks(self), key=lambda task: getattr(task, _NUMBER, 0))
 
     # -- threads and signals
@@ -100,7 +102,9 @@ class SimulatedLoop(Refusals, TurningLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
-        """As :meth:`call_soon`. Other threads are refused: when they call is not the seed's."""
+        """Call soon, as :meth:`call_soon` does. Other threads are refused: the seed does not decide
+        when they call.
+        """
         if threading.get_ident() != self._thread:
             self._strangers.append(threading.current_thread().name)
             raise NotSimulatedError("threads")
@@ -140,11 +144,11 @@ class SimulatedLoop(Refusals, TurningLoop):
     # -- the network
 
     async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
-        """The addresses that the simulated network knows for a name."""
+        """Return the addresses that the simulated network knows for a name."""
         return await self.network.resolve(host, port)
 
     async def getnameinfo(self, sockaddr: Any, flags: int = 0) -> tuple[str, str]:
-        """The address itself: names lead one way only."""
+        """Return the address itself: names lead one way only."""
         return str(sockaddr[0]), str(sockaddr[1])
 
     async def create_connection(
@@ -217,7 +221,7 @@ class SimulatedLoop(Refusals, TurningLoop):
 
 
 def name_of(callback: _ANY_EVENT) -> str:
-    """The name of a callback; for the step of a task, the task's name and function."""
+    """Return the name of a callback; for the step of a task, the task's name and function."""
     owner = getattr(callback, "__self__", None)
     if isinstance(owner, asyncio.Task):
         coroutine = owner.get_coro()

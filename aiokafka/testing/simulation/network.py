@@ -62,7 +62,7 @@ class Network:
     # -- for the loop
 
     async def resolve(self, host: Any, port: Any) -> list[Any]:
-        """What `getaddrinfo` answers. Raises socket.gaierror for names that are not known."""
+        """Return what `getaddrinfo` does. Raises socket.gaierror for names that are not known."""
         name = host.decode() if isinstance(host, bytes) else str(host or "localhost")
         if _is_address(name):
             found = [name]
@@ -84,7 +84,7 @@ class Network:
         *,
         tls: Any = None,
     ) -> SimulatedServer:
-        """A server at an address that is free; port 0 takes the next free one."""
+        """Make a server at an address that is free; port 0 takes the next free one."""
         while port == 0:
             if (host, self._next_port) not in self._servers:
                 port = self._next_port
@@ -98,14 +98,14 @@ class Network:
         return server
 
     def stop_listening(self, server: SimulatedServer) -> None:
-        """Called by a server that closes."""
+        """Free the address of a server that closes."""
         if self._servers.get(server.address) is server:
             del self._servers[server.address]
 
     async def connect(
         self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, *, tls: Any = None
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
-        """A connection, a round trip later, to the first address of a host that takes it.
+        """Connect, in a round trip, to the first address of a host that takes the connection.
 
         Raises socket.gaierror for a name that is not known, ConnectionRefusedError where nothing
         listens, TimeoutError two minutes after the line began to lose packets, ssl.SSLError for
@@ -154,7 +154,7 @@ class Network:
         self.loop.happen_at(self.loop.now + delay, callback, *args)
 
     def _knock(self, done: asyncio.Future[Any], line: Line, tls: Any, tried: int) -> None:
-        """The first packet of a connection reaches the server, if it does."""
+        """Let the first packet of a connection reach the server, if it does."""
         if done.done():
             return
         address = (line.host, line.port)
@@ -176,8 +176,9 @@ class Network:
             self._later(line.delay(), self._open_door, done, line, tls)
 
     def _open_door(self, done: asyncio.Future[Any], line: Line, tls: Any) -> None:
-        """The answer is back at the client, for which the connection is there now. The server's
-        system has it, too, and hands it over when it hears from the client again.
+        """Open a connection: the server's first packet is back at the client, for which it is there
+        now. The server's system has it, too, and gives it to the server when it hears from the
+        client again.
         """
         if done.done():
             return
@@ -205,7 +206,7 @@ class Network:
     # -- for the ends of connections
 
     def note(self, writer: SimulatedTransport, data: bytes) -> None:
-        """Every write passes here."""
+        """Count a write: every one passes here."""
         self.bytes_written += len(data)
         mark = _MARK.pack(writer.number, writer.is_client, self.loop.now)
         self.checksum = zlib.crc32(data, zlib.crc32(mark, self.checksum))
@@ -213,28 +214,28 @@ class Network:
             self.observer(writer, data)
 
     def began(self, transport: SimulatedTransport) -> None:
-        """A protocol is about to be told of its connection."""
+        """Remember a transport whose protocol is about to hear of its connection."""
         self._open[transport] = None
 
     def ended(self, transport: SimulatedTransport) -> None:
-        """A protocol is about to be told that its connection is lost."""
+        """Forget a transport whose protocol is about to hear that its connection is lost."""
         self._open.pop(transport, None)
 
     # -- for those who break things
 
     def line(self, host: str, port: int) -> Line:
-        """The line to a server address, whether something listens there or not."""
+        """Return the line to a server address, whether something listens there or not."""
         found = self._lines.get((host, port))
         if found is None:
             found = self._lines[host, port] = Line(self._random, host, port)
         return found
 
     def connections(self) -> list[tuple[int, Line]]:
-        """Number and line of every open connection, the oldest first."""
+        """Return number and line of every open connection, the oldest first."""
         return [(t.number, t.line) for t in self._open if t.is_client]
 
     def open_transports(self) -> list[SimulatedTransport]:
-        """Every end whose protocol has not been told that its connection is lost."""
+        """Return every end whose protocol has not heard that its connection is lost."""
         return list(self._open)
 
     def reset(self, number: int | None = None, line: Line | None = None) -> int:
@@ -276,7 +277,7 @@ def _is_address(name: str) -> bool:
 
 
 def first_host(host: str | Iterable[str] | None) -> str:
-    """The address that `create_server` was given; all interfaces are one here."""
+    """Return the address for what `create_server` was given; all interfaces are one here."""
     if host is None or host == "" or host in ("0.0.0.0", "::", "localhost"):
         return _IP
     return host if isinstance(host, str) else first_host(next(iter(host), None))

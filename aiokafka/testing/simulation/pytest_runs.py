@@ -19,7 +19,7 @@ _NO_ASYNC_FIXTURES = ("kafka_cluster",)
 
 
 def in_simulations(item: pytest.Function, marker: pytest.Mark) -> Callable[..., None]:
-    """A plain function in place of an async test: it runs the test once for each seed.
+    """Make a plain function in place of an async test: it runs the test once for each seed.
 
     Raises pytest.UsageError for a test or a marker that is used wrongly.
     """
@@ -58,7 +58,7 @@ class _Options:
         self.limit_s = limit_s
 
     def chosen(self, config: pytest.Config) -> list[int]:
-        """The seeds to run: the one of the command line, or as many as wanted."""
+        """Return the seeds to run: the one of the command line, or as many as wanted."""
         only = config.getoption("simulation_seed", None)
         if only is not None:
             return [int(only)]

@@ -88,7 +88,7 @@ class Simulation:
     # -- for the program
 
     def cluster(self, brokers: int = 3, **options: Any) -> FakeCluster:
-        """A Kafka cluster in this run, not started: use it with ``async with``.
+        """Make a Kafka cluster in this run, not started: use it with ``async with``.
 
         Args:
             brokers: How many.
@@ -97,11 +97,12 @@ class Simulation:
         return FakeCluster(brokers, **{"seed": self.seed, **options})
 
     def faults(self, cluster: FakeCluster) -> Faults:
-        """What can be broken between the program and a cluster, by hand."""
+        """Return the faults between the program and a cluster, to inflict by hand."""
         return Faults(self, cluster)
 
     def chaos(self, cluster: FakeCluster, **options: Any) -> Chaos:
-        """Faults one after the other, as the seed draws them, while an ``async with`` block runs.
+        """Inflict faults one after the other, as the seed draws them, while an ``async with`` block
+        runs.
 
         Args:
             cluster: The cluster to break.
@@ -114,7 +115,7 @@ class Simulation:
         self.timeline.note(text)
 
     def wall_time(self) -> float:
-        """The time of day in the run, in seconds since 1970."""
+        """Return the time of day in the run, in seconds since 1970."""
         return self.loop.wall_time()
 
     # -- for the run
@@ -185,7 +186,7 @@ def _report(loop: SimulatedLoop, tasks: list[asyncio.Task[Any]]) -> None:
 
 
 def _place_of(task: asyncio.Task[Any]) -> str:
-    """Where a task waits: the innermost function of the program, with its line."""
+    """Return where a task waits: the innermost function of the program, with its line."""
     inner: Any = task.get_coro()
     place = getattr(inner, "__qualname__", repr(inner))
     while inner is not None:

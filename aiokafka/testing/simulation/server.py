@@ -126,7 +126,7 @@ class SimulatedServer(asyncio.AbstractServer):
         self._connections[transport] = None
 
     def detach(self, transport: SimulatedTransport) -> None:
-        """A connection has ended."""
+        """Forget a connection that has ended."""
         self._connections.pop(transport, None)
         if not self._connections and not self._is_open:
             self._wake()

@@ -39,7 +39,7 @@ class Timeline:
         self._add(None, text)
 
     def lines(self, last: int | None = None) -> list[str]:
-        """One line for each event with its virtual time, the oldest first.
+        """Return one line for each event with its virtual time, the oldest first.
 
         Polls and heartbeats that brought nothing are left out.
 
@@ -68,6 +68,7 @@ class Timeline:
         logging.getLogger().addHandler(self._handler)
 
     def end(self) -> None:
+        """Stop listening to the network and to the logs."""
         logging.getLogger().removeHandler(self._handler)
         if self._network is not None:
             self._network.observer = None

@@ -57,27 +57,32 @@ class SocketInfo:
         self._options: dict[tuple[int, int], Any] = {}
 
     def getsockname(self) -> tuple[str, int]:
+        """Return the address of this end."""
         return self._own
 
     def getpeername(self) -> tuple[str, int]:
+        """Return the address of the other end."""
         if self._peer is None:
             raise OSError("the socket is not connected")
         return self._peer
 
     def fileno(self) -> int:
+        """Return -1: there is no file."""
         return -1
 
     def setsockopt(self, level: int, option: int, value: Any, *rest: Any) -> None:
+        """Remember an option, which changes nothing."""
         self._options[level, option] = value
 
     def getsockopt(self, level: int, option: int, *rest: Any) -> Any:
+        """Return an option as it was set; 0 if it was not."""
         return self._options.get((level, option), 0)
 
 
 class SimulatedTransport(asyncio.Transport):
     """What a protocol is given: the behaviour of asyncio's own transport for sockets.
 
-    Owns: the bytes that the system has not taken yet, and what the protocol has been told.
+    Owns: the bytes that the system has not taken yet, and what the protocol has heard.
     """
 
     def __init__(
@@ -182,7 +187,7 @@ class SimulatedTransport(asyncio.Transport):
             self._fail(error, f"Fatal error: protocol.{doing}() call failed.", is_own=True)
 
     def _receive(self, limit: int) -> bytes | None:
-        """What has arrived; None after an error, which has ended the transport."""
+        """Return what has arrived; None after an error, which has ended the transport."""
         try:
             return self._end.receive(limit)
         except OSError as error:
@@ -244,7 +249,7 @@ class SimulatedTransport(asyncio.Transport):
         self._maybe_pause()
 
     def _write(self) -> None:
-        """There is room in the system's buffers."""
+        """Write what is buffered: there is room in the system's buffers."""
         if self._lost or not self._buffer:
             return
         try:

@@ -132,7 +132,7 @@ class TurningLoop(asyncio.BaseEventLoop):
     # -- what is to come
 
     def time(self) -> float:
-        """Virtual seconds since the loop was made."""
+        """Return the virtual seconds since the loop was made."""
         return self.now
 
     def call_soon(  # type: ignore[override]
@@ -160,7 +160,9 @@ class TurningLoop(asyncio.BaseEventLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        """As asyncio's; timers for the same moment go off in the seed's order."""
+        """Call at a time, as asyncio does; timers for the same moment go off in the seed's
+        order.
+        """
         if self._closed:
             raise RuntimeError("Event loop is closed")
         when += self._chance() * _BLUR
@@ -177,7 +179,7 @@ class TurningLoop(asyncio.BaseEventLoop):
         heapq.heappush(self._events, (when, self._chance(), self._count, callback, args))
 
     def timers(self) -> list[asyncio.TimerHandle]:
-        """The timers that are still to go off, the next one first."""
+        """Return the timers that are still to go off, the next one first."""
         return [handle for _, _, handle in sorted(self._scheduled) if not handle.cancelled()]
 
     # -- turns
@@ -260,7 +262,9 @@ class TurningLoop(asyncio.BaseEventLoop):
         self.now = until if until > least else least
 
     def _look_around(self) -> None:
-        """Is there still time? Has something kept the loop from waiting for most of a window?"""
+        """Check whether there is time left, and whether something has kept the loop from waiting
+        for most of a window.
+        """
         now = self.now
         if now >= self._window_end:
             self._forget_cancelled()

@@ -18,7 +18,7 @@ CAPACITY = 256 * 1024
 
 
 def reset_error() -> ConnectionResetError:
-    """What reading and writing raise after the peer's reset; a new one each time."""
+    """Make the error that reading and writing raise after the peer's reset; a new one each time."""
     return ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
 
 
@@ -111,7 +111,7 @@ class SimulatedSocket:
         return size
 
     def receive(self, limit: int) -> bytes:
-        """At most so many bytes of what has arrived, b"" at the end.
+        """Return at most so many bytes of what has arrived, b"" at the end.
 
         Raises ConnectionResetError after a reset. Asked only when there is something.
         """
@@ -165,7 +165,7 @@ class SimulatedSocket:
     # -- bytes on their way
 
     def not_before(self, when: float) -> None:
-        """Nothing sent from here arrives before this moment."""
+        """Let nothing sent from here arrive before this moment."""
         self._arrived_last = max(self._arrived_last, when)
 
     def _let_go(self, piece: bytes | None) -> None:
@@ -209,7 +209,7 @@ class SimulatedSocket:
             peer.reader()
 
     def _meet_closed_socket(self) -> None:
-        """Bytes for a socket that is closed are answered with a reset; the end alone is not."""
+        """Answer bytes for a socket that is closed with a reset; the end alone gets none."""
         has_data = any(piece is not None for _, piece in self._way)
         if has_data and self.line.holds(self.peer):
             self._hold()
@@ -223,7 +223,7 @@ class SimulatedSocket:
         self.line.hold(self)
 
     def move_on(self) -> None:
-        """The line lets this direction through again: send once more what was lost."""
+        """Send once more what was lost, since the line lets this direction through again."""
         if not self._is_held:
             return
         self._is_held = False
@@ -243,7 +243,7 @@ class SimulatedSocket:
             self._loop.happen_at(self._loop.now + self.line.delay(), self._find_room)
 
     def _find_room(self) -> None:
-        """The peer has said that it can take more."""
+        """Tell the writer that the peer can take more."""
         if self.line.holds(self.peer):
             self._hold()
         elif self.writer is not None and self._under_way < CAPACITY:
@@ -262,14 +262,14 @@ class SimulatedSocket:
     # -- resets
 
     def send_reset(self) -> None:
-        """A reset is sent once, and may get lost: bytes that are sent later get another one."""
+        """Send a reset, once; it may get lost, and bytes that are sent later get another one."""
         if not self.line.holds(self):
             when = self._loop.now + self.line.delay()
             self._loop.happen_at(max(when, self._arrived_last), self.peer.get_reset)
 
     def get_reset(self) -> None:
-        """The system sees a reset: what is under way from here is thrown away. The program sees it
-        when it reads or writes next.
+        """Take a reset: what is under way from here is thrown away. The program sees it when it
+        reads or writes next.
         """
         if self.is_closed or self._error is not None:
             return
@@ -302,7 +302,7 @@ class SimulatedSocket:
 def connect_pair(
     loop: TurningLoop, line: Line, number: int, client_port: int
 ) -> tuple[SimulatedSocket, SimulatedSocket]:
-    """Both ends of a new connection: the client's, the server's."""
+    """Make both ends of a new connection: the client's, the server's."""
     client = SimulatedSocket(loop, line, number, ("127.0.0.1", client_port), is_client=True)
     server = SimulatedSocket(loop, line, number, (line.host, line.port), is_client=False)
     client.peer, server.peer = server, client
