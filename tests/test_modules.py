@@ -20,6 +20,7 @@ PUBLIC = {
     "abc",
     "admin.client",
     "admin.config_resource",
+    "admin.enums",
     "admin.new_partitions",
     "admin.new_topic",
     "admin.records",

@@ -7,7 +7,13 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
 from aiokafka.admin._routing import Router
-from aiokafka.errors import AdminItemsError, KafkaError, KafkaProtocolError, KafkaTimeoutError
+from aiokafka.errors import (
+    AdminItemsError,
+    KafkaError,
+    KafkaProtocolError,
+    KafkaTimeoutError,
+    UnsupportedVersionError,
+)
 
 __all__ = ["by_node", "outcome", "settle"]
 
@@ -22,14 +28,16 @@ async def settle(
     deadline: float,
     *,
     fail_fast: bool = False,
+    final: tuple[type[KafkaError], ...] = (),
 ) -> dict[K, V]:
     """Return what each item got, in the order of `items`.
 
     `ask` takes the items that are left and returns a value or an error for each; what it raises is
     the error of all. It ends by the deadline by itself, so that an item with a response is not lost
-    because of another. Items with a retriable error are asked about again after a pause, until the
-    deadline (loop time). Raises what `outcome` raises; with `fail_fast` the first error that cannot
-    pass, as soon as it is known.
+    because of another. Items with a retriable error, except those of the types `final`, are asked
+    about again after a pause, until the deadline (loop time). Raises what `outcome` raises, and
+    what `ask` raises at first if that cannot pass; with `fail_fast` the first error of an item
+    that cannot pass, as soon as it is known.
     """
     wanted = list(dict.fromkeys(items))
     found: dict[K, V | KafkaError] = {}
@@ -37,10 +45,10 @@ async def settle(
     backoff = router.backoff()
     loop = asyncio.get_running_loop()
     while left:
-        answers = await _ask_once(ask, left)
+        answers = await _ask_once(ask, left, raises=not found)
         for item in left:
             found[item] = answers[item] if item in answers else _unanswered(item)
-        left = [item for item in left if _may_pass(found[item])]
+        left = [item for item in left if _may_pass(found[item], final)]
         if fail_fast:
             _raise_final(found, left)
         pause = backoff.next()
@@ -56,10 +64,15 @@ async def settle(
 async def _ask_once(
     ask: Callable[[list[K]], Awaitable[Mapping[K, V | KafkaError]]],
     left: list[K],
+    *,
+    raises: bool,
 ) -> Mapping[K, V | KafkaError]:
+    """Return what `ask` does, or its error for each item; with `raises`, raise what stays."""
     try:
         return await ask(left)
     except KafkaError as error:
+        if raises and not error.retriable and not isinstance(error, KafkaTimeoutError):
+            raise  # of the call, such as an API that no broker has: not of one item or another
         return dict.fromkeys(left, error)
 
 
@@ -73,9 +86,9 @@ def _raise_final(found: Mapping[K, object], left: Collection[K]) -> None:
             raise each
 
 
-def _may_pass(answer: object) -> bool:
-    late = isinstance(answer, KafkaTimeoutError)
-    return isinstance(answer, KafkaError) and answer.retriable and not late
+def _may_pass(answer: object, final: tuple[type[KafkaError], ...]) -> bool:
+    stays = isinstance(answer, (KafkaTimeoutError, *final))
+    return isinstance(answer, KafkaError) and answer.retriable and not stays
 
 
 def _too_late(item: K, answer: object) -> KafkaError:
@@ -87,14 +100,15 @@ def _too_late(item: K, answer: object) -> KafkaError:
 def outcome(found: Mapping[K, V | KafkaError]) -> dict[K, V]:
     """Return the values if no item failed.
 
-    Raises the error of the item if there is only one, else AdminItemsError with all errors and
-    all values.
+    Raises the error of the item if there is only one, UnsupportedVersionError if that is the error
+    of all, else AdminItemsError with all errors and all values.
     """
     errors = {item: each for item, each in found.items() if isinstance(each, KafkaError)}
     results = {item: each for item, each in found.items() if not isinstance(each, KafkaError)}
     if not errors:
         return results
-    if len(found) == 1:
+    lacking = all(isinstance(each, UnsupportedVersionError) for each in errors.values())
+    if len(found) == 1 or (lacking and not results):
         raise next(iter(errors.values()))
     raise AdminItemsError(errors, results)
 

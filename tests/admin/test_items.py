@@ -8,6 +8,7 @@ import pickle
 
 import pytest
 
+from aiokafka.admin.enums import AclOperation, operations_of
 from aiokafka.errors import (
     AdminItemsError,
     KafkaTimeoutError,
@@ -15,6 +16,7 @@ from aiokafka.errors import (
     OffsetOutOfRangeError,
     PolicyViolationError,
     UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
 )
 from aiokafka.protocol.messages.records import DeleteRecordsRequest
 from aiokafka.structs import TopicPartition
@@ -88,7 +90,7 @@ async def test_an_item_that_the_response_leaves_out_is_an_error() -> None:
             DeleteRecordsRequest, Edit(lambda response: response.topics[0].partitions.clear())
         )
         with pytest.raises(KafkaTimeoutError, match="the response does not name it"):
-            await admin.records.delete({FIRST: 1}, timeout_ms=200)
+            await admin.records.delete({FIRST: 1}, timeout_ms=1_000)
 
 
 async def test_a_node_that_fails_takes_only_its_items_along() -> None:
@@ -129,3 +131,17 @@ async def test_cancelled_while_it_waits() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+
+
+async def test_what_fails_as_a_whole_is_raised_as_it_is() -> None:
+    async with FakeCluster(as_version="0.10.2") as cluster, make_admin(cluster) as admin:
+        await filled(cluster)
+        with pytest.raises(UnsupportedVersionError, match="DeleteRecords"):
+            await admin.records.delete({FIRST: 1, SECOND: 2})
+
+
+def test_operations_of_a_bit_field() -> None:
+    assert operations_of(1 << 3 | 1 << 8) == {AclOperation.READ, AclOperation.DESCRIBE}
+    assert operations_of(0) == frozenset()
+    assert operations_of(-(2**31)) is None
+    assert operations_of(1 << 30) == {AclOperation.UNKNOWN}

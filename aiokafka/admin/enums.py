@@ -1,0 +1,110 @@
+"""Kafka's numbers for operations, sources, types and modes, by name."""
+
+from __future__ import annotations
+
+import enum
+
+__all__ = [
+    "AclOperation",
+    "ConfigOperation",
+    "ConfigSource",
+    "ConfigType",
+    "ElectionType",
+    "FeatureUpgradeType",
+    "operations_of",
+]
+
+_NOT_ASKED = -(2**31)  # what brokers send where operations were not asked for
+
+
+class _Known(enum.IntEnum):
+    """Numbers of which a newer broker may have more: those are UNKNOWN, which is 0."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> _Known | None:
+        return cls(0) if isinstance(value, int) and value else None
+
+
+class AclOperation(_Known):
+    """What a user may be allowed to do with a resource."""
+
+    UNKNOWN = 0
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class ConfigSource(_Known):
+    """Where the value of a setting comes from."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    DYNAMIC_CLIENT_METRICS_CONFIG = 7
+    DYNAMIC_GROUP_CONFIG = 8
+
+
+class ConfigType(_Known):
+    """What a setting has for a value."""
+
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class ConfigOperation(enum.IntEnum):
+    """How to change a setting."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ElectionType(enum.IntEnum):
+    """Which replica is to lead a partition."""
+
+    #: The first of its replicas, if it is in sync.
+    PREFERRED = 0
+    #: Any that runs, in sync or not, where there is no leader: records may be lost.
+    UNCLEAN = 1
+
+
+class FeatureUpgradeType(enum.IntEnum):
+    """Which ways the level of a feature may go."""
+
+    UPGRADE = 1
+    #: Also down, unless something would be lost.
+    SAFE_DOWNGRADE = 2
+    #: Also down, even if something is lost.
+    UNSAFE_DOWNGRADE = 3
+
+
+def operations_of(bits: int) -> frozenset[AclOperation] | None:
+    """Return what the user may do, from a bit field; None if the broker does not say."""
+    if bits == _NOT_ASKED:
+        return None
+    return frozenset(AclOperation(n) for n in range(1, 31) if bits >> n & 1)
