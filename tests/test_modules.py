@@ -18,6 +18,7 @@ from tests.house.imports import PACKAGE, module_graph, module_name, sources
 # What users import by these paths: docs/api.rst names them, or aiokafka has them.
 PUBLIC = {
     "abc",
+    "admin.acls",
     "admin.client",
     "admin.config_resource",
     "admin.enums",

@@ -1,15 +1,20 @@
 """Inspect and change a cluster: topics, configurations, groups, records, delegation tokens."""
 
+from aiokafka.admin._acl_values import AclBinding, AclFilter, ResourcePattern
 from aiokafka.admin._delegation_token import DelegationToken
+from aiokafka.admin.acls import Acls
 from aiokafka.admin.client import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.admin.enums import (
     AclOperation,
+    AclPermission,
     ConfigOperation,
     ConfigSource,
     ConfigType,
     ElectionType,
     FeatureUpgradeType,
+    PatternType,
+    ResourceType,
 )
 from aiokafka.admin.new_partitions import NewPartitions
 from aiokafka.admin.new_topic import NewTopic
@@ -18,7 +23,11 @@ from aiokafka.admin.records_to_delete import RecordsToDelete
 
 __all__ = [
     "AIOKafkaAdminClient",
+    "AclBinding",
+    "AclFilter",
     "AclOperation",
+    "AclPermission",
+    "Acls",
     "ConfigOperation",
     "ConfigResource",
     "ConfigResourceType",
@@ -29,6 +38,9 @@ __all__ = [
     "FeatureUpgradeType",
     "NewPartitions",
     "NewTopic",
+    "PatternType",
     "Records",
     "RecordsToDelete",
+    "ResourcePattern",
+    "ResourceType",
 ]

@@ -15,6 +15,7 @@ from aiokafka._version import __version__
 from aiokafka.admin import _cluster, _configs, _groups, _records, _tokens, _topics
 from aiokafka.admin._delegation_token import DelegationToken
 from aiokafka.admin._routing import Router
+from aiokafka.admin.acls import Acls
 from aiokafka.admin.config_resource import ConfigResource
 from aiokafka.admin.new_partitions import NewPartitions
 from aiokafka.admin.new_topic import NewTopic
@@ -49,7 +50,7 @@ class AIOKafkaAdminClient:
     the change is sent again, so it may be reported as made already. Cancelling a call does not take
     back what has been sent.
 
-    The methods here are those of aiokafka. All others stand in rooms: `records`.
+    The methods here are those of aiokafka. All others stand in rooms: `acls`, `records`.
 
     Times are in milliseconds. `client_options` are the other options of `ClientConfig`.
     `api_version` has no effect. `loop` is deprecated: it is the loop that the client will run in,
@@ -99,6 +100,8 @@ class AIOKafkaAdminClient:
         with made_for(loop, type(self).__name__) as self._loop:
             self._client = AIOKafkaClient(self._config)
         self._router = Router(self._client, self._config)
+        #: Calls about access control lists.
+        self.acls = Acls(self._router, self._deadline)
         #: Calls about records.
         self.records = Records(self._router, self._deadline)
         self._started = False

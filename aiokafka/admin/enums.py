@@ -6,11 +6,14 @@ import enum
 
 __all__ = [
     "AclOperation",
+    "AclPermission",
     "ConfigOperation",
     "ConfigSource",
     "ConfigType",
     "ElectionType",
     "FeatureUpgradeType",
+    "PatternType",
+    "ResourceType",
     "operations_of",
 ]
 
@@ -44,6 +47,42 @@ class AclOperation(_Known):
     CREATE_TOKENS = 13
     DESCRIBE_TOKENS = 14
     TWO_PHASE_COMMIT = 15
+
+
+class AclPermission(_Known):
+    """Whether an ACL allows or denies; ANY is for filters."""
+
+    UNKNOWN = 0
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+class ResourceType(_Known):
+    """What an ACL is about; ANY is for filters."""
+
+    UNKNOWN = 0
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class PatternType(_Known):
+    """How the name of an ACL is compared with the name of a resource.
+
+    ANY and MATCH are for filters: ANY takes every pattern with that name, MATCH every pattern that
+    applies to a resource of that name.
+    """
+
+    UNKNOWN = 0
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
 
 
 class ConfigSource(_Known):

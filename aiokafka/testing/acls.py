@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.testing import codes
+from aiokafka.testing.acl_entries import AclEntries
 
 if TYPE_CHECKING:
     from aiokafka.testing.facts import RequestFacts
@@ -19,6 +21,8 @@ _ERRORS = {
 _FIND_COORDINATOR, _INIT_PRODUCER_ID = 10, 22
 _BYSTANDER = "ANONYMOUS"
 
+# What each API needs on the cluster.
+_CLUSTER_OPERATIONS = {29: "describe", 30: "alter", 31: "alter"}
 # What each API needs on the topics that it names.
 _TOPIC_OPERATIONS = {
     0: "write",
@@ -72,6 +76,9 @@ _OTHERS: dict[int, tuple[tuple[str, str, str], ...]] = {
 class Acls:
     """What clients of a :class:`FakeCluster` may not do; see its `acls`. At first all is allowed.
 
+    Where the cluster has the setting ``authorizer.class.name``, entries that clients create count
+    besides (`super.users` and `allow.everyone.if.no.acl.found` as in Kafka).
+
     A principal is who is logged in, ``"ANONYMOUS"`` where brokers ask for no login.
 
     Example::
@@ -81,7 +88,9 @@ class Acls:
         cluster.acls.restore("topic", "orders", "write")
     """
 
-    def __init__(self) -> None:
+    def __init__(self, config: Mapping[str, str]) -> None:
+        #: The access control lists of the cluster.
+        self.entries = AclEntries(config)
         self._denied: dict[tuple[str, str | None, str | None, str | None], None] = {}
 
     # -- for tests -----------------------------------------------------------------------------
@@ -126,7 +135,7 @@ class Acls:
         self._denied.pop((resource, name, operation, principal), None)
 
     def heal(self) -> None:
-        """Allow everything."""
+        """End all that :meth:`withdraw` began. Entries of access control lists stay."""
         self._denied.clear()
 
     # -- for the brokers -----------------------------------------------------------------------
@@ -134,22 +143,29 @@ class Acls:
     @property
     def is_idle(self) -> bool:
         """Whether all is allowed."""
-        return not self._denied
+        return not (self._denied or self.entries.is_enforced)
 
     def denies(self, context: RequestFacts, resource: str, name: str, operation: str) -> bool:
         """Return whether a client lacks the permission for an operation."""
-        session = context.session
-        principal = _BYSTANDER if session is None else session.user
-        return any(
+        principal = _principal(context)
+        withdrawn = any(
             (resource, at, doing, by) in self._denied
             for at in (name, None)
             for doing in (operation, None)
             for by in (principal, None)
         )
+        if withdrawn or not self.entries.is_enforced:
+            return withdrawn
+        host = context.client_host
+        if self.entries.allows(principal, host, resource, name, operation):
+            return False
+        # Who may create topics at all, may create each of them.
+        is_new = (resource, operation) == ("topic", "create")
+        return not (is_new and self.entries.allows(principal, host, "cluster", "", "create"))
 
     def check_topic(self, context: RequestFacts, name: str) -> int:
         """Return the error code for a topic that a request names; 0 if it is allowed."""
-        if not self._denied:
+        if self.is_idle:
             return codes.NONE
         operation = _TOPIC_OPERATIONS.get(context.api_key, "describe")
         denied = self.denies(context, "topic", name, operation)
@@ -161,8 +177,11 @@ class Acls:
         """
         if context.api_key == _FIND_COORDINATOR:
             return self._check_coordinator(context, request)
-        plain = context.api_key == _INIT_PRODUCER_ID and request.transactional_id is None
-        if plain and self.denies(context, "cluster", "", "idempotent_write"):
+        on_cluster = _CLUSTER_OPERATIONS.get(context.api_key)
+        if context.api_key == _INIT_PRODUCER_ID and request.transactional_id is None:
+            writes = self.entries.may_write_a_topic(_principal(context), context.client_host)
+            on_cluster = None if writes else "idempotent_write"
+        if on_cluster is not None and self.denies(context, "cluster", "", on_cluster):
             return codes.CLUSTER_AUTHORIZATION_FAILED
         for resource, field, operation in _OTHERS.get(context.api_key, ()):
             for name in _names(request, field):
@@ -180,6 +199,10 @@ class Acls:
     def _check(resource: str) -> None:
         if resource not in RESOURCES:
             raise ValueError(f"resource must be one of {', '.join(RESOURCES)}, not {resource!r}")
+
+
+def _principal(context: RequestFacts) -> str:
+    return _BYSTANDER if context.session is None else context.session.user
 
 
 def _names(request: Any, field: str) -> list[str]:

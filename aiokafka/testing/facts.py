@@ -27,6 +27,10 @@ class RequestFacts(Protocol):
         """The client's id, as the request names it."""
 
     @property
+    def client_host(self) -> str:
+        """The address of the client."""
+
+    @property
     def session(self) -> Session | None:
         """The login of the connection; None where brokers ask for no login."""
 

@@ -50,7 +50,7 @@ class Services:
         #: Who may log in; None where brokers ask for no login.
         self.security = security
         #: What clients may not do.
-        self.acls = Acls()
+        self.acls = Acls(state.config)
         #: How much they may use.
         self.quotas = Quotas()
         #: Who coordinates what, and what is being loaded.

@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 
 BROKER_DEFAULTS: dict[str, str] = {
+    "allow.everyone.if.no.acl.found": "false",
+    "authorizer.class.name": "",
     "auto.create.topics.enable": "true",
     "connections.max.idle.ms": "600000",
     "default.replication.factor": "1",
@@ -24,6 +26,7 @@ BROKER_DEFAULTS: dict[str, str] = {
     "offset.metadata.max.bytes": "4096",
     "replica.lag.time.max.ms": "30000",
     "socket.request.max.bytes": "104857600",
+    "super.users": "",
     "transaction.max.timeout.ms": "900000",
     "unclean.leader.election.enable": "false",
 }

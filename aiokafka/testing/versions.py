@@ -36,6 +36,9 @@ _TABLE = """
 25 AddOffsetsToTxn             .     .     0     0   0-1   0-3   0-4   0-4   0-4
 26 EndTxn                      .     .     0     0   0-1   0-3   0-4   0-5   0-5
 28 TxnOffsetCommit             .     .     0     0   0-2   0-3   0-4   0-5   0-5
+29 DescribeAcls                .     .     0     0   0-1   0-2   0-3   1-3   1-3
+30 CreateAcls                  .     .     0     0   0-1   0-2   0-3   1-3   1-3
+31 DeleteAcls                  .     .     0     0   0-1   0-2   0-3   1-3   1-3
 32 DescribeConfigs             .     .     0   0-1   0-2   0-4   0-4   1-4   1-4
 33 AlterConfigs                .     .     0     0   0-1   0-2   0-2   0-2   0-2
 36 SaslAuthenticate            .     .     .     0     0   0-2   0-2   0-2   0-2

@@ -54,3 +54,10 @@ async def test_tokens() -> None:
         await cluster.create_topic("my-topic")
         output = await run_script("sasl_oauthbearer.py", "--bootstrap", cluster.bootstrap_servers)
     assert re.fullmatch(OUTPUT.format("by alice"), output), output
+
+
+async def test_rights() -> None:
+    config = {"authorizer.class.name": "an.Authorizer", "super.users": "User:ANONYMOUS"}
+    async with FakeCluster(config=config) as cluster:
+        output = await run_script("rights.py", "--bootstrap", cluster.bootstrap_servers)
+    assert output == "User:alice ALLOW READ\ndeleted 1\n"

@@ -1,0 +1,48 @@
+"""Let a user read a topic, look at the rights of the topic, and take the right away again."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+
+from aiokafka.admin import (
+    AclBinding,
+    AclFilter,
+    AclOperation,
+    AIOKafkaAdminClient,
+    PatternType,
+    ResourcePattern,
+    ResourceType,
+)
+
+
+async def change_rights(admin: AIOKafkaAdminClient, user: str, topic: str) -> None:
+    may_read = AclBinding(
+        ResourcePattern(ResourceType.TOPIC, topic), f"User:{user}", AclOperation.READ
+    )
+    await admin.acls.create([may_read])
+
+    # What applies to the topic: entries with its name, with "*", with a prefix of its name.
+    for found in await admin.acls.describe(AclFilter(ResourceType.TOPIC, topic, PatternType.MATCH)):
+        print(f"{found.principal} {found.permission.name} {found.operation.name}")
+
+    deleted = await admin.acls.delete([AclFilter.of(may_read)])
+    print(f"deleted {sum(map(len, deleted.values()))}")
+
+
+async def run(bootstrap: str, user: str, topic: str) -> None:
+    async with AIOKafkaAdminClient(bootstrap_servers=bootstrap) as admin:
+        await change_rights(admin, user, topic)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bootstrap", default="localhost:9092", help="host:port of a broker")
+    parser.add_argument("--user", default="alice")
+    parser.add_argument("--topic", default="my-topic")
+    given = parser.parse_args()
+    asyncio.run(run(given.bootstrap, given.user, given.topic))
+
+
+if __name__ == "__main__":
+    main()
