@@ -26,13 +26,13 @@ class Backoff:
         self.failures = 0
 
     def next(self) -> float:
-        """Seconds to wait before the next attempt; counts one more failure."""
+        """Count one more failure, and return the seconds to wait before the next attempt."""
         delay = self.peek()
         self.failures += 1
         return delay
 
     def peek(self) -> float:
-        """Seconds for the failures counted so far, without counting another."""
+        """Return the seconds for the failures counted so far, without counting another."""
         exponent = min(self.failures, _MAX_DOUBLINGS)
         delay = min(self._initial * self._multiplier**exponent, self._maximum)
         return delay * random.uniform(1.0 - self._jitter, 1.0 + self._jitter)

@@ -1,4 +1,4 @@
-"""The record that a consumer hands out.
+"""The record that a consumer returns.
 
 Type checkers see an ordinary generic dataclass. At run time `Record` stands in its place: the same
 protocol written out, because compiled it is an extension type, whose fields are C members: a

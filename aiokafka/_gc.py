@@ -23,13 +23,13 @@ def set_tracked(instance: Any, name: str, value: Any) -> None:
 
 
 def own_dict(instance: Any) -> dict[str, Any]:
-    """What an instance has stored besides its C members, whatever its `__dict__` shows."""
+    """Return what an instance has stored besides its C members, whatever its `__dict__` shows."""
     return instance.__dict__  # type: ignore[no-any-return]
 
 
 def replace_attributes(cls: type, set_attribute: Any, dictionary: Any, model: type) -> None:
-    """Have an extension type set attributes with `set_attribute`, and show `dictionary`, a
-    property, as the `__dict__` of its instances.
+    """Let an extension type set attributes with `set_attribute`, and show `dictionary`, a property,
+    as the `__dict__` of its instances.
 
     As in a class that is written in Python, such as `model`, so that `object.__setattr__` can be
     called for an instance: of what an extension type brings itself it is refused. Uncompiled

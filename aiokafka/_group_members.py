@@ -29,27 +29,29 @@ class GroupReader(Protocol):
         """Name within the group, "" outside it."""
 
     def metadata(self) -> ConsumerGroupMetadata:
-        """Who the consumer is to its group now. Raises CommitFailedError if nobody."""
+        """Return the consumer's membership of now. Raises CommitFailedError if it has none."""
 
     def owns(self, partition: TopicPartition) -> bool:
-        """Whether the partition is the consumer's to read now."""
+        """Return whether the partition is assigned to the consumer now."""
 
     def stands_for(self, partition: TopicPartition, offset: int) -> bool:
-        """Whether the consumer has handed out records of the partition since it owns it, or is to
-        go on at `offset`.
+        """Return whether the consumer has returned records of the partition since it owns it, or is
+        to go on at `offset`.
         """
 
     def has_lost(self, partition: TopicPartition) -> bool:
-        """Whether the partition was taken away after records of it were handed out, though it may
-        have come back.
+        """Return whether the partition was taken away after records of it were returned, though it
+        may have come back.
         """
 
     def leader_epoch_before(self, partition: TopicPartition, offset: int) -> int:
-        """Leader epoch of the record before `offset`; -1 if the consumer does not know."""
+        """Return the leader epoch of the record before `offset`; -1 if the consumer does not
+        know.
+        """
 
     def refuse_lost(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Raise CommitFailedError if partitions were taken away since their records were handed
-        out.
+        """Raise CommitFailedError if partitions were taken away since their records were
+        returned.
         """
 
 
@@ -59,7 +61,7 @@ _readers: WeakKeyDictionary[AbstractEventLoop, dict[str, WeakSet[GroupReader]]] 
 
 
 def add_reader(loop: AbstractEventLoop, reader: GroupReader) -> None:
-    """Have `readers` find this one for as long as it is in memory."""
+    """Let `readers` find this one for as long as it is in memory."""
     groups = _readers.setdefault(loop, {})
     for group_id in [group_id for group_id, found in groups.items() if not found]:
         del groups[group_id]
@@ -67,11 +69,11 @@ def add_reader(loop: AbstractEventLoop, reader: GroupReader) -> None:
 
 
 def readers(loop: AbstractEventLoop, cluster_id: str | None, group_id: str) -> list[GroupReader]:
-    """The consumers of this loop that read for the group of that cluster."""
+    """Return the consumers of this loop that read for the group of that cluster."""
     found = _readers.get(loop, {}).get(group_id, ())
     return [reader for reader in found if _is_same(reader.cluster_id, cluster_id)]
 
 
 def _is_same(one: str | None, other: str | None) -> bool:
-    """Whether two ids may be of one cluster; brokers before Kafka 0.10.1 have none."""
+    """Return whether two ids may be of one cluster; brokers before Kafka 0.10.1 have none."""
     return one is None or other is None or one == other

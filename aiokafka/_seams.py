@@ -26,5 +26,5 @@ next_number: Callable[[], int] = itertools.count(1).__next__
 
 
 def random_uuid() -> uuid.UUID:
-    """A UUID of version 4, from `random_bytes`."""
+    """Return a UUID of version 4, made of `random_bytes`."""
     return uuid.UUID(bytes=random_bytes(16), version=4)

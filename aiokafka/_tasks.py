@@ -28,8 +28,8 @@ class TaskOwner:
 
     Owns: the running tasks, the oldest first, and `failure`, the first exception one of them
     raised. A child that fails cancels its siblings, then `on_failure(exception)` is called once so
-    that nobody waits for the dead. A child cancelled from outside counts as failed: nobody will do
-    its work any more.
+    that no caller waits for what will not come. A child cancelled from outside counts as failed:
+    its work is not done any more.
     """
 
     def __init__(
@@ -88,16 +88,16 @@ class TaskOwner:
             log.warning("%s: still running at the deadline of stop(): %s", self.name, names)
 
     def is_ending_us(self) -> bool:
-        """Whether a CancelledError in the running task is meant for the task. Otherwise it came out
-        of something that an application's function has awaited there, such as a task that was
-        cancelled, and is that function's failure.
+        """Return whether a CancelledError in the running task is meant for the task. Otherwise it
+        came out of something that an application's function has awaited there, such as a task that
+        was cancelled, and is that function's failure.
         """
         # Python 3.10 does not count: there, what happens while the owner stops is for the task.
         count = getattr(asyncio.current_task(), "cancelling", None)
         return self._stopping if count is None else count() > 0
 
     def cancel(self) -> None:
-        """As `stop()` without waiting: the tasks end on their own."""
+        """Cancel all tasks, as `stop()` does, without waiting: they end on their own."""
         self._stopping = True
         self._cancel_others()
 
@@ -122,7 +122,7 @@ class TaskOwner:
             task.get_loop().call_later(_GRACE, self._on_lost, task.get_name())
 
     def _on_lost(self, name: str) -> None:
-        """Somebody has cancelled a task of ours, and the loop goes on."""
+        """Fail: a task of ours was cancelled from outside, and the loop goes on."""
         if not self._stopping:
             error = KafkaError(f"background task {name!r} was cancelled from outside")
             log.warning("%s", error)

@@ -1,4 +1,4 @@
-"""What clients know of how they are doing: who answers, and what follows from it."""
+"""What clients know of how they are doing: which broker responds, and what follows from it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from aiokafka.errors import (
 __all__ = ["Contact", "StateLog", "Trouble", "Verdict", "newest", "together"]
 
 Failure = tuple[float, BaseException | None]
-"""When (loop time) and what."""
+"""The time (loop time) and the error."""
 
-# No answer, or that of a broker that is not, or not yet, the coordinator.
+# No response, or that of a broker that is not, or not yet, the coordinator.
 _AWAY = (
     GroupCoordinatorNotAvailableError,
     GroupLoadInProgressError,
@@ -32,13 +32,13 @@ _AWAY = (
     RequestTimedOutError,
 )
 
-# What a coordinator answers in the first moments of a cluster, while its internal topic is made.
+# What a coordinator responds in the first moments of a cluster, while its internal topic is made.
 _SETTLING = (
     GroupCoordinatorNotAvailableError,
     GroupLoadInProgressError,
     NotCoordinatorForGroupError,
 )
-# Seconds for which these are no outage of a party that has not answered yet.
+# Seconds for which these are no outage of a party that has not responded yet.
 _SETTLED_AFTER = 5.0
 
 # Expected response time of a healthy broker, in seconds, for a request that does not block.
@@ -46,9 +46,9 @@ PROMPT = 1.0
 
 
 class Contact:
-    """Since when one party does not answer, and why; written by whoever asks it.
+    """How long one party has not responded, and why; written by the code that sends it requests.
 
-    A failure counts from when its answer was due, silence as well. Each change is logged once,
+    A failure counts from when its response was due, silence as well. Each change is logged once,
     however often the party is asked meanwhile.
     """
 
@@ -87,9 +87,11 @@ class Contact:
 
     @contextmanager
     def asked(self, request: str, patience: float = 0.0) -> Iterator[None]:
-        """Note while the block runs that a request is out, to be answered in `patience` seconds.
+        """Note while the block runs that a request is out.
 
-        `request`: what the request is called in a message, such as "Fetch".
+        Args:
+            request: What the request is called in a message, such as "Fetch".
+            patience: Seconds that the broker may take, beyond :data:`PROMPT`.
         """
         due = (asyncio.get_running_loop().time() + patience + PROMPT, request)
         self._due.append(due)
@@ -99,7 +101,7 @@ class Contact:
             self._due.remove(due)
 
     def succeed(self) -> None:
-        """It answered."""
+        """Note that the party has responded."""
         self.answered_at = now = asyncio.get_running_loop().time()
         if self.failing_since is not None:
             self._log.info("%s answers again after %.1f s", self.name, now - self.failing_since)
@@ -107,7 +109,7 @@ class Contact:
             self._changed()
 
     def fail(self, error: KafkaError) -> None:
-        """It did not answer, or cannot do its work."""
+        """Note that the party has not responded, or cannot do its work."""
         now = asyncio.get_running_loop().time()
         self.error = error
         self.error_at = now
@@ -132,7 +134,7 @@ class Contact:
         return is_settling
 
     def note(self, error: KafkaError) -> None:
-        """A request ended like this: answered with an error, or not answered."""
+        """Note how a request ended: with an error code in its response, or without a response."""
         is_answer = isinstance(error, (BrokerResponseError, CommitFailedError))
         if is_answer and not isinstance(error, _AWAY):
             self.succeed()
@@ -144,11 +146,11 @@ class Contact:
             self.on_change()
 
     def forget(self) -> None:
-        """It was not asked for a while: nobody knows whether it would answer."""
+        """Forget a failure: the party was not asked for a while, and might respond by now."""
         self.failing_since = None
 
     def silent_since(self, now: float) -> float | None:
-        """Since when (loop time) there is no answer though one was due; None if all is well."""
+        """Return since when (loop time) a response is missing that was due; None if all is well."""
         if self.failing_since is not None:
             return self.failing_since
         return min((due for due, _ in self._overdue(now)), default=None)
@@ -186,11 +188,11 @@ class Trouble(NamedTuple):
     since: float
     """Since when (loop time)."""
     parties: tuple[str, ...]
-    """Who does not answer."""
+    """The parties that do not respond."""
     error: BaseException | None
     """The last error of this outage, None if there is silence only."""
     text: str
-    """Who does not answer, where, and to what, or with which error."""
+    """Which party does not respond, where, and to what, or with which error."""
 
     def __str__(self) -> str:
         return self.text
@@ -221,7 +223,10 @@ class Verdict(NamedTuple):
 class StateLog:
     """Owns the state of a client that was seen last, and since when; logs each change once.
 
-    `alarming`: the states whose beginning and end are warnings.
+    Args:
+        subject: What lines in the log call the client.
+        first: The state to begin with.
+        alarming: The states whose beginning and end are warnings.
     """
 
     def __init__(self, subject: str, first: str, alarming: Collection[str]) -> None:
@@ -250,7 +255,7 @@ class StateLog:
 
 
 def newest(failures: Iterable[Failure], contacts: Iterable[Contact]) -> Failure:
-    """The last failure of all."""
+    """Return the last failure of all."""
     known = [*failures, *((contact.error_at, contact.error) for contact in contacts)]
     return max((one for one in known if one[1] is not None), key=_when, default=(0.0, None))
 

@@ -21,7 +21,7 @@ class ConsumerRebalanceListener(abc.ABC):
     """Called when the partitions of a consumer in a group change.
 
     Every method may be a plain function or a coroutine function, which is awaited. While one runs,
-    `getone` and `getmany` hand out nothing, so a method must not wait for a lock that is held
+    `getone` and `getmany` return nothing, so a method must not wait for a lock that is held
     around them. `seek` and its kin, `position`, `commit`, `committed`, `pause` and `resume` may be
     called; what would wait for the rebalance itself, or change its subject, raises
     IllegalStateError: `getone`, `getmany`, `stop`, `subscribe`, `unsubscribe`, `assign`. Exceptions
@@ -33,7 +33,7 @@ class ConsumerRebalanceListener(abc.ABC):
     def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> Awaitable[None] | None:
         """Give up partitions: the last chance to commit or to save local state for them.
 
-        Called before a rebalance, when no more records of these partitions are handed out. With
+        Called before a rebalance, when no more records of these partitions are returned. With
         eager assignors it gets all partitions, before the first assignment an empty set. It is not
         called by `stop`.
         """
@@ -42,7 +42,7 @@ class ConsumerRebalanceListener(abc.ABC):
     def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> Awaitable[None] | None:
         """Take over partitions: the place to seek or to load local state.
 
-        Called after a rebalance, before the first record of these partitions is handed out. With
+        Called after a rebalance, before the first record of these partitions is returned. With
         eager assignors it gets all partitions, else those that are new, which may be none.
         """
 
@@ -57,7 +57,7 @@ class ConsumerRebalanceListener(abc.ABC):
 
 class AsyncConsumerRebalanceListener(ConsumerRebalanceListener):
     """A ConsumerRebalanceListener whose methods are coroutine functions, for listeners that wait
-    for something, such as a data base."""
+    for something, such as a database."""
 
     @abc.abstractmethod
     async def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:

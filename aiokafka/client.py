@@ -86,7 +86,7 @@ _HINTS: dict[int, str] = {
 
 
 class AIOKafkaClient:
-    """One client of one cluster: its connections and its picture of the cluster.
+    """One client of one cluster: its connections and its metadata.
 
     Producers, consumers and admin clients stand on it. It is made in a running event loop and used
     in that loop only. Owns: the metadata task, the connection pool, the cache of coordinators.
@@ -115,7 +115,7 @@ class AIOKafkaClient:
         subject: str | None = None,
         **client_options: Any,
     ) -> None:
-        """From a ready `config`, or from keywords; `ClientConfig.describe()` lists them all.
+        """Take a ready `config`, or keywords; `ClientConfig.describe()` lists them all.
 
         `subject` is what lines in the log call the client; by default its client id.
 
@@ -188,14 +188,14 @@ class AIOKafkaClient:
         await self._stop()
 
     def abort(self) -> None:
-        """As `close()`, without waiting. After a complete `close()` it does nothing."""
+        """Close without waiting. After a complete `close()` it does nothing."""
         self._is_closed = True
         self._metadata.fail(IllegalStateError("the client is closed"))
         self._owner.cancel()
         self._pool.abort()
 
     def disown(self) -> None:
-        """The object that stands on it was forgotten, which is told already: say nothing more."""
+        """Give no warning any more: what used the client was forgotten unclosed, and has warned."""
         self._is_closed = True
 
     async def __aenter__(self) -> AIOKafkaClient:
@@ -206,7 +206,7 @@ class AIOKafkaClient:
         try:
             await self.close()
         finally:
-            # Cancelled while it closes: nobody will call it again.
+            # Cancelled while it closes: no caller will close it again.
             self.abort()
 
     async def _stop(self) -> None:
@@ -219,7 +219,7 @@ class AIOKafkaClient:
 
     def _open(self) -> None:
         # Nothing that a task holds may refer to the client, so that an unclosed one is noticed.
-        # Neither the metadata task nor a connect may raise: if one does, let nobody wait for it.
+        # Neither the metadata task nor a connect may raise: if one does, all waits for it end.
         self._owner = TaskOwner(self._config.client_id, self._metadata.fail)
         self._pool = ConnectionPool(self._config, self._metadata.endpoint_of, self._owner.start)
 
@@ -258,10 +258,10 @@ class AIOKafkaClient:
         """Send `request` to a broker and return its response, in the newest version both know.
 
         Connects if need be (one attempt), waits while the connection is throttled. `timeout` in
-        seconds for each of connecting and answering, default `request_timeout_ms`. An error code
+        seconds for each of connecting and responding, default `request_timeout_ms`. An error code
         inside the response is the caller's to read. Raises KafkaConnectionError, NodeNotReadyError,
         RequestTimedOutError (all retriable), UnsupportedVersionError. A cancelled call drops the
-        answer; the broker may have acted on the request.
+        response; the broker may have acted on the request.
 
         Requests of `aiokafka.protocol.admin`, `.group` and so on have versions of their own, and
         give the response in that version, with tuples.
@@ -284,7 +284,8 @@ class AIOKafkaClient:
         max_version: int | None = None,
         timeout: float | None = None,
     ) -> asyncio.Future[R]:
-        """As `send`, over a connection that is open already, as a future.
+        """Send as `send` does, over a connection that is open already; return a future of the
+        response.
 
         Raises NodeNotReadyError when there is none: call `await ready(node_id)` first.
         """
@@ -301,7 +302,7 @@ class AIOKafkaClient:
         *,
         timeout: float | None = None,
     ) -> BrokerConnection:
-        """The open connection to a broker, after one attempt to make it if need be.
+        """Return the open connection to a broker, after one attempt to make it if need be.
 
         Raises as `send`. `timeout` in seconds, default `request_timeout_ms`.
         """
@@ -318,7 +319,7 @@ class AIOKafkaClient:
             raise
 
     async def ready(self, node_id: int | None, *, group: int = ConnectionGroup.DEFAULT) -> bool:
-        """Whether there is an open connection to the broker, after one attempt to make it.
+        """Return whether there is an open connection to the broker, after one attempt to make it.
 
         Does not raise errors of the network.
         """
@@ -332,20 +333,20 @@ class AIOKafkaClient:
         return True
 
     def versions(self, node_id: int) -> BrokerVersions | None:
-        """What a broker told about its API versions and features, None if it was never connected
-        to."""
+        """Return a broker's API versions and features, None if it was never connected to."""
         return self._pool.versions(node_id)
 
     def get_random_node(self, avoid: Collection[int] = ()) -> int | None:
-        """The id of some broker, None if none is known. Brokers in back-off, and those to `avoid`,
-        are only chosen if there is no other."""
+        """Return the id of some broker, None if none is known. Brokers in backoff, and those to
+        `avoid`, are only chosen if there is no other.
+        """
         nodes = [node for node in self.cluster.node_ids if node not in avoid]
         nodes = nodes or list(self.cluster.node_ids)
         usable = [node for node in nodes if not self._pool.retry_delay(node)]
         return random.choice(usable or nodes) if nodes else None
 
     def controller(self) -> int | None:
-        """The id of the broker to send cluster-wide changes to, None if unknown."""
+        """Return the id of the broker to send cluster-wide changes to, None if unknown."""
         controller = self.cluster.controller
         return None if controller is None else controller.nodeId
 
@@ -383,7 +384,7 @@ class AIOKafkaClient:
         self._metadata.request_update(why)
 
     def metadata_changed(self) -> asyncio.Future[None]:
-        """A future that ends with the next snapshot or failed refresh, without asking for one."""
+        """Return a future of the next snapshot or failed refresh, without asking for one."""
         return self._metadata.changed()
 
     async def wait_for_metadata(
@@ -392,7 +393,7 @@ class AIOKafkaClient:
         deadline: float,
         why: str = "waiting for a change",
     ) -> ClusterMetadata:
-        """The first snapshot for which `predicate` is true, asking for updates meanwhile.
+        """Return the first snapshot for which `predicate` is true, asking for updates meanwhile.
 
         Raises KafkaTimeoutError at `deadline` (loop time) with the last failure as its cause,
         authentication errors at once.
@@ -400,46 +401,48 @@ class AIOKafkaClient:
         return await self._metadata.wait_for(predicate, deadline, why)
 
     async def wait_for_topic(self, topic: str, deadline: float) -> frozenset[int]:
-        """The partitions of `topic`, which is in use from now on.
+        """Return the partitions of `topic`, which is in use from now on.
 
         Raises UnknownTopicOrPartitionError at `deadline` (loop time) if the brokers say that there
         is no such topic, TopicAuthorizationFailedError and InvalidTopicError at once,
-        KafkaTimeoutError if nobody answers, ValueError or TypeError for what is no name.
+        KafkaTimeoutError if no broker responds, ValueError or TypeError for what is no name.
         """
         return await wait_for_topic(self._metadata, topic, deadline)
 
     async def wait_for_partition(
         self, partition: TopicPartition, deadline: float
     ) -> frozenset[int]:
-        """The partitions of the topic of `partition`, after asking once more if it is not among
-        those known.
+        """Return the partitions of the topic of `partition`, after asking once more if it is not
+        among those known.
 
         Raises as `wait_for_topic`.
         """
         return await wait_for_partition(self._metadata, partition, deadline)
 
     def refuse_waiters(self, error: BaseException) -> None:
-        """End all waits for metadata with a copy of `error`, now and from now on: whoever owns the
+        """End all waits for metadata with a copy of `error`, now and from now on: the owner of the
         client is about to close it. What is in the background goes on.
         """
         self._metadata.refuse_waiters(error)
 
     async def _wait_on_metadata(self, topic: str) -> frozenset[int]:
-        """The name under which instrumentation knows `wait_for_topic`."""
+        """Wait for a topic; instrumentation knows `wait_for_topic` by this name."""
         return await self.wait_for_topic(topic, self._loop.time() + self._config.request_timeout)
 
     def add_topic(self, topic: str) -> asyncio.Future[bool]:
         """Use `topic`: ask for it at once if it is new, and forget it when it was not added for a
         while (KIP-526).
 
-        The future gives whether the topic's partitions are known after the next answer. Raises as
-        `set_topics`.
+        The future's result is whether the topic's partitions are known after the next response.
+        Raises as `set_topics`.
         """
         check_name(topic)
         return self._known_soon((topic,), self._metadata.add_topic(topic))
 
     def touch_topic(self, topic: str) -> None:
-        """As `add_topic`, without a future: for callers that use a topic all the time."""
+        """Use `topic`, as `add_topic` does, without a future: for callers that use it all the
+        time.
+        """
         check_name(topic)
         self._metadata.add_topic(topic)
 
@@ -447,8 +450,9 @@ class AIOKafkaClient:
         """Use exactly `topics`, besides those added singly, until the next call; new ones are asked
         for at once.
 
-        The future gives whether the partitions of all are known after the next answer. Raises
-        ValueError for a name that is empty or cannot be encoded, TypeError for anything but names.
+        The future's result is whether the partitions of all are known after the next response.
+        Raises ValueError for a name that is empty or cannot be encoded, TypeError for anything but
+        names.
         """
         names = tuple(topics)
         for name in names:
@@ -472,9 +476,9 @@ class AIOKafkaClient:
         return known
 
     async def fetch_all_metadata(self) -> ClusterMetadata:
-        """A snapshot of every topic of the cluster, beside the client's own.
+        """Return a snapshot of every topic of the cluster, beside the client's own.
 
-        Asks one broker after the other until one answers. Raises what the last one, or the
+        Asks one broker after the other until one responds. Raises what the last one, or the
         bootstrap servers, failed with, and KafkaConnectionError when no broker is known.
         """
         self._owner.check()
@@ -489,7 +493,7 @@ class AIOKafkaClient:
         epoch: int,
         endpoint: BrokerMetadata | None = None,
     ) -> None:
-        """Take a new leader from an error answer (KIP-951); ignored unless `epoch` is newer than
+        """Take a new leader from an error response (KIP-951); ignored unless `epoch` is newer than
         the known one."""
         self.update_leaders(
             {partition: (leader_id, epoch)}, () if endpoint is None else (endpoint,)
@@ -500,7 +504,7 @@ class AIOKafkaClient:
         leaders: Mapping[TopicPartition, tuple[int, int]],
         endpoints: Iterable[BrokerMetadata] = (),
     ) -> None:
-        """As `update_leader`, for all partitions of an answer at once."""
+        """Take new leaders, as `update_leader` does, for all partitions of a response at once."""
         self._metadata.update_leaders(leaders, endpoints)
 
     # -- coordinators
@@ -512,10 +516,10 @@ class AIOKafkaClient:
         deadline: float,
         on_failure: Callable[[KafkaError], None] | None = None,
     ) -> int:
-        """The id of the broker that coordinates the group or transactional id `key`; remembered
-        until forgotten.
+        """Return the id of the broker that coordinates the group or transactional id `key`, and
+        remember it until it is forgotten.
 
-        `kind` is a CoordinationType. Retries what passes by itself, and tells `on_failure` of each.
+        `kind` is a CoordinationType. Retries what passes by itself, calling `on_failure` each time.
         Raises KafkaTimeoutError at `deadline` (loop time) with the last failure as its cause;
         errors that do not pass (authorization) at once.
         """
@@ -561,7 +565,7 @@ class AIOKafkaClient:
             log.debug("coordinator of %r forgotten: %s", key, why)
 
     async def coordinator_lookup(self, coordinator_type: int, coordinator_key: str) -> int:
-        """The id of the coordinating broker, asked anew, within `request_timeout_ms`."""
+        """Look up the id of the coordinating broker once more, within `request_timeout_ms`."""
         self.forget_coordinator(coordinator_type, coordinator_key, "asked for by the application")
         deadline = self._loop.time() + self._config.request_timeout
         return await self.coordinator(coordinator_type, coordinator_key, deadline)
@@ -583,7 +587,7 @@ class AIOKafkaClient:
             raise for_code(found.error_code)(found.error_message or f"coordinator of {key!r}")
         if found.node_id < 0 or not is_address(found.host, found.port):
             place = f"node {found.node_id} at {found.host!r}, port {found.port}"
-            raise KafkaProtocolError(f"coordinator of {key!r}: told to be {place}")
+            raise KafkaProtocolError(f"coordinator of {key!r}: the response has {place}")
         self._metadata.update_leaders({}, (BrokerMetadata(found.node_id, found.host, found.port),))
         self._coordinators[kind, key] = found.node_id
         return found.node_id
@@ -632,13 +636,15 @@ async def _send_tuples(
 
 
 def _coordinator_in(response: FindCoordinatorResponse, key: str) -> Coordinator:
-    """The answer for `key`, in the form of version 4 whatever the version was."""
+    """Return the part of a response for `key`, in the form of version 4 whatever the version
+    was.
+    """
     for coordinator in response.coordinators:
         if coordinator.key == key:
             return coordinator
     if response.coordinators:
         raise GroupCoordinatorNotAvailableError(
-            f"the answer does not name the coordinator of {key!r}"
+            f"the response does not name the coordinator of {key!r}"
         )
     return Coordinator(
         key=key,

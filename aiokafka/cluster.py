@@ -31,21 +31,21 @@ log = logging.getLogger("aiokafka.cluster")
 
 _EMPTY: frozenset[TopicPartition] = frozenset()
 
-# How many answers in a row may say "no such topic" about a topic we have seen, or not list it among
-# all, before it is dropped: so answers a broker that has just started, until it has loaded its own
-# metadata.
+# How many responses in a row may say "no such topic" about a topic we have seen, or not list it
+# among all, before it is dropped: a broker that has just started responds like this until it has
+# loaded its own metadata.
 _PATIENCE_WITH_UNKNOWN = 3
 
-# Without topic ids no answer says that a topic was deleted and made again, which starts its epochs
-# anew. So many in a row with an older epoch do not all come from a broker that lags behind.
+# Without topic ids no response says that a topic was deleted and made again, which starts its
+# epochs at 0. So many in a row with an older epoch do not all come from a broker that lags behind.
 _PATIENCE_WITH_OLD = 3
 
 
 class PartitionInfo(NamedTuple):
     """One partition: who leads it and who has copies.
 
-    `leader` is -1 when there is none, `epoch` -1 when unknown. `doubts` counts the answers in a row
-    that told an older epoch, and were not believed.
+    `leader` is -1 when there is none, `epoch` -1 when unknown. `doubts` counts the
+    responses in a row that had an older epoch, and were not believed.
     """
 
     leader: int
@@ -60,8 +60,8 @@ class PartitionInfo(NamedTuple):
 class TopicInfo(NamedTuple):
     """One topic: its id (16 zero bytes before Kafka 2.8) and its partitions by number.
 
-    `error` is the code of the last answer; `misses` counts the answers in a row that had one while
-    older partitions were kept.
+    `error` is the code of the last response; `misses` counts the responses in a row that had one
+    while older partitions were kept.
     """
 
     topic_id: bytes
@@ -98,7 +98,7 @@ class ClusterMetadata:
         self.cluster_id: str | None = None
         self.need_all_topic_metadata = False
         self.has_all_topics = False
-        """Whether the last answer listed every topic of the cluster."""
+        """Whether the last response listed every topic of the cluster."""
         self._brokers: dict[int, BrokerMetadata] = {}
         self._controller_id = -1
         self._topics: dict[str, TopicInfo] = {}
@@ -115,11 +115,11 @@ class ClusterMetadata:
     # -- brokers
 
     def brokers(self) -> set[BrokerMetadata]:
-        """Every known broker."""
+        """Return every known broker."""
         return set(self._brokers.values())
 
     def broker_metadata(self, broker_id: int) -> BrokerMetadata | None:
-        """The broker with this node id, None if unknown."""
+        """Return the broker with this node id, None if unknown."""
         return self._brokers.get(broker_id)
 
     @property
@@ -133,50 +133,52 @@ class ClusterMetadata:
         return self._brokers.get(self._controller_id)
 
     def is_bootstrap(self, node_id: int) -> bool:
-        """Whether `node_id` stands for an address of `bootstrap_servers` and not for a broker."""
+        """Return whether `node_id` stands for an address of `bootstrap_servers`, not for a
+        broker.
+        """
         return node_id < 0
 
     # -- topics and partitions
 
     def topics(self, exclude_internal_topics: bool = True) -> set[str]:
-        """Names of the known topics, without Kafka's internal ones unless asked for."""
+        """Return the names of the known topics, without Kafka's internal ones unless asked for."""
         names = {name for name, topic in self._topics.items() if topic.partitions}
         return names - self.internal_topics if exclude_internal_topics else names
 
     def partitions_for_topic(self, topic: str) -> frozenset[int] | None:
-        """Numbers of all partitions of `topic`, None if the topic is unknown."""
+        """Return the numbers of all partitions of `topic`, None if the topic is unknown."""
         return self._partition_sets.get(topic)
 
     def partition_ids(self, topic: str) -> tuple[int, ...]:
-        """Numbers of all partitions of `topic` in ascending order, () if the topic is unknown."""
+        """Return the numbers of all partitions of `topic`, ascending, () if the topic is
+        unknown.
+        """
         return self._partition_tuples.get(topic, ())
 
     def available_partitions_for_topic(self, topic: str) -> frozenset[int] | None:
-        """Numbers of the partitions of `topic` that have a leader, None if the topic is unknown."""
+        """Return the numbers of the partitions of `topic` with a leader, None if it is unknown."""
         return self._available_sets.get(topic)
 
     def available_partition_ids(self, topic: str) -> tuple[int, ...]:
-        """Numbers of the partitions of `topic` that have a leader, in ascending order, () if
-        unknown."""
+        """Return the same in ascending order, () if the topic is unknown."""
         return self._available_tuples.get(topic, ())
 
     def leader_for_partition(self, partition: TopicPartition) -> int | None:
-        """Node id of the leader; -1 if there is none at the moment, None if the partition is
-        unknown."""
+        """Return the leader's node id; -1 if there is none now, None for an unknown partition."""
         return self._leaders.get(partition)
 
     def leader_epoch(self, partition: TopicPartition) -> int:
-        """The leader's epoch (KIP-320), -1 if unknown."""
+        """Return the leader's epoch (KIP-320), -1 if unknown."""
         info = self.partition(partition)
         return -1 if info is None else info.epoch
 
     def partition(self, partition: TopicPartition) -> PartitionInfo | None:
-        """Leader, epoch and replicas of a partition, None if unknown."""
+        """Return leader, epoch and replicas of a partition, None if unknown."""
         topic = self._topics.get(partition[0])
         return None if topic is None else topic.partitions.get(partition[1])
 
     def partitions_for_broker(self, broker_id: int) -> frozenset[TopicPartition] | None:
-        """The partitions that this broker leads, None if it leads none."""
+        """Return the partitions that this broker leads, None if it leads none."""
         if self._by_leader is None:
             by_leader: dict[int, set[TopicPartition]] = {}
             for tp, leader in self._leaders.items():
@@ -185,33 +187,29 @@ class ClusterMetadata:
         return self._by_leader.get(broker_id)
 
     def topic_id(self, topic: str) -> bytes | None:
-        """The topic's id (KIP-516): 16 bytes, None if unknown or if the brokers are too old to
-        have one."""
+        """Return the topic's id (KIP-516): 16 bytes, None if unknown or before Kafka 2.8."""
         info = self._topics.get(topic)
         return None if info is None or info.topic_id == ZERO_UUID else info.topic_id
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        """The name of the topic with this id, None if unknown."""
+        """Return the name of the topic with this id, None if unknown."""
         return self._names_by_id.get(topic_id)
 
     def topic_info(self, topic: str) -> TopicInfo | None:
-        """All that is known of `topic`, None if nothing is; another object after each answer about
-        it."""
+        """Return what is known of `topic`, or None: another object after each response about it."""
         return self._topics.get(topic)
 
     def topic_error(self, topic: str) -> int:
-        """The error code of the last answer about `topic`; 0 if there was none, or no answer
-        yet."""
+        """Return the error code of the last response about `topic`; 0 if there was none."""
         info = self._topics.get(topic)
         return 0 if info is None else info.error
 
     def topic_errors(self) -> dict[str, int]:
-        """Error code by topic, for each topic whose last answer had one."""
+        """Return the error code by topic, for each topic whose last response had one."""
         return {name: topic.error for name, topic in self._topics.items() if topic.error}
 
     def topics_without_leaders(self, topics: Iterable[str]) -> set[str]:
-        """Those of `topics` with partitions that lack a leader, or an error that passes by
-        itself."""
+        """Return those of `topics` with a partition without leader, or with a retriable error."""
         found = set()
         for name in topics:
             topic = self._topics.get(name)
@@ -222,12 +220,12 @@ class ClusterMetadata:
         return found
 
     def doubtful_topics(self) -> set[str]:
-        """Topics that the last answer said are gone, which is not believed yet."""
+        """Return the topics that are gone by the last response, which is not believed yet."""
         gone = UnknownTopicOrPartitionError.errno
         return {n for n, topic in self._topics.items() if topic.error == gone and topic.partitions}
 
     def missing_topics(self, topics: Iterable[str]) -> frozenset[str]:
-        """Those of `topics` that are not there, as the last answer said, but may be soon."""
+        """Return those of `topics` that do not exist by the last response, but may soon."""
         found = set()
         for name in topics:
             topic = self._topics.get(name)
@@ -247,13 +245,13 @@ class ClusterMetadata:
         has_all: bool = False,
         keep: Iterable[str] = (),
     ) -> ClusterMetadata:
-        """The snapshot after `response`.
+        """Return the snapshot after `response`.
 
-        `is_full`: the response lists every topic that matters, so others are forgotten, except
-        those in `keep`. `has_all`: it lists every topic of the cluster; one that was among them
-        before is believed to be gone when several answers leave it out. A topic with a passing
+        With `is_full` the response lists every topic that matters, so others are forgotten, except
+        those in `keep`. With `has_all` it lists every topic of the cluster; one that was among them
+        before is believed to be gone when several responses lack it. A topic with a retriable
         error keeps its old partitions; a leader with an older epoch than the known one is ignored
-        unless the topic was made anew (KIP-320, KIP-516).
+        unless the topic was created again (KIP-320, KIP-516).
         """
         twin = self._twin()
         twin._brokers = {
@@ -282,8 +280,8 @@ class ClusterMetadata:
         leaders: Mapping[TopicPartition, tuple[int, int]],
         endpoints: Iterable[BrokerMetadata] = (),
     ) -> ClusterMetadata:
-        """The snapshot with newer (leader id, epoch) by partition, as error answers tell them
-        (KIP-951).
+        """Return a snapshot with newer (leader id, epoch) by partition, as error responses have
+        them (KIP-951).
 
         Returns self when nothing is newer than what is known. A leader whose address is not known
         is not believed: its epoch would outlast all that the brokers tell in metadata.
@@ -328,7 +326,7 @@ class ClusterMetadata:
             self._index_available(name)
 
     def with_partitions(self, partitions_to_add: Iterable[PartitionMetadata]) -> ClusterMetadata:
-        """A copy that knows some more partitions."""
+        """Return a copy that knows some more partitions."""
         twin = self._twin()
         twin._topics = dict(self._topics)
         for added in partitions_to_add:
@@ -416,7 +414,7 @@ class ClusterMetadata:
         return None if self._request_update is None else self._request_update()
 
     def on_request_update(self, request: Callable[[], Any]) -> None:
-        """What `request_update()` calls, of this snapshot and those that follow it."""
+        """Set what `request_update()` calls, of this snapshot and those that follow it."""
         self._request_update = request
 
     def update_metadata(self, metadata: MetadataResponse) -> None:
@@ -428,21 +426,21 @@ class ClusterMetadata:
         self.notify_listeners()
 
     def failed_update(self, exception: BaseException) -> None:
-        """Kept for callers of the old class; a failed refresh leaves the snapshot as it is."""
+        """Log a failure, for callers of the old class; the snapshot stays as it is."""
         log.debug("Metadata update failed: %s", exception)
 
 
 def _is_news(known: BrokerMetadata | None, told: BrokerMetadata) -> bool:
-    """Whether an answer tells where a broker is now; it may not tell the rack."""
+    """Return whether a response says where a broker is now; it may not know the rack."""
     if told.nodeId < 0 or not is_address(told.host, told.port):
         return False
     return known is None or (known.host, known.port) != (told.host, told.port)
 
 
 def _merge_topic(old: TopicInfo | None, topic: MetadataResponseTopic) -> TopicInfo:
-    """What to believe of a topic after an answer about it."""
+    """Return what to believe of a topic after a response about it."""
     if topic.error_code == 0:
-        # A topic that was deleted and made again starts its epochs anew.
+        # A topic that was deleted and made again starts its epochs at 0.
         is_same = old is not None and (
             old.topic_id == topic.topic_id or ZERO_UUID in (old.topic_id, topic.topic_id)
         )
@@ -463,7 +461,7 @@ def _merge_topic(old: TopicInfo | None, topic: MetadataResponseTopic) -> TopicIn
 
 
 def _merge_missing(old: TopicInfo) -> TopicInfo | None:
-    """What to believe of a topic that an answer about all leaves out: None if it is gone."""
+    """Return what to believe of a topic that a response about all lacks: None if it is gone."""
     error_code = UnknownTopicOrPartitionError.errno
     if not old.partitions or _is_final(error_code, old.misses):
         return None
@@ -471,8 +469,9 @@ def _merge_missing(old: TopicInfo) -> TopicInfo | None:
 
 
 def _is_final(error_code: int, misses: int) -> bool:
-    """Whether an error of a topic we knew means that it is gone for us, after `misses` earlier
-    errors in a row."""
+    """Return whether a topic is gone for us by this error, after `misses` errors before it in a
+    row.
+    """
     if error_code in (TopicAuthorizationFailedError.errno, InvalidTopicError.errno):
         return True
     if error_code == UnknownTopicOrPartitionError.errno:
@@ -483,15 +482,15 @@ def _is_final(error_code: int, misses: int) -> bool:
 def _merge_partition(
     old: PartitionInfo | None, new: MetadataResponsePartition, has_id: bool
 ) -> PartitionInfo:
-    """A partition as the answer tells it, unless the answer is older than what we know (KIP-320).
+    """Return the partition of a response, unless it is older than what we know (KIP-320).
 
-    `has_id`: the topic is known to be the same, so an older epoch is old for sure.
+    With `has_id` the topic is known to be the same, so an older epoch is old for sure.
     """
     epoch = new.leader_epoch
     if old is not None and 0 <= epoch < old.epoch:
         if has_id or old.doubts + 1 < _PATIENCE_WITH_OLD:
             return old._replace(doubts=old.doubts + 1)
-        text = "Leader epoch %d is told of a partition that had %d: the topic was made anew"
+        text = "A partition has leader epoch %d after %d: its topic was deleted and created again"
         log.info(text, epoch, old.epoch)
     if old is not None and epoch < 0 <= old.epoch and new.leader_id == old.leader:
         epoch = old.epoch

@@ -37,7 +37,8 @@ def snappy_encode(
 ) -> bytes:
     """Compress with snappy, in the framing of snappy-java, or else as one bare block.
 
-    xerial_blocksize: how many bytes each block of the framing is made of.
+    Args:
+        xerial_blocksize: How many bytes each block of the framing is made of.
     """
     if xerial_blocksize < 1:
         raise ValueError(f"xerial_blocksize={xerial_blocksize}: must be at least 1")

@@ -1,4 +1,4 @@
-"""Every exception of the package, and the table of the error codes a broker can answer.
+"""Every exception of the package, and the table of the error codes that a broker can respond with.
 
 Three questions have three roots. The broker said no: `BrokerResponseError`. The call was wrong:
 `IllegalStateError`, `IllegalArgumentError`, `IllegalOperation`. The connection failed:
@@ -28,7 +28,7 @@ class KafkaError(RuntimeError):
     """The same call may succeed when it is made again after a while."""
 
     invalid_metadata: ClassVar[bool] = False
-    """The client's picture of the cluster is out of date."""
+    """The client's metadata of the cluster is out of date."""
 
     is_fatal: ClassVar[bool] = False
     """The client object cannot go on: close it, mend the cause, and make another one (KIP-1050)."""
@@ -46,7 +46,7 @@ kafka_errors: dict[int, type[BrokerResponseError]] = {}
 
 
 class BrokerResponseError(KafkaError):
-    """The broker answered with an error code."""
+    """The broker responded with an error code."""
 
     errno: ClassVar[int] = -1
     """The code in Kafka's protocol."""
@@ -114,7 +114,7 @@ def for_code(error_code: int) -> type[BrokerResponseError]:
         return known
     attributes = {
         "__module__": __name__,
-        "__doc__": "The broker answered with a code that this version does not know.",
+        "__doc__": "The broker responded with a code that this version does not know.",
         "errno": error_code,
         "message": f"UNKNOWN_CODE_{error_code}",
     }
@@ -258,13 +258,13 @@ class KafkaProtocolError(KafkaError):
 
 
 class CorrelationIdError(KafkaProtocolError):
-    """An answer does not belong to the oldest request of its connection."""
+    """A response does not belong to the oldest request of its connection."""
 
     retriable = True
 
 
 class Cancelled(KafkaError):
-    """The request was given up before its answer came."""
+    """The request was given up before its response came."""
 
     retriable = True
 
@@ -276,14 +276,14 @@ class TooManyInFlightRequests(KafkaError):
 
 
 class StaleMetadata(KafkaError):
-    """The picture of the cluster is out of date."""
+    """The metadata of the cluster is out of date."""
 
     retriable = True
     invalid_metadata = True
 
 
 class MetadataEmptyBrokerList(KafkaError):
-    """A metadata answer names no broker."""
+    """A metadata response names no broker."""
 
     retriable = True
 
@@ -474,7 +474,7 @@ class OffsetMetadataTooLargeError(BrokerResponseError, errno=12):
 class StaleLeaderEpochCodeError(
     BrokerResponseError, errno=13, retriable=True, invalid_metadata=True
 ):
-    """The broker lost its connection before the answer came (NETWORK_EXCEPTION)."""
+    """The broker lost its connection before the response came (NETWORK_EXCEPTION)."""
 
 
 class GroupLoadInProgressError(

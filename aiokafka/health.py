@@ -91,7 +91,7 @@ class ConsumerHealth:
 
     joined: bool
     """Whether it is a member of its group, as far as can be known: after a whole session without
-    an answer to a heartbeat it is not. With group_protocol="consumer" only the broker knows how
+    a response to a heartbeat it is not. With group_protocol="consumer" only the broker knows how
     long a session is; nine heartbeats are assumed, as by its defaults. False without a group."""
 
     heartbeat_age_ms: float | None

@@ -24,16 +24,22 @@ def create_ssl_context(
     keydata: str | bytes | None = None,
     ciphers: str | None = None,
 ) -> ssl.SSLContext:
-    """TLS settings that check the broker's certificate and host name.
+    """Return TLS settings that check the broker's certificate and host name.
 
-    cafile, capath, cadata: certificates of the authorities to trust, as a PEM file, a directory, or
-    PEM text (DER bytes); without any of them the system's authorities are trusted. certfile,
-    keyfile, password: the client's own certificate chain and key in PEM, if the broker asks for it;
-    the key may be in the same file, and encrypted with `password`. certdata, keydata: the same as
-    PEM text instead of files, for certificates that come from a secret store (they never get to a
-    disk where the system has files in memory). crlfile: PEM file of revoked certificates; the
-    broker's own certificate is then checked against it. ciphers: the cipher suites to allow up to
-    TLS 1.2, in OpenSSL's notation.
+    Args:
+        cafile: Certificates of the authorities to trust, as a PEM file. Without `cafile`, `capath`
+            and `cadata` the system's authorities are trusted.
+        capath: The same as a directory.
+        cadata: The same as PEM text (DER bytes).
+        certfile: The client's own certificate chain in PEM, if the broker asks for it.
+        keyfile: Its key in PEM; it may be in `certfile` as well.
+        password: Of an encrypted key.
+        crlfile: PEM file of revoked certificates; the broker's own certificate is then checked
+            against it.
+        certdata: As `certfile`, but PEM text, for certificates that come from a secret store (they
+            never get to a disk where the system has files in memory).
+        keydata: As `keyfile`, but PEM text.
+        ciphers: The cipher suites to allow up to TLS 1.2, in OpenSSL's notation.
 
     For a broker whose certificate does not carry the host name that clients use, set
     `check_hostname = False` on the result. Where certificates are replaced while the program runs,
@@ -95,9 +101,9 @@ def _no_password() -> str:
 
 @contextlib.contextmanager
 def _as_file(*texts: str | bytes | None) -> Iterator[str]:
-    """The path of a file with `texts`, for as long as the block lasts: OpenSSL reads nothing else.
+    """Write `texts` to a file and yield its path while the block lasts: OpenSSL reads only files.
 
-    The key in it is for nobody else, so the file is in memory where the system can do that.
+    The key in it is secret, so the file is in memory where the system can do that.
     """
     parts = [text.encode() if isinstance(text, str) else text for text in texts if text]
     with contextlib.ExitStack() as stack:

@@ -25,7 +25,9 @@ def murmur2(data: bytes | bytearray | memoryview) -> int:
 
 
 def murmur2_at(data: bytes | bytearray | memoryview, at: int, length: int) -> int:
-    """`murmur2` of the `length` bytes at `at`, which the caller has checked to be there."""
+    """Hash the `length` bytes at `at`, which the caller has checked to be there, as `murmur2`
+    does.
+    """
     m = _FACTOR
     mask = _MASK
     h = _SEED ^ length

@@ -25,17 +25,17 @@ get_running_loop = asyncio.get_running_loop
 
 
 def create_task(coro: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-    """A task of the running loop."""
+    """Start a task in the running loop."""
     return asyncio.get_running_loop().create_task(coro)
 
 
 def create_future(loop: asyncio.AbstractEventLoop | None = None) -> asyncio.Future[Any]:
-    """A future of `loop`, by default the running one."""
+    """Make a future of `loop`, by default the running one."""
     return (loop or asyncio.get_running_loop()).create_future()
 
 
 def parse_kafka_version(api_version: str) -> tuple[int, int, int]:
-    """(major, minor, patch) of a text like "2.8.1".
+    """Return (major, minor, patch) of a text like "2.8.1".
 
     Raises ValueError unless it has two to four numbers.
     """
