@@ -22,6 +22,7 @@ PUBLIC = {
     "admin.client",
     "admin.config_resource",
     "admin.enums",
+    "admin.groups",
     "admin.new_partitions",
     "admin.new_topic",
     "admin.records",

@@ -2,6 +2,12 @@
 
 from aiokafka.admin._acl_values import AclBinding, AclFilter, ResourcePattern
 from aiokafka.admin._delegation_token import DelegationToken
+from aiokafka.admin._group_values import (
+    GroupDescription,
+    GroupListing,
+    GroupMember,
+    StreamsTasks,
+)
 from aiokafka.admin.acls import Acls
 from aiokafka.admin.client import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
@@ -13,9 +19,12 @@ from aiokafka.admin.enums import (
     ConfigType,
     ElectionType,
     FeatureUpgradeType,
+    GroupState,
+    GroupType,
     PatternType,
     ResourceType,
 )
+from aiokafka.admin.groups import Groups
 from aiokafka.admin.new_partitions import NewPartitions
 from aiokafka.admin.new_topic import NewTopic
 from aiokafka.admin.records import Records
@@ -36,6 +45,12 @@ __all__ = [
     "DelegationToken",
     "ElectionType",
     "FeatureUpgradeType",
+    "GroupDescription",
+    "GroupListing",
+    "GroupMember",
+    "GroupState",
+    "GroupType",
+    "Groups",
     "NewPartitions",
     "NewTopic",
     "PatternType",
@@ -43,4 +58,5 @@ __all__ = [
     "RecordsToDelete",
     "ResourcePattern",
     "ResourceType",
+    "StreamsTasks",
 ]

@@ -12,11 +12,14 @@ from aiokafka._retry import OutOfTimeError, until, within
 from aiokafka.client import CoordinationType
 from aiokafka.errors import (
     KafkaError,
+    KafkaProtocolError,
     KafkaTimeoutError,
     NoBrokersAvailable,
     NotControllerError,
     for_code,
 )
+from aiokafka.net.address import is_address
+from aiokafka.structs import BrokerMetadata
 
 if TYPE_CHECKING:
     from aiokafka._config import ClientConfig
@@ -125,6 +128,14 @@ class Router:
             return response
 
         return await self.retry(attempt, deadline)
+
+    def learn(self, node_id: int, host: str, port: int) -> int | KafkaError:
+        """Note where a broker is that a response names, and return its id; an error if that is no
+        address."""
+        if node_id < 0 or not is_address(host, port):
+            return KafkaProtocolError(f"told to ask node {node_id} at {host!r}, port {port}")
+        self._client.update_leaders({}, (BrokerMetadata(node_id, host, port),))
+        return node_id
 
     def _any_node(self, silent: set[int]) -> int:
         node_id = self._client.get_random_node(silent)

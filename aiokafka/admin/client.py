@@ -17,6 +17,7 @@ from aiokafka.admin._delegation_token import DelegationToken
 from aiokafka.admin._routing import Router
 from aiokafka.admin.acls import Acls
 from aiokafka.admin.config_resource import ConfigResource
+from aiokafka.admin.groups import Groups
 from aiokafka.admin.new_partitions import NewPartitions
 from aiokafka.admin.new_topic import NewTopic
 from aiokafka.admin.records import Records
@@ -50,7 +51,8 @@ class AIOKafkaAdminClient:
     the change is sent again, so it may be reported as made already. Cancelling a call does not take
     back what has been sent.
 
-    The methods here are those of aiokafka. All others stand in rooms: `acls`, `records`.
+    The methods here are those of aiokafka. All others stand in rooms, which are attributes:
+    `acls`, `groups`, `records` and so on.
 
     Times are in milliseconds. `client_options` are the other options of `ClientConfig`.
     `api_version` has no effect. `loop` is deprecated: it is the loop that the client will run in,
@@ -102,6 +104,8 @@ class AIOKafkaAdminClient:
         self._router = Router(self._client, self._config)
         #: Calls about access control lists.
         self.acls = Acls(self._router, self._deadline)
+        #: Calls about groups and their offsets.
+        self.groups = Groups(self._router, self._deadline)
         #: Calls about records.
         self.records = Records(self._router, self._deadline)
         self._started = False

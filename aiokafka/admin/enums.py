@@ -1,8 +1,12 @@
-"""Kafka's numbers for operations, sources, types and modes, by name."""
+"""Kafka's numbers and words for operations, sources, types, states and modes, by name."""
 
 from __future__ import annotations
 
 import enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = [
     "AclOperation",
@@ -12,6 +16,8 @@ __all__ = [
     "ConfigType",
     "ElectionType",
     "FeatureUpgradeType",
+    "GroupState",
+    "GroupType",
     "PatternType",
     "ResourceType",
     "operations_of",
@@ -140,6 +146,63 @@ class FeatureUpgradeType(enum.IntEnum):
     SAFE_DOWNGRADE = 2
     #: Also down, even if something is lost.
     UNSAFE_DOWNGRADE = 3
+
+
+class _Named(enum.Enum):
+    """Words of the wire; one that this version does not know becomes UNKNOWN."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> _Named | None:
+        """Accept any spelling: `stable`, `Stable`, `PREPARING_REBALANCE`, `PreparingRebalance`."""
+        word = str(value).replace("_", "").lower()
+        for each in cls:
+            if each.value.lower() == word:
+                return each
+        return None
+
+    @classmethod
+    def of(cls, word: str) -> Self:
+        """Return what a broker means by a word."""
+        try:
+            return cls(word)
+        except ValueError:
+            return cls("Unknown")
+
+
+class GroupType(_Named):
+    """The protocol that the members of a group speak."""
+
+    UNKNOWN = "Unknown"
+    #: JoinGroup and SyncGroup: one of the members assigns. Also a group that only has offsets.
+    CLASSIC = "Classic"
+    #: The broker assigns (KIP-848).
+    CONSUMER = "Consumer"
+    #: Members share the records of a partition (KIP-932).
+    SHARE = "Share"
+    #: Kafka Streams, assigned by the broker (KIP-1071).
+    STREAMS = "Streams"
+
+
+class GroupState(_Named):
+    """What a group is doing."""
+
+    UNKNOWN = "Unknown"
+    #: Members are asked to join again; of a classic group.
+    PREPARING_REBALANCE = "PreparingRebalance"
+    #: The members wait for their assignment; of a classic group.
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    #: All members have what they are to have.
+    STABLE = "Stable"
+    #: It is being removed.
+    DEAD = "Dead"
+    #: It has no members.
+    EMPTY = "Empty"
+    #: The broker computes a new assignment; of the consumer protocol.
+    ASSIGNING = "Assigning"
+    #: The members move towards a new assignment; of the consumer protocol.
+    RECONCILING = "Reconciling"
+    #: Topics that it needs are missing; of a streams group.
+    NOT_READY = "NotReady"
 
 
 def operations_of(bits: int) -> frozenset[AclOperation] | None:

@@ -1,0 +1,51 @@
+"""Check what users pass to the rooms, and bring it into one form."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from aiokafka._partitions import as_partition
+from aiokafka.structs import TopicPartition
+
+__all__ = ["as_enums", "as_names", "as_partitions"]
+
+E = TypeVar("E", bound=enum.Enum)
+
+
+def as_names(argument: str, values: Iterable[str]) -> list[str]:
+    """Return names without repeats. Raises TypeError for one string, or for what is no string."""
+    if isinstance(values, str | bytes):
+        raise TypeError(f"{argument}: must be several names, not one {type(values).__name__}")
+    names = list(dict.fromkeys(values))
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"{argument}: must be names, not {name!r}")
+    return names
+
+
+def as_enums(argument: str, values: Iterable[E | str], kind: type[E]) -> list[E]:
+    """Return members of an enum, which may be given by name or value.
+
+    Raises ValueError for a word that is none of them.
+    """
+    if isinstance(values, str | enum.Enum):
+        raise TypeError(f"{argument}: must be several values, not one {type(values).__name__}")
+    return [_as_enum(argument, value, kind) for value in values]
+
+
+def _as_enum(argument: str, value: E | str, kind: type[E]) -> E:
+    if isinstance(value, kind):
+        return value
+    try:
+        return kind(value)
+    except ValueError:
+        known = ", ".join(each.name for each in kind)
+        raise ValueError(f"{argument}: {value!r}: must be one of {known}") from None
+
+
+def as_partitions(argument: str, values: Iterable[Any]) -> list[TopicPartition]:
+    """Return partitions without repeats. Raises TypeError for what is none."""
+    rule = f"{argument}: must be TopicPartition instances"
+    return list(dict.fromkeys(as_partition(value, rule) for value in values))

@@ -1,0 +1,153 @@
+"""Reading the committed offsets of groups."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from aiokafka.admin._coordinators import by_coordinator
+from aiokafka.admin._items import outcome
+from aiokafka.admin._routing import Call, Router
+from aiokafka.errors import KafkaError, UnsupportedVersionError, for_code
+from aiokafka.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
+
+__all__ = ["Offsets", "Wanted", "by_topic", "fetch_offsets"]
+
+Wanted = Mapping[str, Sequence[TopicPartition] | None]
+"""Partitions by group; None stands for all that the group has offsets for."""
+Offsets = dict[TopicPartition, OffsetAndMetadata | None]
+
+_FIRST_OF_ALL_PARTITIONS = 2
+_FIRST_STABLE = 7
+_FIRST_OF_SEVERAL = 8
+_NEWEST_WITH_NAMES = 9
+
+
+async def fetch_offsets(
+    router: Router, wanted: Wanted, require_stable: bool, deadline: float
+) -> dict[str, Offsets]:
+    """Return the offsets of each group; None for a partition asked for that has none."""
+
+    async def send(node_id: int, group_ids: list[str]) -> Mapping[str, Offsets | KafkaError]:
+        part = {group_id: wanted[group_id] for group_id in group_ids}
+        return await _ask(router, node_id, part, require_stable, deadline)
+
+    return await by_coordinator(router, wanted, send, deadline)
+
+
+async def _ask(
+    router: Router, node_id: int, wanted: Wanted, require_stable: bool, deadline: float
+) -> dict[str, Offsets | KafkaError]:
+    """Ask for all groups in one request, or before Kafka 3.0 in one each."""
+
+    def build(version: int) -> OffsetFetchRequest:
+        return _request(version, wanted, require_stable)
+
+    # From version 10 on topics are given by id, which users do not know them by.
+    call = Call(OffsetFetchRequest, build, max_version=_NEWEST_WITH_NAMES)
+    try:
+        response = await router.send(node_id, call, deadline)
+    except _OneEachError:
+        each = (
+            _ask(router, node_id, {group_id: tps}, require_stable, deadline)
+            for group_id, tps in wanted.items()
+        )
+        parts = await asyncio.gather(*each)
+        return {key: found for part in parts for key, found in part.items()}
+    return _answers(response, wanted)
+
+
+class _OneEachError(UnsupportedVersionError):
+    """The broker takes one group in a request."""
+
+
+def _request(version: int, wanted: Wanted, require_stable: bool) -> OffsetFetchRequest:
+    if version < _FIRST_OF_SEVERAL and len(wanted) > 1:
+        raise _OneEachError("OffsetFetch: several groups at once need Kafka 3.0 (KIP-709)")
+    if version < _FIRST_STABLE and require_stable:
+        raise UnsupportedVersionError("OffsetFetch: require_stable needs Kafka 2.5 (KIP-447)")
+    if version < _FIRST_OF_SEVERAL:
+        return _request_of_one(version, wanted, require_stable)
+    groups = [
+        OffsetFetchRequestGroup(
+            group_id=group_id,
+            topics=None
+            if tps is None
+            else [
+                OffsetFetchRequestTopics(name=name, partition_indexes=numbers)
+                for name, numbers in by_topic(tps).items()
+            ],
+        )
+        for group_id, tps in wanted.items()
+    ]
+    return OffsetFetchRequest(groups=groups, require_stable=require_stable)
+
+
+def _request_of_one(version: int, wanted: Wanted, require_stable: bool) -> OffsetFetchRequest:
+    ((group_id, tps),) = wanted.items()
+    if tps is None and version < _FIRST_OF_ALL_PARTITIONS:
+        raise UnsupportedVersionError(
+            "OffsetFetch: all offsets of a group need Kafka 0.10.2; name the partitions"
+        )
+    topics = None
+    if tps is not None:
+        topics = [
+            OffsetFetchRequestTopic(name=name, partition_indexes=numbers)
+            for name, numbers in by_topic(tps).items()
+        ]
+    return OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=require_stable)
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Return the numbers of the partitions of each topic."""
+    topics: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, []).append(partition)
+    return topics
+
+
+def _answers(response: OffsetFetchResponse, wanted: Wanted) -> dict[str, Offsets | KafkaError]:
+    if response.groups:
+        return {
+            group.group_id: _offsets(group.group_id, group.error_code, group.topics)
+            for group in response.groups
+        }
+    (group_id,) = wanted
+    return {group_id: _offsets(group_id, response.error_code, response.topics)}
+
+
+def _offsets(group_id: str, code: int, topics: Iterable[Any]) -> Offsets | KafkaError:
+    """Return the offsets of a group, or one error: of the group, or of its partitions."""
+    if code:
+        return for_code(code)(f"offsets of group {group_id!r}")
+    found: dict[TopicPartition, OffsetAndMetadata | KafkaError | None] = {}
+    for topic in topics:
+        for each in topic.partitions:
+            tp = TopicPartition(topic.name, each.partition_index)
+            found[tp] = _offset(group_id, tp, each)
+    for each in found.values():
+        if isinstance(each, KafkaError) and each.retriable:
+            return each
+    try:
+        return outcome(found)
+    except KafkaError as error:
+        return error
+
+
+def _offset(group_id: str, tp: TopicPartition, found: Any) -> OffsetAndMetadata | KafkaError | None:
+    if found.error_code:
+        where = f"offset of group {group_id!r}, {tp.topic}-{tp.partition}"
+        return for_code(found.error_code)(where)
+    if found.committed_offset < 0:
+        return None
+    return OffsetAndMetadata(
+        found.committed_offset, found.metadata or "", found.committed_leader_epoch
+    )
