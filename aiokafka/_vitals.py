@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from aiokafka._log import SubjectLog
@@ -85,20 +84,14 @@ class Contact:
         self._due: list[tuple[float, str]] = []
         self._log = log
 
-    @contextmanager
-    def asked(self, request: str, patience: float = 0.0) -> Iterator[None]:
+    def asked(self, request: str, patience: float = 0.0) -> _Question:
         """Note while the block runs that a request is out.
 
         Args:
             request: What the request is called in a message, such as "Fetch".
             patience: Seconds that the broker may take, beyond :data:`PROMPT`.
         """
-        due = (asyncio.get_running_loop().time() + patience + PROMPT, request)
-        self._due.append(due)
-        try:
-            yield
-        finally:
-            self._due.remove(due)
+        return _Question(self._due, request, patience)
 
     def succeed(self) -> None:
         """Note that the party has responded."""
@@ -180,6 +173,26 @@ class Contact:
         _, request = min(self._overdue(now))
         text = f"{self.place} has not answered {request} for {now - since + PROMPT:.1f} s"
         return Trouble(since, (self.name,), None, text)
+
+
+class _Question:
+    """A request that is out. There is one for each request: a generator would cost several times
+    as much."""
+
+    __slots__ = ("_due", "_patience", "_questions", "_request")
+
+    def __init__(self, questions: list[tuple[float, str]], request: str, patience: float) -> None:
+        self._questions = questions
+        self._request = request
+        self._patience = patience
+
+    def __enter__(self) -> None:
+        now = asyncio.get_running_loop().time()
+        self._due = (now + self._patience + PROMPT, self._request)
+        self._questions.append(self._due)
+
+    def __exit__(self, *_: object) -> None:
+        self._questions.remove(self._due)
 
 
 class Trouble(NamedTuple):

@@ -308,6 +308,9 @@ class AIOKafkaClient:
         """
         self._refuse_other_loop()
         self._owner.check()
+        connection = self._pool.usable(node_id, group)
+        if connection is not None:
+            return connection
         limit = self._config.request_timeout if timeout is None else timeout
         try:
             async with timeout_at(self._loop.time() + limit):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
@@ -268,6 +269,7 @@ class Options:
         return [described for _, described, _ in _declared(cls)]
 
     @classmethod
+    @functools.cache
     def keywords(cls) -> frozenset[str]:
         """Return the public keywords that `from_options` takes."""
         return frozenset(described.keyword for described in cls.describe())

@@ -167,12 +167,21 @@ class ConnectionPool:
         timeout. Raises what `Connector.open` raises, each waiter an exception of its own;
         IllegalStateError after `close()`.
         """
-        connection = self._open.get((node_id, purpose))
-        if connection is not None and connection.is_open:
-            if not self._has_moved(node_id, connection) or connection.in_flight:
-                return connection
-            self.drop(node_id, purpose, f"node {node_id} has a new address")
-        return await self.connect(node_id, purpose)
+        connection = self.usable(node_id, purpose)
+        return connection if connection is not None else await self.connect(node_id, purpose)
+
+    def usable(
+        self, node_id: int, purpose: int = ConnectionGroup.DEFAULT
+    ) -> BrokerConnection | None:
+        """Return the open connection to where the node is now, None if there is none.
+
+        One to where it was before is dropped, unless requests are in flight on it.
+        """
+        connection = self.find(node_id, purpose)
+        if connection is None or not self._has_moved(node_id, connection) or connection.in_flight:
+            return connection
+        self.drop(node_id, purpose, f"node {node_id} has a new address")
+        return None
 
     def drop(self, node_id: int, purpose: int, why: str) -> None:
         """Close one connection if it is there."""

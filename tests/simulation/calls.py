@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import random
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokafka.errors import KafkaError
+from aiokafka.net.gate import DeadlineTimer
 from tests.simulation.promises import NO_ERRORS, PROMPT, PROMPT_S
 
 if TYPE_CHECKING:
@@ -122,6 +124,41 @@ class AllowedError(Exception):
     """An exception that a program raises on purpose, such as a listener that fails."""
 
 
+class Hangs:
+    """Owns the time at which each call in progress counts as one that never ends.
+
+    One timer for all of them: most calls end at once, and a timer each would be one in four of all
+    that a run needs.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._due: list[tuple[float, int, _Watch]] = []
+        self._count = 0
+        self._loop = loop
+        self._timer = DeadlineTimer(loop, self._look)
+
+    def expect(self, watch: _Watch) -> None:
+        """Give this call up unless it ends in time."""
+        assert watch.hangs_at is not None
+        self._count += 1
+        heapq.heappush(self._due, (watch.hangs_at, self._count, watch))
+        self._timer.arm(self._due[0][0])
+
+    def close(self) -> None:
+        """Stop the timer: no call is in progress any more."""
+        self._timer.cancel()
+        self._due.clear()
+
+    def _look(self) -> None:
+        due, now = self._due, self._loop.time()
+        while due and (due[0][0] <= now or due[0][2].hangs_at is None):
+            watch = heapq.heappop(due)[2]
+            if watch.hangs_at is not None:
+                watch.give_up()
+        if due:
+            self._timer.arm(due[0][0])
+
+
 class _Watch:
     """The timers of one call. A call that does not end is cancelled, so that the run can."""
 
@@ -140,21 +177,22 @@ class _Watch:
         task = asyncio.current_task()
         assert task is not None
         self._task = task
+        #: When a call that should have ended long ago is one that never will; None once it ended.
+        self.hangs_at: float | None = None
+        if limit is not None:
+            world = caller.world
+            self.hangs_at = world.now + 2 * limit + 10 * MARGIN + world.stalled
+            world.hangs.expect(self)
         self._handles = [
             asyncio.get_running_loop().call_later(delay, self._cancel, why)
-            for delay, why in self._reasons(patience, limit, may_cancel)
+            for delay, why in self._reasons(patience, may_cancel)
         ]
 
-    def _reasons(
-        self, patience: float | None, limit: float | None, may_cancel: bool
-    ) -> list[tuple[float, str]]:
+    def _reasons(self, patience: float | None, may_cancel: bool) -> list[tuple[float, str]]:
         caller = self._caller
         found = []
         if patience is not None:
             found.append((patience, "for want of patience"))
-        if limit is not None:
-            too_long = 2 * limit + 10 * MARGIN + caller.world.stalled
-            found.append((too_long, "since it does not end"))
         if may_cancel and caller._cancel_rate and caller.chance(caller._cancel_rate):
             # From one turn of the loop to seconds.
             found.append((10 ** caller.random.uniform(-5, 0.7), "by chance"))
@@ -162,14 +200,18 @@ class _Watch:
 
     def _cancel(self, why: str) -> None:
         self.told_to_cancel = why
-        if why == "since it does not end":
-            where = _where(self._task)
-            text = f"{self._caller.name}: {self._what} does not end, limit {self._limit} s; {where}"
-            self._caller.world.violate("hang", text)
         self._task.cancel()
+
+    def give_up(self) -> None:
+        """The call does not end."""
+        where = _where(self._task)
+        text = f"{self._caller.name}: {self._what} does not end, limit {self._limit} s; {where}"
+        self._caller.world.violate("hang", text)
+        self._cancel("since it does not end")
 
     def close(self) -> None:
         """End the timers, and take back the cancellation that the program has asked for."""
+        self.hangs_at = None
         for handle in self._handles:
             handle.cancel()
         uncancel = getattr(self._task, "uncancel", None)

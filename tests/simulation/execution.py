@@ -112,6 +112,7 @@ async def _main(world: World) -> None:
         await asyncio.gather(*[task for w, task in tasks.items() if w.rank == rank])
     checks.check_all(world)
     check_rates(world)
+    world.hangs.close()
     await cluster.stop()
     # Goodbyes are under way for a moment.
     await asyncio.sleep(5.0)

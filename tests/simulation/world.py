@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aiokafka.testing import FakeCluster, Security
+from tests.simulation.calls import Hangs
 from tests.simulation.history import History
 from tests.simulation.states import States
 
@@ -74,6 +75,7 @@ class World:
         self.expected_errors: list[str] = []
         self.hits: dict[str, int] = {}
         self.states = States(self)
+        self.hangs = Hangs(self.loop)
         #: Times in which requests of an API are answered with errors only: API, from, to.
         self.refusing: list[tuple[int, float, float]] = []
 

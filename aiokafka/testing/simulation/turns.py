@@ -8,6 +8,7 @@ import heapq
 import random
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from aiokafka.testing.simulation.errors import StuckError, VirtualTimeError
@@ -128,6 +129,12 @@ class TurningLoop(asyncio.BaseEventLoop):
         self._look_at = _WINDOW
         self._turns_in_window = 0
         self._is_watched = False
+        # Every future and every task asks for it: bool() is False, and no call of Python code.
+        self.get_debug = bool
+
+    def set_debug(self, enabled: bool) -> None:
+        super().set_debug(enabled)
+        self.get_debug = partial(bool, enabled)
 
     # -- what is to come
 
