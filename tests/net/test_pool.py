@@ -97,6 +97,40 @@ async def test_an_open_connection_is_not_made_again() -> None:
         assert cluster.connections == 1
 
 
+# -- pauses before the next attempt
+
+
+LONG_PAUSE = {"reconnect_backoff_ms": 60_000, "reconnect_backoff_max_ms": 60_000}
+
+
+async def test_a_broker_that_refuses_is_not_called_again_at_once() -> None:
+    async with FakeCluster() as cluster, pooled(cluster.bootstrap_servers, **LONG_PAUSE) as pool:
+        await cluster.stop_broker(0)
+        with pytest.raises(KafkaConnectionError):
+            await pool.get(0)
+        assert pool.retry_delay(0) > 30
+        await cluster.start_broker(0)
+        again = pool.connect(0)
+        done, _ = await asyncio.wait((again,), timeout=0.1)
+        assert not done
+        assert cluster.count(ApiVersionsRequest) == 0
+        again.cancel()
+
+
+async def test_a_broker_that_hangs_up_is_not_called_again_at_once() -> None:
+    async with FakeCluster() as cluster, pooled(cluster.bootstrap_servers, **LONG_PAUSE) as pool:
+        connection = await pool.get(0)
+        assert pool.retry_delay(0) == 0
+        cluster.drop_connections(0)
+        await connection.closed
+        again = pool.connect(0)
+        assert pool.retry_delay(0) > 30
+        done, _ = await asyncio.wait((again,), timeout=0.1)
+        assert not done
+        assert cluster.count(ApiVersionsRequest) == 1
+        again.cancel()
+
+
 # -- silent peers
 
 

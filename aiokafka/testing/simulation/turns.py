@@ -130,11 +130,11 @@ class TurningLoop(asyncio.BaseEventLoop):
         self._turns_in_window = 0
         self._is_watched = False
         # Every future and every task asks for it: bool() is False, and no call of Python code.
-        self.get_debug = bool
+        self.get_debug = bool  # type: ignore[method-assign]
 
     def set_debug(self, enabled: bool) -> None:
         super().set_debug(enabled)
-        self.get_debug = partial(bool, enabled)
+        self.get_debug = partial(bool, enabled)  # type: ignore[method-assign]
 
     # -- what is to come
 
