@@ -95,6 +95,18 @@ SPARK_MAY_IMPORT = {
     "structs",
     *("AIOKafkaClient", "AIOKafkaConsumer", "AIOKafkaProducer"),
 }
+# What users have, the vocabulary, and what `aiokafka info` tells of the installation.
+CLI_MAY_IMPORT = {
+    "__version__",
+    "admin",
+    "cli",
+    "errors",
+    "helpers",
+    "record",
+    "structs",
+    "testing",
+    *("AIOKafkaConsumer", "AIOKafkaProducer", "ConsumerRebalanceListener", "TopicPartition"),
+}
 # Only what waits for a timeout, and the one place that asks for the time of day.
 MAY_TOUCH_THE_WORLD = {"_compat", "_seams"}
 
@@ -154,6 +166,8 @@ def test_imports_point_down(path: Path) -> None:
             assert other in SPARK_MAY_IMPORT, f"spark imports {other}"
         if me == "testing":
             assert other in TESTING_MAY_IMPORT, f"testing imports {other}"
+        if me in ("cli", "__main__"):
+            assert other in CLI_MAY_IMPORT, f"{me} imports {other}"
         if me == "parallel":
             assert other in PARALLEL_MAY_IMPORT, f"parallel imports {other}"
 

@@ -1,0 +1,118 @@
+"""The root of all commands, and how a run of the program ends."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+from aiokafka import __version__
+from aiokafka.cli.running import Interrupted
+
+__all__ = ["invoke", "root"]
+
+# Noun -> (module, what it is for). A module is imported when its noun is used.
+NOUNS = {
+    "completion": ("completion", "Print the shell's script for completion."),
+    "info": ("info", "Show versions, codecs and the brokers."),
+    "testing": ("serving", "Serve a fake cluster to programs in any language."),
+    "topics": ("topics", "List, describe, create and delete topics."),
+}
+
+
+class HungUp(BaseException):
+    """The reader of our output has closed its end. click would make it exit code 1."""
+
+
+class Nouns(click.Group):
+    """Imports a noun's module when the noun is used, so that the program starts quickly."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the nouns."""
+        return sorted(NOUNS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command of a noun, or None."""
+        if cmd_name not in NOUNS:
+            return None
+        module = importlib.import_module(f"aiokafka.cli.{NOUNS[cmd_name][0]}")
+        found: click.Command = module.commands
+        return found
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command."""
+        try:
+            result: object = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise HungUp from None
+        return result
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of nouns without an import of their modules."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(noun, NOUNS[noun][1]) for noun in self.list_commands(ctx)])
+
+
+@click.group(cls=Nouns, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="aiokafka", message="%(prog)s %(version)s")
+def root() -> None:
+    """Work with Apache Kafka from a shell.
+
+    Connection settings are options of each command, variables of the environment (AIOKAFKA_...),
+    a profile of a TOML file, or a properties file of a Java client.
+
+    \b
+    Example:
+      aiokafka topics list -b localhost:9092
+    """
+
+
+def invoke(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return the exit code. What went wrong is one line on stderr."""
+    try:
+        code = root.main(arguments, prog_name="aiokafka", standalone_mode=False)
+    except click.ClickException as error:
+        return _explain(error)
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except Interrupted as signal:
+        return signal.code
+    except HungUp:
+        return _hang_up()
+    except Exception as error:
+        return _fail(error)
+    return code if isinstance(code, int) else 0
+
+
+def _explain(error: click.ClickException) -> int:
+    """Say in one line what is wrong with the command line."""
+    context = getattr(error, "ctx", None)
+    hint = f" (see {context.command_path} --help)" if context is not None else ""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()
+    else:
+        text = " ".join(error.format_message().split())
+        click.echo(f"{click.style('aiokafka:', fg='red')} {text}{hint}", err=True)
+    return error.exit_code
+
+
+def _hang_up() -> int:
+    """Leave quietly: the reader of our output has seen enough."""
+    # Python flushes stdout once more when it ends.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _fail(error: Exception) -> int:
+    from aiokafka.cli.failures import code_of, lines_of
+
+    for line in lines_of(error):
+        click.echo(f"{click.style('aiokafka:', fg='red')} {line}", err=True)
+    if os.environ.get("AIOKAFKA_DEBUG"):
+        traceback.print_exception(error)
+    return code_of(error)

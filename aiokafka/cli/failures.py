@@ -1,0 +1,94 @@
+"""What an error looks like on the command line: lines for people, an exit code for scripts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from aiokafka import errors
+
+__all__ = ["CODES", "PartlyFailedError", "code_of", "lines_of"]
+
+#: Exit codes and their meanings; docs/cli.rst has the same.
+CODES = {
+    0: "done",
+    1: "failed",
+    2: "wrong usage",
+    3: "no broker responded in time",
+    4: "authentication failed, or the user may not do this",
+    5: "no such topic, partition, group or resource",
+    130: "interrupted by Ctrl-C",
+    143: "terminated",
+}
+
+_LATE = (
+    asyncio.TimeoutError,
+    TimeoutError,
+    errors.KafkaTimeoutError,
+    errors.KafkaConnectionError,
+    errors.NoBrokersAvailable,
+)
+_REFUSED = (
+    errors.AuthenticationFailedError,
+    errors.SaslAuthenticationFailed,
+    errors.TopicAuthorizationFailedError,
+    errors.GroupAuthorizationFailedError,
+    errors.ClusterAuthorizationFailedError,
+    errors.TransactionalIdAuthorizationFailed,
+    errors.DelegationTokenAuthorizationFailed,
+)
+_MISSING = (
+    errors.UnknownTopicOrPartitionError,
+    errors.GroupIdNotFound,
+    errors.ResourceNotFound,
+)
+
+
+_WRONG = (errors.KafkaConfigurationError, errors.IllegalArgumentError, ValueError, TypeError)
+
+
+class PartlyFailedError(errors.KafkaError):
+    """Some items of a command failed. `failed` has a line for each, `first` one of the errors."""
+
+    def __init__(self, failed: Iterable[str], first: BaseException | None = None) -> None:
+        self.failed = list(failed)
+        self.first = first
+        super().__init__("; ".join(self.failed))
+
+
+def code_of(error: BaseException) -> int:
+    """Return the exit code for an error."""
+    if isinstance(error, PartlyFailedError) and error.first is not None:
+        return code_of(error.first)
+    if isinstance(error, errors.AdminItemsError):
+        codes = {code_of(each) for each in error.errors.values()}
+        return codes.pop() if len(codes) == 1 else 1
+    if isinstance(error, _LATE):
+        return 3
+    if isinstance(error, _REFUSED):
+        return 4
+    if isinstance(error, _MISSING):
+        return 5
+    return 2 if isinstance(error, _WRONG) else 1
+
+
+def lines_of(error: BaseException) -> list[str]:
+    """Return what to print of an error: one line, or one for each item that failed."""
+    if isinstance(error, PartlyFailedError):
+        return [_line(text) for text in error.failed]
+    if isinstance(error, errors.AdminItemsError):
+        return [_line(f"{_name(item)}: {each}") for item, each in error.errors.items()]
+    text = str(error) or type(error).__name__
+    if isinstance(error, OSError) and error.filename is not None:
+        text = f"{error.filename}: {error.strerror}"
+    elif not isinstance(error, errors.KafkaError | OSError | ValueError | TypeError):
+        text = f"{type(error).__name__}: {text}"
+    return [_line(text)]
+
+
+def _name(item: object) -> str:
+    return "-".join(map(str, item)) if isinstance(item, tuple) else str(item)
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

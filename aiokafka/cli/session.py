@@ -1,0 +1,153 @@
+"""What every command shares: connection flags, clients that are made from them, and the output."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aiokafka.cli.output import FORMATS, Output
+from aiokafka.cli.running import run
+from aiokafka.cli.settings import client_options, find_settings
+
+if TYPE_CHECKING:
+    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+    from aiokafka.admin import AIOKafkaAdminClient
+
+__all__ = ["Session", "command", "noun"]
+
+Body = Callable[..., Coroutine[Any, Any, Any]]
+
+_FLAGS = (
+    click.option(
+        "-b", "--bootstrap-servers", metavar="HOST:PORT,...", help="Where the cluster is."
+    ),
+    click.option("--profile", metavar="NAME", help="Profile of the configuration file."),
+    click.option("--config", metavar="FILE", help="The configuration file (TOML)."),
+    click.option("--properties", metavar="FILE", help="Properties file of a Java client."),
+    click.option("--security-protocol", metavar="NAME", help="PLAINTEXT, SSL, SASL_SSL ..."),
+    click.option("--sasl-mechanism", metavar="NAME", help="PLAIN, SCRAM-SHA-256, GSSAPI ..."),
+    click.option("--username", metavar="NAME", help="User of PLAIN and SCRAM."),
+    click.option("--password-file", metavar="FILE", help="File with the password."),
+    click.option(
+        "--password-stdin", is_flag=True, help="Read the password from stdin's first line."
+    ),
+    click.option("--ca-file", metavar="FILE", help="Certificates to trust (PEM)."),
+    click.option("--cert-file", metavar="FILE", help="The client's certificate (PEM)."),
+    click.option("--key-file", metavar="FILE", help="The key of the certificate (PEM)."),
+    click.option("-X", "options", metavar="NAME=VALUE", multiple=True, help="Any client option."),
+    click.option("-v", "--verbose", is_flag=True, help="Show the client's warnings."),
+    click.option("--debug", is_flag=True, help="Show the client's log and a traceback."),
+)
+_OUTPUT = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(FORMATS),
+    default="table",
+    show_default=True,
+    help="How to print; json is one object a line.",
+)
+_OWN = (
+    *("bootstrap_servers", "profile", "config", "properties", "security_protocol"),
+    *("sasl_mechanism", "username", "password_file", "password_stdin", "ca_file", "cert_file"),
+    *("key_file", "options", "verbose", "debug"),
+)
+
+
+class Session:
+    """One run of a command: how to connect, and where to print."""
+
+    def __init__(self, flags: dict[str, Any], form: str = "table") -> None:
+        self.output = Output(form)
+        self._flags = flags
+        self._found: dict[str, Any] | None = None
+
+    @property
+    def client_options(self) -> dict[str, Any]:
+        """Keywords of every client."""
+        if self._found is None:
+            settings = find_settings(self._flags, os.environ)
+            self._found = client_options(_with_password(settings, self._flags))
+        return self._found
+
+    def admin(self) -> AIOKafkaAdminClient:
+        """Make an admin client, not started."""
+        from aiokafka.admin import AIOKafkaAdminClient
+
+        return AIOKafkaAdminClient(**self.client_options)
+
+    def producer(self, **options: Any) -> AIOKafkaProducer:
+        """Make a producer, not started. What the user gave by -X takes precedence."""
+        from aiokafka import AIOKafkaProducer
+
+        return AIOKafkaProducer(**{**options, **self.client_options})
+
+    def consumer(self, **options: Any) -> AIOKafkaConsumer:
+        """Make a consumer, not started. What the user gave by -X takes precedence."""
+        from aiokafka import AIOKafkaConsumer
+
+        return AIOKafkaConsumer(**{**options, **self.client_options})
+
+
+def _with_password(settings: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
+    """Add the password from where the user wants it, or ask for it."""
+    if flags.get("password_stdin"):
+        return {**settings, "password": sys.stdin.readline().rstrip("\r\n")}
+    if "username" in settings and not {"password", "password_file"} & settings.keys():
+        if not sys.stdin.isatty():
+            raise click.UsageError(
+                "a user name without a password: use --password-stdin, --password-file or "
+                "AIOKAFKA_PASSWORD"
+            )
+        asked = click.prompt(f"Password of {settings['username']}", hide_input=True, err=True)
+        return {**settings, "password": asked}
+    return settings
+
+
+def noun(text: str) -> click.Group:
+    """Make the group of a noun's commands."""
+    return click.Group(help=text)
+
+
+def command(group: click.Group | None, name: str, *, prints: bool = True) -> Callable[[Body], Any]:
+    """Make a command of an asynchronous function, which gets the session and its own options.
+
+    The docstring is the help. With `prints` the command has --output.
+    """
+
+    def decorate(function: Body) -> Any:
+        @functools.wraps(function)
+        def call(**given: Any) -> Any:
+            flags = {flag: given.pop(flag) for flag in _OWN}
+            _set_up_logging(flags["verbose"], flags["debug"])
+            return run(function(Session(flags, given.pop("output", "table")), **given))
+
+        call.__dict__.setdefault("__click_params__", [])
+        found: Any = call
+        for option in reversed((_OUTPUT, *_FLAGS) if prints else _FLAGS):
+            found = option(found)
+        # What is added last comes first: the command's own options lead the help.
+        params = found.__click_params__
+        own = len(params) - len(_FLAGS) - prints
+        found.__click_params__ = params[own:] + params[:own]
+        made = click.command(name)(found)
+        if group is not None:
+            group.add_command(made)
+        return made
+
+    return decorate
+
+
+def _set_up_logging(verbose: bool, debug: bool) -> None:
+    level = logging.DEBUG if debug else logging.WARNING if verbose else logging.CRITICAL
+    logging.basicConfig(level=level, format="aiokafka: %(levelname)s %(message)s")
+    if debug:
+        os.environ["AIOKAFKA_DEBUG"] = "1"
+    if not sys.warnoptions:
+        warnings.simplefilter("default" if verbose or debug else "ignore")

@@ -1,0 +1,182 @@
+"""Decide how to connect: flags, then the environment, then a properties file, then a profile."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from aiokafka.cli import properties
+from aiokafka.errors import KafkaConfigurationError
+
+__all__ = ["client_options", "find_settings", "option_value", "profile_settings"]
+
+#: Settings with a flag, whose variable is AIOKAFKA_ and the name in capitals.
+NAMES = (
+    "bootstrap_servers",
+    "security_protocol",
+    "sasl_mechanism",
+    "username",
+    "password",
+    "password_file",
+    "ca_file",
+    "cert_file",
+    "key_file",
+    "key_password",
+)
+_TLS = {
+    "ca_file": "cafile",
+    "ca_data": "cadata",
+    "cert_file": "certfile",
+    "cert_data": "certdata",
+    "key_file": "keyfile",
+    "key_data": "keydata",
+    "key_password": "password",
+}
+_SECRETS = {"sasl_plain_password", "password", "key_password"}
+
+
+def find_settings(flags: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
+    """Return the settings of all sources; the first source that has one decides.
+
+    `flags` holds the settings by name, and `profile`, `config`, `properties`: which files to read.
+    Raises KafkaConfigurationError for a file that cannot be understood, OSError for one that
+    cannot be read.
+    """
+    found = _profile(flags, environment)
+    path = flags.get("properties") or environment.get("AIOKAFKA_PROPERTIES")
+    if path:
+        text = Path(path).read_text(encoding="utf-8")
+        _add(found, properties.settings_of(properties.parse(text)))
+    variables = {name: environment.get(f"AIOKAFKA_{name.upper()}") for name in NAMES}
+    _add(found, {name: text for name, text in variables.items() if text})
+    _add(found, {name: flags[name] for name in NAMES if flags.get(name) is not None})
+    for text in flags.get("options") or ():
+        name, value = option_value(text)
+        found[name] = value
+    return found
+
+
+def _add(found: dict[str, Any], more: Mapping[str, Any]) -> None:
+    """Let a source take precedence over those before it."""
+    # A password belongs to its source, whichever way that source gives it.
+    if {"password", "password_file"} & more.keys():
+        found.pop("password", None)
+        found.pop("password_file", None)
+    found.update(more)
+
+
+def option_value(text: str) -> tuple[str, Any]:
+    """Split `name=value` of a client option; numbers, true, false and none are no texts.
+
+    Raises KafkaConfigurationError without a `=`, and for a password.
+    """
+    name, equals, value = text.partition("=")
+    name = name.strip().replace(".", "_").replace("-", "_")
+    if not equals or not name:
+        raise KafkaConfigurationError(f"-X {text}: must be name=value")
+    if name in _SECRETS:
+        raise KafkaConfigurationError(
+            f"-X {name}: other users see command lines; use --password-stdin, --password-file or "
+            "AIOKAFKA_PASSWORD"
+        )
+    words = {"true": True, "false": False, "none": None, "null": None}
+    if value.lower() in words:
+        return name, words[value.lower()]
+    for kind in (int, float):
+        try:
+            return name, kind(value)
+        except ValueError:
+            continue
+    return name, value
+
+
+def _profile(flags: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
+    named = flags.get("config") or environment.get("AIOKAFKA_CONFIG")
+    wanted = flags.get("profile") or environment.get("AIOKAFKA_PROFILE")
+    path = Path(named).expanduser() if named else _default_file(environment)
+    if not named and not wanted and not path.is_file():
+        return {}
+    return profile_settings(path.read_text(encoding="utf-8"), str(path), wanted)
+
+
+def _default_file(environment: Mapping[str, str]) -> Path:
+    home = environment.get("XDG_CONFIG_HOME")
+    return (Path(home) if home else Path.home() / ".config") / "aiokafka" / "config.toml"
+
+
+def profile_settings(text: str, path: str, wanted: str | None) -> dict[str, Any]:
+    """Return the settings of a profile: the one that is wanted, or the file's `default`.
+
+    Raises KafkaConfigurationError if there is none of this name, or for settings that do not exist.
+    """
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise KafkaConfigurationError(f"{path}: {error}") from None
+    profiles = content.get("profiles", {})
+    name = wanted or content.get("default")
+    if name is None:
+        return {}
+    if not isinstance(profiles, dict) or not isinstance(profiles.get(name), dict):
+        known = ", ".join(sorted(profiles)) or "none"
+        raise KafkaConfigurationError(f"{path}: no profile {name!r}; there are: {known}")
+    found = dict(profiles[name])
+    options = found.pop("options", {})
+    unknown = found.keys() - set(NAMES) - {"check_hostname"}
+    if unknown:
+        raise KafkaConfigurationError(
+            f"{path}: profile {name!r}: unknown: {', '.join(sorted(unknown))}; "
+            f"known: {', '.join(NAMES)}, check_hostname, and a table `options`"
+        )
+    return {**found, **options}
+
+
+def client_options(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keywords of a client for these settings.
+
+    Raises KafkaConfigurationError for settings that do not go together.
+    """
+    found = dict(settings)
+    tls = {_TLS[name]: found.pop(name) for name in _TLS if name in found}
+    check_hostname = found.pop("check_hostname", True)
+    username, password = found.pop("username", None), _password(found)
+    found.setdefault("bootstrap_servers", "localhost:9092")
+    protocol = str(found.get("security_protocol", "PLAINTEXT")).upper()
+    found["security_protocol"] = protocol
+    if username is not None or password is not None:
+        if not protocol.startswith("SASL_"):
+            raise KafkaConfigurationError(
+                f"a user name or password needs --security-protocol SASL_SSL or SASL_PLAINTEXT; "
+                f"it is {protocol}"
+            )
+        found["sasl_plain_username"], found["sasl_plain_password"] = username, password
+    if protocol.endswith("SSL"):
+        from aiokafka.helpers import create_ssl_context
+
+        context = create_ssl_context(**{name: _expanded(name, tls[name]) for name in tls})
+        context.check_hostname = bool(check_hostname)
+        found["ssl_context"] = context
+    elif {"cafile", "certfile"} & tls.keys():
+        raise KafkaConfigurationError(
+            f"certificates need --security-protocol SSL or SASL_SSL; it is {protocol}"
+        )
+    return found
+
+
+def _expanded(name: str, value: Any) -> Any:
+    return os.path.expanduser(value) if name.endswith("file") else value
+
+
+def _password(found: dict[str, Any]) -> str | None:
+    path = found.pop("password_file", None)
+    password: str | None = found.pop("password", None)
+    if password is None and path is not None:
+        password = Path(path).expanduser().read_text(encoding="utf-8").rstrip("\r\n")
+    return password

@@ -1,0 +1,103 @@
+"""Run commands and look at what they print."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from aiokafka.cli import main
+from aiokafka.testing import FakeCluster
+
+T = TypeVar("T")
+ROOT = Path(__file__).parent.parent.parent
+
+
+class Served:
+    """A fake cluster in the event loop of another thread."""
+
+    cluster: FakeCluster
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+
+    def topic(self, name: str, partitions: int = 1, **options: Any) -> None:
+        self.run(self.cluster.create_topic(name, partitions, **options))
+
+    def values(self, topic: str, partition: int = 0) -> list[bytes | None]:
+        """Return the values in a partition's log."""
+
+        async def read() -> list[bytes | None]:
+            return [record.value for record in self.cluster.log(topic, partition).records()]
+
+        return self.run(read())
+
+
+@dataclass
+class Done:
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The JSON objects that it printed."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+class Cli:
+    """Runs commands in this process."""
+
+    def __init__(
+        self, served: Served, capfd: pytest.CaptureFixture[str], patch: pytest.MonkeyPatch
+    ) -> None:
+        self.served = served
+        self._capfd = capfd
+        self._patch = patch
+
+    def run(self, *arguments: str) -> Done:
+        """Run a command whatever comes of it."""
+        self._capfd.readouterr()
+        code = main(arguments)
+        out, err = self._capfd.readouterr()
+        return Done(code, out, err)
+
+    def __call__(self, *arguments: str) -> Done:
+        """Run a command that must succeed."""
+        done = self.run(*arguments)
+        assert done.code == 0, done.err
+        return done
+
+    def rows(self, *arguments: str) -> list[dict[str, Any]]:
+        """Run a command that must succeed, and return the rows that it prints."""
+        return self(*arguments, "--output", "json").rows
+
+
+def environment(served: Served | None = None, **more: str) -> dict[str, str]:
+    """Return the environment of a process that runs commands."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    found = {**os.environ, "PYTHONPATH": path, **more}
+    if served is not None:
+        found["AIOKAFKA_BOOTSTRAP_SERVERS"] = served.cluster.bootstrap_servers
+    return found
+
+
+def process(
+    *arguments: str, env: Mapping[str, str] | None = None, **options: Any
+) -> subprocess.Popen[bytes]:
+    """Start a command in a process of its own."""
+    command = [sys.executable, "-m", "aiokafka", *arguments]
+    return subprocess.Popen(command, env=env or environment(), cwd=ROOT, **options)

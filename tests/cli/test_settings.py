@@ -1,0 +1,162 @@
+"""Where connection settings come from."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiokafka.cli import properties
+from aiokafka.cli.settings import client_options, find_settings, option_value
+from aiokafka.errors import KafkaConfigurationError
+
+PROFILES = """
+default = "local"
+
+[profiles.local]
+bootstrap_servers = "local:1"
+
+[profiles.far]
+bootstrap_servers = "far:1"
+security_protocol = "SASL_PLAINTEXT"
+username = "alice"
+password = "from the profile"
+
+[profiles.far.options]
+request_timeout_ms = 5000
+"""
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "profiles.toml").write_text(PROFILES)
+    return {"AIOKAFKA_CONFIG": str(tmp_path / "profiles.toml")}
+
+
+def test_the_first_source_that_has_a_setting_decides(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    def servers(**flags: Any) -> object:
+        return find_settings(flags, environment)["bootstrap_servers"]
+
+    assert servers() == "local:1"
+    assert servers(profile="far") == "far:1"
+    java = tmp_path / "client.properties"
+    java.write_text("bootstrap.servers=java:1\n")
+    assert servers(properties=str(java)) == "java:1"
+    environment["AIOKAFKA_BOOTSTRAP_SERVERS"] = "variable:1"
+    assert servers(properties=str(java)) == "variable:1"
+    assert servers(bootstrap_servers="flag:1") == "flag:1"
+    assert servers(bootstrap_servers="flag:1", options=["bootstrap_servers=x:1"]) == "x:1"
+
+
+def test_without_any_source_nothing_is_set(tmp_path: Path) -> None:
+    assert find_settings({}, {"XDG_CONFIG_HOME": str(tmp_path)}) == {}
+    assert client_options({})["bootstrap_servers"] == "localhost:9092"
+
+
+def test_a_password_of_a_stronger_source_replaces_the_other_kind(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    file = tmp_path / "password"
+    file.write_text("from the file\n")
+    found = find_settings({"profile": "far", "password_file": str(file)}, environment)
+    assert client_options(found)["sasl_plain_password"] == "from the file"
+    environment["AIOKAFKA_PASSWORD"] = "from the environment"
+    found = find_settings({"profile": "far"}, environment)
+    assert client_options(found)["sasl_plain_password"] == "from the environment"
+    assert client_options(found)["request_timeout_ms"] == 5000
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"profile": "nowhere"}, "no profile 'nowhere'; there are: far, local"),
+        ({"options": ["request_timeout_ms"]}, "must be name=value"),
+        ({"options": ["sasl_plain_password=secret"]}, "other users see command lines"),
+    ],
+)
+def test_wrong_settings_say_what_is_wrong(
+    flags: dict[str, Any], message: str, environment: dict[str, str]
+) -> None:
+    with pytest.raises(KafkaConfigurationError, match=re.escape(message)) as caught:
+        find_settings(flags, environment)
+    assert "secret" not in str(caught.value)
+
+
+def test_unknown_settings_of_a_profile_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "profiles.toml"
+    file.write_text('[profiles.a]\nbootstrap_server = "x"\n')
+    with pytest.raises(KafkaConfigurationError, match="unknown: bootstrap_server;"):
+        find_settings({"profile": "a", "config": str(file)}, {})
+    file.write_text("[profiles.a\n")
+    with pytest.raises(KafkaConfigurationError, match=r"profiles\.toml"):
+        find_settings({"profile": "a", "config": str(file)}, {})
+
+
+def test_credentials_need_a_protocol_that_uses_them() -> None:
+    with pytest.raises(KafkaConfigurationError, match="--security-protocol SASL_SSL"):
+        client_options({"username": "alice", "password": "x"})
+    with pytest.raises(KafkaConfigurationError, match="--security-protocol SSL"):
+        client_options({"ca_file": "ca.pem"})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("linger.ms=5", ("linger_ms", 5)),
+        ("rate=0.5", ("rate", 0.5)),
+        ("check_crcs=false", ("check_crcs", False)),
+        ("client_rack=none", ("client_rack", None)),
+        ("client_id=a=b", ("client_id", "a=b")),
+    ],
+)
+def test_option_values_have_types(text: str, expected: tuple[str, object]) -> None:
+    assert option_value(text) == expected
+
+
+def test_properties_are_read_as_java_reads_them() -> None:
+    text = (
+        "# comment\n! comment\n\n  a=1\nb : 2\nc 3\nd=x\\\n   y\\\n   z\n"
+        "e\\=f=g=h\nu=\\u00e9\\t.\nempty=\nbackslash=\\\\\nlast=\\"
+    )
+    assert properties.parse(text) == {
+        "a": "1",
+        "b": "2",
+        "c": "3",
+        "d": "xyz",
+        "e=f": "g=h",
+        "u": "\u00e9\t.",
+        "empty": "",
+        "backslash": "\\",
+        "last": "",
+    }
+
+
+def test_a_java_client_logs_in_the_same_way() -> None:
+    found = properties.settings_of(
+        properties.parse(
+            "bootstrap.servers=a:1,b:2\nsecurity.protocol=SASL_PLAINTEXT\n"
+            "sasl.mechanism=SCRAM-SHA-256\nrequest.timeout.ms=7000\nacks=all\n"
+            "sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required \\\n"
+            '  username="alice" password="a\\\\"b;c" tokenauth="true";\n'
+        )
+    )
+    assert client_options(found) == {
+        "bootstrap_servers": "a:1,b:2",
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "SCRAM-SHA-256",
+        "request_timeout_ms": 7000,
+        "sasl_scram_tokenauth": True,
+        "sasl_plain_username": "alice",
+        "sasl_plain_password": 'a"b;c',
+    }
+
+
+def test_java_key_stores_must_be_pem() -> None:
+    with pytest.raises(KafkaConfigurationError, match="type PEM"):
+        properties.settings_of({"ssl.truststore.location": "trust.jks"})
+    pem = {"ssl.truststore.location": "ca.pem", "ssl.truststore.type": "PEM"}
+    assert properties.settings_of(pem) == {"ca_file": "ca.pem"}
