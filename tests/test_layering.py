@@ -30,6 +30,7 @@ LAYERS = {
     "partitioner": 0,
     "structs": 0,
     # 1, wire
+    "_reading": 1,
     "coordinator": 1,
     "protocol": 1,
     "record": 1,

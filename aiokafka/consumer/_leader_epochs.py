@@ -5,13 +5,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 
-__all__ = ["MOST_SPANS", "LeaderEpochs", "Span"]
+from aiokafka.record.scan import MOST_SPANS, Span
 
-Span = tuple[int, int, int]
-"""(first offset, offset after the last, leader epoch) of batches that follow each other."""
+__all__ = ["LeaderEpochs"]
 
 _UNKNOWN = -1
-MOST_SPANS = 64  # a partition changes its leader now and then
 
 
 class LeaderEpochs:

@@ -8,8 +8,9 @@ import math
 from typing import Protocol
 
 from aiokafka._backoff import Backoff
-from aiokafka.consumer._leader_epochs import LeaderEpochs, Span
+from aiokafka.consumer._leader_epochs import LeaderEpochs
 from aiokafka.errors import IllegalStateError
+from aiokafka.record.scan import Span
 from aiokafka.structs import TopicPartition
 
 __all__ = ["FetchCursor", "Home", "PartitionState", "Phase", "Retry", "StateWatcher"]

@@ -6,21 +6,20 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from aiokafka._reading.offsets import FoundOffset, list_offsets, offsets_in
 from aiokafka.errors import (
-    KafkaError,
     LeaderNotAvailableError,
     UnknownError,
     UnknownTopicOrPartitionError,
-    for_code,
+    for_partition,
 )
 from aiokafka.protocol.messages.list_offsets import EARLIEST, LATEST
-from aiokafka.ranges import requests
 from aiokafka.ranges.state import RangeState
 
 if TYPE_CHECKING:
     from aiokafka.client import AIOKafkaClient
 
-__all__ = ["Bounds", "Look", "is_another_topic", "is_missing", "is_passing", "is_so_for_sure"]
+__all__ = ["Bounds", "Look", "is_another_topic", "is_missing", "is_so_for_sure"]
 
 _LOOKS = 3  # before a topic is said to be gone
 
@@ -42,18 +41,13 @@ class Bounds:
         if leader is None or leader < 0:
             self._client.request_metadata(f"{self._state}: no leader is known")
             raise LeaderNotAvailableError(f"{self._state}: no leader is known")
-        request = requests.list_offsets(tp, cluster.leader_epoch(tp), place)
-        response = await self._client.send(leader, request)
-        code, offset = requests.offset_in(response)
-        if code:
-            self._client.request_metadata(f"{self._state}: offsets were not found")
-            raise for_code(code)(f"{self._state}: offset not found")
-        return offset
-
-
-def is_passing(error: KafkaError | type[KafkaError]) -> bool:
-    """Return whether a retry may help, as it may after an error that the broker did not expect."""
-    return error.retriable or getattr(error, "errno", 0) == UnknownError.errno
+        request = list_offsets({tp: place}, cluster.leader_epoch)
+        found = offsets_in(await self._client.send(leader, request)).get(tp, UnknownError)
+        if isinstance(found, FoundOffset) and found.offset >= 0:
+            return found.offset
+        self._client.request_metadata(f"{self._state}: offsets were not found")
+        error = UnknownError if isinstance(found, FoundOffset) else found
+        raise for_partition(error, tp, "offset not found")
 
 
 Look = Callable[["AIOKafkaClient", RangeState], bool]

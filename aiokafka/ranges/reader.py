@@ -6,33 +6,38 @@ import asyncio
 import collections
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout
 from aiokafka._log import SubjectLog
+from aiokafka._reading.answers import (
+    CutShort,
+    Failed,
+    NotNow,
+    OutOfRange,
+    Records,
+    is_passing,
+    read_answer,
+)
+from aiokafka._reading.fetch import FetchSpec, fetch_topics, partitions_in
 from aiokafka._tasks import TaskOwner
 from aiokafka.client import ConnectionGroup
 from aiokafka.errors import (
-    BrokerResponseError,
-    CorruptRecordError,
     KafkaError,
     KafkaTimeoutError,
-    OffsetOutOfRangeError,
-    RecordTooLargeError,
     for_code,
     renewed,
 )
-from aiokafka.protocol.messages.fetch import LAST_VERSION_WITH_NAMES
-from aiokafka.ranges import requests
+from aiokafka.protocol.messages.fetch import LAST_VERSION_WITH_NAMES, FetchRequest
+from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.ranges.questions import (
     Bounds,
     is_another_topic,
     is_missing,
-    is_passing,
     is_so_for_sure,
 )
-from aiokafka.ranges.record_set import RecordSet, scan_record_set
+from aiokafka.ranges.record_set import PinnedResponse, RecordSet, no_batch, too_large
 from aiokafka.ranges.state import (
     DataLoss,
     DataLossError,
@@ -69,15 +74,6 @@ class Limits(NamedTuple):
     max_wait: float
     buffer_memory: int
     timeout: float
-
-
-class Response:
-    """The memory of one response, which is pinned until its last record set was read."""
-
-    def __init__(self, node_id: int) -> None:
-        self.node_id = node_id
-        self.nbytes = 0
-        self.unread = 0
 
 
 class RangeReader:
@@ -137,8 +133,8 @@ class RangeReader:
             for r in _checked(ranges)
         ]
         self._tasks = TaskOwner(f"{config.client_id}:ranges", self._fail)
-        self._ready: collections.deque[tuple[RecordSet, Response]] = collections.deque()
-        self._current: Response | None = None
+        self._ready: collections.deque[tuple[RecordSet, PinnedResponse]] = collections.deque()
+        self._current: PinnedResponse | None = None
         self._busy: set[int] = set()
         self._pinned: collections.Counter[int] = collections.Counter()
         self._turns = 0
@@ -307,11 +303,13 @@ class RangeReader:
     async def _fetch(self, node_id: int, states: list[RangeState], size: int) -> None:
         limits = self._limits
         limit = min(size, limits.max_partition_bytes)
-        request = requests.fetch(states, self._client.cluster.leader_epoch, limit)
-        request.max_bytes = size
-        request.max_wait_ms = int(limits.max_wait * 1000)
-        request.min_bytes = limits.min_bytes
-        request.isolation_level = int(self._read_committed)
+        request = FetchRequest(
+            max_wait_ms=int(limits.max_wait * 1000),
+            min_bytes=limits.min_bytes,
+            max_bytes=size,
+            isolation_level=int(self._read_committed),
+            topics=fetch_topics((state.tp, self._spec(state, limit)) for state in states),
+        )
         has_ids = all(state.range.topic_id for state in states)
         try:
             response = await self._client.send(
@@ -329,6 +327,11 @@ class RangeReader:
             self._settle(node_id, states, response, size)
         self._wake.set()
 
+    def _spec(self, state: RangeState, limit: int) -> FetchSpec:
+        topic_id = state.range.topic_id or ZERO_UUID
+        epoch = self._client.cluster.leader_epoch(state.tp)
+        return FetchSpec(topic_id, state.position, epoch, state.size.ask(state.left, limit))
+
     def _on_failed_fetch(self, node_id: int, states: list[RangeState], error: KafkaError) -> None:
         if not error.retriable:
             self._fail(error)
@@ -342,16 +345,13 @@ class RangeReader:
         self, node_id: int, states: list[RangeState], answer: FetchResponse, size: int
     ) -> None:
         now, limit = self._loop.time(), min(size, self._limits.max_partition_bytes)
-        asked: dict[tuple[str | bytes | None, int], RangeState] = {}
-        for state in states:
-            asked[state.range.topic_id, state.tp.partition] = state
-            asked[state.tp.topic, state.tp.partition] = state
-        frame = Response(node_id)
-        for topic in answer.responses:
-            for data in topic.partitions:
-                found = asked.get((topic.topic or topic.topic_id, data.partition_index))
-                if found is not None and found.phase is Phase.FETCHING:
-                    self._settle_one(found, data, frame, limit)
+        asked = {state.tp: state for state in states}
+        names = {state.range.topic_id: state.tp.topic for state in states if state.range.topic_id}
+        frame = PinnedResponse(node_id)
+        for tp, data in partitions_in(answer, names):
+            found = asked.get(tp)
+            if found is not None and found.phase is Phase.FETCHING:
+                self._settle_one(found, data, frame, limit)
         is_filled = frame.nbytes > size // 2  # by others
         for state in states:
             if state.phase is not Phase.FETCHING:
@@ -366,68 +366,57 @@ class RangeReader:
         self._pinned[node_id] += frame.nbytes
 
     def _settle_one(
-        self, state: RangeState, data: PartitionData, frame: Response, limit: int
+        self, state: RangeState, data: PartitionData, frame: PinnedResponse, limit: int
     ) -> None:
-        now = self._loop.time()
-        if data.error_code:
-            self._on_error(state, for_code(data.error_code), now)
-            return
-        state.high_watermark = data.high_watermark
-        if not data.records:
-            return
-        try:
-            found = scan_record_set(memoryview(data.records), state.position, state.range.until)
-        except CorruptRecordError as error:
-            self._fail(CorruptRecordError(f"{state}: {error}"))
-            return
-        if found.position < 0:
+        if not data.error_code:
+            state.high_watermark = data.high_watermark
+        answer = read_answer(state.tp, state.position, data, state.range.until)
+        if isinstance(answer, Records):
+            self._take_in(state, answer, frame)
+        elif isinstance(answer, CutShort):
             if state.size.too_small(limit):
                 state.transition(Phase.IDLE)
             else:
-                self._fail(_too_large(state, limit))
+                self._fail(too_large(state, limit))
+        elif isinstance(answer, OutOfRange):
+            state.transition(Phase.LOOKING_UP)
+            self._tasks.start(self._look_up(state), name=f"look-up-{state}")
+        elif isinstance(answer, Failed) and not answer.may_pass:
+            self._fail(answer.failure())
+        elif isinstance(answer, (Failed, NotNow)):
+            name = for_code(data.error_code).__name__
+            state.postpone(self._loop.time(), name)
+            self._client.request_metadata(f"{state}: fetch answered {name}")
+
+    def _take_in(self, state: RangeState, answer: Records, frame: PinnedResponse) -> None:
+        """Queue the records of the range, and go on behind them."""
+        scan = answer.scan
+        if scan.end < 0:
+            self._fail(no_batch(state, answer))
             return
-        if found.position <= state.position:
-            self._fail(
-                CorruptRecordError(
-                    f"{state}: asked for offset {state.position}, the broker sent records up "
-                    f"to {found.position} only"
-                )
-            )
-            return
-        if found.size:
-            self._add(state, data, found.size, frame)
-        state.size.served(found.size, found.offsets)
+        if scan.size:
+            self._add(state, answer, frame)
+        first = state.position if scan.first < 0 else min(state.position, scan.first)
+        state.size.served(scan.size, scan.end - first)
         self._turns += 1
         state.turn = self._turns
-        state.moved(found.position, now)
+        state.moved(scan.end, self._loop.time())
 
-    def _add(self, state: RangeState, data: PartitionData, size: int, frame: Response) -> None:
-        records: Any = data.records
+    def _add(self, state: RangeState, found: Records, frame: PinnedResponse) -> None:
         reader = ColumnReader(
-            memoryview(records)[:size],
+            memoryview(found.data)[: found.scan.size],
             position=state.position,
             check_crcs=self._check_crcs,
             read_committed=self._read_committed,
-            aborted=[(a.producer_id, a.first_offset) for a in data.aborted_transactions or ()],
+            aborted=found.aborted,
         )
         if not frame.unread:
-            whole: Any = records.obj if isinstance(records, memoryview) else records
-            frame.nbytes = len(whole)
+            frame.nbytes = found.response_bytes
         frame.unread += 1
         self._ready.append((RecordSet(state.range, reader), frame))
         self._arrived.set()
 
     # -- trouble -----------------------------------------------------------------------------------
-
-    def _on_error(self, state: RangeState, error: type[BrokerResponseError], now: float) -> None:
-        if error is OffsetOutOfRangeError:
-            state.transition(Phase.LOOKING_UP)
-            self._tasks.start(self._look_up(state), name=f"look-up-{state}")
-        elif is_passing(error):
-            state.postpone(now, error.__name__)
-            self._client.request_metadata(f"{state}: fetch answered {error.__name__}")
-        else:
-            self._fail(error(f"{state}: fetch at offset {state.position} failed"))
 
     async def _look_up(self, state: RangeState) -> None:
         """Find out where a log begins and ends that lacks the offset."""
@@ -481,12 +470,6 @@ class RangeReader:
         self.losses.append(loss)
         state.moved(loss.until, now)
         self._arrived.set()
-
-
-def _too_large(state: RangeState, limit: int) -> KafkaError:
-    return RecordTooLargeError(
-        f"{state}: the record at offset {state.position} is larger than {limit} bytes"
-    )
 
 
 def _checked(ranges: Iterable[PartitionRange]) -> list[PartitionRange]:

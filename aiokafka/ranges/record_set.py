@@ -5,12 +5,13 @@ from __future__ import annotations
 import bisect
 from typing import NamedTuple
 
-from aiokafka.errors import CorruptRecordError
-from aiokafka.ranges.state import PartitionRange
+from aiokafka._reading.answers import Records
+from aiokafka.errors import CorruptRecordError, KafkaError, RecordTooLargeError
+from aiokafka.ranges.state import PartitionRange, RangeState
 from aiokafka.record.columns import ColumnReader, Columns
-from aiokafka.record.header import parse_batch
+from aiokafka.record.header import flat_view, parse_batch
 
-__all__ = ["RecordSet", "Rows", "Scan", "scan_record_set"]
+__all__ = ["PinnedResponse", "RecordSet", "Rows", "no_batch", "too_large"]
 
 
 class Rows(NamedTuple):
@@ -53,38 +54,26 @@ class RecordSet:
             return bisect.bisect_left(offsets, self._until)
 
 
-class Scan(NamedTuple):
-    """The part of a record set that belongs to a range."""
+class PinnedResponse:
+    """The memory of one response, which is pinned until its last record set was read."""
 
-    size: int
-    """How many bytes, from the start on."""
-
-    position: int
-    """The offset to ask for next; -1 if there is no complete batch."""
-
-    offsets: int
-    """How many offsets these bytes cover, those before the range included."""
+    def __init__(self, node_id: int) -> None:
+        self.node_id = node_id
+        self.nbytes = 0
+        self.unread = 0
 
 
-def scan_record_set(view: memoryview, start: int, until: int) -> Scan:
-    """Measure the part of a record set, requested from `start` on, before offset `until`.
+def no_batch(state: RangeState, found: Records) -> KafkaError:
+    """Return what is wrong with the first header of a record set."""
+    try:
+        parse_batch(flat_view(found.data), 0)
+    except CorruptRecordError as error:
+        return CorruptRecordError(f"{state}: {error}")
+    return CorruptRecordError(f"{state}: no batch at offset {state.position}")
 
-    Raises CorruptRecordError if the first batch is not valid.
-    """
-    at, position, first = 0, -1, start
-    while position < until:
-        try:
-            batch = parse_batch(view, at)
-        except CorruptRecordError:
-            if at:
-                break  # The next fetch begins with it, and tells.
-            raise
-        if batch is None:
-            break
-        if batch.magic == 2 and batch.base_offset >= until:
-            position = until
-            break
-        first = min(first, batch.base_offset)
-        at += batch.size_in_bytes
-        position = batch.last_offset + 1
-    return Scan(at, position, position - first)
+
+def too_large(state: RangeState, limit: int) -> KafkaError:
+    """Return the error of a batch that does not fit into `limit` bytes."""
+    return RecordTooLargeError(
+        f"{state}: the record at offset {state.position} is larger than {limit} bytes"
+    )

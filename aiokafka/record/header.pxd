@@ -30,3 +30,5 @@ cdef class RecordBatch:
 cdef Py_ssize_t batch_size(mem.source_t data, Py_ssize_t at, Py_ssize_t end) except -1
 @cython.locals(size=Py_ssize_t, batch=RecordBatch)
 cpdef RecordBatch parse_batch(object view, Py_ssize_t at)
+@cython.locals(data=mem.source_t, size=Py_ssize_t, base_offset=int64_t, last_delta=int32_t)
+cpdef Py_ssize_t valid_size(object view, Py_ssize_t at) except -1

@@ -15,7 +15,15 @@ from aiokafka.record import _memory as mem
 from aiokafka.record.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, decompress
 from aiokafka.record.crc32c import crc32c
 
-__all__ = ["HEADER_SIZE", "RecordBatch", "flat_view", "iter_batches", "parse_batch"]
+__all__ = [
+    "HEADER_SIZE",
+    "RecordBatch",
+    "flat_view",
+    "is_cut_short",
+    "iter_batches",
+    "parse_batch",
+    "valid_size",
+]
 
 HEADER_SIZE = 61
 """Size of a magic 2 batch without its records."""
@@ -199,6 +207,44 @@ def parse_batch(view: memoryview, at: int) -> RecordBatch | None:
     batch = RecordBatch.__new__(RecordBatch)
     batch._parse(view[at : at + size])
     return batch
+
+
+def valid_size(view: memoryview, at: int) -> int:
+    """Return the size of the batch at `at`; 0 if it is incomplete, or its header not valid.
+
+    Valid is what `parse_batch` takes. The view must come from `flat_view`.
+    """
+    if type(view) is not memoryview or at < 0:  # type: ignore[redundant-expr]
+        raise TypeError(f"{view!r} from {at} on is not a view of batches")
+    data = mem.source(view)
+    try:
+        size = batch_size(data, at, len(view))
+    except CorruptRecordError:
+        return 0
+    if size == 0:
+        return 0
+    base_offset = mem.i64(data, at)
+    if base_offset < 0 or base_offset == _MAX_OFFSET:
+        return 0
+    if data[at + 16] == 2:
+        last_delta = mem.i32(data, at + 23)
+        if last_delta < 0 or base_offset > _MAX_OFFSET - 1 - last_delta:
+            return 0
+        if mem.i32(data, at + 57) < 0:
+            return 0
+    return size
+
+
+def is_cut_short(buffer: bytes | bytearray | memoryview) -> bool:
+    """Return whether the first batch is larger than what there is of it.
+
+    Brokers before 0.10.1 send parts of batches that are larger than the bytes asked for.
+    """
+    view = flat_view(buffer)
+    try:
+        return batch_size(mem.source(view), 0, len(view)) == 0
+    except CorruptRecordError:
+        return False
 
 
 def iter_batches(buffer: bytes | bytearray | memoryview) -> Iterator[RecordBatch]:

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 from aiokafka.consumer.fetch import buffer
-from aiokafka.consumer.fetch.buffer import scan_record_set
-from aiokafka.record.legacy import build_message_set
 from aiokafka.testing import FakeCluster
 from tests.support.consumers import T0, T1, Start
 
@@ -81,9 +79,3 @@ async def test_one_call_decompresses_so_much(
     assert max(sizes) * size <= bound + size
     # And not one by one.
     assert len(sizes) < count / 2
-
-
-def test_a_message_at_the_last_possible_offset_ends_the_scan() -> None:
-    message = bytearray(build_message_set(1, [(0, None, b"v")]))
-    message[:8] = (2**63 - 1).to_bytes(8, "big")
-    assert scan_record_set(memoryview(bytes(message))) == (-1, [])

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from aiokafka import TopicPartition
-from aiokafka.consumer.fetch.session import FetchSession, FetchSpec
+from aiokafka._reading.fetch import FetchSpec
+from aiokafka.consumer.fetch.session import FetchSession
 from aiokafka.errors import (
     FetchSessionIdNotFound,
     FetchSessionTopicIdError,
     InvalidFetchSessionEpoch,
 )
-from aiokafka.protocol.messages.fetch import FetchRequest
+from aiokafka.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 
 NO_ID = bytes(16)
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -28,6 +36,13 @@ def asked(request: FetchRequest) -> dict[tuple[str, int], int]:
 
 def forgotten(request: FetchRequest) -> list[tuple[str, int]]:
     return [(t.topic, number) for t in request.forgotten_topics_data for number in t.partitions]
+
+
+def response(*topics: dict[str, Any]) -> FetchResponse:
+    part = PartitionData(partition_index=0, high_watermark=0)
+    return FetchResponse(
+        responses=[FetchableTopicResponse(partitions=[part], **names) for names in topics]
+    )
 
 
 def opened(wanted: dict[TopicPartition, FetchSpec], session_id: int = 7) -> FetchSession:
@@ -116,12 +131,12 @@ def test_topic_ids_are_used_when_all_topics_have_one() -> None:
     session = FetchSession()
     session.build({T0: spec(0, ID)}, [])
     assert session.max_version is None
-    assert session.topic_name(ID, "") == "t"
-    assert session.topic_name(b"x" * 16, "") is None
+    found = session.partitions_in(response({"topic_id": ID}, {"topic_id": b"x" * 16}))
+    assert [tp for tp, _ in found] == [T0]
     session = FetchSession()
     session.build({T0: spec(0, ID), TopicPartition("old", 0): spec()}, [])
     assert session.max_version == 12
-    assert session.topic_name(NO_ID, "old") == "old"
+    assert [tp for tp, _ in session.partitions_in(response({"topic": "old"}))] == [("old", 0)]
 
 
 def test_a_topic_made_anew_starts_again() -> None:

@@ -6,27 +6,13 @@ from aiokafka import AIOKafkaClient
 from aiokafka._backoff import Backoff
 from aiokafka.ranges import LossKind, PartitionRange
 from aiokafka.ranges.questions import is_so_for_sure
-from aiokafka.ranges.record_set import scan_record_set
 from aiokafka.ranges.state import Phase, RangeState
 from aiokafka.testing import FakeCluster
 from tests.ranges.test_reading import cluster
-from tests.record.samples import make_batch
-from tests.record.test_reader import numbered
 
 __all__ = ["cluster"]
 
 WANTED = PartitionRange("t", 0, 0, 50)
-
-
-def test_a_batch_that_begins_at_the_end_is_none_of_the_range() -> None:
-    first = make_batch(numbered(10))
-    view = memoryview(first + make_batch(numbered(10), base_offset=10))
-    assert scan_record_set(view, 0, 10) == (len(first), 10, 10)
-    assert scan_record_set(view, 5, 11) == (len(view), 20, 20)
-    assert scan_record_set(memoryview(make_batch(base_offset=60)), 0, 50) == (0, 50, 50)
-    # Compaction has left nothing from 10 to 11.
-    view = memoryview(first + make_batch(numbered(10), base_offset=12))
-    assert scan_record_set(view, 0, 12) == (len(first), 12, 12)
 
 
 def test_progress_ends_the_growth_of_pauses() -> None:

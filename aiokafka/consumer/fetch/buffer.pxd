@@ -1,32 +1,11 @@
 cimport cython
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int64_t
 
-cimport aiokafka.record._native as mem
 from aiokafka.consumer.partition_state cimport PartitionState
 from aiokafka.record.reader cimport RecordReader
 
 cdef Py_ssize_t _ALL
 cdef int64_t _MOST_UNPACKED
-cdef int64_t _MAX_OFFSET
-cdef Py_ssize_t _SMALLEST_BATCH
-cdef Py_ssize_t _LOG_OVERHEAD
-cdef Py_ssize_t _V2_HEADER
-
-
-@cython.locals(
-    data=mem.source_t,
-    size=Py_ssize_t,
-    at=Py_ssize_t,
-    end=int64_t,
-    epoch=int32_t,
-    spans=list,
-    first=int64_t,
-    of_span=int32_t,
-    base_offset=int64_t,
-    length=Py_ssize_t,
-    delta=int32_t,
-)
-cpdef tuple scan_record_set(object view)
 
 
 @cython.final

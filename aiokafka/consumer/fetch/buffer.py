@@ -9,14 +9,12 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Collection
 from typing import Any
 
-from aiokafka.consumer._leader_epochs import MOST_SPANS, Span
 from aiokafka.consumer.partition_state import PartitionState
 from aiokafka.errors import CorruptRecordError
-from aiokafka.record import _memory as mem
 from aiokafka.record.reader import RecordReader
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
-__all__ = ["FetchBuffer", "FetchedPartition", "Frame", "scan_record_set"]
+__all__ = ["FetchBuffer", "FetchedPartition", "Frame"]
 
 Failure = Callable[[], BaseException]
 Wanted = Collection[TopicPartition] | None
@@ -26,57 +24,6 @@ _ALL = 2**31 - 1
 # What one call decompresses before it returns what it has: the event loop stands still meanwhile.
 # One batch more may come to it, and that is bounded by `max_decompressed_bytes`.
 _MOST_UNPACKED = 64 * 1024 * 1024
-
-_MAX_OFFSET = 2**63 - 1
-
-_SMALLEST_BATCH = 17  # bytes up to and with the magic, in every format
-_LOG_OVERHEAD = 12  # offset and length, which the length does not count
-_V2_HEADER = 61
-
-
-def scan_record_set(view: memoryview) -> tuple[int, list[Span]]:
-    """Return (offset after the last complete batch, leader epochs) from the batch headers alone.
-
-    (-1, []) if there is no complete batch. Stops at the first header that makes no sense: reading
-    the batch will say what is wrong with it.
-    """
-    spans: list[Span] = []
-    first = -1
-    of_span = -1
-    data = mem.source(view)
-    size = len(view)
-    end = -1
-    epoch = -1
-    at = 0
-    while size - at >= _SMALLEST_BATCH:
-        base_offset = mem.i64(data, at)
-        length = mem.i32(data, at + 8)
-        if base_offset < 0 or length <= 0 or length > size - at - _LOG_OVERHEAD:
-            break
-        if data[at + 16] < 2:
-            if base_offset == _MAX_OFFSET:
-                break
-            delta = 0
-            epoch = -1
-        else:
-            if length < _V2_HEADER - _LOG_OVERHEAD:
-                break
-            delta = mem.i32(data, at + 23)
-            if delta < 0 or base_offset > _MAX_OFFSET - delta - 1:
-                break
-            epoch = mem.i32(data, at + 12)
-        if first < 0 or epoch != of_span:
-            if first >= 0:
-                spans.append((first, end, of_span))
-                if len(spans) > MOST_SPANS:
-                    del spans[0]
-            first = base_offset
-            of_span = epoch
-        end = base_offset + delta + 1
-        at += length + _LOG_OVERHEAD
-    if first >= 0:
-        spans.append((first, end, of_span))
-    return end, spans
 
 
 class Frame:

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aiokafka import _seams
-from aiokafka.consumer.fetch.answers import (
+from aiokafka._reading.answers import (
+    CutShort,
     Failed,
     Failure,
     NotNow,
@@ -19,6 +20,8 @@ from aiokafka.consumer.fetch.answers import (
 )
 from aiokafka.consumer.fetch.buffer import Frame
 from aiokafka.consumer.partition_state import PartitionState
+from aiokafka.errors import RecordTooLargeError
+from aiokafka.record.reader import RecordReader
 from aiokafka.structs import BrokerMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -63,9 +66,11 @@ class Intake:
         else:
             self._note_ends(state, data)
             state.retry.succeed()
-        answer = read_answer(self._shared.config, state, data)
+        answer = read_answer(state.tp, state.cursor.offset, data)
         if isinstance(answer, Records):
             self._buffer(state, answer)
+        elif isinstance(answer, CutShort):
+            self._fail(state, self._too_large(state))
         elif isinstance(answer, Failed):
             self._fail(state, answer.failure)
         elif isinstance(answer, NotNow):
@@ -99,13 +104,29 @@ class Intake:
     def _buffer(self, state: PartitionState, found: Records) -> None:
         if self._frame is None:
             # All of the response stays in memory while one record set of it does.
-            self._frame = self._pin(len(getattr(found.data, "obj", found.data)))
-        self._shared.desk.buffer.add(state, found.reader, self._frame)
+            self._frame = self._pin(found.response_bytes)
+        self._shared.desk.buffer.add(state, self._reader(state, found), self._frame)
         self._arrived[state.tp] = None
-        if found.end < 0:
+        if found.scan.end < 0:
+            # Reading raises the error of the first batch; what is after it cannot be asked for.
             self._postpone(state)
         else:
-            state.cursor.advance(found.end, found.spans)
+            state.cursor.advance(found.scan.end, found.scan.spans)
+
+    def _reader(self, state: PartitionState, found: Records) -> RecordReader:
+        config = self._shared.config
+        return RecordReader(
+            found.data,
+            state.tp.topic,
+            state.tp.partition,
+            position=state.cursor.offset,
+            check_crcs=config.check_crcs,
+            read_committed=config.read_committed,
+            aborted=found.aborted,
+            key_deserializer=config.key_deserializer,
+            value_deserializer=config.value_deserializer,
+            max_decompressed_bytes=config.max_decompressed_bytes,
+        )
 
     # -- errors ------------------------------------------------------------------------------------
 
@@ -141,6 +162,12 @@ class Intake:
             self._postpone(state)
         else:
             self._host.on_out_of_range(state, failure)
+
+    def _too_large(self, state: PartitionState) -> Failure:
+        limit = self._shared.config.max_partition_fetch_bytes
+        where = f"{state.tp}: the record at offset {state.cursor.offset}"
+        text = f"{where} is larger than max_partition_fetch_bytes={limit}"
+        return lambda: RecordTooLargeError(text)
 
     def _fail(self, state: PartitionState, failure: Failure) -> None:
         self._postpone(state)

@@ -19,7 +19,6 @@ from aiokafka.consumer.partition_state import PartitionState
 from aiokafka.errors import KafkaError, RecordTooLargeError, UnknownError, for_code, renewed
 from aiokafka.net.pool import ConnectionGroup
 from aiokafka.protocol.frame_errors import FrameTooLargeError
-from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka._vitals import Contact
@@ -241,17 +240,13 @@ class NodeFetcher:
             return
         self._backoff.reset()
         intake = Intake(self._shared, self._host, self.node_id, self._pin)
-        for topic in response.responses:
-            name = self._session.topic_name(topic.topic_id, topic.topic)
-            if name is None:
-                continue
-            for data in topic.partitions:
-                state = self._plan.state_for(TopicPartition(name, data.partition_index))
-                # Read elsewhere by now, it has nothing to do with this broker's troubles.
-                is_here = state is not None and state.home.node_id == self.node_id
-                if state is not None and (is_here or not data.error_code):
-                    intake.accept(state, data)
-                    self._plan.touch(state)
+        for tp, data in self._session.partitions_in(response):
+            state = self._plan.state_for(tp)
+            # Read elsewhere by now, it has nothing to do with this broker's troubles.
+            is_here = state is not None and state.home.node_id == self.node_id
+            if state is not None and (is_here or not data.error_code):
+                intake.accept(state, data)
+                self._plan.touch(state)
         intake.finish(response)
 
     def _session_failed(self, error_code: int) -> None:

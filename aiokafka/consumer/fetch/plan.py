@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from aiokafka.consumer.fetch.session import FetchSpec
+from aiokafka._reading.fetch import FetchSpec
 from aiokafka.consumer.partition_state import PartitionState
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.structs import TopicPartition

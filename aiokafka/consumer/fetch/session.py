@@ -3,35 +3,26 @@ Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
 
 from aiokafka import errors
+from aiokafka._reading.fetch import FetchSpec, fetch_topics, partitions_in
 from aiokafka.protocol.messages.fetch import (
     LAST_VERSION_WITH_NAMES,
-    FetchPartition,
     FetchRequest,
-    FetchTopic,
+    FetchResponse,
     ForgottenTopic,
+    PartitionData,
 )
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.structs import TopicPartition
 
-__all__ = ["FetchSession", "FetchSpec"]
+__all__ = ["FetchSession"]
 
 _NO_SESSION = 0
 _FIRST_EPOCH = 0
 _FINAL_EPOCH = -1
 _MAX_EPOCH = 2**31 - 1
-
-
-class FetchSpec(NamedTuple):
-    """What a fetch asks of one partition."""
-
-    topic_id: bytes
-    offset: int
-    leader_epoch: int
-    max_bytes: int
 
 
 class FetchSession:
@@ -60,10 +51,11 @@ class FetchSession:
         """Highest Fetch version for the request built last; None when any will do."""
         return None if self._with_ids else LAST_VERSION_WITH_NAMES
 
-    def topic_name(self, topic_id: bytes, name: str) -> str | None:
-        """Return the name of a topic in a response: as given (up to v12), else by the id we asked
-        with."""
-        return name or self._topic_names.get(topic_id)
+    def partitions_in(
+        self, response: FetchResponse
+    ) -> Iterator[tuple[TopicPartition, PartitionData]]:
+        """Yield each partition of a response; topics are known by the ids we asked with."""
+        return partitions_in(response, self._topic_names)
 
     def build(
         self, wanted: Mapping[TopicPartition, FetchSpec], changed: Iterable[TopicPartition]
@@ -146,7 +138,7 @@ class FetchSession:
             min_bytes=0,
             session_id=self.session_id,
             session_epoch=_FIRST_EPOCH,
-            topics=self._topics(wanted.items()),
+            topics=fetch_topics(wanted.items()),
         )
 
     def _build_incremental(
@@ -170,27 +162,9 @@ class FetchSession:
             min_bytes=0,
             session_id=self.session_id,
             session_epoch=self.epoch,
-            topics=self._topics(news),
+            topics=fetch_topics(news),
             forgotten_topics_data=self._forgotten(gone),
         )
-
-    def _topics(self, entries: Iterable[tuple[TopicPartition, FetchSpec]]) -> list[FetchTopic]:
-        topics: dict[str, FetchTopic] = {}
-        for tp, spec in entries:
-            topic = topics.get(tp.topic)
-            if topic is None:
-                topic = topics[tp.topic] = FetchTopic(
-                    topic=tp.topic, topic_id=spec.topic_id, partitions=[]
-                )
-            topic.partitions.append(
-                FetchPartition(
-                    partition=tp.partition,
-                    current_leader_epoch=spec.leader_epoch,
-                    fetch_offset=spec.offset,
-                    partition_max_bytes=spec.max_bytes,
-                )
-            )
-        return list(topics.values())
 
     def _forgotten(
         self, entries: Iterable[tuple[TopicPartition, FetchSpec]]

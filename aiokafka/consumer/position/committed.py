@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from aiokafka._backoff import Backoff
 from aiokafka._log import SubjectLog
+from aiokafka._reading.offsets import by_topic
 from aiokafka._retry import OutOfTimeError, until, within
 from aiokafka._vitals import Contact
 from aiokafka.client import ConnectionGroup, CoordinationType
 from aiokafka.consumer._names import some_names
-from aiokafka.consumer.position.lookup import by_topic
 from aiokafka.errors import (
     BrokerResponseError,
     CommitFailedError,

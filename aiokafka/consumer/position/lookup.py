@@ -5,29 +5,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout_at
+from aiokafka._reading.answers import is_passing
+from aiokafka._reading.offsets import FoundOffset, Offsets, by_topic, list_offsets, offsets_in
 from aiokafka.errors import (
     BrokerResponseError,
     KafkaError,
     KafkaTimeoutError,
     LeaderNotAvailableError,
     RequestTimedOutError,
-    UnknownError,
     UnknownTopicOrPartitionError,
     UnsupportedForMessageFormatError,
     UnsupportedVersionError,
     for_code,
     for_partition,
 )
-from aiokafka.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
+from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
 from aiokafka.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -39,21 +36,11 @@ if TYPE_CHECKING:
     from aiokafka._config.consumer import ConsumerConfig
     from aiokafka.client import AIOKafkaClient
 
-__all__ = ["EpochEnd", "FoundOffset", "OffsetLookup", "Offsets", "by_topic"]
+__all__ = ["EpochEnd", "OffsetLookup"]
 
 # Version 2 brought the epoch that fences an old leader; before it, the answer may come from one
 # (KIP-320).
 _FIRST_FENCED_VERSION = 2
-
-V = TypeVar("V")
-
-
-class FoundOffset(NamedTuple):
-    """ListOffsets' answer; `offset` is -1 when no record is as young as asked."""
-
-    offset: int
-    timestamp: int
-    leader_epoch: int
 
 
 class EpochEnd(NamedTuple):
@@ -72,16 +59,7 @@ class EpochQuery(NamedTuple):
 
 log = logging.getLogger("aiokafka.consumer.fetcher")
 
-Offsets = dict[TopicPartition, FoundOffset | type[BrokerResponseError]]
 EpochEnds = dict[TopicPartition, EpochEnd | type[BrokerResponseError]]
-
-
-def by_topic(items: Iterable[tuple[TopicPartition, V]]) -> dict[str, list[tuple[int, V]]]:
-    """Group values of partitions as requests carry them."""
-    topics: dict[str, list[tuple[int, V]]] = {}
-    for tp, value in items:
-        topics.setdefault(tp.topic, []).append((tp.partition, value))
-    return topics
 
 
 class OffsetLookup:
@@ -99,37 +77,8 @@ class OffsetLookup:
         if any(timestamp >= 0 for timestamp in wanted.values()):
             await self._need_timestamps(node_id)
         epoch = self._client.cluster.leader_epoch
-        request = ListOffsetsRequest(
-            replica_id=-1,
-            isolation_level=int(self._config.read_committed),
-            topics=[
-                ListOffsetsTopic(
-                    name=topic,
-                    partitions=[
-                        ListOffsetsPartition(
-                            partition_index=partition,
-                            current_leader_epoch=epoch(TopicPartition(topic, partition)),
-                            timestamp=timestamp,
-                        )
-                        for partition, timestamp in partitions
-                    ],
-                )
-                for topic, partitions in by_topic(wanted.items()).items()
-            ],
-            timeout_ms=30_000,
-        )
-        response = await self._client.send(node_id, request)
-        found: Offsets = {}
-        for topic in response.topics:
-            for p in topic.partitions:
-                tp = TopicPartition(topic.name, p.partition_index)
-                if p.error_code:
-                    found[tp] = for_code(p.error_code)
-                else:
-                    old_style = p.old_style_offsets[0] if p.old_style_offsets else -1
-                    offset = p.offset if p.offset >= 0 else old_style
-                    found[tp] = FoundOffset(offset, p.timestamp, p.leader_epoch)
-        return found
+        request = list_offsets(wanted, epoch, int(self._config.read_committed))
+        return offsets_in(await self._client.send(node_id, request))
 
     async def _need_timestamps(self, node_id: int) -> None:
         """Raise UnsupportedVersionError if the broker finds whole segments only (before Kafka
@@ -259,7 +208,7 @@ class OffsetLookup:
                 answers[tp] = answer
             elif answer is UnsupportedForMessageFormatError:
                 answers[tp] = FoundOffset(-1, -1, -1)
-            elif answer.retriable or answer is UnknownError:
+            elif is_passing(answer):
                 answers[tp] = answer(f"{tp}: offset not found")
             else:
                 raise for_partition(answer, tp, "offset not found")

@@ -9,16 +9,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._log import SubjectLog
+from aiokafka._reading.answers import is_passing
+from aiokafka._reading.offsets import FoundOffset, Offsets
 from aiokafka.consumer._names import some_names
 from aiokafka.consumer._signal import Signal
 from aiokafka.consumer.partition_state import PartitionState, Phase
-from aiokafka.consumer.position.lookup import (
-    EpochEnd,
-    EpochQuery,
-    FoundOffset,
-    OffsetLookup,
-    Offsets,
-)
+from aiokafka.consumer.position.lookup import EpochEnd, EpochQuery, OffsetLookup
 from aiokafka.consumer.position.newcomers import Newcomers
 from aiokafka.consumer.position.reset import EARLIEST, LATEST, OffsetSpec
 from aiokafka.errors import (
@@ -360,7 +356,7 @@ class OffsetResolver:
         """Back off after an error of one partition; report it if no retry mends it."""
         self._postpone(state)
         self._log.debug("%s: offset lookup answered %s", state.tp, error.__name__)
-        if error.retriable or error is UnknownError:
+        if is_passing(error):
             self._client.request_metadata(f"{state.tp}: offset lookup answered {error.__name__}")
             return
         self._desk.report(state, lambda: for_partition(error, state.tp))

@@ -1,0 +1,60 @@
+"""What a Fetch asks of each partition, and which partition a part of the response is for. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from aiokafka.protocol.messages.fetch import (
+    FetchPartition,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from aiokafka.structs import TopicPartition
+
+__all__ = ["FetchSpec", "fetch_topics", "partitions_in"]
+
+
+class FetchSpec(NamedTuple):
+    """What a fetch asks of one partition."""
+
+    topic_id: bytes
+    offset: int
+    leader_epoch: int
+    max_bytes: int
+
+
+def fetch_topics(entries: Iterable[tuple[TopicPartition, FetchSpec]]) -> list[FetchTopic]:
+    """Return these partitions as a request carries them: by topic, in the order given."""
+    topics: dict[tuple[str, bytes], FetchTopic] = {}
+    for tp, spec in entries:
+        # Two topics, one deleted and one created since, may have the same name.
+        key = tp.topic, spec.topic_id
+        topic = topics.get(key)
+        if topic is None:
+            topic = topics[key] = FetchTopic(topic=tp.topic, topic_id=spec.topic_id, partitions=[])
+        topic.partitions.append(
+            FetchPartition(
+                partition=tp.partition,
+                current_leader_epoch=spec.leader_epoch,
+                fetch_offset=spec.offset,
+                partition_max_bytes=spec.max_bytes,
+            )
+        )
+    return list(topics.values())
+
+
+def partitions_in(
+    response: FetchResponse, names: Mapping[bytes, str]
+) -> Iterator[tuple[TopicPartition, PartitionData]]:
+    """Yield each partition of a response with its data.
+
+    A response names its topics (up to version 12) or gives the ids that were asked with: `names`
+    has the topic by id. Topics of other ids are left out.
+    """
+    for topic in response.responses:
+        name = topic.topic or names.get(topic.topic_id)
+        if name is not None:
+            for data in topic.partitions:
+                yield TopicPartition(name, data.partition_index), data

@@ -1,0 +1,76 @@
+"""Scan a record set by the headers of its batches alone: how far it goes, by whose epochs."""
+
+from __future__ import annotations
+
+from aiokafka.record import _memory as mem
+from aiokafka.record.header import flat_view, valid_size
+
+__all__ = ["MOST_SPANS", "Scan", "Span", "scan_record_set"]
+
+Span = tuple[int, int, int]
+"""(first offset, offset after the last, leader epoch) of batches that follow each other."""
+
+MOST_SPANS = 64  # a partition changes its leader now and then
+
+_MAX_OFFSET = 2**63 - 1
+
+
+class Scan:
+    """What the valid headers at the beginning of a record set say.
+
+    Attributes: `size` (bytes of their batches), `first` (the first offset; -1 without a batch),
+    `end` (the offset to ask for next; -1 if there is no complete batch) and `spans` (the leader
+    epochs, at most `MOST_SPANS`).
+    """
+
+    size: int
+    first: int
+    end: int
+    spans: list[Span]
+
+
+def scan_record_set(buffer: bytes | bytearray | memoryview, until: int = _MAX_OFFSET) -> Scan:
+    """Measure the part of a record set before offset `until`.
+
+    The scan stops at an incomplete batch and at a header that is not valid: reading on from
+    there tells what is wrong with it. CRCs are not checked.
+    """
+    view = flat_view(buffer)
+    data = mem.source(view)
+    spans: list[Span] = []
+    found = Scan()
+    found.first = -1
+    first = -1
+    of_span = -1
+    end = -1
+    at = 0
+    while end < until:
+        size = valid_size(view, at)
+        if size == 0:
+            break
+        base_offset = mem.i64(data, at)
+        delta = 0
+        epoch = -1
+        if data[at + 16] == 2:
+            if base_offset >= until:
+                end = until
+                break
+            delta = mem.i32(data, at + 23)
+            epoch = mem.i32(data, at + 12)
+        if first < 0 or epoch != of_span:
+            if first >= 0:
+                spans.append((first, end, of_span))
+                if len(spans) > MOST_SPANS:
+                    del spans[0]
+            else:
+                found.first = base_offset
+            first = base_offset
+            of_span = epoch
+        end = base_offset + delta + 1
+        at += size
+    if first >= 0:
+        spans.append((first, end, of_span))
+    found.size = at
+    found.end = end
+    found.spans = spans
+    return found
