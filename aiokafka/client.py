@@ -8,7 +8,7 @@ import logging
 import random
 import socket
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -59,6 +59,7 @@ __all__ = ["AIOKafkaClient", "ConnectionGroup", "CoordinationType"]
 log = logging.getLogger("aiokafka")
 
 R = TypeVar("R", bound=Response)
+T = TypeVar("T")
 
 _MOVED = (NotCoordinatorForGroupError, GroupCoordinatorNotAvailableError, RequestTimedOutError)
 
@@ -547,6 +548,31 @@ class AIOKafkaClient:
             text = f"no coordinator for {key!r} in time{reason}{hint}"
             raise KafkaTimeoutError(text) from failure
 
+    async def ask_coordinator(
+        self,
+        kind: int,
+        key: str,
+        deadline: float,
+        ask: Callable[[int], Awaitable[T]],
+        on_failure: Callable[[KafkaError], None] | None = None,
+    ) -> T:
+        """Return what `ask` returns for the node id of the coordinator of `key`.
+
+        `ask` sends the request and raises the response's error. If that may mean that the
+        coordinator moved, it is looked up again next time. Repeating is up to the caller. Finding
+        the coordinator raises as `coordinator`.
+        """
+        node_id = await self.coordinator(kind, key, deadline, on_failure)
+        try:
+            return await ask(node_id)
+        except KafkaError as error:
+            self.coordinator_failed(kind, key, error)
+            raise
+
+    def known_coordinator(self, kind: int, key: str) -> int | None:
+        """Return the id of the broker that coordinates `key`; None while it is not known."""
+        return self._coordinators.get((kind, key))
+
     def address_of_node(self, node_id: int) -> str:
         """Return `host:port` of a broker, "" if the metadata does not list it."""
         broker = self.cluster.broker_metadata(node_id)
@@ -559,7 +585,7 @@ class AIOKafkaClient:
 
     def coordinator_failed(self, kind: int, key: str, error: KafkaError) -> None:
         """Forget the coordinator if `error`, of a request to it, may mean that it moved."""
-        if may_have_moved(error):
+        if _may_have_moved(error):
             self.forget_coordinator(kind, key, str(error))
 
     def forget_coordinator(self, kind: int, key: str, why: str) -> None:
@@ -618,7 +644,7 @@ class AIOKafkaClient:
         return self._metadata.topics.names()
 
 
-def may_have_moved(error: KafkaError) -> bool:
+def _may_have_moved(error: KafkaError) -> bool:
     """Say whether a coordinator has to be looked up again after an error of a request to it.
 
     Kafka says that it moved with NOT_COORDINATOR and COORDINATOR_NOT_AVAILABLE. After a timeout, or

@@ -115,19 +115,16 @@ class Router:
         """Ask the coordinator of a group."""
         kind = CoordinationType.GROUP
 
-        async def attempt() -> R:
-            node_id = await self._client.coordinator(kind, group_id, deadline)
-            try:
-                response = await self.send(node_id, call, deadline)
-                for code in call.codes(response):
-                    if code in _COORDINATOR_ERRORS:
-                        raise for_code(code)(f"group {group_id!r}, node {node_id}")
-            except KafkaError as error:
-                self._client.coordinator_failed(kind, group_id, error)
-                raise
+        async def ask(node_id: int) -> R:
+            response = await self.send(node_id, call, deadline)
+            for code in call.codes(response):
+                if code in _COORDINATOR_ERRORS:
+                    raise for_code(code)(f"group {group_id!r}, node {node_id}")
             return response
 
-        return await self.retry(attempt, deadline)
+        return await self.retry(
+            lambda: self._client.ask_coordinator(kind, group_id, deadline, ask), deadline
+        )
 
     def learn(self, node_id: int, host: str, port: int) -> int | KafkaError:
         """Note where a broker is that a response names, and return its id; an error if that is no

@@ -29,6 +29,7 @@ from aiokafka.protocol.messages.transactions import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
 )
 from aiokafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
@@ -79,50 +80,47 @@ class TransactionRequests:
         request: Any,
         deadline: float,
         max_version: int | None,
+        check_response: Callable[[Any], None],
         errand: Errand | None = None,
+        adapt: Callable[[BrokerConnection], None] | None = None,
     ) -> Any:
-        """Ask the coordinator of `key` once, by `deadline`; wait for the response on an errand."""
-        _, connection = await self._connect(kind, key, deadline)
-        version = connection.pick(type(request), max_version)
-        try:
+        """Ask the coordinator of `key` once, by `deadline`; wait for the response on an errand.
+
+        `adapt` changes the request for what the broker can do. Returns a response that
+        `check_response` has found good: its errors are the broker's.
+        """
+
+        async def ask(node_id: int) -> Any:
+            connection = await self._connect(node_id, deadline)
+            if adapt is not None:
+                adapt(connection)
+            version = connection.pick(type(request), max_version)
             if errand is not None:
                 with errand.on_wire():
-                    return await connection.request(request, version=version)
-            async with timeout_at(deadline):
-                return await connection.request(request, version=version)
-        except KafkaError as error:
-            self._client.coordinator_failed(kind, key, error)
-            raise
+                    response = await connection.request(request, version=version)
+            else:
+                async with timeout_at(deadline):
+                    response = await connection.request(request, version=version)
+            check_response(response)
+            return response
 
-    async def _connect(
-        self, kind: CoordinationType, key: str, deadline: float
-    ) -> tuple[int, BrokerConnection]:
-        """Find the coordinator of `key` and connect to it, in one attempt."""
-        # Not under the timer below: at the deadline its error says why no coordinator was found.
-        node_id = await self._client.coordinator(kind, key, deadline)
-        try:
-            async with timeout_at(deadline):
-                return node_id, await self._client.connection(node_id)
-        except KafkaError as error:
-            self._client.coordinator_failed(kind, key, error)
-            raise
+        return await self._client.ask_coordinator(kind, key, deadline, ask)
+
+    async def _connect(self, node_id: int, deadline: float) -> BrokerConnection:
+        # Finding the node is not under this timer: at the deadline that says why none was found.
+        async with timeout_at(deadline):
+            return await self._client.connection(node_id)
 
     async def _connection(self, deadline: float) -> BrokerConnection:
         """Return a connection to the coordinator of the transactional id."""
         kind = CoordinationType.TRANSACTION
-        _, connection = await self._retry(
+        return await self._retry(
             f"the coordinator of {self._id!r}",
             deadline,
-            lambda: self._connect(kind, self._id, deadline),
+            lambda: self._client.ask_coordinator(
+                kind, self._id, deadline, lambda node_id: self._connect(node_id, deadline)
+            ),
         )
-        return connection
-
-    def _read(self, kind: CoordinationType, key: str, error_code: int, what: str) -> None:
-        try:
-            check(error_code, what)
-        except KafkaError as error:
-            self._client.coordinator_failed(kind, key, error)
-            raise
 
     async def _ask(
         self,
@@ -141,9 +139,13 @@ class TransactionRequests:
         kind = CoordinationType.TRANSACTION
         what = f"{what} of {self._id!r}"
 
+        def check_response(response: Any) -> None:
+            check(response.error_code, what)
+
         async def attempt() -> T:
-            response = await self._send(kind, self._id, request, deadline, max_version, errand)
-            self._read(kind, self._id, response.error_code, what)
+            response = await self._send(
+                kind, self._id, request, deadline, max_version, check_response, errand
+            )
             return take(response, what)
 
         return await self._retry(what, deadline, attempt)
@@ -208,13 +210,10 @@ class TransactionRequests:
             ],
         )
         kind = CoordinationType.TRANSACTION
+        limit = _LAST_CLIENT_SIDE_ADD
 
         async def attempt() -> None:
-            response = await self._send(
-                kind, self._id, request, deadline, _LAST_CLIENT_SIDE_ADD, errand
-            )
-            code, where = _telling_code(response)
-            self._read(kind, self._id, code, where)
+            await self._send(kind, self._id, request, deadline, limit, _check_added, errand)
 
         await self._retry(f"AddPartitionsToTxn of {self._id!r}", deadline, attempt)
 
@@ -254,33 +253,25 @@ class TransactionRequests:
             topics=_offset_topics(offsets),
         )
         kind, group_id = CoordinationType.GROUP, member.group_id
-        unknown: list[KafkaError] = []
+        limit = None if is_version_2 else _LAST_PLAIN_OFFSETS
+        commit = _OffsetsCommit(group_id)
 
-        async def attempt() -> None:
-            _, connection = await self._connect(kind, group_id, deadline)
-            limit = None if is_version_2 else _LAST_PLAIN_OFFSETS
+        def adapt(connection: BrokerConnection) -> None:
             if connection.pick(TxnOffsetCommitRequest, limit) >= _FIRST_WITH_MEMBER:
                 request.generation_id = member.generation_id
                 request.member_id = member.member_id
                 request.group_instance_id = member.group_instance_id
             elif member.member_id:
                 self._warn_of_frozen_members(group_id)
-            response = await self._send(kind, group_id, request, deadline, limit, errand)
-            for topic in response.topics:
-                for result in topic.partitions:
-                    where = f"{topic.name}-{result.partition_index} of group {group_id!r}"
-                    try:
-                        self._read(kind, group_id, result.error_code, where)
-                    except UnknownTopicOrPartitionError as error:
-                        unknown.append(error)
-                        if len(unknown) == _MOST_UNKNOWN:
-                            return
-                        raise
-            unknown.clear()
+
+        async def attempt() -> None:
+            await self._send(
+                kind, group_id, request, deadline, limit, commit.check_response, errand, adapt
+            )
 
         await self._retry(f"TxnOffsetCommit for {group_id!r}", deadline, attempt)
-        if unknown:
-            raise unknown[-1]
+        if commit.unknown:
+            raise commit.unknown[-1]
 
     def _warn_of_frozen_members(self, group_id: str) -> None:
         if not self._has_warned:
@@ -314,6 +305,35 @@ class TransactionRequests:
         if min(told) >= 0:
             return told
         return None if is_version_2 else identity
+
+
+class _OffsetsCommit:
+    """What the coordinator of a group has said of offsets, in all attempts to commit them.
+
+    Owns `unknown`: the errors of a partition that it does not know, as long as they come in a row.
+    """
+
+    def __init__(self, group_id: str) -> None:
+        self.unknown: list[KafkaError] = []
+        self._group_id = group_id
+
+    def check_response(self, response: TxnOffsetCommitResponse) -> None:
+        """Raise the first error. When a partition is unknown for the last time, give up quietly."""
+        for topic in response.topics:
+            for result in topic.partitions:
+                where = f"{topic.name}-{result.partition_index} of group {self._group_id!r}"
+                try:
+                    check(result.error_code, where)
+                except UnknownTopicOrPartitionError as error:
+                    self.unknown.append(error)
+                    if len(self.unknown) == _MOST_UNKNOWN:
+                        return
+                    raise
+        self.unknown.clear()
+
+
+def _check_added(response: AddPartitionsToTxnResponse) -> None:
+    check(*_telling_code(response))
 
 
 def _telling_code(response: AddPartitionsToTxnResponse) -> tuple[int, str]:

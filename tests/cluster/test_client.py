@@ -15,11 +15,15 @@ from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import (
     GroupAuthorizationFailedError,
     GroupCoordinatorNotAvailableError,
+    GroupLoadInProgressError,
     IllegalStateError,
     InvalidTopicError,
     KafkaConnectionError,
+    KafkaError,
     KafkaTimeoutError,
     NodeNotReadyError,
+    NotCoordinatorForGroupError,
+    RebalanceInProgressError,
     RequestTimedOutError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
@@ -500,6 +504,37 @@ async def test_the_coordinator_is_found_and_remembered(version: str) -> None:
             client.forget_coordinator(CoordinationType.GROUP, "group", "test")
             moved = await client.coordinator_lookup(CoordinationType.GROUP, "group")
             assert moved == (found + 1) % 3
+
+
+@pytest.mark.parametrize(
+    ("error", "is_kept"),
+    [
+        (NotCoordinatorForGroupError("g"), False),
+        (GroupCoordinatorNotAvailableError("g"), False),
+        (RequestTimedOutError("g"), False),
+        (KafkaConnectionError("lost"), False),
+        (GroupLoadInProgressError("g"), True),
+        (RebalanceInProgressError("g"), True),
+    ],
+)
+async def test_a_coordinator_is_forgotten_when_it_may_have_moved(
+    client: AIOKafkaClient, error: KafkaError, is_kept: bool
+) -> None:
+    kind = CoordinationType.GROUP
+
+    async def succeed(node_id: int) -> int:
+        return node_id
+
+    async def fail(node_id: int) -> int:
+        raise error
+
+    assert client.known_coordinator(kind, "group") is None
+    found = await client.ask_coordinator(kind, "group", now() + 5, succeed)
+    assert client.known_coordinator(kind, "group") == found
+    with pytest.raises(type(error)) as caught:
+        await client.ask_coordinator(kind, "group", now() + 5, fail)
+    assert caught.value is error
+    assert client.known_coordinator(kind, "group") == (found if is_kept else None)
 
 
 async def test_coordinators_are_remembered_by_key(client: AIOKafkaClient) -> None:

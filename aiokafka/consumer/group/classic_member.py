@@ -15,7 +15,11 @@ from aiokafka.protocol.messages.join_group import (
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
-from aiokafka.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from aiokafka.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+)
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 if TYPE_CHECKING:
@@ -184,12 +188,15 @@ class ClassicMember:
         self.forget_member()
         if self._instance_id is not None:
             return
-        connection = await self._client.connection(await self._link.coordinator())
-        version = connection.pick(LeaveGroupRequest)
-        if version < _FIRST_LEAVE_OF_SEVERAL:
-            request = LeaveGroupRequest(group_id=self._group_id, member_id=member_id)
-        else:
-            member = MemberIdentity(member_id=member_id, reason=reason)
-            request = LeaveGroupRequest(group_id=self._group_id, members=[member])
-        response = await connection.request(request, version=version)
-        self._link.check(response.error_code)
+
+        async def ask(node_id: int) -> LeaveGroupResponse:
+            connection = await self._client.connection(node_id)
+            version = connection.pick(LeaveGroupRequest)
+            if version < _FIRST_LEAVE_OF_SEVERAL:
+                request = LeaveGroupRequest(group_id=self._group_id, member_id=member_id)
+            else:
+                member = MemberIdentity(member_id=member_id, reason=reason)
+                request = LeaveGroupRequest(group_id=self._group_id, members=[member])
+            return await connection.request(request, version=version)
+
+        self._link.check((await self._link.ask(ask)).error_code)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from aiokafka._log import SubjectLog
-from aiokafka.client import ConnectionGroup, CoordinationType, may_have_moved
+from aiokafka.client import ConnectionGroup, CoordinationType
 from aiokafka.consumer.position.committed import Identity
 from aiokafka.errors import (
     BrokerResponseError,
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["GroupLink", "Membership"]
 
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
+
+T = TypeVar("T")
 
 
 class Membership(Protocol):
@@ -78,15 +80,13 @@ class Membership(Protocol):
 class GroupLink:
     """The way to a group's coordinator, found again when it has moved.
 
-    Owns: `coordinator_id`, None when not known; `beat_at`, until when the coordinator has counted
-    us as a member for sure (loop time).
+    Owns: `beat_at`, until when the coordinator has counted us as a member for sure (loop time).
     """
 
     def __init__(
         self, client: AIOKafkaClient, config: ConsumerConfig, group_id: str, contact: Contact
     ) -> None:
         self.group_id = group_id
-        self.coordinator_id: int | None = None
         self.beat_at: float | None = None
         self._counted_at = 0.0
         self._client = client
@@ -113,44 +113,48 @@ class GroupLink:
         `patience`: seconds for which the broker may let us wait; `limit`: seconds after which this
         gives up; `pick`: chooses another version than the highest. Raises errors of the connection.
         """
-        node_id = await self.coordinator()
         loop = asyncio.get_running_loop()
-        sent_at = loop.time()
-        with self._contact.asked(type(request).__name__.removesuffix("Request"), patience):
-            try:
-                connection = await self._client.connection(
-                    node_id, ConnectionGroup.COORDINATION, timeout=limit
-                )
-                version = (
-                    connection.pick(type(request)) if pick is None else pick(connection, request)
-                )
-                response = await connection.request(request, version=version, timeout=limit)
-                # The response may have lain here while this process was frozen: all it proves is
-                # that we were members when we asked. While the broker makes us wait, the session
-                # does not end.
-                self._counted_at = loop.time() if patience else sent_at
-                return response
-            except KafkaError as error:
-                self._contact.note(error)
-                if may_have_moved(error):
-                    self.forget_coordinator(str(error))
-                raise
 
-    async def coordinator(self) -> int:
-        """Return the coordinator's node id, looking it up if it is not known."""
+        async def ask(node_id: int) -> R:
+            sent_at = loop.time()
+            with self._contact.asked(type(request).__name__.removesuffix("Request"), patience):
+                try:
+                    connection = await self._client.connection(
+                        node_id, ConnectionGroup.COORDINATION, timeout=limit
+                    )
+                    choose = pick or _newest
+                    version = choose(connection, request)
+                    response = await connection.request(request, version=version, timeout=limit)
+                except KafkaError as error:
+                    self._contact.note(error)
+                    raise
+            # The response may have lain here while this process was frozen: all it proves is that
+            # we were members when we asked. While the broker makes us wait, the session does not
+            # end.
+            self._counted_at = loop.time() if patience else sent_at
+            return response
+
+        return await self.ask(ask)
+
+    async def ask(self, ask: Callable[[int], Awaitable[T]]) -> T:
+        """Return what `ask` returns for the node id of the coordinator, which is looked up if it is
+        not known, or may have moved."""
         deadline = asyncio.get_running_loop().time() + self._config.client.request_timeout
-        self.coordinator_id = node_id = await self._client.coordinator(
-            CoordinationType.GROUP, self.group_id, deadline, self._contact.fail
-        )
-        if node_id != self._told:
-            self._log.info("The coordinator is node %d", node_id)
-            self._told = node_id
-        return node_id
 
-    def forget_coordinator(self, why: str) -> None:
-        """Look it up again with the next request."""
-        self.coordinator_id = None
-        self._client.forget_coordinator(CoordinationType.GROUP, self.group_id, why)
+        async def ask_and_tell(node_id: int) -> T:
+            if node_id != self._told:
+                self._log.info("The coordinator is node %d", node_id)
+                self._told = node_id
+            return await ask(node_id)
+
+        return await self._client.ask_coordinator(
+            CoordinationType.GROUP, self.group_id, deadline, ask_and_tell, self._contact.fail
+        )
+
+    @property
+    def coordinator_id(self) -> int | None:
+        """Node id of the group's coordinator; None while it is not known."""
+        return self._client.known_coordinator(CoordinationType.GROUP, self.group_id)
 
     def check(self, error_code: int, message: str | None = None) -> None:
         """Raise the error of a response."""
@@ -166,8 +170,7 @@ class GroupLink:
         self._contact.note(failure)
         if error is RebalanceInProgressError:
             self.beat_at = self._counted_at
-        if may_have_moved(failure):
-            self.forget_coordinator(error.__name__)
+        self._client.coordinator_failed(CoordinationType.GROUP, self.group_id, failure)
         raise failure
 
     def _explain(self, error: type[BrokerResponseError]) -> str:
@@ -179,3 +182,7 @@ class GroupLink:
         if error is InvalidSessionTimeoutError:
             return f"session_timeout_ms={round(self._config.session_timeout * 1000)} was asked for"
         return ""
+
+
+def _newest(connection: BrokerConnection, request: Request[Any]) -> int:
+    return connection.pick(type(request))

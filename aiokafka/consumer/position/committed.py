@@ -142,9 +142,10 @@ class OffsetCommitter:
         pending = dict(offsets)
         gone: list[KafkaError] = []
 
-        async def attempt() -> None:
+        async def attempt(node_id: int) -> None:
             if pending:
-                self._take_in(await self._commit_once(pending, identity), pending, gone)
+                response = await self._commit_once(node_id, pending, identity)
+                self._take_in(response, pending, gone)
 
         await self._retry(attempt, deadline, "offsets not committed", "OffsetCommit")
         if gone:
@@ -163,8 +164,8 @@ class OffsetCommitter:
             deadline = asyncio.get_running_loop().time() + self._config.client.request_timeout
         wanted = list(partitions)
 
-        async def attempt() -> dict[TopicPartition, CommittedOffset]:
-            found, refused = await self._fetch_once(wanted)
+        async def attempt(node_id: int) -> dict[TopicPartition, CommittedOffset]:
+            found, refused = await self._fetch_once(node_id, wanted)
             for error in refused.values():
                 raise error
             return found
@@ -177,8 +178,8 @@ class OffsetCommitter:
         deadline = asyncio.get_running_loop().time() + self._config.client.request_timeout
         wanted = list(partitions)
 
-        async def attempt() -> Fetched:
-            found, refused = await self._fetch_once(wanted)
+        async def attempt(node_id: int) -> Fetched:
+            found, refused = await self._fetch_once(node_id, wanted)
             if refused and len(refused) == len(set(wanted)):
                 # Old brokers say of each partition what is wrong with the group or its coordinator.
                 raise next(iter(refused.values()))
@@ -187,7 +188,7 @@ class OffsetCommitter:
         return await self._retry(attempt, deadline, "committed offsets not read", "OffsetFetch")
 
     async def _retry(
-        self, attempt: Callable[[], Awaitable[T]], deadline: float, what: str, request: str
+        self, attempt: Callable[[int], Awaitable[T]], deadline: float, what: str, request: str
     ) -> T:
         client = self._config.client
         backoff = Backoff(client.retry_backoff, client.retry_backoff_max)
@@ -196,9 +197,10 @@ class OffsetCommitter:
         async def asked() -> T:
             try:
                 with self.contact.asked(request):
-                    result = await attempt()
+                    result = await self._ask(attempt)
             except KafkaError as error:
-                self._on_failure(error)
+                self._log.debug("%s", error)
+                self.contact.note(error)
                 raise
             self.contact.succeed()
             return result
@@ -216,21 +218,19 @@ class OffsetCommitter:
                 f"group {self.group_id!r}: {what} in time: {reason or 'no answer'}"
             ) from reason
 
-    def _on_failure(self, error: KafkaError) -> None:
-        self._log.debug("%s", error)
-        self.contact.note(error)
-        self._client.coordinator_failed(CoordinationType.GROUP, self.group_id, error)
-
-    async def _coordinator(self) -> int:
+    async def _ask(self, attempt: Callable[[int], Awaitable[T]]) -> T:
         deadline = asyncio.get_running_loop().time() + self._config.client.request_timeout
-        return await self._client.coordinator(
-            CoordinationType.GROUP, self.group_id, deadline, self.contact.fail
+        return await self._client.ask_coordinator(
+            CoordinationType.GROUP, self.group_id, deadline, attempt, self.contact.fail
         )
 
     # -- commit ------------------------------------------------------------------------------------
 
     async def _commit_once(
-        self, pending: Mapping[TopicPartition, CommittedOffset], identity: Identity
+        self,
+        node_id: int,
+        pending: Mapping[TopicPartition, CommittedOffset],
+        identity: Identity,
     ) -> OffsetCommitResponse:
         request = OffsetCommitRequest(
             group_id=self.group_id,
@@ -241,7 +241,7 @@ class OffsetCommitter:
         if identity.instance_id is not None:
             request.group_instance_id = identity.instance_id
         return await self._client.send(
-            await self._coordinator(),
+            node_id,
             request,
             group=ConnectionGroup.COORDINATION,
             max_version=_LAST_VERSION_WITH_NAMES,
@@ -291,8 +291,7 @@ class OffsetCommitter:
 
     # -- fetch -------------------------------------------------------------------------------------
 
-    async def _fetch_once(self, wanted: list[TopicPartition]) -> Fetched:
-        node_id = await self._coordinator()
+    async def _fetch_once(self, node_id: int, wanted: list[TopicPartition]) -> Fetched:
         connection = await self._client.connection(node_id, ConnectionGroup.COORDINATION)
         version = connection.pick(OffsetFetchRequest, _LAST_VERSION_WITH_NAMES)
         request = self._fetch_request(wanted, version)
