@@ -28,6 +28,7 @@ PUBLIC = {
     "admin.records",
     "admin.records_to_delete",
     "admin.results",
+    "admin.topics",
     "client",
     "cluster",
     "consumer.consumer",

@@ -8,6 +8,13 @@ from aiokafka.admin._group_values import (
     GroupMember,
     StreamsTasks,
 )
+from aiokafka.admin._topic_values import (
+    PartitionDescription,
+    TopicCreation,
+    TopicDescription,
+    TopicListing,
+    TopicSetting,
+)
 from aiokafka.admin.acls import Acls
 from aiokafka.admin.client import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
@@ -29,6 +36,7 @@ from aiokafka.admin.new_partitions import NewPartitions
 from aiokafka.admin.new_topic import NewTopic
 from aiokafka.admin.records import Records
 from aiokafka.admin.records_to_delete import RecordsToDelete
+from aiokafka.admin.topics import Topics
 
 __all__ = [
     "AIOKafkaAdminClient",
@@ -53,10 +61,16 @@ __all__ = [
     "Groups",
     "NewPartitions",
     "NewTopic",
+    "PartitionDescription",
     "PatternType",
     "Records",
     "RecordsToDelete",
     "ResourcePattern",
     "ResourceType",
     "StreamsTasks",
+    "TopicCreation",
+    "TopicDescription",
+    "TopicListing",
+    "TopicSetting",
+    "Topics",
 ]

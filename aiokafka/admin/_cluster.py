@@ -14,22 +14,43 @@ from aiokafka.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 
+_FIRST_WITH_OPERATIONS = 8
+
 
 async def fetch_metadata(
-    router: Router, topics: Sequence[str] | None, deadline: float
+    router: Router, topics: Sequence[str] | None, deadline: float, *, operations: bool = False
 ) -> MetadataResponse:
-    """Fetch metadata of these topics, or of all topics with None, from any broker. Creates no
-    topic."""
+    """Fetch metadata of these topics, or of all topics with None, from any broker.
 
+    Creates no topic. With `operations` also what the user may do, where brokers can tell.
+    """
+    return _complete(await router.to_any(_call(topics, operations), deadline), topics)
+
+
+async def metadata_of(
+    router: Router, node_id: int, topics: Sequence[str], deadline: float
+) -> MetadataResponse:
+    """Fetch what one broker knows of these topics, in one attempt. Creates no topic."""
+    return _complete(await router.send(node_id, _call(topics, False), deadline), topics)
+
+
+def _call(topics: Sequence[str] | None, operations: bool) -> Call[MetadataResponse]:
     def build(version: int) -> MetadataRequest:
         wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         if version < 4 and wanted:
             wanted = None  # Before version 4, asking for a topic by name may create it.
         if version == 0 and wanted is None:
             wanted = []  # In version 0 an empty list asks for all topics.
-        return MetadataRequest(topics=wanted, allow_auto_topic_creation=version < 4)
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=version < 4)
+        if version >= _FIRST_WITH_OPERATIONS:
+            request.include_topic_authorized_operations = operations
+        return request
 
-    response = await router.to_any(Call(MetadataRequest, build), deadline)
+    return Call(MetadataRequest, build)
+
+
+def _complete(response: MetadataResponse, topics: Sequence[str] | None) -> MetadataResponse:
+    """Leave these topics in a response, in order; those it does not name are unknown."""
     if topics:
         found = {topic.name: topic for topic in response.topics}
         response.topics = [found.get(name) or _unknown(name) for name in topics]

@@ -180,7 +180,15 @@ def remaining_ms(deadline: float) -> int:
     return max(1, min(int(left * 1000), 2**31 - 1))
 
 
+def error_of(code: int, message: str | None, what: Any) -> KafkaError | None:
+    """Return the error of a code, None for 0."""
+    if not code:
+        return None
+    return for_code(code)(f"{what}: {message}" if message else str(what))
+
+
 def raise_for(code: int, message: str | None, what: Any) -> None:
     """Raise the error of a code, unless the code is 0."""
-    if code:
-        raise for_code(code)(f"{what}: {message}" if message else str(what))
+    error = error_of(code, message, what)
+    if error is not None:
+        raise error

@@ -79,7 +79,7 @@ async def create_topics(
     router: Router, topics: Iterable[NewTopic], validate_only: bool, deadline: float
 ) -> CreatedTopics:
     """Create topics, or with `validate_only` only check whether they could be."""
-    wanted = [_creatable(topic) for topic in topics]
+    wanted = [creatable(topic) for topic in topics]
 
     async def ask(names: Names) -> tuple[int, list[CreatableTopicResult]]:
         def build(version: int) -> CreateTopicsRequest:
@@ -114,7 +114,8 @@ def _details(topic: CreatableTopicResult) -> CreatedTopic:
     return CreatedTopic(topic.num_partitions, topic.replication_factor, configs)
 
 
-def _creatable(topic: NewTopic) -> CreatableTopic:
+def creatable(topic: NewTopic) -> CreatableTopic:
+    """Return a new topic as the request has it."""
     return CreatableTopic(
         name=topic.name,
         num_partitions=topic.num_partitions,
@@ -164,7 +165,7 @@ async def create_partitions(
     deadline: float,
 ) -> TopicResults:
     """Add partitions to topics. Raises the first error of a topic."""
-    wanted = [_grown(name, new) for name, new in topics.items()]
+    wanted = [grown(name, new) for name, new in topics.items()]
 
     async def ask(names: Names) -> tuple[int, list[CreatePartitionsTopicResult]]:
         def build(version: int) -> CreatePartitionsRequest:
@@ -188,7 +189,8 @@ async def create_partitions(
     )
 
 
-def _grown(name: str, new: NewPartitions | int) -> CreatePartitionsTopic:
+def grown(name: str, new: NewPartitions | int) -> CreatePartitionsTopic:
+    """Return a topic with more partitions as the request has it."""
     new = NewPartitions(new) if isinstance(new, int) else new
     assignments = None
     if new.new_assignments is not None:

@@ -29,6 +29,7 @@ from aiokafka.admin.results import (
     DescribeGroupsResult,
     TopicResults,
 )
+from aiokafka.admin.topics import Topics
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import AdminItemsError, IllegalStateError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
@@ -108,6 +109,8 @@ class AIOKafkaAdminClient:
         self.groups = Groups(self._router, self._deadline)
         #: Calls about records.
         self.records = Records(self._router, self._deadline)
+        #: Calls about topics.
+        self.topics = Topics(self._router, self._deadline)
         self._started = False
         self._closed = False
 
