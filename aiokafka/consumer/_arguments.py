@@ -40,7 +40,7 @@ def as_partitions(partitions: Iterable[Any]) -> list[TopicPartition]:
 
 
 def _is_one(value: Any) -> bool:
-    """Whether one partition, or a topic, was given where several partitions are expected."""
+    """Return whether one partition, or a topic, was given where several partitions are expected."""
     return isinstance(value, str) or (len(value) == 2 and isinstance(value[0], str))
 
 
@@ -101,7 +101,7 @@ class WrongPartition(TypeError, AssertionError):
 
 
 def is_offset(value: Any) -> bool:
-    """Whether a value can be an offset: an integer that requests have room for."""
+    """Return whether a value can be an offset: an integer that requests have room for."""
     return isinstance(value, int) and 0 <= value <= LARGEST_OFFSET
 
 

@@ -173,7 +173,7 @@ class ConsumerPositions:
     # -- flow --------------------------------------------------------------------------------------
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out no records of these partitions until `resume()`; what was fetched is kept.
+        """Return no records of these partitions until `resume()`; what was fetched is kept.
 
         Raises TypeError for anything but TopicPartitions, IllegalStateError if one is not assigned.
         """
@@ -181,7 +181,7 @@ class ConsumerPositions:
             self._subscription.assigned_state(as_partition(tp, _PAIRS), _NOT_OURS).pause()
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Hand out records of these partitions again. Raises as `pause()`."""
+        """Return records of these partitions again. Raises as `pause()`."""
         for tp in partitions:
             self._subscription.assigned_state(as_partition(tp, _PAIRS), _NOT_OURS).resume()
 

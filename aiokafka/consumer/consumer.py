@@ -96,12 +96,12 @@ class AIOKafkaConsumer(ConsumerPositions):
 
     - `bootstrap_servers`: `"host:port"`, several separated by commas, or a list.
     - `group_id`: group to join and to commit offsets for; None for none.
-    - `group_protocol`: "classic", or "consumer" for groups that the broker shares out (KIP-848,
+    - `group_protocol`: "classic", or "consumer" for groups that the broker assigns (KIP-848,
       Kafka 4.0), with `group_remote_assignor`: its assignor, "uniform" or "range"; None: its first.
     - `key_deserializer`, `value_deserializer`: called with the raw bytes. If one raises, the call
       raises RecordDeserializationError, with topic, partition, offset and the raw record, again and
       again until the application goes past it: `consumer.seek(error.topic_partition, error.offset +
-      1)`. Records before it are handed out first.
+      1)`. Records before it are returned first.
     - `fetch_min_bytes`, `fetch_max_wait_ms`: how much a broker collects, and how long, before it
       answers.
     - `fetch_max_bytes`, `max_partition_fetch_bytes`: most bytes in one answer, and of one partition
@@ -119,7 +119,7 @@ class AIOKafkaConsumer(ConsumerPositions):
       or the brokers of all partitions, have not answered for so long; None: never.
     - `exclude_internal_topics`: leave Kafka's own topics out of patterns and `topics()`.
     - `enable_auto_commit`, `auto_commit_interval_ms`: commit in the background what the application
-      has finished: everything handed out before its latest call.
+      has finished: everything returned before its latest call.
     - `request_timeout_ms`, `retry_backoff_ms`, `metadata_max_age_ms`, `connections_max_idle_ms`,
       `security_protocol`, `ssl_context`, `sasl_*` and all `client_options`: see `ClientConfig`.
     - `loop`: the event loop that it will be used in, where none is running yet; deprecated.
@@ -366,8 +366,9 @@ class AIOKafkaConsumer(ConsumerPositions):
         self._desk.close()
 
     def _is_through(self) -> bool:
-        """Whether the application has finished what it has in hand: so says the task that reads,
-        when it stops of its own accord."""
+        """Return whether the application has finished what it has in hand: only the task that reads
+        says so, when it stops of its own accord.
+        """
         reader = None if self._reader is None else self._reader()
         return reader is asyncio.current_task() and sys.exc_info()[0] is None
 
@@ -686,6 +687,6 @@ class AIOKafkaConsumer(ConsumerPositions):
 
 
 def _fail(shared: Shared, error: BaseException) -> None:
-    """Have whatever waits look again, and see that the background work has failed."""
+    """Wake whatever waits, so that it sees that the background work has failed."""
     shared.on_change()
     shared.desk.wake_all()

@@ -144,7 +144,7 @@ class Retry:
 class PartitionState:
     """One assigned partition. The same object for as long as the partition stays assigned.
 
-    `next_offset` moves with every record handed out (FetchBuffer); everything else changes through
+    `next_offset` moves with every record returned (FetchBuffer); everything else changes through
     the methods. `epoch` grows whenever data fetched so far became void: seek, reset, revocation.
     `finished` is the position before the records of call number `call`, the latest call that took
     any.
@@ -190,7 +190,7 @@ class PartitionState:
 
     @property
     def position(self) -> int | None:
-        """Offset of the next record to hand out; None while it has to be found first."""
+        """Offset of the next record to return; None while it has to be found first."""
         return None if self.next_offset < 0 else self.next_offset
 
     @property
@@ -300,12 +300,12 @@ class PartitionState:
         self.timestamp = timestamp
 
     def pause(self) -> None:
-        """Have nothing handed out of the partition."""
+        """Let no more records of the partition be returned."""
         self.paused = True
         self.changed()
 
     def resume(self) -> None:
-        """Have records handed out again."""
+        """Let records be returned again."""
         self.paused = False
         self.changed()
 

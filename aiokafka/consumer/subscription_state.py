@@ -49,9 +49,11 @@ class Assignment:
         return self.epoch >= 0
 
     def states(self) -> Iterable[PartitionState]:
+        """Return the states of all partitions."""
         return self._states.values()
 
     def get(self, tp: TopicPartition) -> PartitionState | None:
+        """Return the state of a partition; None if it is not assigned."""
         return self._states.get(tp)
 
     def state_value(self, tp: TopicPartition) -> PartitionState:
@@ -98,6 +100,7 @@ class Subscription:
 
     @property
     def assignment(self) -> Assignment:
+        """The assignment of now."""
         return self._owner.assignment
 
 
@@ -118,10 +121,12 @@ class SubscriptionState:
 
     @property
     def subscription(self) -> Subscription | None:
+        """What the application subscribed to; None if it did not."""
         return self._subscription
 
     @property
     def assignment(self) -> Assignment:
+        """The assignment of now; it is replaced as a whole."""
         return self._assignment
 
     def fetch_context(self) -> AbstractContextManager[None]:
@@ -136,10 +141,12 @@ class SubscriptionState:
 
     @property
     def pattern(self) -> re.Pattern[str] | None:
+        """The pattern of the subscription; None if it has none."""
         return None if self._subscription is None else self._subscription.pattern
 
     @property
     def listener(self) -> ConsumerRebalanceListener | None:
+        """The rebalance listener of the subscription; None if it has none."""
         return None if self._subscription is None else self._subscription.listener
 
     @property
@@ -230,6 +237,7 @@ class SubscriptionState:
         return state
 
     def paused(self) -> set[TopicPartition]:
+        """Return the partitions that are paused."""
         return {state.tp for state in self._assignment.states() if state.paused}
 
     def _refuse_manual(self) -> None:

@@ -60,7 +60,7 @@ class FetchedPartition:
 class FetchBuffer:
     """Record sets in the order their partitions are to be served, and failures to report.
 
-    Owns the record sets: a NodeFetcher adds, handing out removes. Serves partitions in turn: one by
+    Owns the record sets: a NodeFetcher adds, taking removes. Serves partitions in turn: one by
     one, a record set at a time; many at once, a call at a time. `position` moves in the same
     synchronous step that returns records, so a call that is cancelled while it waits has taken
     nothing.
@@ -98,7 +98,7 @@ class FetchBuffer:
         self.is_hungry = False
 
     def add_failure(self, state: PartitionState, failure: Failure) -> None:
-        """Have the next reader of this partition see the exception that `failure` makes."""
+        """Let the next reader of this partition see the exception that `failure` makes."""
         self._failures[state] = (state.epoch, failure)
         self._current = None
 
@@ -155,7 +155,7 @@ class FetchBuffer:
         self.is_hungry = True
         self.hungry_for = wanted
 
-    # -- handing out -------------------------------------------------------------------------------
+    # -- taking records ----------------------------------------------------------------------------
 
     def begin_call(self) -> None:
         """Count a call: the application has finished with what it got before."""

@@ -95,7 +95,7 @@ class ReaderDesk:
         self.wake_readers()
 
     def fail_next_call(self, error: BaseException) -> None:
-        """Have the next call of a reader raise this, whatever partitions it asks for."""
+        """Let the next call of a reader raise this, whatever partitions it asks for."""
         self.note_error(asyncio.get_running_loop().time(), error)
         self._errors.append(error)
         del self._errors[:-_MOST_ERRORS]
@@ -129,7 +129,7 @@ class ReaderDesk:
             self._arrivals.notify_of((state.tp,))
 
     def report(self, state: PartitionState, failure: Callable[[], KafkaError]) -> None:
-        """Have the next reader of this partition see what `failure` makes."""
+        """Let the next reader of this partition see what `failure` makes."""
         if state.phase is not Phase.RETIRED:
             self.note_error(asyncio.get_running_loop().time(), failure())
             self.buffer.add_failure(state, failure)
@@ -154,11 +154,11 @@ class ReaderDesk:
     # -- for whatever ends or changes it all -------------------------------------------------------
 
     def wake_readers(self) -> None:
-        """Have every waiting reader look again."""
+        """Make every waiting reader look again."""
         self._arrivals.notify()
 
     def wake_all(self) -> None:
-        """Have whatever waits for records or positions look again, and see what has failed."""
+        """Make whatever waits for records or positions look again, and see what has failed."""
         self.wake_readers()
         self.positions.notify()
 

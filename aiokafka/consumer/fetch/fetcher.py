@@ -70,7 +70,7 @@ class Fetcher:
         return await self._desk.wait(wanted, deadline)
 
     def _note_hunger(self, wanted: Wanted) -> None:
-        """Have all brokers asked that may have records for a reader that found none."""
+        """Ask all brokers that may have records for a reader that found none."""
         buffer = self._desk.buffer
         if not buffer.is_hungry or buffer.hungry_for != wanted:
             buffer.note_hunger(wanted)
@@ -80,8 +80,9 @@ class Fetcher:
     # -- partitions and brokers --------------------------------------------------------------------
 
     def route(self) -> None:
-        """Have every assigned partition fetched from where it is now: the assignment or the
-        metadata changed."""
+        """Fetch every assigned partition from where it is now: the assignment or the metadata
+        changed.
+        """
         self._resolver.look_for_newcomers()
         if not self._is_running:
             return

@@ -1,4 +1,4 @@
-"""One broker's fetches: when to ask, how long to wait for an answer, what to do after trouble."""
+"""One broker's fetches: when to ask, how long to wait for a response, what to do after trouble."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _CLOSE_TIMEOUT = 1.0
 
 _SMALL = 64 * 1024
 
-# Bytes of an answer that are no records.
+# Bytes of a response that are no records.
 _AROUND_ANSWER = 1024
 _AROUND_PARTITION = 400
 
@@ -200,7 +200,7 @@ class NodeFetcher:
         share = self._host.share
         room = min(share // _RESPONSES_PER_SHARE, share - self._pinned)
         config = self._shared.config
-        # What is around the records of an answer has to pass, too.
+        # What is around the records of a response has to pass, too.
         around = _AROUND_ANSWER + _AROUND_PARTITION * len(self._plan.specs)
         passes = config.client.max_response_bytes - around
         return max(1, min(room, config.fetch_max_bytes, passes, 2**31 - 1))
@@ -265,7 +265,7 @@ class NodeFetcher:
 
 
 def _is_too_large(error: BaseException) -> bool:
-    """Whether an answer was refused for its size."""
+    """Return whether a response was refused for its size."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, FrameTooLargeError):
         cause = cause.__cause__

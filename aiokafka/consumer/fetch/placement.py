@@ -102,8 +102,9 @@ class Placement:
         return self._config.client.client_rack or ""
 
     def _note_leader_epoch(self, state: PartitionState, epoch: int) -> None:
-        """Have the position checked if a newer leader took over since it was read (KIP-320), or an
-        older one than it was read from: the topic may have been deleted and created again."""
+        """Begin to validate the position if a newer leader took over since it was read (KIP-320),
+        or an older one than it was read from: the topic may have been deleted and created again.
+        """
         cursor = state.cursor
         if epoch < 0 or epoch == cursor.leader_epoch:
             return

@@ -61,8 +61,8 @@ class FetchPlan:
         return changed
 
     def state_for(self, tp: TopicPartition) -> PartitionState | None:
-        """Return the state that an answer is for; None if the partition moved on since it was asked
-        for."""
+        """Return the state that a response is for; None if the partition moved on since the
+        request."""
         made_for = self._made_for.get(tp)
         if made_for is None:
             return None

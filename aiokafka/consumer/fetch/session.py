@@ -62,8 +62,10 @@ class FetchSession:
     ) -> FetchRequest:
         """Return the next request, with its session fields, topics and forgotten topics.
 
-        `wanted`: every partition to fetch. `changed`: those that may differ from the last request;
-        partitions in neither are not looked at unless the request is full.
+        Args:
+            wanted: Every partition to fetch.
+            changed: Those that may differ from the last request. Others are not looked at unless
+                the request is full.
         """
         if self._must_restart(wanted, changed):
             self.restart()
@@ -114,8 +116,9 @@ class FetchSession:
     def _must_restart(
         self, wanted: Mapping[TopicPartition, FetchSpec], changed: Iterable[TopicPartition]
     ) -> bool:
-        """Whether the session has to be replaced: one names topics either by id or by name, and a
-        topic by one id only."""
+        """Return whether the session has to be replaced: one names topics either by id or by name,
+        and a topic by one id only.
+        """
         if self.is_full:
             return False
         for tp in changed:

@@ -93,7 +93,7 @@ class GroupAssignors:
         return assignment
 
     def forget(self) -> None:
-        """Have the assignors claim nothing with the next join: the member has lost everything."""
+        """Let the assignors claim nothing with the next join: the member has lost everything."""
         for assignor in self._assignors:
             if getattr(assignor, "supports_cooperative", False):
                 assignor.on_generation_assignment(-1)
@@ -140,7 +140,7 @@ def _listed(members: Mapping[str, ConsumerProtocolMemberMetadata]) -> list[_Memb
 
 
 def _is_of_kafka_python(assignor: Any) -> bool:
-    """Whether it takes a list of members, and the generation: kafka-python 3."""
+    """Return whether it takes a list of members, and the generation: kafka-python 3."""
     return hasattr(assignor, "supported_protocols")
 
 

@@ -57,7 +57,7 @@ class ClassicProtocol:
         self._shared_out: dict[str, frozenset[int] | None] = {}
 
     def has_work(self) -> bool:
-        """Whether there is a reason to join."""
+        """Return whether there is a reason to join."""
         return self._standing.reason is not None
 
     # -- metadata ----------------------------------------------------------------------------------

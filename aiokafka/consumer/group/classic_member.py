@@ -39,15 +39,17 @@ _JOIN_SLACK = 5.0
 class Joined(NamedTuple):
     """A generation of the group.
 
-    For its leader: `members`, what each wants; else empty. `instances`: names of static members.
-    `is_kept`: the assignment stands, so the leader makes no other (KIP-814).
+    Only its leader learns of the members.
     """
 
     generation: int
     protocol: str
     members: dict[str, bytes]
+    """What each member wants."""
     instances: dict[str, str]
+    """Names of static members."""
     is_kept: bool = False
+    """Whether the assignment stands, so that the leader makes no other (KIP-814)."""
 
 
 class ClassicMember:
@@ -180,9 +182,9 @@ class ClassicMember:
 
     async def leave(self, reason: str) -> None:
         """Tell the group that we go, unless a static member, which is missed by the end of its
-        session. Raises errors of the connection and of the answer.
+        session. Raises errors of the connection and of the response.
 
-        A join that still waits for its answer blocks its connection, so this takes another.
+        A join that still waits for its response blocks its connection, so this takes another.
         """
         member_id = self.member_id
         self.forget_member()

@@ -56,7 +56,7 @@ class _Turn:
         self._partitions = frozenset(partitions)
 
     def concerns(self, other: _Turn) -> bool:
-        """Whether both commit for one partition."""
+        """Return whether both commit for one partition."""
         return not self._partitions.isdisjoint(other._partitions)
 
 
@@ -108,7 +108,7 @@ class GroupCommits:
         self._changed = Signal()
 
     def suspend(self) -> None:
-        """Have commits wait: the member joins."""
+        """Let commits wait: the member joins."""
         self._is_suspended = True
 
     def resume(self) -> None:
@@ -299,8 +299,9 @@ class GroupCommits:
         return finished
 
     def in_work(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Whether the application may still be at work on records of these partitions: they came
-        with its latest call and are not committed."""
+        """Return whether the application may still be at work on records of these partitions: they
+        came with its latest call and are not committed.
+        """
         call = self._desk.buffer.call
         if not call:
             return False

@@ -375,7 +375,7 @@ class Group:
     # -- names that programs for aiokafka know -----------------------------------------------------
 
     def request_join(self, reason: str) -> None:
-        """Have the member join, or join again, soon."""
+        """Let the member join, or join again, soon."""
         self._standing.request_join(reason)
 
     @property

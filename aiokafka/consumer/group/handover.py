@@ -52,7 +52,7 @@ class Handover:
     A member that the group has removed cannot do 2 and 3: other members may have the partitions
     already. So `lose()` drops the assignment first, and tells the listener afterwards.
 
-    Owns: which partitions the listener was told of and has to hear the end of, and that listener;
+    Owns: which partitions the listener has heard of and has to hear the end of, and that listener;
     the last assignment by the group, for what is finished when the application unsubscribes.
     """
 
@@ -127,7 +127,7 @@ class Handover:
         await self._tell_revoked(gone)
 
     async def take_over(self, assigned: Partitions) -> None:
-        """Have exactly these partitions, each with a position to be found: eager rebalances."""
+        """Assign exactly these partitions, each with a position to be found: eager rebalances."""
         if self._assign(assigned, keep=False):
             await self._tell_assigned(assigned)
 
@@ -144,7 +144,7 @@ class Handover:
         return bool(revoked)
 
     async def extend(self, assigned: Partitions) -> None:
-        """Have these partitions, among them all that are assigned now."""
+        """Assign these partitions, among them all that are assigned now."""
         added = assigned - self.owned
         if self._assign(assigned, keep=True):
             await self._tell_assigned(added)
@@ -158,7 +158,7 @@ class Handover:
         limit = (self._config.rebalance_timeout or 1.0) * _WAIT_FOR_COMMIT
         return min(limit, self._config.client.request_timeout)
 
-    # The listener that was told of partitions is told of their end, though the application may have
+    # The listener that heard of partitions hears of their end, though the application may have
     # subscribed with another one since.
 
     async def _tell_assigned(self, added: Partitions) -> None:
@@ -203,8 +203,8 @@ class Handover:
         while self._commits.in_work(revoked):
             if not await self._desk.polls.wait(deadline):
                 self._log.warning(
-                    "Records handed out are neither committed nor followed by another call after "
-                    "%g s: their partitions are given up, others may read them again",
+                    "Records that were returned are neither committed nor followed by another "
+                    "call after %g s: their partitions are given up, others may read them again",
                     limit,
                 )
                 return

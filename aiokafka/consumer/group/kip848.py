@@ -118,7 +118,7 @@ class Kip848Protocol:
     # -- towards the assignment --------------------------------------------------------------------
 
     def has_work(self) -> bool:
-        """Whether there is a reason to join, or a target to reach."""
+        """Return whether there is a reason to join, or a target to reach."""
         return self._standing.reason is not None or self.member.state in (
             MemberState.FENCED,
             MemberState.RECONCILING,
@@ -168,7 +168,7 @@ class Kip848Protocol:
         self._beats.notify()
 
     def _may_go_on(self) -> bool:
-        """Whether this still leads to the target; to be asked after every wait."""
+        """Return whether this still leads to the target; to be asked after every wait."""
         return self.member.state is MemberState.RECONCILING and self._standing.may_take_part()
 
     def _named(self, slots: Slots) -> dict[TopicPartition, bytes]:
@@ -210,7 +210,7 @@ class Kip848Protocol:
                 await self._beat_once()
 
     def _beat_at(self) -> float:
-        """When the next heartbeat is due (loop time)."""
+        """Return when the next heartbeat is due (loop time)."""
         if self._is_hurried or self.member.is_urgent(self._interest):
             return self._not_before
         return max(self._last_beat + self.member.interval, self._not_before)

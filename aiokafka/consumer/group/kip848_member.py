@@ -124,7 +124,7 @@ class Kip848Member:
         self.interval = _DEFAULT_INTERVAL
         self._epoch = _JOINING
         self._said: _Said | None = None
-        # Counts memberships: an answer that comes after its own ended says nothing about the next.
+        # Counts memberships: a response that comes after its own ended says nothing about the next.
         self._life = 0
 
     @property
@@ -148,7 +148,7 @@ class Kip848Member:
         return self.state in _IN_GROUP
 
     def is_urgent(self, interest: Interest) -> bool:
-        """Whether to send a heartbeat before the interval is over."""
+        """Return whether to send a heartbeat before the interval is over."""
         if not self.is_member:
             return False
         return self.state in _URGENT or (self._said is not None and self._said[0] != interest)
@@ -166,7 +166,7 @@ class Kip848Member:
         self._forget(_JOINING)
 
     def reconciled(self, owned: Slots) -> None:
-        """Have the next heartbeat say that we own exactly these partitions."""
+        """Let the next heartbeat say that we own exactly these partitions."""
         self._transition(MemberState.ACKNOWLEDGING)
         self.owned = owned
 

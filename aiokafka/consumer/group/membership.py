@@ -110,8 +110,12 @@ class GroupLink:
     ) -> R:
         """Send a request to the coordinator, on the connection of the group; returns the response.
 
-        `patience`: seconds for which the broker may let us wait; `limit`: seconds after which this
-        gives up; `pick`: chooses another version than the highest. Raises errors of the connection.
+        Args:
+            limit: Seconds after which this gives up.
+            patience: Seconds for which the broker may let us wait.
+            pick: Chooses another version than the highest.
+
+        Raises errors of the connection.
         """
         loop = asyncio.get_running_loop()
 

@@ -20,7 +20,7 @@ class CommitLock:
         self._pause: AbstractAsyncContextManager[None] | None = None
 
     def locked(self) -> bool:
-        """Whether offsets are being committed, or kept from it."""
+        """Return whether offsets are being committed, or kept from it."""
         return self._commits.is_committing
 
     async def __aenter__(self) -> None:

@@ -33,9 +33,10 @@ class PollWatch:
         self._polled_at = asyncio.get_running_loop().time()
 
     def notice_idleness(self) -> None:
-        """Have the member leave if the application is late. From then on only `wait_for_call()`
+        """Make the member leave if the application is late. From then on only `wait_for_call()`
         looks for a call: it may still wait for a listener, and would take a call that was noted
-        here meanwhile for an old one."""
+        here meanwhile for an old one.
+        """
         standing = self._standing
         if standing.state is GroupState.IDLE:
             return

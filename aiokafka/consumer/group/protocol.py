@@ -35,7 +35,7 @@ class GroupParts:
     """Called when the member has its assignment."""
 
     def settle(self) -> None:
-        """Have readers get records again: the member has its assignment."""
+        """Let readers get records again: the member has its assignment."""
         self.handover.release()
         self.errors.clear()
         self.standing.settle()
@@ -55,7 +55,7 @@ class GroupProtocol(Protocol):
         """Seconds without a heartbeat after which the group drops a member."""
 
     def has_work(self) -> bool:
-        """Whether `advance()` is to be called."""
+        """Return whether `advance()` is to be called."""
 
     async def advance(self) -> None:
         """Go on towards the assignment. Called while the member may take part."""

@@ -34,14 +34,17 @@ class GroupView:
 
     @property
     def group_id(self) -> str:
+        """The id of the group."""
         return self._group.group_id
 
     @property
     def cluster_id(self) -> str | None:
+        """The id of the cluster; None if it is not known."""
         return self._client.cluster.cluster_id
 
     @property
     def member_id(self) -> str:
+        """The id within the group, "" outside it."""
         return self._group.member_id
 
     def metadata(self) -> ConsumerGroupMetadata:
@@ -66,13 +69,13 @@ class GroupView:
         return not self._subscriptions.is_by_group or self._group.generation >= 0
 
     def owns(self, partition: TopicPartition) -> bool:
-        """Whether the partition is assigned, by a membership that still counts."""
+        """Return whether the partition is assigned, by a membership that still counts."""
         return self._counts and partition in self._subscriptions.assignment.tps
 
     def stands_for(self, partition: TopicPartition, offset: int) -> bool:
-        """Whether this consumer may commit an offset: it returned records of the partition under
-        this assignment, or the offset is its position and the application has no older records in
-        hand.
+        """Return whether this consumer may commit an offset: it returned records of the partition
+        under this assignment, or the offset is its position and the application has no older
+        records in hand.
 
         The position alone proves nothing while the application still has records that it got
         before the partition was revoked and assigned again:
@@ -95,8 +98,9 @@ class GroupView:
         return state.position == offset and given_up != self._buffer.call
 
     def has_lost(self, partition: TopicPartition) -> bool:
-        """Whether the partition was revoked after records of it were returned, or the membership
-        has ended since."""
+        """Return whether the partition was revoked after records of it were returned, or the
+        membership has ended since.
+        """
         if partition in self._subscriptions.given_up:
             return True
         state = self._subscriptions.assignment.get(partition)

@@ -113,7 +113,9 @@ class Standing:
     # -- questions ---------------------------------------------------------------------------------
 
     def may_take_part(self) -> bool:
-        """Whether the member may go on towards its assignment; to be asked after every wait."""
+        """Return whether the member may go on towards its assignment; to be asked after every
+        wait.
+        """
         is_free = self.state in _TAKING_PART and not self.is_stopping
         return is_free and self._subscriptions.is_by_group
 
@@ -139,7 +141,7 @@ class Standing:
     # -- changes -----------------------------------------------------------------------------------
 
     def request_join(self, reason: str) -> None:
-        """Have the member join, or join again, soon."""
+        """Let the member join, or join again, soon."""
         if self.reason is None:
             self._log.info("Joining: %s", reason)
             self.reason = reason
@@ -165,8 +167,9 @@ class Standing:
     def follow_subscription(self, is_member: bool, is_owed: bool) -> None:
         """Go where a new subscription leads, unless there is something to finish first.
 
-        `is_member`: the group counts us; `is_owed`: a listener has yet to hear that its partitions
-        are gone.
+        Args:
+            is_member: The group counts us.
+            is_owed: A listener has yet to hear that its partitions are gone.
         """
         if self.state in (GroupState.FAILING, GroupState.LEAVING):
             return
@@ -193,7 +196,7 @@ class Standing:
             self.move(GroupState.JOINING)
 
     def begin_failing(self, error: BaseException) -> None:
-        """Have the membership's task give up everything because of this error."""
+        """Make the membership's task give up everything because of this error."""
         if self.state not in (GroupState.FAILING, GroupState.FAILED):
             self.error = error
             self.move(GroupState.FAILING)

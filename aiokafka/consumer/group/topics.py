@@ -39,7 +39,7 @@ class SubscribedTopics:
             await changed
 
     def request(self) -> None:
-        """Have the client know the topics of the subscription; all there are, for a pattern."""
+        """Ask the client for the topics of the subscription; for all there are, with a pattern."""
         subscriptions = self._subscriptions
         if subscriptions.pattern is not None:
             self._client.watch_all_topics()

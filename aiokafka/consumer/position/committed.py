@@ -136,8 +136,8 @@ class OffsetCommitter:
         Retries what passes by itself. Raises KafkaTimeoutError at `deadline` (loop time);
         CommitFailedError when the group no longer counts `identity` as a member;
         UnknownTopicOrPartitionError for topics that are gone, when the others are stored; any other
-        error answer as itself. After an error or a cancellation some or all of the offsets may have
-        been stored.
+        error response as itself. After an error or a cancellation some or all of the offsets may
+        have been stored.
         """
         pending = dict(offsets)
         gone: list[KafkaError] = []

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EpochEnd", "OffsetLookup"]
 
-# Version 2 brought the epoch that fences an old leader; before it, the answer may come from one
+# Version 2 brought the epoch that fences an old leader; before it, the response may come from one
 # (KIP-320).
 _FIRST_FENCED_VERSION = 2
 
@@ -158,7 +158,7 @@ class OffsetLookup:
         return found
 
     async def _learn(self, topic: str, deadline: float) -> None:
-        """Have its leaders known, or the reason why they cannot be."""
+        """Learn the topic's leaders, or the reason why they cannot be known."""
         if self._client.cluster.partitions_for_topic(topic) is not None:
             self._client.touch_topic(topic)
             return
@@ -191,8 +191,9 @@ class OffsetLookup:
     async def _ask_within(
         self, node_id: int, wanted: Mapping[TopicPartition, int], deadline: float
     ) -> dict[TopicPartition, FoundOffset | KafkaError]:
-        """Return one broker's answers. Errors that a retry may clear come as values, any other is
-        raised."""
+        """Return what one broker found. Errors that a retry may clear come as values, any other is
+        raised.
+        """
         try:
             async with timeout_at(deadline):
                 found = await self.ask(node_id, wanted)

@@ -53,12 +53,14 @@ class Newcomers:
         self._stale: dict[str, TopicInfo] = {}
 
     def is_new(self, tp: TopicPartition) -> bool:
-        """Whether a partition without a committed offset is to be read from its beginning."""
+        """Return whether a partition without a committed offset is to be read from its
+        beginning.
+        """
         until = self._until.get(tp)
         return until is not None and _now() < until
 
     def keep(self, tp: TopicPartition) -> None:
-        """Have a partition stay new, if it is, while its position is being looked up."""
+        """Let a partition stay new, if it is, while its position is being looked up."""
         if tp in self._until:
             self._until[tp] = max(self._until[tp], _now() + _SHORTEST_YOUTH)
 
@@ -108,8 +110,9 @@ class Newcomers:
         self._seen[name] = seen
 
     def _is_absent(self, name: str, cluster: ClusterMetadata) -> bool:
-        """Whether a broker has said, since the application began to read it, that there is no such
-        topic."""
+        """Return whether a broker has said, since the application began to read it, that there is
+        no such topic.
+        """
         info = cluster.topic_info(name)
         if info is None or info is self._stale.get(name):
             return False

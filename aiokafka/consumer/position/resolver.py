@@ -214,7 +214,7 @@ class OffsetResolver:
         self._tasks.start(self._finish(ask, states), name=name)
 
     async def _finish(self, ask: _Question, states: list[PartitionState]) -> None:
-        """Await one question; whatever comes of it, its partitions may be asked about again."""
+        """Await one question; its partitions may be asked about again, whatever its result."""
         try:
             if any(state.needs_offset for state in states):
                 await ask()
@@ -227,7 +227,7 @@ class OffsetResolver:
 
     # -- the questions -----------------------------------------------------------------------------
 
-    # Each looks first which of its partitions still need the answer: between the start of its task
+    # Each looks first which of its partitions still need a position: between the start of its task
     # and this first step the application may have sought elsewhere.
 
     async def _ask_committed(self, states: list[PartitionState]) -> None:
@@ -308,7 +308,7 @@ class OffsetResolver:
             else:
                 self._on_refused(state, answer)
 
-    # -- the answers -------------------------------------------------------------------------------
+    # -- the responses -----------------------------------------------------------------------------
 
     def _apply_policy(self, state: PartitionState) -> None:
         """Begin the search by the reset policy, as there is no committed offset; report it if there
