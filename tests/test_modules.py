@@ -25,6 +25,7 @@ PUBLIC = {
     "admin.groups",
     "admin.new_partitions",
     "admin.new_topic",
+    "admin.offsets",
     "admin.records",
     "admin.records_to_delete",
     "admin.results",

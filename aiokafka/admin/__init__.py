@@ -8,6 +8,8 @@ from aiokafka.admin._group_values import (
     GroupMember,
     StreamsTasks,
 )
+from aiokafka.admin._lag_values import GroupLag, PartitionLag, PartitionOwner
+from aiokafka.admin._offset_values import ListedOffset, OffsetSpec
 from aiokafka.admin._topic_values import (
     PartitionDescription,
     TopicCreation,
@@ -34,6 +36,7 @@ from aiokafka.admin.enums import (
 from aiokafka.admin.groups import Groups
 from aiokafka.admin.new_partitions import NewPartitions
 from aiokafka.admin.new_topic import NewTopic
+from aiokafka.admin.offsets import Offsets
 from aiokafka.admin.records import Records
 from aiokafka.admin.records_to_delete import RecordsToDelete
 from aiokafka.admin.topics import Topics
@@ -54,14 +57,20 @@ __all__ = [
     "ElectionType",
     "FeatureUpgradeType",
     "GroupDescription",
+    "GroupLag",
     "GroupListing",
     "GroupMember",
     "GroupState",
     "GroupType",
     "Groups",
+    "ListedOffset",
     "NewPartitions",
     "NewTopic",
+    "OffsetSpec",
+    "Offsets",
     "PartitionDescription",
+    "PartitionLag",
+    "PartitionOwner",
     "PatternType",
     "Records",
     "RecordsToDelete",

@@ -15,7 +15,7 @@ from aiokafka.errors import (
     UnsupportedVersionError,
 )
 
-__all__ = ["by_node", "outcome", "settle"]
+__all__ = ["attempt", "by_node", "outcome", "settle"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -111,6 +111,17 @@ def outcome(found: Mapping[K, V | KafkaError]) -> dict[K, V]:
     if len(found) == 1 or (lacking and not results):
         raise next(iter(errors.values()))
     raise AdminItemsError(errors, results)
+
+
+async def attempt(call: Awaitable[Mapping[K, V]], items: Collection[K]) -> dict[K, V | KafkaError]:
+    """Return what `call` returns or raises for each item, to go on without some."""
+    try:
+        return dict(await call)
+    except KafkaError as error:
+        # The error of a single item may itself be about several things.
+        if isinstance(error, AdminItemsError) and len(items) > 1:
+            return {**error.results, **error.errors}
+        return dict.fromkeys(items, error)
 
 
 async def by_node(

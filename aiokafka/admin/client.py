@@ -20,6 +20,7 @@ from aiokafka.admin.config_resource import ConfigResource
 from aiokafka.admin.groups import Groups
 from aiokafka.admin.new_partitions import NewPartitions
 from aiokafka.admin.new_topic import NewTopic
+from aiokafka.admin.offsets import Offsets
 from aiokafka.admin.records import Records
 from aiokafka.admin.records_to_delete import RecordsToDelete
 from aiokafka.admin.results import (
@@ -107,6 +108,8 @@ class AIOKafkaAdminClient:
         self.acls = Acls(self._router, self._deadline)
         #: Calls about groups and their offsets.
         self.groups = Groups(self._router, self._deadline)
+        #: Calls about the offsets of partitions.
+        self.offsets = Offsets(self._router, self._deadline)
         #: Calls about records.
         self.records = Records(self._router, self._deadline)
         #: Calls about topics.

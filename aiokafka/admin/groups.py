@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from aiokafka.admin import _group_describe, _group_list, _group_offsets
+from aiokafka.admin import _group_describe, _group_list, _group_offsets, _lag
 from aiokafka.admin._arguments import as_enums, as_names, as_partitions
 from aiokafka.admin._group_values import GroupDescription, GroupListing
+from aiokafka.admin._lag_values import GroupLag
 from aiokafka.admin._room import Room
 from aiokafka.admin.enums import GroupState, GroupType
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
@@ -104,6 +105,25 @@ class Groups(Room):
         return await _group_offsets.fetch_offsets(
             self._router, wanted, require_stable, self._deadline(timeout_ms)
         )
+
+    async def lag(
+        self, group_ids: Iterable[str], *, times: bool = True, timeout_ms: float | None = None
+    ) -> dict[str, GroupLag]:
+        """Return how far groups are behind, by partition: in offsets and in time.
+
+        Args:
+            group_ids: names of the groups.
+            times: also read the timestamp of the first unread record of each partition, which takes
+                a small fetch (up to 32 KiB, or one batch) for each that has any.
+            timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
+
+        Partitions are those that the group has offsets for, and those assigned to members. One
+        whose topic is gone, or that has no leader, says so in its `error` and is not waited for.
+        Raises the error of a group, such as GroupIdNotFound: AdminItemsError if several groups were
+        asked for.
+        """
+        names = as_names("group_ids", group_ids)
+        return await _lag.lag_of_groups(self._router, names, times, self._deadline(timeout_ms))
 
 
 def _wanted(partitions: Iterable[TopicPartition] | None) -> list[TopicPartition] | None:
