@@ -182,7 +182,7 @@ def _asyncio_log() -> Iterator[_AsyncioErrors]:
 
 @pytest.fixture(autouse=True)
 def _nothing_lost(_asyncio_log: _AsyncioErrors) -> Iterator[None]:
-    """A task or future that nobody looked at fails the test in which that came out."""
+    """A task or future that was never looked at fails the test in which that came out."""
     yield
     _asyncio_log.fail_if_any()
 

@@ -187,7 +187,7 @@ def test_remedy_of_a_producer() -> None:
     assert errors.TransactionAbortable.requires_abort
     assert not errors.TransactionAbortable.is_fatal
     assert errors.ProducerFenced.is_fatal
-    # Of a transaction that took too long; whoever was replaced learns it from the abort.
+    # Of a transaction that took too long; a producer that was replaced learns it from the abort.
     assert errors.InvalidProducerEpoch.requires_abort
     assert not errors.InvalidProducerEpoch.is_fatal
     assert not errors.NotLeaderForPartitionError.is_fatal

@@ -7,16 +7,12 @@ verbs: The docstring of a function or method begins with an imperative verb and 
     does for its caller. Properties, pytest fixtures and classes are things: theirs may be noun
     phrases. A verb that is missing in VERBS is added there.
 words: Comments, messages and the manual use Kafka's terms, and call things "it". What stands in
-    backticks is a name and may be anything.
+    backticks, and a string of one word, is a name and may be anything.
 public: Every function, method and class with a public name has a docstring, in modules that are not
     private. A method may have it from the class that it overrides. The methods of asyncio's
     classes are described by Python's manual, the declarations of messages by Kafka.
 sections: Arguments that are listed one a line stand under `Args:`. Errors are a sentence that
     begins with "Raises", or stand under `Raises:`. There is no other style of sections.
-
-A room that does not keep a rule yet is in NOT_YET. The list only shrinks: a room that is on it, and
-keeps the rule, fails the test until it is taken off. A package that is cut out of a room on the
-list takes its place on it.
 """
 
 from __future__ import annotations
@@ -89,18 +85,6 @@ BANNED = {
 }
 FORBIDDEN = re.compile(rf"(?<![\w'-])(?:{'|'.join(BANNED)})(?![\w-])", re.IGNORECASE)
 QUOTED = re.compile(r"``.*?``|`[^`]*`")
-
-# Rooms that do not keep a rule yet. Only take away from it.
-NOT_YET: dict[str, frozenset[str]] = {
-    "verbs": frozenset({}),
-    "words": frozenset(
-        {
-            "tests",
-        }
-    ),
-    "public": frozenset({}),
-    "sections": frozenset({}),
-}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Finding = str
@@ -180,6 +164,8 @@ def prose(path: Path) -> Iterator[tuple[int, str]]:
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type not in kinds:
             continue
+        if token.type != tokenize.COMMENT and not re.search(r"\s", token.string):
+            continue  # a name
         line = token.start[0]
         if token.type == tokenize.COMMENT and comments and comments[-1][0] == line - 1:
             # The next line of a comment goes on with its sentence.
@@ -321,16 +307,7 @@ def findings(rule: str, room: str) -> list[Finding]:
 @pytest.mark.parametrize("room", rooms())
 def test_rooms_keep_the_rules(room: str, rule: str) -> None:
     found = findings(rule, room)
-    if room in NOT_YET.get(rule, ()):
-        assert found, f"{room} keeps the rule: take it off NOT_YET[{rule!r}]"
-    else:
-        assert not found, "\n" + "\n".join(found)
-
-
-def test_the_list_names_rooms_that_exist() -> None:
-    assert NOT_YET.keys() <= RULES.keys()
-    for listed in NOT_YET.values():
-        assert listed <= rooms().keys()
+    assert not found, "\n" + "\n".join(found)
 
 
 @pytest.mark.parametrize(
@@ -356,6 +333,7 @@ def test_the_first_word_is_looked_at(docstring: str, expected: bool) -> None:
         ('"""Wait for the\n    answer of a broker."""', 1),
         ("anew = answer", 0),
         ("# `nobody` is a user, the answering broker is not.", 0),
+        ("users = ['nobody', \"somebody\"]", 0),
     ],
 )
 def test_words_are_found(

@@ -340,7 +340,7 @@ class Chain:
             reader.progress.clear()
 
     async def _diagnose(self) -> str:
-        """What everybody was doing when nothing went on."""
+        """What every process was doing when nothing went on."""
         for number in (signal.SIGUSR2, signal.SIGUSR1):
             for member in self._members:
                 member.send(number)

@@ -72,8 +72,8 @@ class Reader:
             await self._read(ledger)
 
     async def finish(self, ledger: Ledger) -> None:
-        """Until the end of every partition, when nobody writes any more. Transactions that nobody
-        ended have to be over by then, or the end is not reached."""
+        """Until the end of every partition, when nothing writes any more. Transactions that were
+        left open have to be over by then, or the end is not reached."""
         ends = await self.consumer.end_offsets(self._partitions)
         for tp in self._partitions:
             while await self.consumer.position(tp) < ends[tp]:

@@ -1,11 +1,11 @@
 """One member of one hop: reads a topic, writes the next. ``python -m tests.chain.worker JSON``.
 
-SIGTERM: finish and leave. SIGINT: cancel the work wherever it is, and begin anew as another member.
+SIGTERM: finish and leave. SIGINT: cancel the work wherever it is, and begin as another member.
 SIGUSR1: write all stacks of threads to stderr. SIGUSR2: those of tasks, and what is known of the
 consumer's health.
 
 Writes a line of JSON whenever the work ended: ``{"slot": ..., "ended": ..., "text": ...}``. All
-that KafkaErrors do is to begin anew, as a process supervisor would; other errors end the process.
+that KafkaErrors do is to begin again, as a process supervisor would; other errors end the process.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class Cli:
         self._patch = patch
 
     def run(self, *arguments: str) -> Done:
-        """Run a command whatever comes of it."""
+        """Run a command, whether it succeeds or fails."""
         self._capfd.readouterr()
         code = main(arguments)
         out, err = self._capfd.readouterr()

@@ -41,7 +41,7 @@ class Login:
             "sasl_mechanism": "SCRAM-SHA-256",
             "sasl_plain_username": "alice",
             "sasl_plain_password": lambda: self.password,
-            # Whatever takes so long would fail the test by its own time-out.
+            # Whatever takes so long would fail the test by its own timeout.
             "request_timeout_ms": 100_000,
         }
 
@@ -230,7 +230,7 @@ async def test_a_token_provider_that_fails_is_a_connection_that_failed() -> None
 
 
 async def test_addresses_are_not_blamed_for_credentials_that_cannot_be_had() -> None:
-    """The function fails for a broker that the bootstrap server has told of."""
+    """The function fails for a broker that the bootstrap server has named."""
     calls = 0
 
     def password() -> str:

@@ -64,7 +64,7 @@ async def consume(cluster: FakeCluster, number: int) -> None:
 
 
 async def fail_to_start(cluster: FakeCluster, number: int) -> None:
-    """Nobody listens there."""
+    """Nothing listens there."""
     kind = AIOKafkaProducer if number % 2 else AIOKafkaConsumer
     with pytest.raises(KafkaConnectionError):
         await kind(bootstrap_servers="127.0.0.1:1", request_timeout_ms=1000).start()

@@ -184,7 +184,7 @@ async def test_a_subclass_of_the_sticky_assignor_is_sticky() -> None:
         async with consumer:
             assert len(consumer.assignment()) == 2
     owned = CountedSticky.metadata(["t"]).user_data
-    # Noted by super().on_assignment, told by super().metadata.
+    # Noted by super().on_assignment, sent by super().metadata.
     assert b"\0\x01t\0\0\0\x02\0\0\0\0\0\0\0\x01" in owned
 
 

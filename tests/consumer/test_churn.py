@@ -1,7 +1,7 @@
 """Members join, leave, are removed, seek, pause, fetch, commit and cancel in any order, while
 answers are lost and leaders move: no record is skipped, and none repeated that need not be.
 
-Every record that is handed out must be the one that the model says: the next one, after an
+Every record that is returned must be the one that the model says: the next one, after an
 assignment the committed one, after a seek the one that was sought. It all runs in simulated time.
 """
 

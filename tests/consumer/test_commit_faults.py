@@ -29,7 +29,7 @@ A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 
 
 def refused(error: type[Any], *topics: str) -> Edit:
-    """Change the answers about some topics."""
+    """Change the responses about some topics."""
 
     def change(response: OffsetCommitResponse) -> None:
         for topic in response.topics:

@@ -83,7 +83,7 @@ async def test_auto_commit_leaves_out_what_may_not_be_finished(
     fill(cluster, 0, 10, batch=5)
     consumer = await start(cluster, assign=[T0], group_id="g", auto_commit_interval_ms=20)
     await read(consumer, 3)
-    # The third record was handed out by the latest call: it may still be in work.
+    # The third record was returned by the latest call: it may still be in work.
     await cluster.wait_for(lambda: cluster.groups.committed("g", "t") == 2)
     await asyncio.sleep(0.1)  # There is time for more commits.
     assert await consumer.committed(T0) == 2

@@ -65,7 +65,7 @@ async def test_a_plain_loop_never_fails_because_of_rebalances(
     await until(four, lambda: sum(len(loop.seen) for loop in loops) >= 400)
     for loop in loops:
         await loop.end()
-    # Each once: what was handed out before a revocation is committed before it is done.
+    # Each once: what was returned before a revocation is committed before it is done.
     seen = loops[0].seen + loops[1].seen
     assert sorted(seen) == [(partition, n) for partition in range(4) for n in range(100)]
     assert loops[0].seen

@@ -145,7 +145,7 @@ async def test_a_lost_answer_does_no_harm(four: FakeCluster, start: Start, skip:
     consumer.subscribe(["t"], listener=log)
     await until(four, lambda: len(beats(four)) > count + skip + 4)
     again = beats(four)[count + skip + 1]
-    # Nobody knows what arrived, so all is said again.
+    # The member cannot know what arrived, so it says all again.
     assert again.subscribed_topic_names == ["t"]
     assert again.topic_partitions is not None
     assert log.calls == [("assigned", ALL)]
@@ -335,7 +335,7 @@ async def test_a_stale_epoch_in_a_commit(four: FakeCluster, start: Start) -> Non
 
 
 async def test_the_last_commit_knows_the_epoch(four: FakeCluster, start: Start) -> None:
-    """The answer that brings a new one is lost, and stop() does not wait for the next heartbeat."""
+    """The response with a new one is lost, and stop() does not wait for the next heartbeat."""
     for partition in range(4):
         fill(four, partition, 1)
     first = await start(four, "t", **OPTIONS, retry_backoff_ms=5000)
@@ -497,7 +497,7 @@ async def test_every_step_may_be_cancelled(four: FakeCluster, start: Start) -> N
 async def make_membership() -> Kip848Member:
     config = ConsumerConfig.from_options(group_id="g", group_protocol="consumer")
     client = AIOKafkaClient(config.client)
-    return Kip848Member(client, config, "g", Contact("nobody", log))
+    return Kip848Member(client, config, "g", Contact("coordinator", log))
 
 
 async def test_what_cannot_be_is_refused() -> None:

@@ -198,7 +198,7 @@ async def test_what_waits_to_be_read_is_fetched_again_before_its_end_is_called_l
 async def test_records_of_a_partition_that_was_given_up_are_not_handed_out(
     cluster: FakeCluster, start: Start
 ) -> None:
-    """They come with the answer to a fetch that was under way."""
+    """They come with the response to a fetch that was under way."""
     await cluster.create_topic("t", partitions=2)
     consumer = await start(cluster, assign=[T0, T1], fetch_max_wait_ms=10**6)
     await consumer.position(T0)

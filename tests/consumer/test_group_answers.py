@@ -88,7 +88,7 @@ async def test_a_commit_does_not_wait_without_end_for_an_earlier_one(
 
 
 class Leading(Log):
-    """Has an answer given when its member has joined, behind it on the same connection."""
+    """Has a response given when its member has joined, behind it on the same connection."""
 
     def __init__(self, answer: asyncio.Event) -> None:
         super().__init__()
@@ -156,7 +156,7 @@ async def test_a_commit_does_not_outlive_the_membership_it_was_called_in(
 async def test_who_was_removed_does_not_commit_as_somebody_else(
     cluster: FakeCluster, start: Start
 ) -> None:
-    """The group has no members left: it takes commits of whoever knows its name."""
+    """The group has no members left: it takes commits of all clients that know its name."""
     consumer = await start(cluster, "t", enable_auto_commit=False, **CLASSIC)
     await read(consumer, 3)
     answer = asyncio.Event()
@@ -367,7 +367,7 @@ async def test_one_of_two_topics_is_denied(
                 assert error.args == ("secret",)
                 denials += 1
         assert records == ["t"] * 9
-        # When the right is there nothing is told of the time before.
+        # When the right is there nothing is reported of the time before.
         script.remove()
         looks = cluster.count(MetadataRequest)
         await cluster.wait_for(lambda: cluster.count(MetadataRequest) > looks + 1)

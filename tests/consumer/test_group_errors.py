@@ -1,5 +1,5 @@
-"""Every error that a group's coordinator may answer: it passes, or the application is told; nothing
-hangs, and nobody asks without a pause."""
+"""Every error that a group's coordinator may respond with: it passes, or the application gets it;
+nothing hangs, and no request is repeated without a pause."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ async def test_a_commit_for_what_went_to_another_member_meanwhile(cluster: FakeC
         go = asyncio.Event()
         with cluster.intercept(SyncGroupRequest, Hold(go)) as script:
             starting = loop.create_task(second.start())
-            # Both have joined; nobody knows yet whose the partitions will be.
+            # Both have joined; it is not known yet whose the partitions will be.
             await cluster.wait_for(lambda: script.hits == 2)
             commits = [loop.create_task(first.commit({tp: 1})) for tp in before]
             go.set()
@@ -306,5 +306,5 @@ async def test_a_commit_learns_that_the_group_rebalances(cluster: FakeCluster) -
         await cluster.wait_for(lambda: cluster.count(JoinGroupRequest) == joins + 1)
         assert cluster.groups.committed("g", "t") == 9
         fill(cluster, 0, 1)
-        # An eager member begins anew where it finds the group: before this commit, or after it.
+        # An eager member begins again where it finds the group: before this commit, or after it.
         assert (await reader).offset in (0, 9)

@@ -44,7 +44,7 @@ steps = st.one_of(
 
 
 class Run:
-    """A consumer, and the model of what it must hand out: by partition, the next offset."""
+    """A consumer, and the model of what it must return: by partition, the next offset."""
 
     def __init__(self, cluster: FakeCluster, consumer: AIOKafkaConsumer) -> None:
         self.cluster = cluster

@@ -56,7 +56,7 @@ async def test_eager_members_with_a_cooperative_assignor(
     cluster: FakeCluster, start: Start
 ) -> None:
     """With assignors of both kinds a member is eager: it must not claim what it has given up, or
-    nobody else gets it."""
+    no other member gets it."""
     await cluster.create_topic("t", partitions=6)
     options = {
         "group_id": "g",

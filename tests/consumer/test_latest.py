@@ -67,7 +67,7 @@ async def test_a_topic_that_is_made_while_it_starts(
     cluster: FakeCluster, start: Start, way: str, error: type[BrokerResponseError]
 ) -> None:
     cluster.intercept(MetadataRequest, missing_at_first(error, 2))
-    # Written by whoever made the topic, before the position is looked up.
+    # Written by the client that made the topic, before the position is looked up.
     await cluster.create_topic("t")
     fill(cluster, 0, 3)
     consumer = await begin(start, cluster, way)

@@ -85,7 +85,7 @@ async def test_auto_commit_says_the_epoch(two: FakeCluster, start: Start) -> Non
     consumer = await start(two, "t", group_id="g", auto_commit_interval_ms=10)
     records = await consumer.getmany(timeout_ms=5000, max_records=6)
     assert len(records[T0]) == 6
-    # What this call hands out is not finished: the epoch is that of the record before.
+    # What this call returns is not finished: the epoch is that of the record before.
     await consumer.getmany(timeout_ms=5000, max_records=6)
     await two.wait_for(lambda: two.groups.committed("g", "t") == 6)
     stored = two.groups.committed_of("g")["t", 0]
@@ -143,7 +143,7 @@ async def test_old_brokers_are_sent_no_epoch(start: Start, version: str) -> None
         assert cluster.count(OffsetCommitRequest) == 1
 
 
-# -- what comes of it
+# -- the consequences
 
 
 @pytest.mark.parametrize("how", ["auto", "positions", "offsets"])

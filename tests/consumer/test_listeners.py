@@ -101,7 +101,7 @@ async def test_the_order_of_calls(cluster: FakeCluster, start: Start, protocol: 
     if protocol == "eager":
         expected = [("revoked", FOUR), ("assigned", kept)]
     elif protocol == "cooperative":
-        # Nobody gets more by the join that follows, which is told, too.
+        # No member gets more by the join that follows, which the listener hears of, too.
         expected = [("revoked", given), ("assigned", set()), ("assigned", set())]
     else:
         expected = [("revoked", given), ("assigned", set())]
@@ -246,7 +246,7 @@ async def test_pauses_last_as_long_as_partitions_stay(
     second = await subscribed(start, cluster, Listener(), protocol)
     await until(lambda: len(second.assignment()) == len(first.assignment()) == 2)
     await until(lambda: first.health().state == "running")
-    # Eager members give up everything and begin anew, as Java's do.
+    # Eager members give up everything and begin again, as Java's do.
     kept = set() if protocol == "eager" else first.assignment()
     assert first.paused() == kept
     assert second.paused() == set()

@@ -83,7 +83,7 @@ def refused(error: type[BrokerResponseError]) -> Edit:
 
 
 def epoch_end(leader_epoch: int, end_offset: int) -> OffsetForLeaderEpochResponse:
-    """The answer of a leader about the one partition."""
+    """The response of a leader about the one partition."""
     end = EpochEndOffset(
         error_code=0, partition=0, leader_epoch=leader_epoch, end_offset=end_offset
     )
@@ -303,7 +303,7 @@ async def test_a_seek_wins_over_a_log_being_compared(replicated: FakeCluster, st
 
 
 async def test_a_leader_that_was_followed_by_another_is_not_believed(start: Start) -> None:
-    """Its answer comes when the next one, whose log was cut, leads."""
+    """Its response comes when the next one, whose log was cut, leads."""
     async with FakeCluster(brokers=3) as cluster:
         await cluster.create_topic("t", assignment={0: [0, 1, 2]})
         fill(cluster, 0, 10)

@@ -22,7 +22,7 @@ class Meter:
     def _count(self, response: FetchResponse) -> None:
         for topic in response.responses:
             for data in topic.partitions:
-                # An answer may end within a batch, which is then sent again.
+                # A response may end within a batch, which is then sent again.
                 self.sent += len(data.records or b"") // BATCH
 
 

@@ -1,5 +1,5 @@
-"""Members that keep their name when they are restarted (KIP-345), and what a leader tells and is
-told of members."""
+"""Members that keep their name when they are restarted (KIP-345), and what a leader says and
+learns of members."""
 
 from __future__ import annotations
 

@@ -24,6 +24,6 @@ async def test_a_name_is_kept_while_it_is_needed(cluster: FakeCluster) -> None:
             await client.force_metadata_update()
         assert await names.learn(ids.values()) == set()
         assert [names.get(ids[name]) for name in ("t", "u")] == ["t", "u"]
-        # Of no use any more, so it is forgotten, and then nobody can tell it.
+        # Of no use any more, so it is forgotten, and cannot be learned any more.
         assert await names.learn([ids["u"]]) == set()
         assert await names.learn(ids.values()) == {ids["t"]}

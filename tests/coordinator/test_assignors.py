@@ -283,7 +283,7 @@ def test_cooperative_moves_in_two_steps() -> None:
     assert group.loads() == [3, 3]
     group.join("c")
     between = group.rebalance()
-    # What is to move is with nobody yet; nothing else has changed.
+    # What is to move is not assigned yet; nothing else has changed.
     assert group.loads() == [0, 2, 2]
     for member in ("a", "b"):
         assert set(between[member]) < set(before[member])
@@ -326,7 +326,7 @@ def cost(loads: list[int]) -> int:
 
 
 def best_cost(wishes: Mapping[str, list[str]], partitions: Mapping[str, range]) -> int:
-    """Try every way to share out."""
+    """Try every way to assign."""
     takers = wanted_by(wishes)
     choices = [takers[topic] for topic, numbers in partitions.items() for _ in numbers]
     members = sorted(wishes)

@@ -83,7 +83,7 @@ def assign(
 def existing(
     cluster: ClusterMetadata, members: Mapping[str, ConsumerProtocolMemberMetadata]
 ) -> set[TopicPartition]:
-    """Every partition that somebody wants."""
+    """Every partition that a member wants."""
     topics = {topic for metadata in members.values() for topic in metadata.subscription}
     return {
         TopicPartition(topic, number)

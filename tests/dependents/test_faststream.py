@@ -93,7 +93,7 @@ def check_middlewares(app: Program, prefix: str) -> None:
 
 
 async def check_groups_are_left(servers: str, prefix: str) -> None:
-    """The consumers have said good-bye, so nobody waits for their sessions to end."""
+    """The consumers have said good-bye, so no member waits for their sessions to end."""
     async with AIOKafkaAdminClient(bootstrap_servers=servers) as admin:
         for group in ("single", "batch", "pattern", "ack", "ask"):
             (answer,) = await admin.describe_consumer_groups([f"{prefix}-{group}"])

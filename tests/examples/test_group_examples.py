@@ -102,7 +102,7 @@ async def test_local_state_consumer(cluster: FakeCluster, tmp_path: Path) -> Non
         {"last_offset": 2, "counts": {"a": 2, "b": 1}},
         {"last_offset": 0, "counts": {"c": 1}},
     ]
-    # It goes on where it was; a file whose records are long gone is counted anew.
+    # It goes on where it was; a file whose records are long gone is counted again.
     files[1].write_text(json.dumps({"last_offset": 99, "counts": {"old": 1}}))
     logs[0].extend([(b"b", b"x", ())])
     output = await run_script("local_state_consumer.py", *arguments)

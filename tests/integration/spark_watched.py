@@ -22,7 +22,7 @@ PAUSE = 0.04  # seconds between Arrow batches, that a transaction is open for a 
 
 
 def note(phase: str, sink: str, batch: str = "-", task: int = -1, detail: str = "-") -> None:
-    """Written at once: whoever notes may be dead a moment later."""
+    """Written at once: the process may be dead a moment later."""
     line = f"{time.monotonic():.4f} {phase} {sink} {os.getpid()} {batch} {task} {detail}\n"
     with open(os.environ[NOTES], "ab", buffering=0) as notes:
         notes.write(line.encode())

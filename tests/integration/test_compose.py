@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 COMPOSE: dict[str, Any] = yaml.safe_load((REPOSITORY / "docker-compose.yml").read_text())
 SERVICES = COMPOSE["services"]
 
-# Where brokers listen, and whom they know, is the launcher's business.
+# Where brokers listen, and which others they know, is up to the launcher.
 PLACES = re.compile(r"(node\.id|.*listeners|.*protocol\.map|.*listener\.names?|controller\..*)")
 
 

@@ -146,7 +146,7 @@ async def test_a_static_member_keeps_its_partitions(kafka: Kafka, make_topic: Ma
         async with reading(member(servers, topic, **names)) as first:
             await until(lambda: are_shared(other, first))
             owned = first.owned
-            # While it lives, nobody takes its name.
+            # While it lives, no other member takes its name.
             rival = member(servers, topic, **names)
             with pytest.raises(UnreleasedInstanceId, match="group_instance_id"):
                 await rival.start()
@@ -275,7 +275,7 @@ async def test_a_live_group_moves_to_the_other_protocol(
         await fill(servers, topic, 40, first=sent)
         sent += 40
         await until(have_seen(readers, sent))
-    # Nobody was removed, nothing had to be read again.
+    # No member was removed, nothing had to be read again.
     assert sorted(n for reader in readers for n in reader.seen) == list(range(sent))
 
 

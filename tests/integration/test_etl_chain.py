@@ -68,7 +68,7 @@ async def test_at_least_once(
     print(await Chain(brokers, plan, tmp_path).run())
 
 
-# By name: what transactions are made with, and by whom partitions are shared out.
+# By name: what transactions are made with, and which side assigns partitions.
 PROGRAMS: dict[str, dict[str, Any]] = {
     "plain": {"mode": "plain"},
     "plain-cooperative": {"mode": "plain", "assignor": "cooperative-sticky"},

@@ -68,7 +68,7 @@ def kafka(kdc: Kdc, certificates: Certificates) -> Iterator[KafkaCluster]:
         "sasl.kerberos.service.name": "kafka",
         "connection.failed.authentication.delay.ms": "0",
         "listener.name.kerberosreauth.gssapi.connections.max.reauth.ms": "3000",
-        # Created tokens tell as whom one is logged in.
+        # Created tokens tell which user is logged in.
         "delegation.token.secret.key": "of-the-brokers",
     }
     realm = f"-Djava.security.krb5.conf={kdc.environment['KRB5_CONFIG']}"
@@ -92,7 +92,7 @@ def options(kafka: KafkaCluster, listener: str = "KERBEROS", **more: Any) -> dic
 
 
 async def user(**found: Any) -> str:
-    """As whom these options log in."""
+    """The user as which these options log in."""
     async with AIOKafkaAdminClient(**found) as admin:
         return (await admin.create_delegation_token()).owner
 

@@ -106,7 +106,7 @@ class MixedGroup:
         return is_shared and max(shares) - min(shares) <= 1
 
     async def settle(self) -> None:
-        """Until the partitions are shared out, and everybody has read something since then."""
+        """Until the partitions are assigned, and every member has read something since then."""
         await self._until(self.is_balanced)
         before = [len(member.seen) for member in self.members]
         await self._until(
@@ -209,7 +209,7 @@ NEXT = {"group_protocol": "consumer"}
 
 
 async def test_next_generation_with_confluent(kafka: Kafka, make_topic: MakeTopic) -> None:
-    """KIP-848: the broker shares out."""
+    """KIP-848: the broker assigns."""
     servers = kafka.bootstrap_servers
     topic = await make_topic(partitions=PARTITIONS)
     async with MixedGroup(servers, topic) as group, flowing(servers, topic) as flow:

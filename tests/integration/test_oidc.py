@@ -218,7 +218,7 @@ async def test_extensions_that_sasl_does_not_allow(
 async def test_tokens_are_replaced_while_clients_work(
     kafka: KafkaCluster, provider: IdentityProvider
 ) -> None:
-    """The broker ends sessions with their tokens; nobody notices."""
+    """The broker ends sessions with their tokens; the clients go on."""
     provider.lifetime = 3.0
     tokens = client_credentials(provider)
     topic = await new_topic(kafka)

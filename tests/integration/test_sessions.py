@@ -1,4 +1,4 @@
-"""Sessions that end (KIP-368) on a real Kafka: authentication anew under full load."""
+"""Sessions that end (KIP-368) on a real Kafka: re-authentication under full load."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ async def test_full_speed_through_many_sessions(
 
 
 def set_password(servers: str, password: str | None) -> None:
-    """Of SCRAM-SHA-512, with somebody else's client; None deletes it."""
+    """Of SCRAM-SHA-512, with another project's client; None deletes it."""
     admin = AdminClient({"bootstrap.servers": servers})
     mechanism = ScramMechanism.SCRAM_SHA_512
     change: Any = UserScramCredentialDeletion(USER, mechanism)

@@ -297,7 +297,7 @@ class Rounds:
         self.report.rounds += sum(self.report.kills.values()) > before
 
     def again(self) -> None:
-        """Start Spark anew and go on with the round."""
+        """Start Spark again and go on with the round."""
         self.spark.start()
         self.spark.order(self._order)
 

@@ -29,7 +29,7 @@ class Kafka(Protocol):
 
 @dataclass(frozen=True)
 class RunningKafka:
-    """A Kafka that somebody else started (``--kafka=HOST:PORT``)."""
+    """A Kafka that was started elsewhere (``--kafka=HOST:PORT``)."""
 
     bootstrap_servers: str
 

@@ -25,7 +25,7 @@ class Guard:
         self._watcher: subprocess.Popen[str] | None = None
 
     def add(self, pid: int) -> None:
-        """Kill this process group when the test run ends, if nobody did before."""
+        """Kill this process group when the test run ends, if it was not killed before."""
         self._tell(f"+{pid}")
 
     def remove(self, pid: int) -> None:

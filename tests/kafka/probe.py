@@ -24,7 +24,7 @@ class ClusterView:
 def ask(address: tuple[str, int], *, names_controller: bool, timeout: float = 2.0) -> ClusterView:
     """One Metadata request; OSError or ValueError if the broker does not answer it.
 
-    Kafka before 0.10 does not name a controller: there the answer counts as complete without.
+    Kafka before 0.10 does not name a controller: there the response counts as complete without.
     """
     version = 1 if names_controller else 0
     client_id = b"probe"
@@ -35,7 +35,7 @@ def ask(address: tuple[str, int], *, names_controller: bool, timeout: float = 2.
         connection.sendall(struct.pack(">i", len(body)) + body)
         (size,) = struct.unpack(">i", _read(connection, 4))
         if not 0 < size < 1 << 24:
-            raise ValueError(f"an answer of {size} bytes")
+            raise ValueError(f"a response of {size} bytes")
         return _parse(_read(connection, size), names_controller)
 
 

@@ -19,7 +19,7 @@ _taken: set[int] = set()
 
 
 def free_port() -> int:
-    """A port that nobody listens on and that this function did not give before."""
+    """A port that nothing listens on and that this function did not give before."""
     for _ in range(1000):
         port = random.randrange(*_PORT_RANGE)
         if port in _taken:

@@ -26,7 +26,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("list", choices=sorted(LISTS), help="which faults to plant")
     parser.add_argument("names", nargs="*", help="only these, with * for any letters")
     parser.add_argument(
-        "--by", choices=("suite", "simulation"), help="whom to ask, if not as named"
+        "--by", choices=("suite", "simulation"), help="which judge to ask, if not as named"
     )
     parser.add_argument("--jobs", type=int, default=1, help="copies to work on at once")
     parser.add_argument("--limit", type=float, default=600, help="seconds for each fault")
@@ -37,7 +37,7 @@ def arguments() -> argparse.Namespace:
 
 
 def judge_of(options: argparse.Namespace) -> Judge:
-    """Whom to ask."""
+    """The judge to ask."""
     if (options.by or options.list) == "suite":
         return partial(ask_suite, limit=options.limit)
     return partial(ask_simulation, seeds=options.seeds, limit=options.limit, first=options.first)

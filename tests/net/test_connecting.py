@@ -105,7 +105,7 @@ async def test_the_form_that_worked_is_used_at_once_next_time() -> None:
         await pool.get(0)
         await pool.get(0, ConnectionGroup.FETCH)
         assert len(cluster.requests(ApiVersionsRequest)) == 2
-        # The fallback is version 0; its answer tells that the broker knows version 2.
+        # The fallback is version 0; its response tells that the broker knows version 2.
         assert [seen.version for seen in cluster.requests(ApiVersionsRequest)] == [0, 2]
 
 

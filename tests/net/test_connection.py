@@ -177,7 +177,7 @@ async def test_a_throttled_connection_is_not_ready_until_it_is_over() -> None:
         await connection.request(metadata_request())
         assert not connection.is_ready
         cluster.throttle(0)
-        # The time-out begins when the throttling is over.
+        # The timeout begins when the throttling is over.
         await connection.request(metadata_request(), timeout=0.9)
         # The broker's second began after the request had been sent.
         assert now() - sent >= 1

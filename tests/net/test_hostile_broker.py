@@ -26,7 +26,7 @@ def metadata_request() -> MetadataRequest:
         b"\x00\x00\x00\x03abc",  # too short for a correlation id
         b"\x80\x00\x00\x00",  # a negative length
         b"\x7f\xff\xff\xff",  # two gigabytes
-        b"\x00\x00\x00\x04\xff\xff\xff\xff",  # an answer to another request
+        b"\x00\x00\x00\x04\xff\xff\xff\xff",  # a response to another request
         b"\x00\x00\x00\x06\x00\x00\x00\x02\x00\xff",  # the right one, cut short
         random.Random(7).randbytes(4096),
     ],
@@ -43,7 +43,7 @@ async def test_every_waiter_gets_an_error(answer: bytes) -> None:
 
 async def test_an_answer_nobody_asked_for_ends_the_connection() -> None:
     async with FakeCluster() as cluster, connected(cluster.bootstrap_servers) as connection:
-        # The answer to the next request comes twice.
+        # The response to the next request comes twice.
         async def twice(request: object, context: object) -> RawBytes:
             body = b"\x00\x00\x00\x02" + b"\x00" + bytes(16)
             return RawBytes((len(body).to_bytes(4, "big") + body) * 2)

@@ -1,4 +1,4 @@
-"""A broker, or somebody in its place, that misbehaves while a client logs in: refused clearly, with
+"""A broker, or a server in its place, that misbehaves while a client logs in: refused clearly, with
 bounds on time and bytes, and without giving anything away."""
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ async def test_lifetimes_that_make_no_sense(mechanism: str, lifetime_ms: int) ->
 
 
 async def test_other_mechanisms_than_the_one_asked_for() -> None:
-    """The client never takes a weaker one that somebody offers."""
+    """The client never takes a weaker one that the server offers."""
     tokens: list[bytes] = []
 
     def take(request: SaslAuthenticateRequest) -> None:
@@ -209,7 +209,7 @@ async def test_long_explanations_are_cut() -> None:
 
 BROKEN = [
     b"\x7f\xff\xff\xff",  # 2 GiB announced
-    b"\x0f\xff\xff\xff",  # 256 MiB: as much as an answer may have later
+    b"\x0f\xff\xff\xff",  # 256 MiB: as much as a response may have later
     b"\x80\x00\x00\x00",
     b"\x00\x00\x00\x00",
     b"\x00\x00\x00\x04\xff\xff\xff\xff",
@@ -287,7 +287,7 @@ async def test_a_broker_that_speaks_very_slowly(greets: bool) -> None:
 
 @pytest.mark.parametrize("answer", [b"", bytes(16), b"plain text, please\r\n"])
 async def test_nothing_secret_is_said_when_tls_is_stripped(tmp_path: Path, answer: bytes) -> None:
-    """Somebody in the middle takes the connection and offers to go on without encryption."""
+    """A server in the middle takes the connection and offers to go on without encryption."""
     heard = bytearray()
 
     async def strip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -16,7 +16,7 @@ from tests.net.support import Handler, read_frame, serve, split
 
 
 def padding(address: str, pad: bytes) -> Handler:
-    """Before a broker: adds some bytes to each of its answers."""
+    """Before a broker: adds some bytes to each of its responses."""
 
     async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):

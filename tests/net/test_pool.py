@@ -68,7 +68,7 @@ async def moving(*addresses: str) -> AsyncIterator[tuple[ConnectionPool, list[st
 
 async def test_a_bootstrap_server_that_is_not_needed_is_left() -> None:
     """1. The first server is slow, the second is asked. 2. The first one's connect ends meanwhile.
-    3. The second answers: nobody wants the first connection."""
+    3. The second responds: the first connection is not wanted any more."""
     async with FakeCluster() as slow, FakeCluster() as fast:
         connect, answer = asyncio.Event(), asyncio.Event()
         slow.intercept(ApiVersionsRequest, Hold(connect), times=1)

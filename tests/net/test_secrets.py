@@ -30,7 +30,7 @@ MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 
 
 class Tokens(AbstractTokenProvider):
-    """Shows its secret to whoever asks, as providers that are data classes do."""
+    """Shows its secret in its representation, as providers that are data classes do."""
 
     def __init__(self, secret: str, *, fails: bool = False) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class Witness(logging.Handler):
             self.heard.write(text + "\n")
 
     def look_at_error(self, error: BaseException) -> None:
-        """The whole chain, as a program prints it that nobody caught it in, with all variables that
+        """The whole chain, as a program prints it that does not catch it, with all variables that
         have a representation of ours."""
         self.heard.writelines(traceback.format_exception(error))
         for cause in _chain(error):

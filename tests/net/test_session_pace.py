@@ -1,4 +1,4 @@
-"""How often a connection logs in anew, in virtual time."""
+"""How often a connection re-authenticates, in virtual time."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ async def test_a_task_cancelled_from_outside_counts_as_failed() -> None:
     await asyncio.sleep(0)
     task.cancel()
     await asyncio.wait({task})
-    # A moment later: at the end of the loop nobody would want to hear of it.
+    # A moment later: at the end of the loop it would be of no use.
     assert failures == []
     async with timeout(10):
         while not failures:

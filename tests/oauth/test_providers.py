@@ -1,4 +1,4 @@
-"""Tokens from an identity provider and from files: what is asked, and what comes of each answer."""
+"""Tokens from an identity provider and from files: the requests, and what follows on responses."""
 
 from __future__ import annotations
 
@@ -489,7 +489,7 @@ async def test_a_netrc_file_is_not_asked(
     provider: IdentityProvider, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     netrc = tmp_path / "netrc"
-    netrc.write_text("machine 127.0.0.1 login somebody password else\n")
+    netrc.write_text("machine 127.0.0.1 login other password else\n")
     monkeypatch.setenv("NETRC", str(netrc))
     assertion = signed_assertion(provider, tmp_path)
     tokens = JwtBearerTokenProvider(provider.url(), assertion=assertion)
@@ -531,7 +531,7 @@ async def test_a_server_that_is_silent_is_left() -> None:
         )
         with pytest.raises(KafkaConnectionError, match="no token within"):
             await tokens.token()
-        # Nothing waits for the answer any more: the connection has ended.
+        # Nothing waits for the response any more: the connection has ended.
         connection, _ = await asyncio.to_thread(server.accept)
         with connection:
             connection.settimeout(20)

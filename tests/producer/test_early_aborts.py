@@ -1,5 +1,5 @@
 """Transactions that are aborted before the coordinator has heard of them: while it is still writing
-the markers of the one before, it lets everybody wait.
+the markers of the one before, it lets every request wait.
 
 Brokers before transactions of version 2 (KIP-890); these have nothing to enter.
 """

@@ -1,4 +1,4 @@
-"""A sender that waits for an answer costs nothing, however long the answer takes."""
+"""A sender that waits for a response costs nothing, however long the response takes."""
 
 from __future__ import annotations
 

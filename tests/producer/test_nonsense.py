@@ -1,4 +1,4 @@
-"""Brokers whose answers are well-formed and make no sense: each record is written once or fails."""
+"""Responses that are well-formed and make no sense: each record is written once or fails."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ async def test_brokers_that_are_gone_leave_nothing_behind(cluster: FakeCluster) 
 
 @pytest.mark.parametrize("is_last", [True, False])
 async def test_a_partition_that_is_answered_twice(cluster: FakeCluster, is_last: bool) -> None:
-    """Not written, says one of the answers, and it is right."""
+    """Not written, says one of the two error codes, and it is right."""
 
     def refuse(request: ProduceRequest, context: Any) -> ProduceResponse:
         from aiokafka.testing.handlers._00_produce import refuse

@@ -83,7 +83,7 @@ async def test_without_idempotence_order_is_kept(cluster: FakeCluster, fault: An
     with cluster.intercept(ProduceRequest, every_third(fault)):
         async with new_producer(cluster, max_batch_size=400, acks=1) as producer:
             await results(await send_all(producer, payloads))
-    # A batch whose answer was lost is there twice, but never behind a later one for the first time.
+    # A batch whose response was lost is there twice, but never first behind a later one.
     assert list(dict.fromkeys(values(cluster))) == payloads
 
 
@@ -413,7 +413,7 @@ async def test_what_waits_for_an_answer_waits_out_the_throttling(cluster: FakeCl
         cluster.throttle(0)
         futures += await send_all(producer, [b"1"], 2)
         await results(futures)
-    # What came after the answer left together with what had waited for it.
+    # What came after the response left together with what had waited for it.
     assert cluster.count(ProduceRequest) == 2
 
 

@@ -191,7 +191,7 @@ async def test_a_batch_of_the_user_is_never_split(cluster: FakeCluster) -> None:
 
 
 async def test_what_is_in_flight_when_a_partition_loses_its_leader() -> None:
-    """Its answer counts, though the partition is nobody's meanwhile."""
+    """Its response counts, though the partition has no leader meanwhile."""
     release = asyncio.Event()
     async with FakeCluster(brokers=2) as two:
         await two.create_topic(TOPIC, assignment={0: (0,), 1: (1,)})

@@ -221,7 +221,7 @@ async def test_a_commit_raises_what_offsets_failed_with(release: str) -> None:
 
 @pytest.mark.parametrize("release", ["2.1", "2.8", "4.3"])
 async def test_a_batch_in_flight_that_expires(release: str) -> None:
-    """Its answer comes after the transaction was aborted, or not at all."""
+    """Its response comes after the transaction was aborted, or not at all."""
     event = asyncio.Event()
     options = {"delivery_timeout_ms": 400, "request_timeout_ms": 350, "max_block_ms": 5000}
     async with FakeCluster(as_version=release) as cluster:

@@ -93,7 +93,7 @@ async def test_what_the_body_raised_is_not_hidden(any_cluster: FakeCluster) -> N
                     await producer.send_and_wait(TOPIC, b"no", partition=0)
                     raise LookupError
         any_cluster.drop_connections()
-        # Nobody has called abort_transaction() again: the next transaction goes on with it.
+        # abort_transaction() is not called again: the next transaction goes on with it.
         await check_next(any_cluster, producer)
 
 

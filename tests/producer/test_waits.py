@@ -71,7 +71,7 @@ async def test_an_unknown_partition_is_refused_when_brokers_say_so(cluster: Fake
 
 
 async def test_an_answer_from_before_says_nothing_of_new_partitions(cluster: FakeCluster) -> None:
-    """The answer to a refresh that is under way may have been true when it was given."""
+    """The response to a refresh that is under way may have been true when it was given."""
     topics = [MetadataRequestTopic(name=TOPIC)]
     async with new_producer(cluster) as producer:
         await producer.send_and_wait(TOPIC, b"1", partition=0)
@@ -161,7 +161,7 @@ async def test_many_that_wait_for_room_do_not_linger(cluster: FakeCluster) -> No
         async with timeout(30):
             sending = [producer.send(TOPIC, b"x" * 9_000, partition=0) for _ in range(10)]
             futures = await asyncio.gather(*sending)
-        # Only the last has nobody behind it who wants its room.
+        # Only the last has no other behind it that wants its room.
         await asyncio.gather(*futures[:-1])
     assert len(values(cluster)) == 10
 

@@ -47,7 +47,7 @@ BETWEEN_BROKERS = {
 }
 RENAMED = {"ListClientMetricsResources": "ListConfigResources"}  # KIP-1142, the same API key
 
-# Share groups were a preview in 3.9, on by a hidden setting; 4.0 began them anew.
+# Share groups were a preview in 3.9, on by a hidden setting; 4.0 began them again.
 PREVIEWS_OF_3_9 = {"ShareFetch", "ShareAcknowledge", "ShareGroupHeartbeat", "ShareGroupDescribe"}
 
 ZEROS: dict[str, Any] = {

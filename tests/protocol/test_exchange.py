@@ -161,7 +161,7 @@ def test_deadlines() -> None:
     assert exchange.overdue_tokens(30.0) == ["slow", "fast"]
     exchange.receive(answer(HeartbeatRequest, 4, 1, HeartbeatResponse()))
     exchange.cancel("fast")
-    assert exchange.next_deadline == 10.0  # its answer is still owed
+    assert exchange.next_deadline == 10.0  # its response is still owed
 
 
 def test_a_malformed_answer_leaves_its_request_to_be_drained() -> None:

@@ -252,7 +252,7 @@ async def test_a_topic_that_is_gone(cluster: FakeCluster) -> None:
 async def test_a_partition_that_is_gone_is_skipped(
     cluster: FakeCluster, is_made_anew: bool
 ) -> None:
-    """The topic was deleted, or made anew with fewer partitions, while it was read."""
+    """The topic was deleted, or made again with fewer partitions, while it was read."""
     fill(cluster, 1, 50, batch=10)
     await cluster.create_topic("u", partitions=1)
     cluster.log("u", 0).extend([(None, b"%d" % n, ()) for n in range(30)])
@@ -366,8 +366,8 @@ async def test_memory_is_bounded(cluster: FakeCluster) -> None:
     ):
         records = await reader.next()
         assert records is not None
-        # Nobody reads on: it fetches while half of its memory is free, and there it stays, however
-        # often the broker has answered others meanwhile.
+        # The application reads no more: it fetches while half of its memory is free, and there it
+        # stays, however often the broker has answered others meanwhile.
         await cluster.wait_for(lambda: cluster.count(FetchRequest) >= 3)
         for _ in range(20):
             await other.fetch_all_metadata()
@@ -425,7 +425,7 @@ async def test_batches_that_are_larger_than_what_a_range_seems_to_need(
 
 
 async def test_partitions_that_wait_for_others_ask_for_no_more(cluster: FakeCluster) -> None:
-    """An answer is full before it comes to them: that says nothing of their own batches."""
+    """A response is full before it comes to them: that says nothing of their own batches."""
     await cluster.create_topic("u", partitions=24)
     for partition in range(24):
         for _ in range(20):

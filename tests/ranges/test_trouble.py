@@ -1,4 +1,4 @@
-"""What brokers may answer to a reader of ranges besides records, each with what comes of it."""
+"""What brokers may answer to a reader of ranges besides records, each with what follows."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def _without_offset(response: ListOffsetsResponse) -> None:
 async def test_bounds_that_are_not_told(
     cluster: FakeCluster, change: Callable[[Any], None]
 ) -> None:
-    """An answer without an offset is no proof that records are gone."""
+    """A response without an offset is no proof that records are gone."""
     fill(cluster, 0, 50)
     cluster.log("t", 0).delete_before(20)
     options: dict[str, Any] = {"fail_on_data_loss": False}

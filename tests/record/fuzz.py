@@ -150,7 +150,7 @@ def mutate(sample: bytes, dice: Dice) -> bytearray:
 
 
 class Fuzzer:
-    """Mutates samples and counts what comes of it."""
+    """Mutates samples and counts the results."""
 
     def __init__(self, seed: int) -> None:
         self.dice = Dice(seed)

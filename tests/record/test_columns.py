@@ -1,4 +1,4 @@
-"""Columns hold what the reader of records hands out, laid out as Arrow does it."""
+"""Columns hold what the reader of records returns, laid out as Arrow does it."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ for codec in (0, 1):
 """
 
 INSIDE = """
-# Whoever gives headers, or a view, may use the builder while it asks for them.
+# Code that gives headers, or a view, may use the builder while it asks for them.
 class Key(bytearray):
     def __bytes__(self):
         builder.append(1, None, b"from the key", None)

@@ -459,7 +459,7 @@ def test_formats_may_follow_each_other() -> None:
 
 def aborted_then_committed() -> tuple[bytes, list[tuple[int, int]]]:
     """A record set of one producer: an aborted transaction (0-1, marker 2), two committed ones
-    (3-4, marker 5; 6-7, marker 8), and a record of nobody's (9)."""
+    (3-4, marker 5; 6-7, marker 8), and a record of no producer (9)."""
     transaction: Any = {"producer": (11, 0, 0), "transactional": True}
     data = (
         make_batch(numbered(2), **transaction)

@@ -155,10 +155,10 @@ class Reading:
         """Where the next record of a partition has to come from, where that is known."""
         self.in_hand: list[tuple[TopicPartition, int]] = []
         self.held: set[TopicPartition] | None = None
-        """The partitions that it was told to have; None if nobody tells it."""
+        """The partitions that it was told to have; None if it is not told."""
         self._had: set[TopicPartition] = set()
         self.tasks: list[asyncio.Task[None]] = []
-        """Commits that nobody has waited for."""
+        """Commits that were not waited for."""
         audience.readings.append(self)
 
     def close(self) -> None:
@@ -217,7 +217,7 @@ class Reading:
             self.positions.pop(tp, None)
 
     def took(self, record: ConsumerRecord[Any, Any], generation: int | None) -> None:
-        """A record was handed out."""
+        """A record was returned."""
         tp = TopicPartition(record.topic, record.partition)
         number = number_of(record.value)
         audience = self.audience
@@ -319,7 +319,7 @@ class History:
             self.open_futures.pop(future, None)
             late = self._world.now - deadline
             if late > 3.0 + self._world.stalled:
-                self._world.violate("late", f"{sent!r} ended {late:.3f} s after its time-out")
+                self._world.violate("late", f"{sent!r} ended {late:.3f} s after its timeout")
             self.ended(sent, future)
 
         future.add_done_callback(done)

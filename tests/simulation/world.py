@@ -55,7 +55,7 @@ class World:
         self.scenario = scenario
         self.simulation = simulation
         self.loop = simulation.loop
-        #: Whether somebody will read the trace.
+        #: Whether the trace will be read.
         self.is_tracing = tracing
         self.trace: list[Note] = []
         self._trace_sum = 0

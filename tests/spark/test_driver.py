@@ -1,4 +1,4 @@
-"""What the driver asks the cluster and makes of the answers, without Spark and PySpark: bounds,
+"""What the driver asks the cluster and makes of the responses, without Spark and PySpark: bounds,
 limits, and what is not there or not the same any more."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A group under churn, and the model of what its members must be handed out."""
+"""A group under churn, and the model of what its members must be given."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _EXCUSES = (CommitFailedError, KafkaTimeoutError, IllegalStateError)
 class Member(ConsumerRebalanceListener):
     """A consumer, and by partition that it was told to have: what may come next.
 
-    That is one offset, once a record was handed out or a seek made. Before, it is the committed
+    That is one offset, once a record was returned or a seek made. Before, it is the committed
     one; a commit that is under way may come before or after it is looked up.
     """
 
@@ -93,7 +93,7 @@ class Member(ConsumerRebalanceListener):
     # -- what it is asked --------------------------------------------------------------------------
 
     def begin_call(self) -> None:
-        """What was handed out before is finished."""
+        """What was returned before is finished."""
         for number, offsets in self.next.items():
             self.group.note_finished(number, max(offsets))
 
@@ -153,7 +153,7 @@ class Member(ConsumerRebalanceListener):
             (self.paused.add if on else self.paused.discard)(number)
 
     def begin_commit(self) -> None:
-        """Commit what was handed out, at the next turn of the loop; one at a time."""
+        """Commit what was returned, at the next turn of the loop; one at a time."""
         if self.commit is not None:
             if not self.commit.done():
                 return

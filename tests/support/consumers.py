@@ -36,7 +36,7 @@ async def start() -> AsyncIterator[Start]:
 
     yield make
     for consumer, fake in consumers:
-        # To a cluster that the test has ended nobody can commit: do not wait for it.
+        # To a cluster that the test has ended no member can commit: do not wait for it.
         await consumer.stop(timeout=None if fake.state.live_nodes() else 0)
 
 
@@ -59,7 +59,7 @@ async def read(consumer: AIOKafkaConsumer, count: int) -> list[tuple[int, int]]:
 
 
 def partition_error(error: type[BrokerResponseError], number: int = 0) -> Edit:
-    """Change the answer about one partition to an error, when it is in the answer."""
+    """Change what a response says of one partition to an error, if the partition is in it."""
 
     def change(response: FetchResponse) -> None:
         for topic in response.responses:

@@ -1,4 +1,4 @@
-"""Short dialogues with a broker, by raw requests, and what is to be seen in the answers.
+"""Short dialogues with a broker, by raw requests, and what is to be seen in the responses.
 
 Each scenario is run on a real Kafka and on the fake, and what it saw must be equal. What differs
 by nature (ids, addresses, times) is left out of what is seen.
@@ -65,7 +65,7 @@ class Side:
         return RawClient(self.address)
 
     def name(self) -> str:
-        """A name that nobody has used."""
+        """A name that was not used before."""
         return f"n-{uuid.uuid4().hex[:10]}"
 
     async def topic(self, partitions: int = 1, **config: str) -> str:

@@ -62,11 +62,11 @@ class RawClient:
             return b""
 
     async def call(self, request: Request[R], version: int) -> R:
-        """Send and decode the answer. ConnectionError if there is none."""
+        """Send, and decode the response. ConnectionError if there is none."""
         self.send(request, version)
         frame = await self.receive_frame()
         if not frame:
-            raise ConnectionResetError("closed without an answer")
+            raise ConnectionResetError("closed without a response")
         cls = type(request)
         assert int.from_bytes(frame[:4], "big") == self._correlation
         flexible = cls.FLEXIBLE is not None and version >= cls.FLEXIBLE and cls.API_KEY != 18

@@ -1,4 +1,4 @@
-"""The fake cluster with somebody else's clients: confluent-kafka and kafka-python.
+"""The fake cluster with other projects' clients: confluent-kafka and kafka-python.
 
 They block, so they run in a thread beside the loop that the cluster lives in.
 """

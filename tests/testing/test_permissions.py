@@ -188,7 +188,7 @@ async def test_what_is_not_allowed(
     cluster.acls.withdraw(resource, name, operation)
     assert read(await client.call(request_, version)) == errno
     cluster.acls.restore(resource, name, operation)
-    cluster.acls.withdraw(resource, principal="somebody else")
+    cluster.acls.withdraw(resource, principal="another user")
     assert read(await client.call(request_, version)) != errno
     cluster.acls.withdraw(resource, principal="ANONYMOUS")
     assert read(await client.call(request_, version)) == errno

@@ -68,7 +68,7 @@ async def test_without_acks_there_is_no_answer(cluster: FakeCluster, client: Raw
     client.send(produce_request("t", batch(b"a"), acks=0), 9)
     assert (await produce(client, "t", batch(b"b"))).base_offset == 1
     client.send(produce_request("nowhere", batch(b"a"), acks=0), 9)
-    assert await client.receive_frame() == b""  # an error can only be told by closing
+    assert await client.receive_frame() == b""  # closing is the only way to tell of an error
 
 
 def damaged(records: bytes, at: int) -> bytes:

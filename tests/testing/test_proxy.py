@@ -166,7 +166,7 @@ async def test_without_a_server_the_client_is_cut_off() -> None:
     async with FaultProxy() as proxy:
         async with Talk(proxy) as talk:
             assert await talk.say(b"anyone?") == b""
-        proxy.target = "127.0.0.1:1"  # nobody listens there
+        proxy.target = "127.0.0.1:1"  # nothing listens there
         async with Talk(proxy) as talk:
             assert await talk.say(b"anyone?") == b""
 

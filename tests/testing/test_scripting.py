@@ -57,7 +57,7 @@ async def test_fail_answers_in_the_shape_of_the_api(
 
 @pytest.mark.parametrize("api_key", sorted(profile("4.3").ranges))
 async def test_every_api_can_be_made_to_fail(cluster: FakeCluster, api_key: int) -> None:
-    """At its oldest and newest version, with an answer that can be decoded."""
+    """At its oldest and newest version, with a response that can be decoded."""
     low, high = profile("4.3").ranges[api_key]
     cluster.intercept(api_key, Fail(7))
     for version in {max(low, 3) if api_key == 0 else low, high}:

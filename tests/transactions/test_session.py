@@ -416,7 +416,7 @@ async def test_a_revoke_while_the_body_is_slow(release: str, options: Any) -> No
 
 
 async def test_a_rebalance_waits_for_the_commit(caplog: pytest.LogCaptureFixture) -> None:
-    """Longer than the consumer itself waits for what it has handed out."""
+    """Longer than the consumer itself waits for what it has returned."""
     async with FakeCluster(as_version="2.1") as cluster:
         await cluster.create_topic("t")
         await cluster.create_topic("out")

@@ -295,7 +295,7 @@ class OldLeaders(_Delivering):
     name = "old-leaders"
 
     def compose(self) -> None:
-        """Releases that name the new leader in their answers."""
+        """Releases that name the new leader in their responses."""
         self.cluster(brokers=2, releases=("3.9", "4.0", "4.3"))
         self.producer({}, style="together", sizes=[8, 40], records=40)
         self.topics(partitions=1, replicas=2, config={})
@@ -324,7 +324,7 @@ class Bulk(_Delivering):
 
 
 class NewLeaders(_Delivering):
-    """Leaders that move, and nothing else: nobody waits until metadata is too old."""
+    """Leaders that move, and nothing else: no client waits until metadata is too old."""
 
     name = "new-leaders"
     active_s = 4.0

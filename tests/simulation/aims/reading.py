@@ -160,7 +160,7 @@ class Sharing(_Reading):
 
 
 class Static(_Reading):
-    """Static members of which one is restarted again and again, which nobody else notices."""
+    """Static members of which one is restarted again and again, which no other member notices."""
 
     name = "static"
     active_s = 10.0

@@ -109,13 +109,13 @@ class MixedAnswers(_Transacting):
 
 
 class LostEnds(_Transacting):
-    """Ends of transactions whose answers are lost, and calls that are cancelled."""
+    """Ends of transactions whose responses are lost, and calls that are cancelled."""
 
     name = "lost-ends"
     promises = (USABLE,)
 
     def compose(self) -> None:
-        """Brokers that give no new epoch with the answer, and others."""
+        """Brokers that give no new epoch with the response, and others."""
         self.cluster(releases=(*_OLD, "4.3"))
         self.producer(TransactionalWorkload, {}, abort_rate=0.5, cancel_rate=0.3)
         self.fault(LostResponse, 4, api=26, handled=True, how="cut", times=1)

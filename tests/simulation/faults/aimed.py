@@ -95,7 +95,7 @@ class SmallerLimit(Fault):
 
 
 class RefusedLogins(Fault):
-    """Nobody can log in, as while a password is changed; connections break, or end when a login
+    """No client can log in, as while a password is changed; connections break, or end when a login
     is to be repeated.
     """
 
@@ -196,7 +196,7 @@ class WrittenAllTheSame(Fault):
 
 
 class UnknownReplica(Fault):
-    """Leaders send readers to a replica on a broker that nobody knows (KIP-392)."""
+    """Leaders send readers to a replica on a broker that is not known (KIP-392)."""
 
     kind = "unknown replica"
     _interception: Interception | None = None

@@ -9,7 +9,7 @@ from tests.simulation.scenario import Draft
 
 
 class Rebalance(Fault):
-    """A group has to share out its partitions again, or loses a member."""
+    """A group has to assign its partitions again, or loses a member."""
 
     kind = "rebalance"
 

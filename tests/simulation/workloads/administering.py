@@ -170,7 +170,7 @@ class AdminProgram:
         return True
 
     def _is_fine(self, result: Any, allowed: int) -> bool:
-        """Whether every topic of a result was changed, perhaps by a call whose answer was lost."""
+        """Whether each topic of a result was changed, perhaps by a call whose response was lost."""
         codes = [code for _, code, *_ in result.topic_errors]
         self.last_error = KafkaError(f"topic errors {codes}")
         return all(code in (0, allowed) for code in codes)

@@ -74,7 +74,7 @@ def _wake(future: asyncio.Future[None]) -> None:
 
 
 def draw_client_options(draft: Draft) -> dict[str, Any]:
-    """Options that every client has. Times are short, so that time-outs are met often."""
+    """Options that every client has. Times are short, so that timeouts are met often."""
     source = draft.random
     options: dict[str, Any] = {
         "request_timeout_ms": source.choice((1000, 2000, 5000, 10_000, 40_000)),

@@ -93,7 +93,7 @@ class PipelineWorkload(Workload):
 
     @property
     def recovery_s(self) -> float:
-        """Sessions, transaction time-outs and rebalances have to pass."""
+        """Sessions, transaction timeouts and rebalances have to pass."""
         return 400.0
 
     def is_over(self) -> bool:

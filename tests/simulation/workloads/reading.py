@@ -16,7 +16,7 @@ from tests.simulation.scenario import Draft
 from tests.simulation.workloads.base import draw_client_options
 
 FIRST_CONSUMER_PROTOCOL = (4, 0)
-# Seconds in which a record that is there is handed out when all is well.
+# Seconds in which a record that is there is returned when all is well.
 _LONG = 3.0
 
 
@@ -69,7 +69,7 @@ async def read_once(
         records = await _read_one(caller, consumer, style)
     is_long = caller.world.now - began_at >= _LONG
     if waiting is not None and not records and is_long and waiting[0] in reading.positions:
-        text = f"{caller.name}: {waiting} was there {_LONG} s ago and is not handed out"
+        text = f"{caller.name}: {waiting} was there {_LONG} s ago and is not returned"
         caller.world.violate("slept", text)
     generation = generation_of(consumer)
     for record in records:
@@ -82,7 +82,7 @@ async def read_once(
 def _waiting_for(
     caller: Caller, consumer: AIOKafkaConsumer, reading: Reading
 ) -> tuple[TopicPartition, int] | None:
-    """A record that is there to be handed out, if all is well with the brokers."""
+    """A record that is there to be returned, if all is well with the brokers."""
     world, audience = caller.world, reading.audience
     if not world.promises(FRESH) or caller.has_chances:
         return None

@@ -177,7 +177,7 @@ class TurmoilProgram(TransactionalProgram):
         await rival.stop(None)
 
     async def with_offsets(self, *, recalled: bool) -> None:
-        """Offsets are sent by another task, which nobody waits for, or which is cancelled."""
+        """Offsets are sent by another task, which is not waited for, or which is cancelled."""
         transaction = await self._begin()
         if transaction is None:
             return
