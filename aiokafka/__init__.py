@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from aiokafka import consumer as consumer
     from aiokafka import coordinator as coordinator
     from aiokafka import errors as errors
+    from aiokafka import metrics as metrics
     from aiokafka import partitioner as partitioner
     from aiokafka import producer as producer
     from aiokafka import protocol as protocol
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from aiokafka.consumer.consumer import AIOKafkaConsumer
     from aiokafka.errors import ConsumerStoppedError, IllegalOperation
     from aiokafka.health import ConsumerHealth, ConsumerState, ProducerHealth, ProducerState
+    from aiokafka.metrics import ConsumerMetricsCollector, ProducerMetricsCollector
     from aiokafka.producer.producer import AIOKafkaProducer
     from aiokafka.session.session import TransactionalSession
     from aiokafka.structs import (
@@ -56,6 +58,7 @@ __all__ = [
     "AsyncConsumerRebalanceListener",
     "ConsumerGroupMetadata",
     "ConsumerHealth",
+    "ConsumerMetricsCollector",
     "ConsumerRebalanceListener",
     "ConsumerRecord",
     "ConsumerState",
@@ -64,6 +67,7 @@ __all__ = [
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "ProducerHealth",
+    "ProducerMetricsCollector",
     "ProducerState",
     "SubscriptionPattern",
     "TopicPartition",
@@ -77,6 +81,7 @@ _HOMES = {
     "AsyncConsumerRebalanceListener": "aiokafka.abc",
     "ConsumerGroupMetadata": "aiokafka.structs",
     "ConsumerHealth": "aiokafka.health",
+    "ConsumerMetricsCollector": "aiokafka.metrics",
     "ConsumerRebalanceListener": "aiokafka.abc",
     "ConsumerRecord": "aiokafka.structs",
     "ConsumerState": "aiokafka.health",
@@ -85,6 +90,7 @@ _HOMES = {
     "OffsetAndMetadata": "aiokafka.structs",
     "OffsetAndTimestamp": "aiokafka.structs",
     "ProducerHealth": "aiokafka.health",
+    "ProducerMetricsCollector": "aiokafka.metrics",
     "ProducerState": "aiokafka.health",
     "SubscriptionPattern": "aiokafka.structs",
     "TopicPartition": "aiokafka.structs",
@@ -101,6 +107,7 @@ _SUBMODULES = frozenset(
         "consumer",
         "coordinator",
         "errors",
+        "metrics",
         "partitioner",
         "producer",
         "protocol",

@@ -37,6 +37,8 @@ from aiokafka.errors import (
     RequestTimedOutError,
     for_code,
 )
+from aiokafka.metrics import MetricsSnapshot
+from aiokafka.net._traffic import Traffic
 from aiokafka.net.address import format_address, is_address
 from aiokafka.net.connection import BrokerConnection
 from aiokafka.net.pool import ConnectionGroup, ConnectionPool
@@ -135,6 +137,7 @@ class AIOKafkaClient:
             self._metadata = MetadataLoop(
                 self._config, subject or f"Client {self._config.client_id}"
             )
+            self._traffic = Traffic()
             self._open()
         self._coordinators: dict[tuple[int, str], int] = {}
         self._is_started = False
@@ -222,7 +225,9 @@ class AIOKafkaClient:
         # Nothing that a task holds may refer to the client, so that an unclosed one is noticed.
         # Neither the metadata task nor a connect may raise: if one does, all waits for it end.
         self._owner = TaskOwner(self._config.client_id, self._metadata.fail)
-        self._pool = ConnectionPool(self._config, self._metadata.endpoint_of, self._owner.start)
+        self._pool = ConnectionPool(
+            self._config, self._metadata.endpoint_of, self._owner.start, self._traffic
+        )
 
     # -- requests
 
@@ -353,6 +358,11 @@ class AIOKafkaClient:
         """Return the id of the broker to send cluster-wide changes to, None if unknown."""
         controller = self.cluster.controller
         return None if controller is None else controller.nodeId
+
+    def metrics(self, role: str = "client") -> MetricsSnapshot:
+        """Return what the connections have carried so far; `role` names the groups of metrics."""
+        open_now = len(self._pool.connections())
+        return self._traffic.read(self._config.client_id, role, open_now)
 
     # -- metadata
 

@@ -1,6 +1,6 @@
 """How a client is doing: what `consumer.health()` and `producer.health()` return.
 
-All fields are plain data: `json.dumps(dataclasses.asdict(consumer.health()))` works at any moment.
+All fields are plain data: `json.dumps(consumer.health().as_dict())` works at any moment.
 The exception behind `last_error` is the attribute `last_exception`, which is no field.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import InitVar, dataclass
+from typing import Any, ClassVar
 
 __all__ = ["ConsumerHealth", "ConsumerState", "ProducerHealth", "ProducerState"]
 
@@ -78,8 +79,29 @@ class ProducerState(_Word):
     """`stop` has returned, or `start` has failed."""
 
 
+def _plain(value: Any) -> Any:
+    if isinstance(value, _Word):
+        return str(value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+_HIDDEN = "last_exception"
+
+
+class _Plain:
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields as data for JSON: the state as a str, and lists for tuples."""
+        return {
+            name: _plain(getattr(self, name))
+            for name in self.__dataclass_fields__
+            if name != _HIDDEN
+        }
+
+
 @dataclass(frozen=True)
-class ConsumerHealth:
+class ConsumerHealth(_Plain):
     """A consumer at one moment. Ages are in milliseconds; None: it has not happened yet."""
 
     state: ConsumerState
@@ -123,7 +145,7 @@ class ConsumerHealth:
 
 
 @dataclass(frozen=True)
-class ProducerHealth:
+class ProducerHealth(_Plain):
     """A producer at one moment. Ages are in milliseconds; None: it has not happened yet."""
 
     state: ProducerState

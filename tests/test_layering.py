@@ -27,6 +27,7 @@ LAYERS = {
     "abc": 0,
     "errors": 0,
     "health": 0,
+    "metrics": 0,
     "partitioner": 0,
     "structs": 0,
     # 1, wire
@@ -41,6 +42,7 @@ LAYERS = {
     # 3, cluster
     "_group_members": 3,
     "_form": 3,
+    "_guard": 3,
     "_log": 3,
     "_loops": 3,
     "_metadata": 3,

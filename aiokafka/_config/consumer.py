@@ -15,12 +15,14 @@ from aiokafka._config.options import (
     Choice,
     Flag,
     Function,
+    Instance,
     Milliseconds,
     Number,
     Options,
     Text,
     option,
 )
+from aiokafka.metrics import ConsumerMetricsCollector
 
 GROUP_PROTOCOLS = ("classic", "consumer")
 
@@ -251,6 +253,13 @@ class ConsumerConfig(Options):
         None,
         """How long a member may take to give up partitions in a rebalance. None:
         session_timeout_ms, or max_poll_interval_ms with group_protocol="consumer".""",
+    )
+
+    metrics_collector: ConsumerMetricsCollector | None = option(
+        Instance(ConsumerMetricsCollector),
+        "metrics_collector",
+        None,
+        "Is called with what is fetched, returned and committed.",
     )
 
     def __post_init__(self) -> None:

@@ -191,6 +191,19 @@ class Function:
         return value  # type: ignore[no-any-return]
 
 
+class Instance:
+    """An object of a class, or None."""
+
+    def __init__(self, cls: type) -> None:
+        self.cls = cls
+        self.accepts = f"an instance of {cls.__name__}, or None"
+
+    def convert(self, value: Any) -> Any:
+        if value is not None and not isinstance(value, self.cls):
+            raise TypeError(f"not {_kind_of(value)}")
+        return value
+
+
 class Having:
     """An object with a certain method, not its class, or None. Errors do not show it."""
 

@@ -14,6 +14,7 @@ from aiokafka._config.options import (
     Choice,
     Flag,
     Function,
+    Instance,
     Milliseconds,
     Number,
     Options,
@@ -22,6 +23,7 @@ from aiokafka._config.options import (
     refuse_unknown,
 )
 from aiokafka._config.security import SecurityConfig
+from aiokafka.metrics import ProducerMetricsCollector
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -131,6 +133,13 @@ class ProducerConfig(Options):
         "max_in_flight_requests_per_connection",
         5,
         "Requests that may be in flight to each broker; at most 5 with idempotence.",
+    )
+
+    metrics_collector: ProducerMetricsCollector | None = option(
+        Instance(ProducerMetricsCollector),
+        "metrics_collector",
+        None,
+        "Is called with what becomes of the batches.",
     )
 
     @classmethod

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from aiokafka._config import Credential, TlsSource
     from aiokafka.abc import AbstractTokenProvider
+    from aiokafka.metrics import MetricsSnapshot
 
 __all__ = ["AIOKafkaAdminClient", "NewPartitions", "NewTopic", "RecordsToDelete"]
 
@@ -137,6 +138,10 @@ class AIOKafkaAdminClient:
         await self._client.close()
         self._started = False
         self._closed = True
+
+    def metrics(self) -> MetricsSnapshot:
+        """Return what the connections to the brokers have carried so far, at any time."""
+        return self._client.metrics("admin-client")
 
     async def stop(self) -> None:
         """Do the same as `close`."""

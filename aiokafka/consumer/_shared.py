@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from aiokafka._log import SubjectLog
+from aiokafka.consumer._meter import ConsumerMeter
 
 if TYPE_CHECKING:
     from aiokafka._config.consumer import ConsumerConfig
@@ -13,6 +17,8 @@ if TYPE_CHECKING:
     from aiokafka.consumer.subscription_state import SubscriptionState
 
 __all__ = ["Shared"]
+
+log = logging.getLogger("aiokafka.consumer.consumer")
 
 
 @dataclass(frozen=True)
@@ -25,3 +31,9 @@ class Shared:
     desk: ReaderDesk
     on_change: Callable[[], None]
     """Called whenever the consumer may be doing better or worse than before."""
+    meter: ConsumerMeter = field(init=False)
+
+    def __post_init__(self) -> None:
+        subject = SubjectLog(log, self.config.subject)
+        meter = ConsumerMeter(subject, self.config.metrics_collector)
+        object.__setattr__(self, "meter", meter)

@@ -36,6 +36,7 @@ from aiokafka.consumer._arguments import (
 )
 from aiokafka.consumer._health import ConsumerHealthMonitor, Sources
 from aiokafka.consumer._listener_call import refuse_in_listener
+from aiokafka.consumer._metrics import read_consumer
 from aiokafka.consumer._positions import ConsumerPositions
 from aiokafka.consumer._shared import Shared
 from aiokafka.consumer.fetch.desk import ReaderDesk
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from aiokafka._config import Credential, TlsSource
     from aiokafka.abc import AbstractTokenProvider
     from aiokafka.cluster import ClusterMetadata
+    from aiokafka.metrics import ConsumerMetricsCollector, MetricsSnapshot
 
 __all__ = ["AIOKafkaConsumer"]
 
@@ -178,6 +180,7 @@ class AIOKafkaConsumer(ConsumerPositions):
         unreachable_timeout_ms: int | None = None,
         group_protocol: str = "classic",
         group_remote_assignor: str | None = None,
+        metrics_collector: ConsumerMetricsCollector | None = None,
         **client_options: Any,
     ) -> None:
         given = locals()
@@ -200,7 +203,7 @@ class AIOKafkaConsumer(ConsumerPositions):
         self._subscription = SubscriptionState()
         self._desk = desk = ReaderDesk()
         self._health = health = ConsumerHealthMonitor(client, config, self._subscription)
-        shared = Shared(client, config, self._subscription, desk, health.look)
+        self._shared = shared = Shared(client, config, self._subscription, desk, health.look)
         # Knows the desk and not the consumer, which can then be missed by its owner and say so.
         self._tasks = tasks = TaskOwner(config.client.client_id, partial(_fail, shared))
         placement = Placement(shared)
@@ -568,6 +571,7 @@ class AIOKafkaConsumer(ConsumerPositions):
             records = self._desk.take(wanted, limit)
             if not in_time and until == deadline:
                 break
+        self._fetcher.settle(records)
         return records
 
     def _next_look(self, told_at: float) -> float | None:
@@ -620,6 +624,10 @@ class AIOKafkaConsumer(ConsumerPositions):
         raises nothing, and may be called at any time, before `start()` and after `stop()` as
         well."""
         return self._health.health()
+
+    def metrics(self) -> MetricsSnapshot:
+        """Return the numbers of the consumer's work so far, at any time."""
+        return read_consumer(self._shared, self._group, self._loop.time())
 
     # -- the cluster -------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ cdef class PartitionState:
     cdef public bint paused
     cdef public int64_t call
     cdef public int64_t finished
+    cdef public int64_t taken
     cdef public object phase
     cdef public object reset_to
     cdef public object cursor

@@ -144,10 +144,10 @@ class Retry:
 class PartitionState:
     """One assigned partition. The same object for as long as the partition stays assigned.
 
-    `next_offset` moves with every record returned (FetchBuffer); everything else changes through
-    the methods. `epoch` grows whenever data fetched so far became void: seek, reset, revocation.
-    `finished` is the position before the records of call number `call`, the latest call that took
-    any.
+    `next_offset` and `taken` move with every record returned (FetchBuffer); everything else
+    changes through the methods. `epoch` grows whenever data fetched so far became void: seek,
+    reset, revocation. `finished` is the position before the records of call number `call`, the
+    latest call that took any. `taken` counts the records that were returned.
     """
 
     tp: TopicPartition
@@ -156,6 +156,7 @@ class PartitionState:
     paused: bool
     call: int
     finished: int
+    taken: int
     phase: Phase
     reset_to: object
     cursor: FetchCursor
@@ -174,6 +175,7 @@ class PartitionState:
         self.paused = False
         self.call = 0
         self.finished = NO_OFFSET
+        self.taken = 0
         self.phase = Phase.UNSET
         self.reset_to = None  # an OffsetSpec while RESETTING
         self.cursor = FetchCursor()

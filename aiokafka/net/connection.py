@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, TypeVar, cast
 
@@ -16,6 +17,7 @@ from aiokafka.errors import (
     RequestTimedOutError,
     renewed,
 )
+from aiokafka.net._traffic import NodeTraffic
 from aiokafka.net.failures import early_close_hint, loss_reason
 from aiokafka.net.gate import DeadlineTimer, SendGate
 from aiokafka.protocol.exchange import Exchange
@@ -92,6 +94,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Host and port under which the pool keeps it."""
         self._request_timeout = request_timeout
         self._security = (uses_tls, uses_sasl)
+        self.traffic = NodeTraffic()
+        """What it carries; those of its broker once the pool has it."""
+        self._sent_at: deque[float] = deque()
         self.is_proven = False
         """Whether a request after the handshake got a response."""
 
@@ -160,6 +165,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             deadline += self.gate.throttled_until - now
         future: asyncio.Future[Any] = self._loop.create_future()
         chunks = self._exchange.send(request, version, deadline, future)
+        self._count(chunks, now if request.expects_answer() else None)
         if len(chunks) == 1:
             transport.write(chunks[0])
         else:
@@ -195,9 +201,23 @@ class BrokerConnection(asyncio.BufferedProtocol):
             raise self.closed_error()
         future: asyncio.Future[Any] = self._loop.create_future()
         deadline = self._loop.time() + timeout
-        _write(self._transport, self._exchange.send_raw(token, deadline, future))
+        chunks = self._exchange.send_raw(token, deadline, future)
+        self._count(chunks, self._loop.time())
+        _write(self._transport, chunks)
         self._timer.arm(deadline)
         return future
+
+    def _count(self, chunks: Sequence[Chunk], sent_at: float | None) -> None:
+        """Count a request; `sent_at` (loop time) is None if it gets no response."""
+        self.traffic.requests += 1
+        self.traffic.bytes_out += sum(map(len, chunks))
+        if sent_at is not None:
+            self._sent_at.append(sent_at)
+
+    def join(self, traffic: NodeTraffic) -> None:
+        """Count from now on, and what was counted before, for the broker that this leads to."""
+        traffic.absorb(self.traffic)
+        self.traffic = traffic
 
     def admit(self) -> None:
         """Allow responses of the configured length: the handshake is over."""
@@ -267,6 +287,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Give the responses that are complete to their requests."""
         if not self.is_open:
             return
+        self.traffic.bytes_in += nbytes
         try:
             for frame in self._reader.advance(nbytes):
                 self._on_frame(frame)
@@ -300,6 +321,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def _on_frame(self, frame: bytes | bytearray) -> None:
         received = self._exchange.receive(frame)
+        # In the order of the requests, as the responses come.
+        latency = self._loop.time() - self._sent_at.popleft()
+        self.traffic.responses += 1
+        self.traffic.latency.observe(latency * 1000)
         if received is None:
             return
         if self._exchange.surplus:
@@ -309,6 +334,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.is_proven = self.versions is not None
         throttle = getattr(response, "throttle_time_ms", 0)
         if throttle > 0:
+            self.traffic.throttle_ms += throttle
             self._on_throttle(throttle)
         if not future.done():
             future.set_result(response)

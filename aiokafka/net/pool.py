@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from aiokafka._backoff import Backoff
 from aiokafka.errors import IllegalStateError, KafkaConnectionError, KafkaError, renewed
+from aiokafka.net._traffic import Traffic
 from aiokafka.net.connection import BrokerConnection
 from aiokafka.net.connector import Connector
 from aiokafka.net.session import SessionKeeper
@@ -115,7 +116,10 @@ class ConnectionPool:
         config: ClientConfig,
         endpoint_of: Callable[[int], Endpoint | None],
         spawn: Spawn,
+        traffic: Traffic | None = None,
     ) -> None:
+        """Begin without connections; what they carry is added to `traffic`."""
+        self.traffic = Traffic() if traffic is None else traffic
         self._config = config
         self._endpoint_of = endpoint_of
         self._spawn = spawn
@@ -208,6 +212,8 @@ class ConnectionPool:
         node.endpoint = endpoint
         connection.peer = node.connector.rename(endpoint.label)
         connection.address = endpoint[:2]
+        # What it has carried so far stays with the bootstrap server.
+        connection.traffic = self.traffic.of(node_id)
         self._open[key] = connection
         self._nodes[node_id] = node
 
@@ -322,6 +328,8 @@ class ConnectionPool:
             connection.abort()
             return
         node.succeed(connection)
+        self.traffic.connects += 1
+        connection.join(self.traffic.of(key[0]))
         adopted = self._open.get(key)
         if adopted is not None and adopted.is_open:
             # A bootstrap connection took the place meanwhile, and may be in use.
@@ -348,6 +356,7 @@ class ConnectionPool:
 
     def _note_failure(self, node_id: int, node: _Node, error: Exception) -> KafkaError:
         node.fail(self._loop.time())
+        self.traffic.failures += 1
         if not isinstance(error, KafkaError):
             log.error("node %d: unexpected error while connecting", node_id, exc_info=error)
             error = KafkaConnectionError(f"node {node_id}: unexpected {error!r} while connecting")

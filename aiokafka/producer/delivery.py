@@ -19,6 +19,7 @@ from aiokafka.errors import (
     renewed,
 )
 from aiokafka.net.failures import REFUSALS
+from aiokafka.producer._meter import ProducerMeter
 from aiokafka.producer._requests import (
     LAST_PLAIN_VERSION,
     batch_error,
@@ -71,6 +72,7 @@ class Delivery:
         client: AIOKafkaClient,
         config: ProducerConfig,
         accumulator: MessageAccumulator,
+        meter: ProducerMeter,
         route: Callable[[PartitionQueue], None],
     ) -> None:
         """Begin without idempotence. `route(queue)` assigns a queue to the NodeSender of the leader
@@ -80,6 +82,7 @@ class Delivery:
         self.config = config
         self.accumulator = accumulator
         self.pending = accumulator.pending
+        self.meter = meter
         self.sequencer: Sequencer | None = None
         """Numbers the batches; None while the producer is not idempotent."""
         self.codec = codec_id(config.compression_type)
@@ -152,6 +155,7 @@ class Delivery:
             for queue, batch in flight.cargo:
                 self._succeed(queue, batch, None)
             return
+        self.meter.responded(flight.sent_at, response.throttle_time_ms)
         results = results_of(flight.request, response)
         for queue, batch in flight.cargo:
             result = results.get(queue.partition)
@@ -195,6 +199,8 @@ class Delivery:
             self.pending.finish(batch)
         self.accumulator.release(batch)
         self._look_after(queue)
+        if not was_done:
+            self.meter.completed(batch, result is not None)
 
     def _refuse(
         self,
@@ -306,6 +312,7 @@ class Delivery:
             self._lose(queue, batch, error)
         else:
             queue.put_back(batch, error)
+            self.meter.returned(batch)
             # Only the oldest batch counts: those behind it failed because it did.
             if pause and queue.waiting[0] is batch:
                 queue.pause(self._loop.time())
@@ -348,6 +355,7 @@ class Delivery:
             return False
         self.accumulator.replace(batch, parts)
         queue.replace(batch, parts)
+        self.meter.split(batch, parts)
         if queue.node is not None:
             queue.node.add(queue)
         return True
@@ -381,6 +389,7 @@ class Delivery:
             self.transaction.require_new_epoch()
             self.transaction.fail(error)
         self.pending.finish(batch)
+        self.meter.failed(batch, error)
 
     def _expiry_error(self, queue: PartitionQueue, batch: ProducerBatch) -> KafkaTimeoutError:
         topic, number = queue.partition
@@ -411,6 +420,7 @@ class Delivery:
         batch.fail(lambda _: renewed(error))
         self.pending.finish(batch)
         self._lose(queue, batch, error)
+        self.meter.failed(batch, error)
 
     def fail(
         self,
@@ -421,11 +431,14 @@ class Delivery:
     ) -> None:
         """Fail a batch that was in flight, for good."""
         queue.end_flight(batch)
-        if not batch.is_done:
+        was_done = batch.is_done
+        if not was_done:
             batch.fail(by_record or (lambda _: renewed(error)))
             self.pending.finish(batch)
         self._lose(queue, batch, error)
         self._look_after(queue)
+        if not was_done:
+            self.meter.failed(batch, error)
 
     def _lose(self, queue: PartitionQueue, batch: ProducerBatch, error: BaseException) -> None:
         """Give up `batch`, which has left its queue: note what follows from that."""

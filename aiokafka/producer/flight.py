@@ -23,3 +23,5 @@ class Flight(NamedTuple):
     """Its response; None with acks=0."""
 
     cargo: Cargo
+    sent_at: float
+    """When it was sent (loop time)."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aiokafka import _seams
 from aiokafka._backoff import Backoff
+from aiokafka.producer._meter import ProducerMeter
 from aiokafka.producer._sizing import BatchSizing
 from aiokafka.producer.appender import Appender, TopicLanes, headers_bound
 from aiokafka.producer.batch import BatchState, ProducerBatch
@@ -82,8 +83,10 @@ class MessageAccumulator:
         *,
         hashes_keys: bool,
         on_batch: Callable[[PartitionQueue], None],
+        meter: ProducerMeter,
     ) -> None:
         """Begin without queues. `on_batch(queue)` is called when a batch was opened or sealed."""
+        self._meter = meter
         self.queues: dict[TopicPartition, PartitionQueue] = {}
         self.memory = BufferMemory(loop, config.buffer_memory)
         self.pending = PendingBatches(loop)
@@ -156,13 +159,16 @@ class MessageAccumulator:
             del self.queues[queue.partition]
         for topic in absent.difference(partition.topic for partition in self.queues):
             self._sizing.pop(topic, None)
+            self._meter.forget_topic(topic)
         return idle
 
     # -- the way in
 
-    async def wait_for_memory(self, need: int, deadline: float) -> None:
+    async def wait_for_memory(
+        self, need: int, deadline: float, topic: str = "", partition: int | None = None
+    ) -> float:
         """Wait until `need` bytes are free and it is the caller's turn to append, which must happen
-        in the same step.
+        in the same step. Returns the seconds for which they were not free.
 
         Raises MessageSizeTooLargeError for more than `buffer_memory`, KafkaTimeoutError at
         `deadline` (loop time). Then, or cancelled, nothing has changed.
@@ -171,12 +177,14 @@ class MessageAccumulator:
         if self.appender.owes_turn:
             await self.appender.give_turn()
         if self.memory.has_room(need):
-            return
+            return 0.0
         if self._config.linger:
             # What lingers in the buffer is what there is no room for. Batches that are begun from
             # now on do not linger: see `NodeSender._due`.
             self.seal_all()
-        await self.memory.wait(need, deadline)
+        with self._meter.waiting_for_memory(topic, partition) as wait:
+            await self.memory.wait(need, deadline)
+        return wait.seconds
 
     async def add_message(
         self,

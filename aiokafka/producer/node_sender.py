@@ -162,6 +162,11 @@ class NodeSender:
                     self._wake.set()
 
     @property
+    def in_flight(self) -> int:
+        """How many requests were not answered yet."""
+        return len(self._flights)
+
+    @property
     def is_busy(self) -> bool:
         """Whether it has something to send, or waits for a response."""
         return bool(self._flights) or self._has_work
@@ -414,11 +419,12 @@ class NodeSender:
             if not cargo:
                 return
             request.topic_data = group_by_topic(payloads, topic_ids)
+            self._delivery.meter.dispatched(cargo)
             answer = connection.send_nowait(request, version)
         except KafkaError as error:
             answer = self._loop.create_future()
             answer.set_exception(error)
-        self._flights.append(Flight(request, answer, cargo))
+        self._flights.append(Flight(request, answer, cargo, self._loop.time()))
         self._sent.set()
 
     def _payloads(self, cargo: Cargo, version: int) -> tuple[Cargo, list[Payload]]:

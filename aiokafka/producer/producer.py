@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import warnings
 from asyncio import Future
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +19,8 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
     ClusterAuthorizationFailedError,
     IllegalOperation,
-    IllegalStateError,
     KafkaError,
     KafkaTimeoutError,
-    MessageSizeTooLargeError,
     ProducerClosed,
     TransactionStateError,
     UnsupportedVersionError,
@@ -30,10 +28,11 @@ from aiokafka.errors import (
 )
 from aiokafka.health import ProducerHealth, ProducerState
 from aiokafka.partitioner import DefaultPartitioner
-from aiokafka.producer._convert import Headers, as_bytes, as_headers, as_timestamp, check_topic
+from aiokafka.producer._checks import ask_partitioner, check_batch, checked_record
+from aiokafka.producer._convert import Headers, as_headers, check_topic
+from aiokafka.producer._metrics import read_producer
 from aiokafka.producer.appender import TopicLanes
 from aiokafka.producer.batch_builder import BatchBuilder
-from aiokafka.producer.message_accumulator import OutgoingRecord
 from aiokafka.producer.sender import Sender, log
 from aiokafka.structs import RecordMetadata, TopicPartition
 
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
 
     from aiokafka._config import Credential, TlsSource
     from aiokafka.abc import AbstractTokenProvider
+    from aiokafka.metrics import MetricsSnapshot, ProducerMetricsCollector
     from aiokafka.producer.transactions import Transactions
 
 __all__ = ["AIOKafkaProducer", "TransactionContext"]
@@ -112,6 +112,7 @@ class AIOKafkaProducer:
         max_block_ms: float = 60_000,
         delivery_timeout_ms: float = _missing,
         max_in_flight_requests_per_connection: int = 5,
+        metrics_collector: ProducerMetricsCollector | None = None,
         **client_options: Any,
     ) -> None:
         options = {
@@ -207,7 +208,8 @@ class AIOKafkaProducer:
             raise
 
     async def _become_transactional(self, transactions: Transactions) -> None:
-        await transactions.start(self._loop.time() + self._config.client.request_timeout)
+        with self._sender.meter.transacting("init"):
+            await transactions.start(self._loop.time() + self._config.client.request_timeout)
         self._sender.delivery.number_batches(transactions.sequencer)
         self._owner.start(transactions.contents.attend(), name="transaction")
 
@@ -302,6 +304,10 @@ class AIOKafkaProducer:
         may be called at any time, before `start()` and after `stop()` as well."""
         return self._health.health()
 
+    def metrics(self) -> MetricsSnapshot:
+        """Return the numbers of the producer's work so far, at any time."""
+        return read_producer(self.client, self._config, self._sender)
+
     def _check_usable(self) -> None:
         refuse_other_loop(self._loop, type(self).__name__)
         self._owner.check()
@@ -394,65 +400,41 @@ class AIOKafkaProducer:
     ) -> Future[RecordMetadata]:
         """Send a record that has to be checked, or has to wait."""
         number = self._check_may_send("send")
-        record = self._checked(topic, value, key, timestamp_ms, headers)
+        record = checked_record(topic, value, key, timestamp_ms, headers, self._config)
         deadline = self._loop.time() + self._config.max_block
-        lanes = await self._wait_for_room(topic, partition, record.bound, deadline)
+        lanes, waited = await self._wait_for_room(topic, partition, record.bound, deadline)
         self._check_may_send("send", number)
+        appender = self._message_accumulator.appender
         if partition is None and record.key is None and self._hashes_keys:
-            return self._message_accumulator.appender.spread(
-                lanes, record.timestamp, record.value, record.headers
+            future = appender.spread(lanes, record.timestamp, record.value, record.headers)
+            partition = None if lanes.sticky is None else lanes.sticky.partition.partition
+        else:
+            partition = self._partition(topic, partition, key, value, record.key, record.value)
+            queue = lanes.by_number[partition]
+            future = appender.place(
+                lanes, queue, record.timestamp, record.key, record.value, record.headers
             )
-        number = self._partition(topic, partition, key, value, record.key, record.value)
-        return self._message_accumulator.appender.place(
-            lanes,
-            lanes.by_number[number],
-            record.timestamp,
-            record.key,
-            record.value,
-            record.headers,
-        )
-
-    def _checked(
-        self,
-        topic: str,
-        value: Any,
-        key: Any,
-        timestamp_ms: float | None,
-        headers: Headers,
-    ) -> OutgoingRecord:
-        check_topic(topic)
-        if value is None and key is None:
-            raise WrongArgument("Need at least one: key or value; both are None")
-        if timestamp_ms is None:
-            timestamp_ms = OutgoingRecord.now()
-        record = OutgoingRecord(
-            topic,
-            as_bytes(value, "value", self._value_serializer is not None),
-            as_bytes(key, "key", self._key_serializer is not None),
-            as_timestamp(timestamp_ms),
-            headers,
-        )
-        if record.size > self._config.max_request_size:
-            raise MessageSizeTooLargeError(
-                f"The message is {record.size} bytes when serialized which is larger than "
-                f"max_request_size={self._config.max_request_size}: topic {topic!r}"
-            )
-        return record
+        self._sender.meter.buffer_waited(topic, partition, waited)
+        return future
 
     async def _wait_for_room(
         self, topic: str, partition: int | None, need: int, deadline: float
-    ) -> TopicLanes:
-        """Wait until the topic is known and there is memory; the caller must append at once."""
+    ) -> tuple[TopicLanes, float]:
+        """Wait until the topic is known and there is memory; the caller must append at once.
+        Returns the seconds for which there was none, too."""
+        waited = 0.0
         while True:
             if partition is None:
                 await self.client.wait_for_topic(topic, deadline)
             else:
                 await self._wait_for_partition(topic, partition, deadline)
-            await self._message_accumulator.wait_for_memory(need, deadline)
+            waited += await self._message_accumulator.wait_for_memory(
+                need, deadline, topic, partition
+            )
             self._check_usable()
             lanes = self._message_accumulator.lanes(topic, self.client.cluster)
             if lanes is not None and (partition is None or partition in lanes.by_number):
-                return lanes
+                return lanes, waited
 
     async def _wait_for_partition(self, topic: str, partition: int, deadline: float) -> None:
         """Check that `partition` exists, asking the brokers once if it is not known."""
@@ -491,21 +473,7 @@ class AIOKafkaProducer:
             assert lanes is not None
             queue = lanes.sticky or lanes.turn()
             return int(queue.partition.partition)
-        return self._ask_partitioner(topic, serialized_key, numbers)
-
-    def _ask_partitioner(self, topic: str, key: bytes | None, numbers: Sequence[int]) -> int:
-        available = list(self.client.cluster.available_partition_ids(topic))
-        by_topic = getattr(self._partitioner, "partition_for", None)
-        if by_topic is not None:
-            chosen = by_topic(topic, key, list(numbers), available)
-        else:
-            chosen = self._partitioner(key, list(numbers), available)
-        if chosen not in numbers:
-            raise WrongArgument(
-                f"the partitioner chose {chosen!r} for topic {topic!r}, which has partitions "
-                f"from {min(numbers)} to {max(numbers)}"
-            )
-        return int(chosen)
+        return ask_partitioner(self._partitioner, topic, serialized_key, cluster)
 
     # -- batches
 
@@ -532,30 +500,20 @@ class AIOKafkaProducer:
         check_topic(topic)
         if not isinstance(batch, BatchBuilder):
             raise TypeError(f"batch: must come from create_batch(), not {type(batch).__name__}")
-        self._check_batch(batch, topic)
+        check_batch(batch, topic, self._config)
         deadline = self._loop.time() + self._config.max_block
-        lanes = await self._wait_for_room(topic, partition, batch.size(), deadline)
+        lanes, waited = await self._wait_for_room(topic, partition, batch.size(), deadline)
         self._check_may_send("send_batch", number)
-        self._check_batch(batch, topic)
+        check_batch(batch, topic, self._config)
         if partition is None:
             partition = self._partition_of_batch(topic, lanes)
+        self._sender.meter.buffer_waited(topic, partition, waited)
         return self._message_accumulator.submit(TopicPartition(topic, partition), batch)
 
     def _partition_of_batch(self, topic: str, lanes: TopicLanes) -> int:
         if self._hashes_keys:
             return int(lanes.turn().partition.partition)
-        return self._ask_partitioner(topic, None, self.client.cluster.partition_ids(topic))
-
-    def _check_batch(self, batch: BatchBuilder, topic: str) -> None:
-        if batch.is_sent:
-            raise IllegalStateError("the batch was sent already")
-        if not batch.record_count():
-            raise WrongArgument("the batch is empty")
-        if batch.size() > self._config.max_request_size:
-            raise MessageSizeTooLargeError(
-                f"topic {topic!r}: a batch of {batch.size()} bytes does not fit into "
-                f"max_request_size={self._config.max_request_size}"
-            )
+        return ask_partitioner(self._partitioner, topic, None, self.client.cluster)
 
     # -- transactions
 
@@ -572,7 +530,8 @@ class AIOKafkaProducer:
         IllegalOperation and an AssertionError) when one is open already, the failure of a producer
         that was fenced.
         """
-        await self._transactional().begin()
+        with self._sender.meter.transacting("begin"):
+            await self._transactional().begin()
 
     async def commit_transaction(self) -> None:
         """Wait until everything that was sent is written, then commit.
@@ -581,14 +540,16 @@ class AIOKafkaProducer:
         unknown: call it again to go on where it was. After another error the transaction has to be
         aborted, unless the error has `is_fatal`.
         """
-        await self._transactional().commit()
+        with self._sender.meter.transacting("commit"):
+            await self._transactional().commit()
 
     async def abort_transaction(self) -> None:
         """Drop what was not sent, and make what was written invalid.
 
         Takes up to `max_block_ms`. After a KafkaTimeoutError or a cancellation call it again.
         """
-        await self._transactional().abort()
+        with self._sender.meter.transacting("abort"):
+            await self._transactional().abort()
 
     def transaction(self) -> TransactionContext:
         """Return a context to send in: it commits at its end, and aborts if its body raises."""
@@ -609,7 +570,8 @@ class AIOKafkaProducer:
         UnknownMemberIdError or FencedInstanceId when the brokers say so, ValueError and TypeError
         for wrong arguments. After an error without `is_fatal` the transaction has to be aborted.
         """
-        await self._transactional().send_offsets(offsets, group_id)
+        with self._sender.meter.transacting("send_offsets"):
+            await self._transactional().send_offsets(offsets, group_id)
 
     # -- the rest
 
@@ -622,9 +584,10 @@ class AIOKafkaProducer:
         """
         refuse_other_loop(self._loop, type(self).__name__)
         self._owner.check()
-        await self._message_accumulator.flush(
-            None if timeout is None else self._loop.time() + timeout
-        )
+        with self._sender.meter.flushing():
+            await self._message_accumulator.flush(
+                None if timeout is None else self._loop.time() + timeout
+            )
 
     def abort_buffered(self) -> None:
         """Drop the records that wait to be sent: their futures fail with KafkaError.

@@ -13,6 +13,7 @@ from aiokafka._tasks import TaskOwner
 from aiokafka._vitals import newest
 from aiokafka.errors import KafkaError, renewed
 from aiokafka.producer._health import ProducerHealthMonitor
+from aiokafka.producer._meter import ProducerMeter
 from aiokafka.producer.batch import BatchState
 from aiokafka.producer.delivery import Delivery
 from aiokafka.producer.message_accumulator import MessageAccumulator
@@ -52,11 +53,16 @@ class Sender:
         # The producer must not be among what tasks refer to, or it would never be garbage.
         self.owner = TaskOwner(config.client.client_id, self._on_task_failed)
         self._loop = asyncio.get_running_loop()
+        self.meter = ProducerMeter(self._log, config.metrics_collector)
         self.accumulator = MessageAccumulator(
-            config, self._loop, hashes_keys=hashes_keys, on_batch=self._on_batch
+            config, self._loop, hashes_keys=hashes_keys, on_batch=self._on_batch, meter=self.meter
         )
         self.delivery = Delivery(
-            client, config, self.accumulator, lambda queue: self._route(queue, client.cluster)
+            client,
+            config,
+            self.accumulator,
+            self.meter,
+            lambda queue: self._route(queue, client.cluster),
         )
         self.sender_task: asyncio.Task[None] | None = None
         self._nodes: dict[int, NodeSender] = {}
@@ -68,6 +74,11 @@ class Sender:
         """The name of `sender_task` that health checks of applications use: when it is done, the
         producer is not alive."""
         return self.sender_task
+
+    @property
+    def requests_in_flight(self) -> int:
+        """Requests with batches that were not answered yet."""
+        return sum(node.in_flight for node in self._nodes.values())
 
     def start(self) -> None:
         """Start the background tasks; those of a broker are started when it is first needed."""

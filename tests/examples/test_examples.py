@@ -23,6 +23,10 @@ OUTPUT = {
         r"refused: 500 is more than grace has\n"
         r"ada: -50\ngrace: \+50\ngrace: -20\nada: \+20\n"
     ),
+    "metrics_collector.py": (
+        r"1000 records to my-topic\n"
+        r"batches waited \d+\.\d ms, all together\nand were on their way for \d+\.\d ms\n"
+    ),
     "topics.py": (
         r"cluster \S+ has 1 broker\(s\)\n"
         r"create my-new-topic: done \n"

@@ -70,7 +70,7 @@ class FetchBuffer:
     is_hungry: bool
     hungry_for: Wanted
     _room: int  # bytes that the call going on may still decompress
-    _begun: list[tuple[PartitionState, int]]  # where it found the partitions
+    _begun: list[tuple[PartitionState, int, int]]  # where it found the partitions
     _current: FetchedPartition | None
     _queues: OrderedDict[PartitionState, deque[FetchedPartition]]
     _failures: OrderedDict[PartitionState, tuple[int, Failure]]
@@ -183,6 +183,7 @@ class FetchBuffer:
             state.call = self.call
             state.finished = state.next_offset
             state.next_offset = chunk.reader.position
+            state.taken += 1
         return record
 
     def next_of(self, wanted: Wanted) -> ConsumerRecord[Any, Any] | None:
@@ -224,8 +225,9 @@ class FetchBuffer:
             raise
         except BaseException:
             # Nothing is going to arrive, of other partitions neither: hand it out next time.
-            for state, position in self._begun:
+            for state, position, taken in self._begun:
                 state.seek(position)
+                state.taken = taken
             raise
 
     def _take(
@@ -281,6 +283,7 @@ class FetchBuffer:
             return None
         state.call = self.call
         state.finished = before
+        state.taken += 1
         if is_free:
             self._current = chunk
         return record
@@ -289,7 +292,7 @@ class FetchBuffer:
         self, state: PartitionState, limit: int, records: list[ConsumerRecord[Any, Any]]
     ) -> None:
         """Append up to `limit` records (-1 = all) of one partition to `records`."""
-        self._begun.append((state, state.next_offset))
+        self._begun.append((state, state.next_offset, state.taken))
         while True:
             chunk = self._head(state)
             if chunk is None:
@@ -306,6 +309,7 @@ class FetchBuffer:
             if found and state.call != self.call:
                 state.call = self.call
                 state.finished = before
+            state.taken += len(found)
             if records:
                 records.extend(found)
             else:

@@ -52,6 +52,8 @@ class Fetcher:
     async def close(self) -> None:
         """Drop everything and give brokers their session slots back. After the tasks have ended."""
         self._is_running = False
+        for state in self._subscriptions.assignment.states():
+            self._shared.meter.settle(state)
         self._subscriptions.watch(None)
         self._desk.close()
         nodes, self._nodes = self._nodes, {}
@@ -98,11 +100,21 @@ class Fetcher:
     def touch(self, state: PartitionState) -> None:
         """Tell whatever works with a partition that its fetchability or position changed."""
         self._desk.touch(state)
+        self._shared.meter.settle(state)
         if state.needs_offset:
             self._resolver.wake()
         node_id = state.home.node_id
         if node_id is not None and node_id in self._nodes:
             self._nodes[node_id].touch(state)
+
+    def settle(self, partitions: Iterable[TopicPartition]) -> None:
+        """Tell the collector, if there is one, of the records that these partitions have given."""
+        if self._shared.meter.collector is None:
+            return
+        for tp in partitions:
+            state = self._subscriptions.assignment.get(tp)
+            if state is not None:
+                self._shared.meter.settle(state)
 
     def _place(self, state: PartitionState) -> None:
         before = self._placement.place(state)

@@ -45,12 +45,18 @@ class Intake:
     """
 
     def __init__(
-        self, shared: Shared, host: NodeHost, node_id: int, pin: Callable[[int], Frame]
+        self,
+        shared: Shared,
+        host: NodeHost,
+        node_id: int,
+        pin: Callable[[int], Frame],
+        sent_at: float,
     ) -> None:
         self._shared = shared
         self._host = host
         self._node_id = node_id
         self._pin = pin
+        self._sent_at = sent_at
         self._now = asyncio.get_running_loop().time()
         self._timestamp = int(_seams.wall_time() * 1000)
         self._frame: Frame | None = None
@@ -66,6 +72,8 @@ class Intake:
         else:
             self._note_ends(state, data)
             state.retry.succeed()
+            lag = state.lag(self._shared.config.read_committed)
+            self._shared.meter.fetched(state, data.records, self._sent_at, lag)
         answer = read_answer(state.tp, state.cursor.offset, data)
         if isinstance(answer, Records):
             self._buffer(state, answer)
@@ -172,6 +180,8 @@ class Intake:
     def _fail(self, state: PartitionState, failure: Failure) -> None:
         self._postpone(state)
         self._shared.desk.report(state, failure)
+        if self._shared.meter.collector is not None:
+            self._shared.meter.fetch_failed([state.tp], failure())
 
     def _postpone(self, state: PartitionState) -> None:
         client = self._shared.config.client

@@ -178,6 +178,7 @@ class NodeFetcher:
         request.max_bytes = self._max_bytes()
         request.isolation_level = int(config.read_committed)
         request.rack_id = self._host.rack_id()
+        sent_at = asyncio.get_running_loop().time()
         with self._contact.asked("Fetch", max_wait):
             try:
                 response = await self._shared.client.send(
@@ -191,7 +192,8 @@ class NodeFetcher:
                 self._failed(error)
                 return
         has_readers = self._shared.desk.has_readers
-        self._take_in(response)
+        self._shared.meter.responded(sent_at, response.throttle_time_ms)
+        self._take_in(response, sent_at)
         if has_readers and self._pinned < _SMALL:
             # They wait for these few records: hand them over before the next request is made.
             await asyncio.sleep(0)
@@ -219,6 +221,7 @@ class NodeFetcher:
         elif not error.retriable:
             self._shared.desk.report_all(self._plan.states(), lambda: renewed(error))
         self._shared.client.request_metadata(f"fetch from broker {self.node_id} failed")
+        self._shared.meter.fetch_failed([state.tp for state in self._plan.states()], error)
 
     def _too_large(self) -> Callable[[], KafkaError]:
         """Return the failure of a response above the limit: so little was asked for that one batch
@@ -231,7 +234,7 @@ class NodeFetcher:
         )
         return lambda: RecordTooLargeError(text)
 
-    def _take_in(self, response: FetchResponse) -> None:
+    def _take_in(self, response: FetchResponse, sent_at: float) -> None:
         """Apply a response: to the session first, which may make the rest meaningless."""
         self._contact.succeed()
         self._shared.desk.note_fetch(self._contact.answered_at)
@@ -239,7 +242,7 @@ class NodeFetcher:
             self._session_failed(response.error_code)
             return
         self._backoff.reset()
-        intake = Intake(self._shared, self._host, self.node_id, self._pin)
+        intake = Intake(self._shared, self._host, self.node_id, self._pin, sent_at)
         for tp, data in self._session.partitions_in(response):
             state = self._plan.state_for(tp)
             # Read elsewhere by now, it has nothing to do with this broker's troubles.

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from aiokafka.consumer.group.membership import GroupLink
+from aiokafka.consumer.group.membership import GroupLink, OnAnswer, ignore_answer
 from aiokafka.consumer.position.committed import Identity
 from aiokafka.errors import MemberIdRequired
 from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
@@ -60,7 +60,12 @@ class ClassicMember:
     """
 
     def __init__(
-        self, client: AIOKafkaClient, config: ConsumerConfig, group_id: str, contact: Contact
+        self,
+        client: AIOKafkaClient,
+        config: ConsumerConfig,
+        group_id: str,
+        contact: Contact,
+        on_answer: OnAnswer = ignore_answer,
     ) -> None:
         self.member_id = ""
         self.generation = -1
@@ -68,7 +73,7 @@ class ClassicMember:
         self._client = client
         self._config = config
         self._instance_id = config.group_instance_id
-        self._link = GroupLink(client, config, group_id, contact)
+        self._link = GroupLink(client, config, group_id, contact, on_answer)
 
     @property
     def coordinator_id(self) -> int | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiokafka import _seams
 from aiokafka._log import SubjectLog
-from aiokafka.consumer.group.membership import GroupLink
+from aiokafka.consumer.group.membership import GroupLink, OnAnswer, ignore_answer
 from aiokafka.consumer.position.committed import Identity
 from aiokafka.errors import (
     IllegalStateError,
@@ -109,13 +109,18 @@ class Kip848Member:
     """
 
     def __init__(
-        self, client: AIOKafkaClient, config: ConsumerConfig, group_id: str, contact: Contact
+        self,
+        client: AIOKafkaClient,
+        config: ConsumerConfig,
+        group_id: str,
+        contact: Contact,
+        on_answer: OnAnswer = ignore_answer,
     ) -> None:
         self._group_id = group_id
         self._config = config
         self._log = SubjectLog(log, config.subject)
         self._instance_id = config.group_instance_id
-        self._link = GroupLink(client, config, group_id, contact)
+        self._link = GroupLink(client, config, group_id, contact, on_answer)
         self.generation = -1
         self.state = MemberState.UNSUBSCRIBED
         self.member_id = _new_id()

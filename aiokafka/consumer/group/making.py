@@ -32,7 +32,7 @@ class GroupMakings(NamedTuple):
 def prepare_group(shared: Shared, group_id: str) -> GroupMakings:
     """Make a member for the configured protocol, and the committer of its group."""
     contact = coordinator_contact(shared, group_id)
-    args = (shared.client, shared.config, group_id, contact)
+    args = (shared.client, shared.config, group_id, contact, shared.meter.coordinated)
     if shared.config.group_protocol == "classic":
         classic = ClassicMember(*args)
         identify = partial(_identify, classic, shared.subscriptions)

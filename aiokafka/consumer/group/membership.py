@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     R = TypeVar("R", bound=Response)
 
-__all__ = ["GroupLink", "Membership"]
+__all__ = ["GroupLink", "Membership", "OnAnswer", "ignore_answer"]
 
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
@@ -77,6 +77,14 @@ class Membership(Protocol):
         """Leave the group. Raises errors of the connection and of the response."""
 
 
+OnAnswer = Callable[[type, float], None]
+"""Is told the type of a request that was answered, and when it was sent (loop time)."""
+
+
+def ignore_answer(request: type, sent_at: float) -> None:
+    """Do nothing, as an `OnAnswer`."""
+
+
 class GroupLink:
     """The way to a group's coordinator, found again when it has moved.
 
@@ -84,7 +92,12 @@ class GroupLink:
     """
 
     def __init__(
-        self, client: AIOKafkaClient, config: ConsumerConfig, group_id: str, contact: Contact
+        self,
+        client: AIOKafkaClient,
+        config: ConsumerConfig,
+        group_id: str,
+        contact: Contact,
+        on_answer: OnAnswer,
     ) -> None:
         self.group_id = group_id
         self.beat_at: float | None = None
@@ -93,6 +106,7 @@ class GroupLink:
         self._config = config
         self._log = SubjectLog(log, config.subject)
         self._contact = contact
+        self._on_answer = on_answer
         self._told: int | None = None
 
     def identity(self, generation: int, member_id: str) -> Identity:
@@ -136,6 +150,7 @@ class GroupLink:
             # we were members when we asked. While the broker makes us wait, the session does not
             # end.
             self._counted_at = loop.time() if patience else sent_at
+            self._on_answer(type(request), sent_at)
             return response
 
         return await self.ask(ask)

@@ -40,6 +40,7 @@ class GroupParts:
         self.errors.clear()
         self.standing.settle()
         self.on_assigned()
+        self.shared.meter.rebalanced()
 
 
 class GroupProtocol(Protocol):

@@ -122,6 +122,7 @@ class OffsetCommitter:
         self.contact = contact
         self._log = SubjectLog(log, config.subject)
         self._identify = identify
+        self._meter = shared.meter
         self._client = client
         self._config = config
 
@@ -147,9 +148,16 @@ class OffsetCommitter:
                 response = await self._commit_once(node_id, pending, identity)
                 self._take_in(response, pending, gone)
 
-        await self._retry(attempt, deadline, "offsets not committed", "OffsetCommit")
-        if gone:
-            raise gone[0]
+        began_at = asyncio.get_running_loop().time()
+        plain = {tp: entry.offset for tp, entry in offsets.items()}
+        try:
+            await self._retry(attempt, deadline, "offsets not committed", "OffsetCommit")
+            if gone:
+                raise gone[0]
+        except KafkaError as error:
+            self._meter.committed(plain, began_at, error)
+            raise
+        self._meter.committed(plain, began_at, None)
 
     async def fetch(
         self, partitions: Iterable[TopicPartition], deadline: float | None = None

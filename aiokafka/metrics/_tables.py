@@ -1,0 +1,71 @@
+"""What each metric is: its kind and unit, by group and name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from aiokafka.metrics._values import Distribution, Histogram, Metric, MetricKind
+
+__all__ = ["LATENCY_MS", "SIZE_BYTES", "GroupWriter"]
+
+LATENCY_MS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000)
+"""Bounds in milliseconds for whatever takes time."""
+
+SIZE_BYTES = tuple(2**power for power in range(7, 27, 2))
+"""Bounds for sizes, from 128 bytes to 32 MiB."""
+
+_UNITS = {
+    "bytes": "bytes",
+    "byte": "bytes",
+    "size": "bytes",
+    "records": "records",
+    "record": "records",
+}
+_TIMES = {
+    "-ms": "ms",
+    "-latency": "ms",
+    "-time": "ms",
+    "-time-total": "ms",
+    "-ns-total": "ns",
+    "-seconds-ago": "s",
+    "-age": "s",
+}
+
+
+class GroupWriter(NamedTuple):
+    """Makes the metrics of one group, with the same tags."""
+
+    group: str
+    tags: Mapping[str, str]
+
+    def counters(self, **values: float) -> Iterator[Metric]:
+        """Yield a counter for each value; names are given with underscores."""
+        return self._each(MetricKind.COUNTER, values)
+
+    def gauges(self, **values: float | None) -> Iterator[Metric]:
+        """Yield a gauge for each value that is known."""
+        return self._each(MetricKind.GAUGE, {n: v for n, v in values.items() if v is not None})
+
+    def histograms(self, **values: Histogram) -> Iterator[Metric]:
+        """Yield what each histogram has counted."""
+        return self._each(MetricKind.HISTOGRAM, {n: v.read() for n, v in values.items()})
+
+    def tagged(self, group: str, **tags: str | int) -> GroupWriter:
+        """Return a writer for `group`, with these tags besides."""
+        named = {name.replace("_", "-"): str(value) for name, value in tags.items()}
+        return GroupWriter(group, {**self.tags, **named})
+
+    def _each(
+        self, kind: MetricKind, values: Mapping[str, float | Distribution]
+    ) -> Iterator[Metric]:
+        for key, value in values.items():
+            name = key.replace("_", "-")
+            yield Metric(self.group, name, value, kind, _unit(name), self.tags)
+
+
+def _unit(name: str) -> str:
+    for ending, unit in _TIMES.items():
+        if name.endswith(ending):
+            return unit
+    return next((_UNITS[word] for word in name.split("-") if word in _UNITS), "")

@@ -1,0 +1,97 @@
+"""Count what goes over the connections to each broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aiokafka import _seams
+from aiokafka._version import __version__
+from aiokafka.metrics._tables import LATENCY_MS, GroupWriter
+from aiokafka.metrics._values import Histogram, Metric, MetricsSnapshot
+
+__all__ = ["NodeTraffic", "Traffic"]
+
+_MOST_NODES = 1000
+"""Ids of brokers that are replaced do not come back, so they would add up."""
+
+
+class NodeTraffic:
+    """What went over the connections to one broker, from the first byte of the handshake on."""
+
+    __slots__ = ("bytes_in", "bytes_out", "latency", "requests", "responses", "throttle_ms")
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.responses = 0
+        self.bytes_out = 0
+        self.bytes_in = 0
+        self.throttle_ms = 0
+        """Milliseconds for which the broker has asked the client to be silent."""
+        self.latency = Histogram(LATENCY_MS)
+
+    def absorb(self, other: NodeTraffic) -> None:
+        """Count what a connection has counted before it was known where it leads."""
+        self.requests += other.requests
+        self.responses += other.responses
+        self.bytes_out += other.bytes_out
+        self.bytes_in += other.bytes_in
+        self.throttle_ms += other.throttle_ms
+        self.latency.absorb(other.latency)
+
+
+class Traffic:
+    """What a client's connections have carried, by node id; below 0 are bootstrap servers.
+
+    Owns these counts, of which the connections write those of their node, and how many connects
+    there were.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: dict[int, NodeTraffic] = {}
+        self._started_ms = int(_seams.wall_time() * 1000)
+        self.connects = 0
+        """Connections that were made, handshake and authentication included."""
+        self.failures = 0
+        """Connects that have failed."""
+
+    def of(self, node_id: int) -> NodeTraffic:
+        """Return the counts of one broker, made on first use."""
+        node = self.nodes.get(node_id)
+        if node is None:
+            if len(self.nodes) >= _MOST_NODES:
+                del self.nodes[next(iter(self.nodes))]
+            node = self.nodes[node_id] = NodeTraffic()
+        return node
+
+    def read(self, client_id: str, role: str, open_now: int) -> MetricsSnapshot:
+        """Return the metrics of all connections and of each broker.
+
+        `role` names their groups, as in `"producer"`; `open_now` connections are open.
+        """
+        writer = GroupWriter(f"{role}-metrics", {"client-id": client_id})
+        app = writer.tagged("app-info", version=__version__)
+        metrics = [*app.gauges(start_time_ms=self._started_ms)]
+        return MetricsSnapshot([*metrics, *self._each(writer, f"{role}-node-metrics", open_now)])
+
+    def _each(self, writer: GroupWriter, node_group: str, open_now: int) -> Iterator[Metric]:
+        nodes = dict(self.nodes)
+        yield from writer.gauges(connection_count=open_now)
+        yield from writer.counters(
+            connection_creation_total=self.connects,
+            connection_close_total=self.connects - open_now,
+            connection_failure_total=self.failures,
+            request_total=sum(node.requests for node in nodes.values()),
+            response_total=sum(node.responses for node in nodes.values()),
+            outgoing_byte_total=sum(node.bytes_out for node in nodes.values()),
+            incoming_byte_total=sum(node.bytes_in for node in nodes.values()),
+        )
+        for node_id, node in nodes.items():
+            one = writer.tagged(node_group, node_id=node_id)
+            yield from one.counters(
+                request_total=node.requests,
+                response_total=node.responses,
+                outgoing_byte_total=node.bytes_out,
+                incoming_byte_total=node.bytes_in,
+                throttle_time_total=node.throttle_ms,
+            )
+            yield from one.histograms(request_latency=node.latency)

@@ -1,0 +1,262 @@
+"""What `metrics()` counts: exactly the work that was done."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+
+import pytest
+
+from aiokafka import AIOKafkaClient, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import MessageSizeTooLargeError, NotLeaderForPartitionError
+from aiokafka.metrics import Distribution, MetricKind, MetricsSnapshot
+from aiokafka.protocol.messages.produce import ProduceRequest
+from aiokafka.testing import Edit, Fail, FakeCluster, Hold
+from tests.support.consumers import Start, fill
+from tests.support.producers import TOPIC, new_producer, numbers, results, send_all, transactional
+
+T0, T1 = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
+
+
+def check_form(snapshot: MetricsSnapshot) -> None:
+    """A metric has a name of its own, and all of it is data for JSON."""
+    keys = [(metric.group, metric.name, tuple(sorted(metric.tags.items()))) for metric in snapshot]
+    assert len(set(keys)) == len(keys)
+    for metric in snapshot:
+        assert metric.telemetry_name.startswith("org.apache.kafka.")
+        assert "_" not in metric.name
+        is_distribution = isinstance(metric.value, Distribution)
+        assert is_distribution == (metric.kind is MetricKind.HISTOGRAM)
+    text = json.dumps(snapshot.as_list(), allow_nan=False)
+    assert len(json.loads(text)) == len(snapshot)
+
+
+async def test_what_a_producer_sends(cluster: FakeCluster) -> None:
+    await cluster.create_topic("other")
+    async with new_producer(cluster, linger_ms=20) as producer:
+        sent = await send_all(producer, numbers(10), partition=0)
+        sent += await send_all(producer, numbers(5), partition=1)
+        sent.append(await producer.send("other", b"value"))
+        await results(sent)
+        seen = producer.metrics()
+    check_form(seen)
+    assert seen.value("record-send-total") == 16
+    assert seen.value("record-send-total", topic=TOPIC) == 15
+    assert seen.value("record-send-total", topic="other") == 1
+    assert seen.value("batch-total", "producer-metrics") == 3
+    written = sum(
+        batch.size
+        for topic, partition in (T0, T1, ("other", 0))
+        for batch in cluster.log(topic, partition).batches
+    )
+    assert seen.value("byte-total", "producer-metrics") == written
+    assert seen.value("batch-size").sum == written
+    assert seen.value("record-queue-time").count == 3
+    assert seen.value("record-queue-time").max >= 20
+    assert seen.value("record-retry-total") == seen.value("record-error-total") == 0
+    assert seen.value("batches-pending") == seen.value("requests-in-flight") == 0
+    assert seen.value("buffer-available-bytes") == seen.value("buffer-total-bytes")
+    assert seen.value("compression-rate-avg") == 1.0
+
+
+async def test_retries_and_errors(cluster: FakeCluster) -> None:
+    with cluster.intercept(ProduceRequest, Fail(NotLeaderForPartitionError), times=1):
+        async with new_producer(cluster, linger_ms=10) as producer:
+            await results(await send_all(producer, numbers(4)))
+            with cluster.intercept(ProduceRequest, Fail(MessageSizeTooLargeError)):
+                await results(await send_all(producer, numbers(1)))
+            seen = producer.metrics()
+    assert seen.value("record-send-total") == 4 + 4 + 1
+    assert seen.value("record-retry-total") == 4
+    assert seen.value("record-error-total") == 1
+    assert seen.value("request-latency", "producer-metrics").count == 3
+
+
+async def test_a_batch_that_is_split(cluster: FakeCluster) -> None:
+    with cluster.intercept(ProduceRequest, Fail(MessageSizeTooLargeError), times=1):
+        async with new_producer(cluster, linger_ms=10) as producer:
+            await results(await send_all(producer, [b"x" * 1000] * 10))
+            seen = producer.metrics()
+    assert seen.value("batch-split-total") == 1
+    assert seen.value("record-error-total") == 0
+    assert seen.value("record-send-total") == 20
+
+
+async def test_what_waits(cluster: FakeCluster) -> None:
+    release = asyncio.Event()
+    with cluster.intercept(ProduceRequest, Hold(release)) as held:
+        async with new_producer(cluster, buffer_memory=20_000) as producer:
+            first = await producer.send(TOPIC, b"x" * 10_000, partition=0)
+            await held.wait()
+            waiting = asyncio.create_task(producer.send(TOPIC, b"x" * 10_000, partition=0))
+            while not producer.metrics().value("waiting-threads"):
+                await asyncio.sleep(0)
+            seen = producer.metrics()
+            assert seen.value("batches-pending") == seen.value("requests-in-flight") == 1
+            assert seen.value("buffer-available-bytes") == producer.buffer_available_bytes
+            release.set()
+            await asyncio.gather(first, await waiting)
+            seen = producer.metrics()
+    assert seen.value("waiting-threads") == 0
+    assert seen.value("bufferpool-wait-time-ns-total") > 0
+    assert seen.value("buffer-exhausted-total") == 0
+
+
+async def test_throttling(cluster: FakeCluster) -> None:
+    def throttle(response: object) -> None:
+        response.throttle_time_ms = 7  # type: ignore[attr-defined]
+
+    with cluster.intercept(ProduceRequest, Edit(throttle), times=1):
+        async with new_producer(cluster) as producer:
+            await producer.send_and_wait(TOPIC, b"1", partition=0)
+            seen = producer.metrics()
+    assert seen.value("produce-throttle-time").sum == 7
+    assert sum(metric.value for metric in seen.find("throttle-time-total")) == 7
+
+
+async def test_transactions(cluster: FakeCluster) -> None:
+    async with transactional(cluster) as producer:
+        async with producer.transaction():
+            await producer.send(TOPIC, b"value")
+        seen = producer.metrics()
+    check_form(seen)
+    for call in ("init", "begin", "commit"):
+        assert seen.value(f"txn-{call}-time-ns-total") > 0
+    assert seen.value("txn-abort-time-ns-total") == 0
+
+
+async def test_before_the_start_and_after_the_end(cluster: FakeCluster, start: Start) -> None:
+    producer = new_producer(cluster)
+    assert producer.metrics().value("record-send-total") == 0
+    await producer.start()
+    await producer.send_and_wait(TOPIC, b"value", partition=0)
+    await producer.stop()
+    assert producer.metrics().value("record-send-total") == 1
+    assert producer.metrics().value("connection-count") == 0
+    consumer = await start(cluster, assign=[T0])
+    await consumer.getone()
+    await consumer.stop()
+    assert consumer.metrics().value("records-consumed-total") == 1
+
+
+async def test_what_a_consumer_reads(cluster: FakeCluster, start: Start) -> None:
+    fill(cluster, 0, 10, topic=TOPIC, batch=5)
+    fill(cluster, 1, 4, topic=TOPIC)
+    consumer = await start(cluster, assign=[T0, T1])
+    taken = 0
+    while taken < 6:
+        taken += sum(map(len, (await consumer.getmany(timeout_ms=5000, max_records=3)).values()))
+    for _ in range(2):
+        await consumer.getone()
+    seen = consumer.metrics()
+    check_form(seen)
+    assert seen.value("records-consumed-total") == taken + 2
+    assert seen.value("records-consumed-total", topic=TOPIC) == taken + 2
+    each = seen.find("records-consumed-total", topic=TOPIC, partition=0)
+    each += seen.find("records-consumed-total", topic=TOPIC, partition=1)
+    assert sum(metric.value for metric in each) == taken + 2
+    for tp in (T0, T1):
+        where = {"topic": tp.topic, "partition": tp.partition}
+        position = await consumer.position(tp)
+        assert seen.value("position", **where) == position
+        assert seen.value("records-lead", **where) == position
+        assert seen.value("records-lag", **where) == cluster.log(*tp).end_offset - position
+    written = sum(batch.size for tp in (T0, T1) for batch in cluster.log(*tp).batches)
+    assert seen.value("bytes-consumed-total") == written
+    assert seen.value("fetch-latency").count == seen.value("fetch-total") > 0
+
+
+async def test_counts_outlive_assignments(cluster: FakeCluster, start: Start) -> None:
+    fill(cluster, 0, 5, topic=TOPIC)
+    fill(cluster, 1, 5, topic=TOPIC)
+    consumer = await start(cluster, assign=[T0])
+    for _ in range(3):
+        await consumer.getone()
+    consumer.assign([T1])
+    for _ in range(2):
+        await consumer.getone()
+    seen = consumer.metrics()
+    assert seen.value("records-consumed-total") == 5
+    assert seen.find("position", partition=0) == []
+    assert seen.value("records-consumed-total", topic=TOPIC, partition=1) == 2
+
+
+async def test_a_group(cluster: FakeCluster, start: Start) -> None:
+    options = {"group_id": "group", "enable_auto_commit": False, "heartbeat_interval_ms": 20}
+    consumer = await start(cluster, TOPIC, **options)
+    await consumer.commit({T0: 0})
+    while not consumer.metrics().value("heartbeat-response-time").count:
+        await asyncio.sleep(0.01)
+    seen = consumer.metrics()
+    check_form(seen)
+    assert seen.value("rebalance-total") == 1
+    # The coordinator gives a new member its id, with which it asks again.
+    assert seen.value("join-time").count == 2
+    assert seen.value("sync-time").count == 1
+    assert seen.value("assigned-partitions") == 3
+    assert seen.value("commit-total") == 1
+    assert 0 <= seen.value("last-rebalance-seconds-ago") < 60
+    await (await start(cluster, TOPIC, **options)).stop()
+    while consumer.metrics().value("rebalance-total") < 3:
+        await asyncio.sleep(0.01)
+
+
+async def test_connections(cluster: FakeCluster) -> None:
+    async with AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        before = admin.metrics()
+        await admin.list_topics()
+        after = admin.metrics()
+    check_form(after)
+    assert after.value("connection-count") == before.value("connection-count")
+    nodes = {metric.tags["node-id"] for metric in after.find("request-latency")}
+    assert "0" in nodes
+    total = after.value("request-total", "admin-client-metrics")
+    assert total > before.value("request-total", "admin-client-metrics")
+    each = after.find("request-total", "admin-client-node-metrics")
+    assert sum(metric.value for metric in each) == total
+    assert after.value("response-total", "admin-client-metrics") == total
+    for name in ("outgoing-byte-total", "incoming-byte-total"):
+        assert after.value(name, "admin-client-metrics") > before.value(
+            name, "admin-client-metrics"
+        )
+    latencies = after.find("request-latency")
+    assert sum(metric.value.count for metric in latencies) == total
+
+
+async def test_a_broker_that_cannot_be_reached() -> None:
+    async with FakeCluster() as cluster:
+        client = AIOKafkaClient(bootstrap_servers=cluster.bootstrap_servers, request_timeout_ms=200)
+    with pytest.raises(Exception, match="bootstrap"):
+        await client.bootstrap()
+    assert client.metrics().value("connection-failure-total") > 0
+    assert client.metrics().value("connection-creation-total") == 0
+
+
+def test_names_by_the_rules_of_kip_714() -> None:
+    from aiokafka.metrics import Metric
+
+    metric = Metric("producer-topic-metrics", "record-send-total", 1, MetricKind.COUNTER, "records")
+    assert metric.telemetry_name == "org.apache.kafka.producer.topic.record.send.total"
+
+
+async def test_a_snapshot_finds_its_metrics(cluster: FakeCluster) -> None:
+    async with new_producer(cluster) as producer:
+        await producer.send_and_wait(TOPIC, b"value", partition=0)
+        seen = producer.metrics()
+    assert seen[0] in seen and len(seen.find("record-send-total")) == 2
+    with pytest.raises(KeyError):
+        seen.value("no-such-metric")
+    latency = seen.value("request-latency", "producer-metrics")
+    assert latency.buckets[-1] == (math.inf, latency.count)
+    assert latency.mean == latency.sum / latency.count
+
+
+async def test_health_as_data(cluster: FakeCluster, start: Start) -> None:
+    consumer = await start(cluster, assign=[T0])
+    async with new_producer(cluster) as producer:
+        for health in (consumer.health(), producer.health()):
+            plain = json.loads(json.dumps(health.as_dict()))
+            assert plain["state"] == "running" and plain["unreachable"] == []
+            assert "last_exception" not in plain
