@@ -21,6 +21,7 @@ PUBLIC = {
     "admin.acls",
     "admin.client",
     "admin.config_resource",
+    "admin.configs",
     "admin.enums",
     "admin.groups",
     "admin.new_partitions",

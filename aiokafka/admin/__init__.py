@@ -1,6 +1,12 @@
 """Inspect and change a cluster: topics, configurations, groups, records, delegation tokens."""
 
 from aiokafka.admin._acl_values import AclBinding, AclFilter, ResourcePattern
+from aiokafka.admin._config_values import (
+    ConfigChange,
+    ConfigKey,
+    ConfigSetting,
+    ConfigSynonym,
+)
 from aiokafka.admin._delegation_token import DelegationToken
 from aiokafka.admin._group_values import (
     GroupDescription,
@@ -20,6 +26,7 @@ from aiokafka.admin._topic_values import (
 from aiokafka.admin.acls import Acls
 from aiokafka.admin.client import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.admin.configs import Configs
 from aiokafka.admin.enums import (
     AclOperation,
     AclPermission,
@@ -48,11 +55,16 @@ __all__ = [
     "AclOperation",
     "AclPermission",
     "Acls",
+    "ConfigChange",
+    "ConfigKey",
     "ConfigOperation",
     "ConfigResource",
     "ConfigResourceType",
+    "ConfigSetting",
     "ConfigSource",
+    "ConfigSynonym",
     "ConfigType",
+    "Configs",
     "DelegationToken",
     "ElectionType",
     "FeatureUpgradeType",

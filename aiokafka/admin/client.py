@@ -17,6 +17,7 @@ from aiokafka.admin._delegation_token import DelegationToken
 from aiokafka.admin._routing import Router
 from aiokafka.admin.acls import Acls
 from aiokafka.admin.config_resource import ConfigResource
+from aiokafka.admin.configs import Configs
 from aiokafka.admin.groups import Groups
 from aiokafka.admin.new_partitions import NewPartitions
 from aiokafka.admin.new_topic import NewTopic
@@ -107,6 +108,8 @@ class AIOKafkaAdminClient:
         self._router = Router(self._client, self._config)
         #: Calls about access control lists.
         self.acls = Acls(self._router, self._deadline)
+        #: Calls about configurations.
+        self.configs = Configs(self._router, self._deadline)
         #: Calls about groups and their offsets.
         self.groups = Groups(self._router, self._deadline)
         #: Calls about the offsets of partitions.

@@ -9,14 +9,19 @@ from aiokafka.testing.script import RequestContext
 from aiokafka.testing.settings import (
     BROKER_DEFAULTS,
     GROUP_DEFAULTS,
+    LOG_LEVELS,
+    LOGGER_DEFAULTS,
+    METRICS_DEFAULTS,
     TOPIC_DEFAULTS,
     invalid_topic_setting,
 )
 from aiokafka.testing.state import ClusterState, TopicRefusedError
 
-TOPIC, BROKER, GROUP = 2, 4, 32
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 _DESCRIBE = 32
 _FIRST_WITH_GROUPS = (4, 3)  # releases
+_FIRST_WITH_METRICS = (3, 7)
+_FIRST_WITH_LOGGERS = (2, 4)
 
 Changes = Mapping[str, "str | None"]
 
@@ -59,7 +64,15 @@ def read_settings(state: ClusterState, kind: int, name: str) -> tuple[dict[str, 
         if not name:
             raise TopicRefusedError(codes.INVALID_REQUEST, "Default group resources not allowed")
         own = {key: state.config.get(of, value) for key, (of, value) in GROUP_DEFAULTS.items()}
-        return own, set()
+        changed_here = state.other_configs.get((kind, name), {})
+        return own | changed_here, set(changed_here)
+    if kind == METRICS and state.profile.release >= _FIRST_WITH_METRICS:
+        found = state.other_configs.get((kind, name), {})
+        return ({**METRICS_DEFAULTS, **found} if found else {}), set(found)
+    if kind == LOGGER and state.profile.release >= _FIRST_WITH_LOGGERS:
+        _check_broker(state, name or "none")
+        levels = {**LOGGER_DEFAULTS, **state.other_configs.get((kind, name), {})}
+        return levels, set(levels)
     raise TopicRefusedError(codes.INVALID_REQUEST, f"Unsupported resource type {kind}")
 
 
@@ -76,9 +89,10 @@ def change_settings(
     Raises:
         TopicRefusedError: no such resource, or not such settings.
     """
-    if kind not in (TOPIC, BROKER):
-        raise TopicRefusedError(codes.INVALID_REQUEST, f"Unsupported resource type {kind}")
     read_settings(state, kind, name)
+    if kind not in (TOPIC, BROKER):
+        _change_other(state, kind, name, change, validate_only)
+        return
     if kind == BROKER:
         settings = {k: v for k, v in state.config.items() if v != BROKER_DEFAULTS[k]}
         change(settings)
@@ -97,6 +111,33 @@ def change_settings(
         raise TopicRefusedError(codes.INVALID_CONFIG, problem)
     if not validate_only:
         topic.config = settings
+
+
+def _change_other(
+    state: ClusterState,
+    kind: int,
+    name: str,
+    change: Callable[[dict[str, str]], None],
+    validate_only: bool,
+) -> None:
+    """Change the settings of a group, of client metrics or of a broker's loggers."""
+    settings = dict(state.other_configs.get((kind, name), {}))
+    change(settings)
+    known: Mapping[str, object] = METRICS_DEFAULTS if kind == METRICS else LOGGER_DEFAULTS
+    if kind == GROUP:
+        known = GROUP_DEFAULTS
+    for key, value in settings.items():
+        if key not in known:
+            raise TopicRefusedError(
+                codes.INVALID_REQUEST if kind == METRICS else codes.INVALID_CONFIG,
+                f"Unknown config name: {key}",
+            )
+        if kind == LOGGER and value not in LOG_LEVELS:
+            raise TopicRefusedError(codes.INVALID_CONFIG, f"{value} is not a log level")
+    if not validate_only:
+        state.other_configs[kind, name] = settings
+        if not settings:
+            del state.other_configs[kind, name]
 
 
 def _check_broker(state: ClusterState, name: str) -> None:

@@ -98,6 +98,18 @@ GROUP_DEFAULTS: dict[str, tuple[str, str]] = {
 }
 """Of a group, as Kafka 4.3 has them. They can be read; the fake has those of brokers obeyed."""
 
+METRICS_DEFAULTS: dict[str, str] = {"interval.ms": "300000", "match": "", "metrics": ""}
+"""Of a subscription to metrics of clients."""
+
+LOGGER_DEFAULTS: dict[str, str] = {
+    "kafka": "INFO",
+    "kafka.server.KafkaApis": "INFO",
+    "org.apache.kafka": "INFO",
+    "root": "INFO",
+}
+"""Some loggers of a broker, with their levels."""
+LOG_LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF")
+
 _LEAST: dict[str, float] = {
     "compression.lz4.level": 1,
     "delete.retention.ms": 0,

@@ -149,6 +149,8 @@ class ClusterState:
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[bytes, Topic] = {}
         self.config = dict(BROKER_DEFAULTS)
+        #: Settings of groups, client metrics and loggers, by resource type and name.
+        self.other_configs: dict[tuple[int, str], dict[str, str]] = {}
         self.cluster_id = base64.urlsafe_b64encode(_seams.random_uuid().bytes).decode().rstrip("=")
         self.next_producer_id = itertools.count(1000)
         #: (kind, key) -> node that a test made the coordinator.

@@ -52,6 +52,7 @@ _TABLE = """
 66 ListTransactions            .     .     .     .     .     .   0-1   0-1   0-2
 68 ConsumerGroupHeartbeat      .     .     .     .     .     .     0   0-1   0-1
 69 ConsumerGroupDescribe       .     .     .     .     .     .     0   0-1   0-1
+74 ListConfigResources         .     .     .     .     .     .     0     0   0-1
 75 DescribeTopicPartitions     .     .     .     .     .     .     0     0     0
 """
 

@@ -10,13 +10,14 @@ from aiokafka.protocol.messages.configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from aiokafka.testing.configuring import GROUP, TOPIC, check_allowed, read_settings
+from aiokafka.testing.configuring import GROUP, LOGGER, METRICS, TOPIC, check_allowed, read_settings
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.settings import BROKER_DEFAULTS, GROUP_DEFAULTS, INHERITED
 from aiokafka.testing.state import TopicRefusedError
 
 REQUEST = DescribeConfigsRequest
 _DYNAMIC_TOPIC, _STATIC_BROKER, _DEFAULT = 1, 4, 5
+_CHANGED = {TOPIC: _DYNAMIC_TOPIC, LOGGER: 6, METRICS: 7, GROUP: 8}
 _BOOLEAN, _STRING, _INT = 1, 2, 3
 
 
@@ -59,7 +60,7 @@ def _describe(
         return _refused(resource, exc.errno, exc.message)
     # Version 0 of the request means "all" by null as the others do; librdkafka sends an empty list.
     wanted = set(resource.configuration_keys or settings)
-    changed_source = _DYNAMIC_TOPIC if kind == TOPIC else _STATIC_BROKER
+    changed_source = _CHANGED.get(kind, _STATIC_BROKER)
     return DescribeConfigsResult(
         error_message=None,
         resource_type=kind,
@@ -115,7 +116,7 @@ def _entry(
         config_source=source,
         is_sensitive=False,
         config_type=_type_of(value),
-        documentation=None,
+        documentation=f"What {name} does." if request.include_documentation else None,
     )
     if context.api_version == 0:
         entry.is_default = source == _DEFAULT

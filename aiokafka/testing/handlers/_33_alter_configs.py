@@ -9,7 +9,7 @@ from aiokafka.protocol.messages.configs import (
     AlterConfigsResponse,
 )
 from aiokafka.testing import codes
-from aiokafka.testing.configuring import change_settings, check_allowed
+from aiokafka.testing.configuring import LOGGER, change_settings, check_allowed
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import TopicRefusedError
 
@@ -56,6 +56,8 @@ def _alter(
             settings[config.name] = config.value
 
     try:
+        if resource.resource_type == LOGGER:
+            raise TopicRefusedError(codes.INVALID_REQUEST, "Loggers are altered incrementally only")
         check_allowed(context, resource.resource_type, resource.resource_name)
         change_settings(
             context.truth,

@@ -12,12 +12,12 @@ from aiokafka.protocol.messages.incremental_alter_configs import (
 from aiokafka.testing import codes
 from aiokafka.testing.configuring import change_settings, check_allowed
 from aiokafka.testing.script import RequestContext
-from aiokafka.testing.settings import BROKER_DEFAULTS, TOPIC_DEFAULTS
+from aiokafka.testing.settings import BROKER_DEFAULTS, METRICS_DEFAULTS, TOPIC_DEFAULTS
 from aiokafka.testing.state import TopicRefusedError
 
 REQUEST = IncrementalAlterConfigsRequest
 _SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
-_LISTS = ("cleanup.policy",)
+_LISTS = ("cleanup.policy", "match", "metrics")
 
 
 def handle(
@@ -86,7 +86,8 @@ def _apply(settings: dict[str, str], config: AlterableConfig) -> None:
         raise TopicRefusedError(
             codes.INVALID_CONFIG, f"Config value append is not allowed for config key: {name}"
         )
-    present = settings.get(name, {**TOPIC_DEFAULTS, **BROKER_DEFAULTS}[name]).split(",")
+    default = {**METRICS_DEFAULTS, **TOPIC_DEFAULTS, **BROKER_DEFAULTS}[name]
+    present = [part for part in settings.get(name, default).split(",") if part]
     named = config.value.split(",")
     if operation == _APPEND:
         result = present + [part for part in named if part not in present]

@@ -54,6 +54,7 @@ _MODULES = {
     66: "_66_list_transactions",
     68: "_68_consumer_group_heartbeat",
     69: "_69_consumer_group_describe",
+    74: "_74_list_config_resources",
     75: "_75_describe_topic_partitions",
 }
 
