@@ -5,7 +5,7 @@ or a folder beside it.
 
 verbs: The docstring of a function or method begins with an imperative verb and says what the call
     does for its caller. Properties, pytest fixtures and classes are things: theirs may be noun
-    phrases. A verb that is missing in VERBS is added there.
+    phrases. A verb that is missing in tests/house/words.py is added there.
 words: Comments, messages and the manual use Kafka's terms, and call things "it". What stands in
     backticks, and a string of one word, is a name and may be anything.
 public: Every function, method and class with a public name has a docstring, in modules that are not
@@ -28,43 +28,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.house.words import begins_with_a_verb
+
 REPOSITORY = Path(__file__).parent.parent
 PACKAGE = REPOSITORY / "aiokafka"
-
-KNOWN = """
-    abort accept acknowledge add adjust admit adopt advance allocate allow announce answer
-    append apply ask assemble assert assign attach authenticate await back balance begin bind
-    block borrow bound break bring build bump cache calculate call cancel change charge check
-    choose claim classify clean clear close collect commit compare compile complete compose
-    compress compute configure confirm connect consume continue convert copy count cover create
-    cross cut deal decide declare decline decode decompress decrypt defer delay delete deliver
-    deny derive describe deserialize detach detect determine disable discard disconnect
-    dispatch distribute divide do double drain draw drop elect empty enable encode encrypt end
-    enforce ensure enter escape estimate evaluate evict examine exchange execute exit expand
-    expect expire explain extend extract fail feed fence fetch fill filter find finish fit flip
-    flush follow forbid force forget format forward free freeze gather generate get give go
-    grant group grow guard guess halt hand handle hash hear hide hold ignore import include
-    increase increment indent index infer inflict inform initialize insert inspect install
-    interpret interrupt invalidate invoke issue iterate join judge keep lay lead learn leave
-    lend let limit list listen load locate lock log look lose lower make map mark match measure
-    merge mirror move name negotiate normalize note notice notify obey observe obtain offer
-    omit open order overwrite pack park parse pass patch pause peek perform pick place plan
-    play poll pop postpone precompute predict prefer prepare prevent print process produce
-    promise promote propose protect prove provide publish pull push put query queue quote raise
-    rank re-authenticate re-join read rebalance rebuild recall receive recognise recompute
-    reconnect record recover redirect reduce reflect refresh refuse register reject rejoin
-    release reload remember remove render renew repeat replace replay replicate reply report
-    represent request require reserve reset resolve respond restart restore restrict resume
-    retain retry return reuse reverse revoke rewind roll route run sample save say scale scan
-    schedule script search see seek select send separate serialize serve set settle shift
-    shorten show shrink shut sign signal simulate skip sleep slice slow sort spare split spread
-    stall stand start step stop store strip subscribe substitute subtract suggest sum suppose
-    suspend switch synchronize take tell terminate throttle throw tick tolerate touch trace
-    track transfer transform translate trim truncate trust try turn undo unpack unsubscribe
-    unwrap update upgrade use validate verify view visit wait wake walk warn watch weigh widen
-    withdraw work wrap write yield
-"""
-VERBS = frozenset(KNOWN.split())
 
 # What to write is on the right.
 BANNED = {
@@ -134,12 +101,6 @@ def is_thing(function: Function) -> bool:
     return any(
         "property" in name or "fixture" in name or name.endswith(".setter") for name in names
     )
-
-
-def begins_with_a_verb(docstring: str) -> bool:
-    words = docstring.split(None, 2)
-    first = words[0].rstrip(",;:.").lower() if words else ""
-    return first in VERBS and words[1:2] != ["of"]
 
 
 def verbs(path: Path) -> Iterator[Finding]:

@@ -85,14 +85,15 @@ class Cluster:
 
     # -- partitions
 
-    async def partitions(self, *, anew: bool = True) -> dict[str, list[int]]:
-        """Return the subscribed partitions by topic; unless `anew`, at most some seconds old.
+    async def partitions(self, *, refresh: bool = True) -> dict[str, list[int]]:
+        """Return the subscribed partitions by topic; they may be a second old without
+        `refresh`.
 
         Raises UnknownTopicOrPartitionError for a topic that does not exist, unless data loss is
         tolerated.
         """
         now = self._loop.time()
-        if anew or now - self._discovered_at >= _DISCOVERY_INTERVAL:
+        if refresh or now - self._discovered_at >= _DISCOVERY_INTERVAL:
             self._partitions = await self._discover()
             self._discovered_at = now
         return self._partitions
@@ -111,7 +112,7 @@ class Cluster:
 
     async def existing(self, topics: Iterable[str]) -> dict[str, list[int]]:
         """Return the partitions of those of `topics` that exist, subscribed or not."""
-        known = await self.partitions(anew=False)
+        known = await self.partitions(refresh=False)
         others = await self._look_for(topic for topic in topics if topic not in known)
         return {**others, **known}
 
@@ -183,7 +184,7 @@ class Cluster:
         A new leader may report an end before one that is `known`. It is then asked again a few
         times.
         """
-        partitions = await self.partitions(anew=known is None)
+        partitions = await self.partitions(refresh=known is None)
         found = await self._ends(partitions)
         for _ in range(self._options.retries):
             if known is None or not _is_below(found, known):

@@ -292,20 +292,21 @@ class StreamPlan:
 
     def _check_ids(self, ids: Mapping[str, bytes], ranges: list[OffsetRange]) -> None:
         """Check that the ids of the topics stay the same as long as the query runs."""
-        anew = {topic for topic, new in ids.items() if self._ids.get(topic, new) != new}
+        replaced = {topic for topic, new in ids.items() if self._ids.get(topic, new) != new}
         if not self._options.fail_on_data_loss:
-            if anew:
+            if replaced:
                 log.warning(
-                    "deleted and created again, still read from the same offsets: %s", sorted(anew)
+                    "deleted and created again, still read from the same offsets: %s",
+                    sorted(replaced),
                 )
             self._ids.update(ids)
             return
         for wanted in ranges:
-            if wanted.topic in anew:
+            if wanted.topic in replaced:
                 raise DataLossError(DataLoss(LossKind.NEW_TOPIC, *wanted))
         self._ids = {**ids, **self._ids}
 
 
 async def _topic_ids(cluster: Cluster) -> dict[str, bytes]:
-    await cluster.partitions(anew=False)
+    await cluster.partitions(refresh=False)
     return cluster.topic_ids()
