@@ -18,7 +18,9 @@ __all__ = ["invoke", "root"]
 # Noun -> (module, what it is for). A module is imported when its noun is used.
 NOUNS = {
     "completion": ("completion", "Print the shell's script for completion."),
+    "consume": ("consuming", "Print the records of topics."),
     "info": ("info", "Show versions, codecs and the brokers."),
+    "produce": ("producing", "Send what is on stdin or in files."),
     "testing": ("serving", "Serve a fake cluster to programs in any language."),
     "topics": ("topics", "List, describe, create and delete topics."),
 }

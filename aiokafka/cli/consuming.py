@@ -1,0 +1,284 @@
+"""`aiokafka consume`: print the records of topics."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Collection, Set
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aiokafka import ConsumerRebalanceListener, TopicPartition
+from aiokafka.cli import formats
+from aiokafka.cli.lines import as_bytes
+from aiokafka.cli.pace import Limit, Progress
+from aiokafka.cli.pipes import Writer
+from aiokafka.cli.places import Place, numbers, offsets_at, place
+from aiokafka.cli.session import Session, command
+from aiokafka.errors import IllegalStateError, KafkaError, UnknownTopicOrPartitionError
+
+if TYPE_CHECKING:
+    from aiokafka import AIOKafkaConsumer
+    from aiokafka.structs import ConsumerRecord
+
+    Batches = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
+
+__all__ = ["Committer", "Ends", "commands"]
+
+_COMMIT_EVERY = 5.0  # seconds
+_MOST = 5000  # records at once: what is written between two looks at the count and the clock
+_LOOK_EVERY = 200  # milliseconds
+
+
+class Committer(ConsumerRebalanceListener):
+    """Commits what was written to stdout, and nothing else."""
+
+    def __init__(self, consumer: AIOKafkaConsumer) -> None:
+        self._consumer = consumer
+        self._written: dict[TopicPartition, int] = {}
+        self._due = time.monotonic() + _COMMIT_EVERY
+
+    def wrote(self, batches: Batches) -> None:
+        """Note that these records were written."""
+        for tp, records in batches.items():
+            self._written[tp] = records[-1].offset + 1
+
+    async def commit_if_due(self) -> None:
+        """Commit every few seconds."""
+        if time.monotonic() >= self._due:
+            await self.commit()
+
+    async def commit(self) -> None:
+        """Commit for the partitions that are still ours."""
+        self._due = time.monotonic() + _COMMIT_EVERY
+        ours = self._written.keys() & self._consumer.assignment()
+        offsets = {tp: self._written[tp] for tp in ours}
+        if offsets:
+            await self._consumer.commit(offsets)
+        self._written.clear()
+
+    async def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
+        """Commit before another member takes over."""
+        try:
+            await self.commit()
+        except KafkaError as error:
+            click.echo(f"aiokafka: not committed, will be printed again: {error}", err=True)
+
+    def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
+        """Do nothing."""
+
+    def on_partitions_lost(self, lost: Set[TopicPartition]) -> None:
+        """Forget what another member has now."""
+        for tp in lost:
+            self._written.pop(tp, None)
+
+
+class Ends:
+    """Where to stop in each partition: at the end that it had, or at a place."""
+
+    def __init__(self, consumer: AIOKafkaConsumer, at: Place | None, exit_at_end: bool) -> None:
+        self._consumer = consumer
+        self._at = at
+        self._exit_at_end = exit_at_end
+        self._stops: dict[TopicPartition, int] = {}
+
+    async def are_reached(self) -> bool:
+        """Say whether every partition of the assignment has been read to its stop."""
+        if self._at is None and not self._exit_at_end:
+            return False
+        assignment = self._consumer.assignment()
+        if new := assignment - self._stops.keys():
+            await self._find(new)
+        try:
+            for tp in assignment:
+                if await self._consumer.position(tp) < self._stops[tp]:
+                    return False
+        except IllegalStateError:
+            return False  # A partition has gone to another member: look at the new assignment.
+        return True
+
+    async def _find(self, partitions: Collection[TopicPartition]) -> None:
+        found: list[dict[TopicPartition, int]] = []
+        if self._at is not None:
+            found.append(await offsets_at(self._consumer, partitions, self._at))
+        if self._exit_at_end:
+            found.append(await self._consumer.end_offsets(partitions))
+        for tp in partitions:
+            self._stops[tp] = min(each[tp] for each in found)
+
+    def cut(self, batches: Batches) -> Batches:
+        """Return the records before the stops, in place of all."""
+        if not self._stops:
+            return batches
+        kept: Batches = {}
+        for tp, records in batches.items():
+            stop = self._stops.get(tp)
+            if stop is not None and records[-1].offset >= stop:
+                # What lies beyond would only be thrown away.
+                self._consumer.pause(tp)
+                records = [record for record in records if record.offset < stop]
+            if records:
+                kept[tp] = records
+        return kept
+
+
+def _format(given: dict[str, Any]) -> formats.Format:
+    null = given["null"].encode()
+    if given["as_json"]:
+        return formats.json_lines
+    if given["text"] is not None:
+        return formats.custom(given["text"], null)
+    key_delimiter = given["key_delimiter"]
+    return formats.plain(
+        as_bytes(given["delimiter"]),
+        None if key_delimiter is None else as_bytes(key_delimiter),
+        null,
+    )
+
+
+def _checked(read: Callable[[str], Any]) -> Callable[..., Any]:
+    """Return a callback of click that reads a text, whose ValueError is the user's mistake."""
+
+    def check(context: click.Context, parameter: click.Parameter, text: str | None) -> Any:
+        try:
+            return None if text is None else read(text)
+        except ValueError as error:
+            raise click.BadParameter(str(error), context, parameter) from None
+
+    return check
+
+
+@command(None, "consume", prints=False)
+@click.argument("topics", nargs=-1, required=True)
+@click.option("-g", "--group", metavar="NAME", help="Be a member of this group, and commit.")
+@click.option("-p", "--partitions", callback=_checked(numbers), metavar="0,3-5", help="Only these.")
+@click.option(
+    "--from",
+    "start",
+    callback=_checked(place),
+    metavar="PLACE",
+    help="Default: earliest; in a group: what it has stored.",
+)
+@click.option("--to", "stop", callback=_checked(place), metavar="PLACE", help="Stop before it.")
+@click.option("-e", "--exit-at-end", is_flag=True, help="Stop at the end that there is now.")
+@click.option("-c", "--count", type=click.IntRange(1), help="Stop after so many.")
+@click.option(
+    "-f",
+    "--format",
+    "text",
+    metavar="TEXT",
+    help="Such as '%t %p %o %T %k %s %h\\n'; %S and %K: lengths.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@click.option("-D", "--delimiter", default="\\n", show_default=True, help="Behind each record.")
+@click.option("-K", "--key-delimiter", metavar="TEXT", help="Print keys, this, and values.")
+@click.option("-Z", "--null", default="", metavar="TEXT", help="Print this for no key or value.")
+@click.option("--read-committed", is_flag=True, help="Leave out what was aborted or is open.")
+@click.option(
+    "--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="Records per second."
+)
+@click.option(
+    "--progress/--no-progress",
+    default=None,
+    help="Rates on stderr; default: if that is a terminal and stdout is not.",
+)
+async def commands(session: Session, topics: tuple[str, ...], **given: Any) -> None:
+    """Print the records of TOPICS until Ctrl-C, a place, an end or a count.
+
+    A PLACE is earliest, latest, an offset, -N (the last N), -2h (since then), @milliseconds, or
+    a date and time in UTC. In a group only what has been printed is committed: every few
+    seconds, when partitions move, and at the end, by Ctrl-C as well.
+
+    \b
+    Example:
+      aiokafka consume orders --exit-at-end --json
+      aiokafka consume orders --from -2h --format '%T %k %s\\n'
+    """
+    if given["group"] is not None and given["partitions"] is not None:
+        raise click.UsageError("--partitions: in a group they are assigned")
+    start = given["start"] or Place("earliest" if given["group"] is None else "stored")
+    consumer = session.consumer(**_consumer_options(given, start))
+    committer = Committer(consumer) if given["group"] is not None else None
+    if committer is not None:
+        consumer.subscribe(topics, listener=committer)
+    write = _format(given)
+    async with consumer:
+        if committer is None:
+            await _assign(consumer, topics, given["partitions"], start)
+        await _print_all(consumer, write, committer, given)
+
+
+def _consumer_options(given: dict[str, Any], start: Place) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "group_id": given["group"],
+        "enable_auto_commit": False,
+        "auto_offset_reset": "earliest",
+        "allow_auto_create_topics": False,
+        "max_partition_fetch_bytes": 4 * 1024 * 1024,
+    }
+    if given["read_committed"]:
+        found["isolation_level"] = "read_committed"
+    if given["group"] is None:
+        if start.kind == "stored":
+            raise click.UsageError("--from stored: needs --group")
+    elif start.kind in ("earliest", "latest"):
+        found["auto_offset_reset"] = start.kind
+    elif start.kind != "stored":
+        raise click.UsageError(
+            "--from: a group goes on where it is; `aiokafka groups reset` moves it"
+        )
+    return found
+
+
+async def _assign(
+    consumer: AIOKafkaConsumer, topics: Collection[str], wanted: list[int] | None, start: Place
+) -> None:
+    """Read these partitions of the topics, from a place."""
+    found: list[TopicPartition] = []
+    for topic in topics:
+        there = consumer.partitions_for_topic(topic)
+        if not there:
+            raise UnknownTopicOrPartitionError(f"no topic {topic!r}")
+        if missing := set(wanted or ()) - there:
+            raise UnknownTopicOrPartitionError(
+                f"topic {topic!r} has partitions 0 to {max(there)}, not {min(missing)}"
+            )
+        found += [TopicPartition(topic, number) for number in wanted or sorted(there)]
+    consumer.assign(found)
+    for tp, offset in (await offsets_at(consumer, found, start)).items():
+        consumer.seek(tp, offset)
+
+
+async def _print_all(
+    consumer: AIOKafkaConsumer,
+    write: formats.Format,
+    committer: Committer | None,
+    given: dict[str, Any],
+) -> None:
+    writer = Writer(sys.stdout.fileno())
+    ends = Ends(consumer, given["stop"], given["exit_at_end"])
+    limit = Limit(given["rate"])
+    shown = given["progress"]
+    default = sys.stderr.isatty() and not sys.stdout.isatty()
+    progress = Progress("consumed", default if shown is None else shown)
+    left = given["count"]
+    most = min(_MOST, limit.step) if given["rate"] else _MOST
+    try:
+        while left != 0 and not await ends.are_reached():
+            now = most if left is None else min(most, left)
+            batches = ends.cut(await consumer.getmany(timeout_ms=_LOOK_EVERY, max_records=now))
+            count = sum(map(len, batches.values()))
+            if count:
+                await limit.wait(count)
+                data = b"".join([write(records) for records in batches.values()])
+                await writer.write(data)
+                progress.add(count, len(data))
+                left = None if left is None else left - count
+            if committer is not None:
+                committer.wrote(batches)
+                await committer.commit_if_due()
+    finally:
+        progress.end()
+        if committer is not None:
+            await committer.commit()

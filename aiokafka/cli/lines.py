@@ -1,0 +1,175 @@
+"""From bytes to records: split what was read, and understand each piece."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from aiokafka.errors import KafkaError
+
+__all__ = ["InputError", "NewRecord", "Splitter", "as_bytes", "json_parser", "line_parser"]
+
+_ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
+
+
+class InputError(KafkaError):
+    """What was read cannot be sent."""
+
+
+class NewRecord(NamedTuple):
+    """A record to send."""
+
+    value: bytes | None
+    key: bytes | None = None
+    partition: int | None = None
+    timestamp_ms: int | None = None
+    headers: list[tuple[str, bytes | None]] | None = None
+
+
+Parser = Callable[[bytes], NewRecord]
+
+
+def as_bytes(text: str) -> bytes:
+    r"""Return a delimiter as bytes; it may contain \\n, \\t, \\0, \\xHH and UTF-8."""
+
+    def plain(match: re.Match[str]) -> str:
+        code = match[1]
+        if code.startswith("x"):
+            return chr(int(code[1:], 16))
+        return _ESCAPES.get(code, code.encode()).decode()
+
+    if re.search(r"\\x[89a-fA-F]", text):
+        return text.encode().decode("unicode_escape").encode("latin-1")
+    return re.sub(r"\\(x[0-9a-fA-F]{2}|.)", plain, text).encode()
+
+
+class Splitter:
+    """Splits blocks at a delimiter. The last piece needs none behind it."""
+
+    def __init__(self, delimiter: bytes, limit: int = 64 * 1024 * 1024) -> None:
+        if not delimiter:
+            raise ValueError("delimiter: must not be empty")
+        self._delimiter = delimiter
+        self._limit = limit
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def feed(self, block: bytes) -> list[bytes]:
+        """Return the pieces that end in this block.
+
+        Raises InputError for a piece of more than `limit` bytes: memory has a bound.
+        """
+        if len(self._delimiter) > 1 and self._parts:
+            # The delimiter may begin in one block and end in the next.
+            block, self._parts = b"".join((*self._parts, block)), []
+        pieces = block.split(self._delimiter)
+        if len(pieces) == 1:
+            self._keep(block)
+            return []
+        pieces[0] = b"".join((*self._parts, pieces[0]))
+        self._parts, self._size = [], 0
+        self._keep(pieces.pop())
+        return pieces
+
+    def _keep(self, rest: bytes) -> None:
+        if rest:
+            self._parts.append(rest)
+        self._size = sum(map(len, self._parts)) if len(self._parts) < 2 else self._size + len(rest)
+        if self._size > self._limit:
+            raise InputError(
+                f"no delimiter {self._delimiter!r} in {self._size} bytes; is it the right one?"
+            )
+
+    def end(self) -> list[bytes]:
+        """Return the piece behind the last delimiter, if there is one."""
+        rest = b"".join(self._parts)
+        self._parts, self._size = [], 0
+        return [rest] if rest else []
+
+
+def line_parser(
+    key_delimiter: bytes | None,
+    *,
+    key: bytes | None = None,
+    partition: int | None = None,
+    headers: list[tuple[str, bytes | None]] | None = None,
+    empty_is_null: bool = False,
+) -> Parser:
+    """Return a function that makes a record of a line: a value, or a key and a value."""
+
+    def parse(line: bytes) -> NewRecord:
+        own: bytes | None = key
+        value: bytes | None = line
+        if key_delimiter is not None:
+            head, found, tail = line.partition(key_delimiter)
+            if found:
+                own, value = head, tail
+        if empty_is_null:
+            own, value = own or None, value or None
+        return NewRecord(value, own, partition, None, headers)
+
+    return parse
+
+
+def json_parser(
+    *,
+    partition: int | None = None,
+    keep_partitions: bool = False,
+    keep_timestamps: bool = False,
+) -> Parser:
+    """Return a function that makes a record of a JSON object, as `consume --json` prints it.
+
+    `key` and `value` are text, null, or anything else, which is sent as JSON; `key_base64` and
+    `value_base64` are bytes. The function raises InputError for what is no such object.
+    """
+
+    def parse(line: bytes) -> NewRecord:
+        try:
+            found = json.loads(line)
+        except ValueError as error:
+            raise InputError(f"no JSON: {error}: {line[:80]!r}") from None
+        if not isinstance(found, dict):
+            raise InputError(f"no JSON object: {line[:80]!r}")
+        try:
+            return NewRecord(
+                _field(found, "value"),
+                _field(found, "key"),
+                found.get("partition") if keep_partitions and partition is None else partition,
+                found.get("timestamp") if keep_timestamps else None,
+                _headers(found.get("headers")),
+            )
+        except (ValueError, TypeError) as error:
+            raise InputError(f"{error}: {line[:80]!r}") from None
+
+    return parse
+
+
+def _field(found: dict[str, Any], name: str) -> bytes | None:
+    coded = found.get(f"{name}_base64")
+    if coded is not None:
+        return base64.b64decode(coded, validate=True)
+    return _as_bytes(found.get(name))
+
+
+def _as_bytes(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode()
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _headers(found: Any) -> list[tuple[str, bytes | None]] | None:
+    if not found:
+        return None
+    pairs = found.items() if isinstance(found, dict) else found
+    return [(str(name), _header_value(value)) for name, value in pairs]
+
+
+def _header_value(value: Any) -> bytes | None:
+    if isinstance(value, dict) and value.keys() == {"base64"}:
+        return base64.b64decode(value["base64"], validate=True)
+    return _as_bytes(value)

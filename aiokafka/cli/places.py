@@ -1,0 +1,98 @@
+"""Places in a partition that users name: offsets, ends, times."""
+
+from __future__ import annotations
+
+import datetime
+import re
+import time
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from aiokafka import AIOKafkaConsumer
+    from aiokafka.structs import TopicPartition
+
+__all__ = ["Place", "numbers", "offsets_at", "place", "seconds"]
+
+_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+class Place(NamedTuple):
+    """A place: `kind` is earliest, latest, stored, offset, tail (records before the end) or time
+    (milliseconds since 1970)."""
+
+    kind: str
+    value: int = 0
+
+
+def seconds(text: str) -> float:
+    """Return the seconds of a duration such as 500ms, 30s, 5m, 2h or 1d.
+
+    Raises ValueError for anything else.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|[smhdw])", text)
+    if match is None:
+        raise ValueError(f"{text!r} must be a duration such as 500ms, 30s, 5m, 2h or 1d")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+def place(text: str, now: float | None = None) -> Place:
+    """Return the place that a text names: earliest, latest, stored, an offset (42), so many records
+    before the end (-10), so long ago (-2h), milliseconds since 1970 (@1700000000000), or a date and
+    time in UTC (2026-01-31T12:00).
+
+    Raises ValueError for anything else.
+    """
+    if text in ("earliest", "latest", "stored"):
+        return Place(text)
+    if re.fullmatch(r"-?\d+", text):
+        return Place("tail", -int(text)) if text.startswith("-") else Place("offset", int(text))
+    if re.fullmatch(r"@\d+", text):
+        return Place("time", int(text[1:]))
+    if text.startswith("-"):
+        since = (time.time() if now is None else now) - seconds(text[1:])
+        return Place("time", int(since * 1000))
+    try:
+        moment = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        raise ValueError(
+            f"{text!r} must be earliest, latest, an offset, -N (the last N), -2h (ago), "
+            "@milliseconds, or a date and time"
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.timezone.utc)
+    return Place("time", int(moment.timestamp() * 1000))
+
+
+def numbers(text: str) -> list[int]:
+    """Return the numbers of a text such as 0,3-5.
+
+    Raises ValueError for anything else.
+    """
+    found: dict[int, None] = {}
+    for part in text.split(","):
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
+        if match is None or int(match[2] or match[1]) < int(match[1]):
+            raise ValueError(f"{text!r} must be partitions such as 0,3-5")
+        if int(match[2] or 0) > 1_000_000:
+            raise ValueError(f"{text!r} names too many partitions")
+        found.update(dict.fromkeys(range(int(match[1]), int(match[2] or match[1]) + 1)))
+    return list(found)
+
+
+async def offsets_at(
+    consumer: AIOKafkaConsumer, partitions: Collection[TopicPartition], at: Place
+) -> dict[TopicPartition, int]:
+    """Return the offset of a place in each partition. A time after the last record is the end."""
+    if at.kind == "offset":
+        return dict.fromkeys(partitions, at.value)
+    if at.kind == "earliest":
+        return await consumer.beginning_offsets(partitions)
+    ends = await consumer.end_offsets(partitions)
+    if at.kind == "latest":
+        return ends
+    if at.kind == "tail":
+        starts = await consumer.beginning_offsets(partitions)
+        return {tp: max(starts[tp], ends[tp] - at.value) for tp in partitions}
+    times: Any = await consumer.offsets_for_times(dict.fromkeys(partitions, at.value))
+    return {tp: times[tp].offset if times.get(tp) is not None else ends[tp] for tp in partitions}

@@ -1,0 +1,288 @@
+"""Records through the command line, to and from a cluster."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aiokafka.errors import TopicAuthorizationFailedError
+from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
+from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
+from aiokafka.protocol.messages.produce import ProduceRequest
+from aiokafka.protocol.messages.transactions import EndTxnRequest
+from aiokafka.structs import TopicPartition
+from aiokafka.testing import Fail
+from tests.cli.support import Cli, environment, process
+from tests.kafka.fixtures import Scale
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pipes and signals of Unix")
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def lines(tmp_path: Path) -> str:
+    file = tmp_path / "lines.txt"
+    file.write_text("".join(f"{number}\n" for number in range(10)))
+    return str(file)
+
+
+def printed(cli: Cli, *arguments: str) -> list[str]:
+    return cli("consume", *arguments, "--exit-at-end").out.splitlines()
+
+
+def test_lines_of_files_come_out_again(cli: Cli, lines: str) -> None:
+    cli.served.topic("t")
+    cli("produce", "t", lines, lines)
+    assert printed(cli, "t") == [str(number) for number in range(10)] * 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--from", "-3"), "789"),
+        (("--from", "2", "--to", "5"), "234"),
+        (("--from", "8", "--to", "100"), "89"),
+        (("--count", "2"), "01"),
+        (("--from", "latest"), ""),
+        (("--to", "earliest"), ""),
+        (("--from", "-1h"), "0123456789"),
+        (("--to", "-1h"), ""),
+        (("--from", "@9999999999999"), ""),
+    ],
+    ids=str,
+)
+def test_ranges(cli: Cli, lines: str, arguments: tuple[str, ...], expected: str) -> None:
+    cli.served.topic("t")
+    cli("produce", "t", lines)
+    assert "".join(printed(cli, "t", *arguments)) == expected
+
+
+def test_keys_headers_and_partitions(cli: Cli, tmp_path: Path) -> None:
+    cli.served.topic("t", 3)
+    file = tmp_path / "pairs"
+    file.write_text("a=1;b=;c")
+    options = ("-D", ";", "-K", "=", "-H", "h=x", "-p", "2", "-Z", "-z", "gzip")
+    cli("produce", "t", str(file), *options)
+    text = "%p %k %s %h\\n"
+    assert printed(cli, "t", "-f", text, "-Z", "NULL", "-p", "1-2") == [
+        "2 a 1 h=x",
+        "2 b NULL h=x",
+        "2 NULL c h=x",
+    ]
+    assert printed(cli, "t", "-p", "0,1") == []
+    assert printed(cli, "t", "-K", ":") == ["a:1", "b:", ":c"]
+
+
+def test_json_lines_copy_a_topic(cli: Cli, tmp_path: Path) -> None:
+    cli.served.topic("t", 3)
+    cli.served.topic("copy", 3)
+    file = tmp_path / "in"
+    file.write_bytes(b"".join(b"key%d:value %d\xff\n" % (i, i) for i in range(50)))
+    cli("produce", "t", str(file), "-K", ":", "-H", "h=1")
+    first = printed(cli, "t", "--json")
+    file.write_text("\n".join(first))
+    cli("produce", "copy", str(file), "--json", "--keep-partitions", "--keep-timestamps")
+    second = printed(cli, "copy", "--json")
+    assert sorted(line.replace('"copy"', '"t"') for line in second) == sorted(first)
+
+
+def test_a_file_may_be_one_record(cli: Cli, lines: str) -> None:
+    cli.served.topic("t")
+    cli("produce", "t", lines, lines, "--whole")
+    assert cli.served.values("t") == [Path(lines).read_bytes()] * 2
+
+
+def test_transactions_of_so_many_records(cli: Cli, lines: str) -> None:
+    cli.served.topic("t")
+    cli("produce", "t", lines, "--transactional-id", "x", "--transaction-size", "4")
+    assert printed(cli, "t", "--read-committed") == [str(number) for number in range(10)]
+    commits = [
+        seen for seen in cli.served.cluster.requests(EndTxnRequest) if seen.request.committed
+    ]
+    assert len(commits) == 3
+
+
+def test_a_transaction_that_fails_is_aborted(cli: Cli, tmp_path: Path) -> None:
+    cli.served.topic("t")
+    file = tmp_path / "in"
+    file.write_text('{"value": "a"}\n{"value": "b"}\nno json\n')
+    done = cli.run("produce", "t", str(file), "--json", "--transactional-id", "x")
+    assert done.code == 1 and "no JSON" in done.err and done.err.count("\n") == 1
+    assert printed(cli, "t", "--read-committed") == []
+
+
+def test_what_is_not_delivered_is_named(cli: Cli, lines: str) -> None:
+    cli.served.topic("t")
+    cli.served.cluster.intercept(ProduceRequest, Fail(TopicAuthorizationFailedError))
+    done = cli.run("produce", "t", lines)
+    assert done.code == 4
+    assert "record 1 was not delivered" in done.err and done.err.count("\n") == 1
+
+
+def test_progress_tells_the_sums_on_stderr(cli: Cli, lines: str) -> None:
+    cli.served.topic("t")
+    assert "produced 10 records" in cli("produce", "t", lines, "--progress").err
+    done = cli("consume", "t", "-e", "--progress")
+    assert "consumed 10 records" in done.err
+    assert done.out.count("\n") == 10
+
+
+def test_counts_and_rates(cli: Cli, lines: str) -> None:
+    cli.served.topic("t")
+    cli("produce", "t", lines, "--count", "5", "--rate", "1000")
+    assert printed(cli, "t", "--rate", "1000") == list("01234")
+
+
+def test_a_group_goes_on_where_it_was(cli: Cli, lines: str) -> None:
+    cli.served.topic("t")
+    cli("produce", "t", lines)
+    assert printed(cli, "t", "--group", "g", "--count", "4") == list("0123")
+    assert cli.served.cluster.groups.committed("g", "t", 0) == 4
+    assert printed(cli, "t", "--group", "g") == list("456789")
+    assert printed(cli, "t", "--group", "g") == []
+    assert printed(cli, "t", "--group", "other", "--from", "latest") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("consume", "missing"), 5),
+        (("consume", "t", "-p", "7"), 5),
+        (("consume", "t", "-p", "x"), 2),
+        (("consume", "t", "--from", "soon"), 2),
+        (("consume", "t", "--from", "stored"), 2),
+        (("consume", "t", "-g", "g", "--from", "5"), 2),
+        (("consume", "t", "-g", "g", "-p", "0"), 2),
+        (("consume", "t", "-f", "%x"), 2),
+        (("produce", "t", "no-such-file"), 1),
+        (("produce", "t", "--json", "-k", "x"), 2),
+        (("produce", "t", "-D", ""), 2),
+    ],
+    ids=str,
+)
+def test_mistakes_are_one_line(cli: Cli, arguments: tuple[str, ...], code: int) -> None:
+    cli.served.topic("t")
+    done = cli.run(*arguments)
+    assert done.code == code, done.err
+    assert done.err.startswith("aiokafka: ") and done.err.count("\n") == 1
+    assert "missing" not in cli.served.cluster.state.topics, "reading creates no topic"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_lines_go_through_pipes_and_none_is_lost(cli: Cli, scale: Scale) -> None:
+    count = scale(20_000, 1_000_000)
+    cli.served.topic("t", 3)
+    env = environment(cli.served)
+    text = "".join(f"line {number}\n" for number in range(count)).encode()
+    sender = process("produce", "t", stdin=subprocess.PIPE, env=env)
+    sender.communicate(text)
+    assert sender.returncode == 0
+    reader = process("consume", "t", "--exit-at-end", stdout=subprocess.PIPE, env=env)
+    out, _ = reader.communicate()
+    assert reader.returncode == 0
+    assert sorted(out.split(b"\n")) == sorted(text.split(b"\n"))
+
+
+def test_ctrl_c_commits_what_was_printed_and_leaves(cli: Cli, lines: str) -> None:
+    cli.served.topic("t")
+    cli("produce", "t", lines)
+    child = process(
+        "consume", "t", "--group", "g", stdout=subprocess.PIPE, env=environment(cli.served)
+    )
+    assert child.stdout is not None
+    assert [child.stdout.readline() for _ in range(10)][-1] == b"9\n"
+    child.send_signal(signal.SIGINT)
+    rest, _ = child.communicate(timeout=30)
+    assert (child.returncode, rest) == (130, b"")
+    assert cli.served.cluster.groups.committed("g", "t", 0) == 10
+    assert cli.served.cluster.count(LeaveGroupRequest) == 1
+
+
+def test_a_reader_that_stops_gets_nothing_committed_that_it_did_not_take(
+    cli: Cli, tmp_path: Path
+) -> None:
+    cli.served.topic("t")
+    file = tmp_path / "in"
+    file.write_text("".join(f"{number:0>999}\n" for number in range(3000)))
+    cli("produce", "t", str(file))
+    child = process(
+        *("consume", "t", "--group", "g"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(cli.served),
+    )
+    assert child.stdout is not None and child.stderr is not None
+    child.stdout.readline()
+    child.stdout.close()
+    assert child.stderr.read() == b""
+    assert child.wait(30) == 0
+    assert (cli.served.cluster.groups.committed("g", "t", 0) or 0) < 3000
+
+
+def test_ctrl_c_delivers_what_was_read(cli: Cli) -> None:
+    cli.served.topic("t")
+    child = process("produce", "t", stdin=subprocess.PIPE, env=environment(cli.served))
+    assert child.stdin is not None
+    child.stdin.write(b"one\ntwo\nthr")
+    child.stdin.flush()
+    until(lambda: cli.served.values("t") == [b"one", b"two"])
+    child.send_signal(signal.SIGINT)
+    assert child.wait(30) == 130
+    child.stdin.close()
+    assert cli.served.values("t") == [b"one", b"two"]
+
+
+def test_ctrl_c_aborts_the_transaction(cli: Cli) -> None:
+    cli.served.topic("t")
+    child = process(
+        *("produce", "t", "--transactional-id", "x"),
+        stdin=subprocess.PIPE,
+        env=environment(cli.served),
+    )
+    assert child.stdin is not None
+    child.stdin.write(b"one\n")
+    child.stdin.flush()
+    until(lambda: cli.served.values("t") == [b"one"])
+    child.send_signal(signal.SIGINT)
+    assert child.wait(30) == 130
+    child.stdin.close()
+    assert printed(cli, "t", "--read-committed") == []
+
+
+def test_a_reader_that_is_slow_keeps_its_place_in_the_group(cli: Cli, tmp_path: Path) -> None:
+    """The pipe is full, and heartbeats go on: writing does not hold up the event loop."""
+    cli.served.topic("t")
+    file = tmp_path / "in"
+    file.write_text("".join(f"{number:0>999}\n" for number in range(1000)))
+    cli("produce", "t", str(file))
+    reader, writer = os.pipe()
+    options = ("-X", "heartbeat_interval_ms=50", "-X", "session_timeout_ms=6000")
+    child = process(
+        "consume", "t", "-g", "g", "-e", *options, stdout=writer, env=environment(cli.served)
+    )
+    os.close(writer)
+    try:
+        cluster = cli.served.cluster
+        until(lambda: cluster.count(HeartbeatRequest) > 10)
+        assert child.poll() is None
+        with open(reader, "rb") as pipe:
+            assert len(pipe.readlines()) == 1000
+        assert child.wait(30) == 0
+        assert cluster.groups.committed("g", *TopicPartition("t", 0)) == 1000
+    finally:
+        child.kill()
+        child.wait()

@@ -1,0 +1,158 @@
+"""The pieces of produce and consume: delimiters, formats, places."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import pytest
+
+from aiokafka.cli import formats
+from aiokafka.cli.lines import InputError, Splitter, as_bytes, json_parser, line_parser
+from aiokafka.cli.pace import Limit
+from aiokafka.cli.pipes import Writer, read_blocks
+from aiokafka.cli.places import Place, numbers, place
+from aiokafka.structs import ConsumerRecord
+
+
+def record(value: bytes | None, key: bytes | None = None, headers: Any = ()) -> Any:
+    return ConsumerRecord("t", 1, 7, 1000, 0, key, value, None, 0, 0, headers)
+
+
+@pytest.mark.parametrize("delimiter", [b"\n", b"--", b"aab"])
+def test_pieces_do_not_depend_on_blocks(delimiter: bytes) -> None:
+    text = delimiter.join([b"one", b"", b"a", b"-two-", b"three"])
+    for size in range(1, len(text) + 1):
+        splitter = Splitter(delimiter)
+        found: list[bytes] = []
+        for start in range(0, len(text), size):
+            found += splitter.feed(text[start : start + size])
+        assert [*found, *splitter.end()] == text.split(delimiter)
+
+
+def test_a_delimiter_at_the_end_makes_no_piece_of_its_own() -> None:
+    splitter = Splitter(b"\n")
+    assert splitter.feed(b"a\nb\n") == [b"a", b"b"]
+    assert splitter.end() == []
+
+
+def test_input_without_a_delimiter_is_refused_before_memory_is_full() -> None:
+    splitter = Splitter(b"\n", limit=1000)
+    with pytest.raises(InputError, match="no delimiter"):
+        for _ in range(1001):
+            splitter.feed(b"x")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("\\n", b"\n"), ("\\t|", b"\t|"), ("\\x01", b"\x01"), ("\\xff", b"\xff"), ("é", "é".encode())],
+)
+def test_delimiters_may_be_escaped(text: str, expected: bytes) -> None:
+    assert as_bytes(text) == expected
+
+
+def test_a_line_has_a_key_if_there_is_a_delimiter() -> None:
+    parse = line_parser(b":", partition=2)
+    assert parse(b"k:v:w")[:3] == (b"v:w", b"k", 2)
+    assert parse(b"v")[:2] == (b"v", None)
+    assert line_parser(b":", empty_is_null=True)(b"k:")[:2] == (None, b"k")
+
+
+@pytest.mark.parametrize(
+    ("value", "key", "headers"),
+    [
+        (b"v", b"k", [("a", b"1"), ("a", None)]),
+        (None, b"\xff\x00", [("b", b"\xff")]),
+        (b"", None, []),
+        (b"\xfe", b"", []),
+    ],
+)
+def test_json_lines_lose_nothing(value: Any, key: Any, headers: Any) -> None:
+    line = formats.json_lines([record(value, key, headers)])
+    parse = json_parser(keep_partitions=True, keep_timestamps=True)
+    assert parse(line) == (value, key, 1, 1000, headers or None)
+
+
+def test_json_that_others_write_is_understood() -> None:
+    parse = json_parser()
+    found = parse(b'{"value": {"a": [1, "\xc3\xa9"]}, "key": 5, "headers": {"h": "x"}}')
+    assert found.value == '{"a":[1,"é"]}'.encode()
+    assert found.key == b"5"
+    assert found.headers == [("h", b"x")]
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"[]", b"{", b'{"value_base64": "?"}', b'{"value": "x", "headers": 5}', b"\xff"]
+)
+def test_what_is_no_record_is_refused(line: bytes) -> None:
+    with pytest.raises(InputError):
+        json_parser()(line)
+
+
+def test_formats() -> None:
+    every = [record(b"v", b"k", [("h", b"1"), ("i", None)]), record(None)]
+    text = "%t %p %o %T %k %K %s %S %h 100%%\\n"
+    assert formats.custom(text, b"NULL")(every) == (
+        b"t 1 7 1000 k 1 v 1 h=1,i= 100%\nt 1 7 1000 NULL -1 NULL -1  100%\n"
+    )
+    assert formats.plain(b"\0", None, b"-")(every) == b"v\0-\0"
+    assert formats.plain(b";", b"=", b"-")(every) == b"k=v;-=-;"
+    assert json.loads(formats.json_lines(every[:1]))["headers"] == [["h", "1"], ["i", None]]
+    with pytest.raises(ValueError, match="'%x' is unknown"):
+        formats.custom("%x", b"")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("earliest", Place("earliest")),
+        ("42", Place("offset", 42)),
+        ("-10", Place("tail", 10)),
+        ("-90s", Place("time", 10_000)),
+        ("@1700", Place("time", 1700)),
+        ("1970-01-01T00:00:02", Place("time", 2000)),
+        ("1970-01-01T01:00:02+01:00", Place("time", 2000)),
+        ("1970-01-02", Place("time", 86_400_000)),
+    ],
+)
+def test_places(text: str, expected: Place) -> None:
+    assert place(text, now=100) == expected
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-2y", "@x", "1970-13-01"])
+def test_what_is_no_place_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        place(text)
+
+
+def test_numbers_of_partitions() -> None:
+    assert numbers("0,3-5,4") == [0, 3, 4, 5]
+    for text in ("", "a", "5-3", "-1", "0-99999999999"):
+        with pytest.raises(ValueError, match="partitions"):
+            numbers(text)
+
+
+async def test_a_full_pipe_waits_beside_the_loop_and_loses_nothing() -> None:
+    reader, writer = os.pipe()
+    data = os.urandom(1_000_003)
+
+    async def write() -> None:
+        await Writer(writer).write(data)
+        os.close(writer)
+
+    import asyncio
+
+    writing = asyncio.ensure_future(write())
+    got = b"".join([block async for block in read_blocks(reader)])
+    await writing
+    os.close(reader)
+    assert got == data
+
+
+async def test_a_rate_counts_from_the_first_record() -> None:
+    limit = Limit(1_000_000)
+    assert limit.step == 50_000
+    for _ in range(10):
+        await limit.wait(limit.step)
+    assert Limit(0.5).step == 1
