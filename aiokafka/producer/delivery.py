@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aiokafka.errors import (
+    BrokerResponseError,
     DuplicateSequenceNumber,
     InvalidProducerEpoch,
     KafkaError,
@@ -224,21 +225,7 @@ class Delivery:
             self.coordinator_wanted.set()
             self._retry(queue, batch, error, pause=False)
         elif result.error_code in _BAD_SEQUENCE and self.sequencer is not None:
-            is_gap = result.error_code == OutOfOrderSequenceNumber.errno
-            if batch.is_doubtful and is_gap and is_oldest(queue, batch):
-                self.fail(queue, batch, in_doubt(queue.partition, error))
-                return
-            if self._is_too_late_to_say(queue, batch, result.error_code):
-                self.fail(queue, batch, unresolved(queue.partition, error))
-                return
-            self.sequencer.on_gap(queue, batch)
-            if self.transaction is not None and queue.sequence.has_gap:
-                # Only the coordinator can give a new epoch, after the transaction was aborted.
-                self.fail(queue, batch, error)
-                return
-            if result.error_code == InvalidProducerEpoch.errno:
-                self.sequencer.discard_producer_id(batch.producer_id)
-            self._retry(queue, batch, error)
+            self._refuse_number(queue, batch, error, self.sequencer)
         elif error.retriable:
             is_told = self._learn_leader(queue, result, response)
             if error.invalid_metadata and not is_told:
@@ -247,6 +234,31 @@ class Delivery:
             self._retry(queue, batch, error, pause=not is_prompt)
         else:
             self.fail(queue, batch, error, record_errors(queue.partition, error, result))
+
+    def _refuse_number(
+        self,
+        queue: PartitionQueue,
+        batch: ProducerBatch,
+        error: BrokerResponseError,
+        sequencer: Sequencer,
+    ) -> None:
+        """Send `batch` again after an error about its sequence number, or fail it if that could
+        write it twice."""
+        is_gap = error.errno == OutOfOrderSequenceNumber.errno
+        if batch.is_doubtful and is_gap and is_oldest(queue, batch):
+            self.fail(queue, batch, in_doubt(queue.partition, error))
+            return
+        if self._is_too_late_to_say(queue, batch, error.errno):
+            self.fail(queue, batch, unresolved(queue.partition, error))
+            return
+        sequencer.on_gap(queue, batch)
+        if self.transaction is not None and queue.sequence.has_gap:
+            # Only the coordinator can give a new epoch, after the transaction was aborted.
+            self.fail(queue, batch, error)
+            return
+        if error.errno == InvalidProducerEpoch.errno:
+            sequencer.discard_producer_id(batch.producer_id)
+        self._retry(queue, batch, error)
 
     def _is_too_late_to_say(self, queue: PartitionQueue, batch: ProducerBatch, code: int) -> bool:
         """Return whether `batch`, refused as a gap, may be written all the same:

@@ -209,7 +209,22 @@ class Kip848Member:
 
     async def heartbeat(self, interest: Interest) -> None:
         """Send what is new to the coordinator, and take in its response. Raises errors of the
-        connection and of the response, with a hint where the broker has to be changed."""
+        connection and of the response, with a hint where the broker has to be changed.
+
+        What may happen while it is in flight:
+
+        1. `_said` is None from the first step on: it is not known what the coordinator knows.
+        2. The application reaches the target, and `reconciled()` changes `owned`. The request says
+           what we had before. `_accept()` compares with that, so this response does not confirm the
+           new partitions; the next request names them.
+        3. The membership ends, and the next one may begin: `_life` has changed. The response, or
+           the error, belongs to the one that is over, and is dropped. Its epoch would otherwise be
+           taken for that of the next one.
+        4. The response comes: `_accept()` takes target, epoch and interval. The next request has
+           only what differs from `said`.
+        5. There is no response. The coordinator may have taken the request or not, so the next one
+           says all again (`_news()`).
+        """
         life = self._life
         said = _Said(interest, self.owned)
         request = self._news(said)
