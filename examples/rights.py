@@ -1,16 +1,19 @@
-"""Let a user read a topic, look at the rights of the topic, and take the right away again."""
+"""Make a user, let it read a topic for a while, and limit what it may send."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import secrets
 
 from aiokafka.admin import (
     AclBinding,
     AclFilter,
     AclOperation,
     AIOKafkaAdminClient,
+    NewScramCredential,
     PatternType,
+    QuotaEntity,
     ResourcePattern,
     ResourceType,
 )
@@ -30,8 +33,20 @@ async def change_rights(admin: AIOKafkaAdminClient, user: str, topic: str) -> No
     print(f"deleted {sum(map(len, deleted.values()))}")
 
 
+async def make_user(admin: AIOKafkaAdminClient, user: str, password: str) -> None:
+    await admin.users.upsert(NewScramCredential(user, password))
+    for name, credentials in (await admin.users.describe([user])).items():
+        print(f"{name}: {', '.join(each.mechanism.name for each in credentials)}")
+
+    limits = {"producer_byte_rate": 1_000_000, "consumer_byte_rate": None}
+    await admin.quotas.alter(QuotaEntity(user=user), limits)
+    for entity, found in (await admin.quotas.describe()).items():
+        print(f"{entity}: {found}")
+
+
 async def run(bootstrap: str, user: str, topic: str) -> None:
     async with AIOKafkaAdminClient(bootstrap_servers=bootstrap) as admin:
+        await make_user(admin, user, secrets.token_urlsafe())
         await change_rights(admin, user, topic)
 
 

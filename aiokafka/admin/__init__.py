@@ -16,6 +16,7 @@ from aiokafka.admin._group_values import (
 )
 from aiokafka.admin._lag_values import GroupLag, PartitionLag, PartitionOwner
 from aiokafka.admin._offset_values import ListedOffset, OffsetSpec
+from aiokafka.admin._quota_values import QuotaEntity, QuotaFilter
 from aiokafka.admin._topic_values import (
     PartitionDescription,
     TopicCreation,
@@ -23,6 +24,7 @@ from aiokafka.admin._topic_values import (
     TopicListing,
     TopicSetting,
 )
+from aiokafka.admin._user_values import NewScramCredential, ScramCredential
 from aiokafka.admin.acls import Acls
 from aiokafka.admin.client import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
@@ -38,15 +40,20 @@ from aiokafka.admin.enums import (
     GroupState,
     GroupType,
     PatternType,
+    QuotaName,
     ResourceType,
+    ScramMechanism,
 )
 from aiokafka.admin.groups import Groups
 from aiokafka.admin.new_partitions import NewPartitions
 from aiokafka.admin.new_topic import NewTopic
 from aiokafka.admin.offsets import Offsets
+from aiokafka.admin.quotas import Quotas
 from aiokafka.admin.records import Records
 from aiokafka.admin.records_to_delete import RecordsToDelete
+from aiokafka.admin.tokens import Tokens
 from aiokafka.admin.topics import Topics
+from aiokafka.admin.users import Users
 
 __all__ = [
     "AIOKafkaAdminClient",
@@ -77,6 +84,7 @@ __all__ = [
     "Groups",
     "ListedOffset",
     "NewPartitions",
+    "NewScramCredential",
     "NewTopic",
     "OffsetSpec",
     "Offsets",
@@ -84,14 +92,22 @@ __all__ = [
     "PartitionLag",
     "PartitionOwner",
     "PatternType",
+    "QuotaEntity",
+    "QuotaFilter",
+    "QuotaName",
+    "Quotas",
     "Records",
     "RecordsToDelete",
     "ResourcePattern",
     "ResourceType",
+    "ScramCredential",
+    "ScramMechanism",
     "StreamsTasks",
+    "Tokens",
     "TopicCreation",
     "TopicDescription",
     "TopicListing",
     "TopicSetting",
     "Topics",
+    "Users",
 ]

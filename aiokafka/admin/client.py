@@ -22,6 +22,7 @@ from aiokafka.admin.groups import Groups
 from aiokafka.admin.new_partitions import NewPartitions
 from aiokafka.admin.new_topic import NewTopic
 from aiokafka.admin.offsets import Offsets
+from aiokafka.admin.quotas import Quotas
 from aiokafka.admin.records import Records
 from aiokafka.admin.records_to_delete import RecordsToDelete
 from aiokafka.admin.results import (
@@ -31,7 +32,9 @@ from aiokafka.admin.results import (
     DescribeGroupsResult,
     TopicResults,
 )
+from aiokafka.admin.tokens import Tokens
 from aiokafka.admin.topics import Topics
+from aiokafka.admin.users import Users
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import AdminItemsError, IllegalStateError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
@@ -118,6 +121,12 @@ class AIOKafkaAdminClient:
         self.records = Records(self._router, self._deadline)
         #: Calls about topics.
         self.topics = Topics(self._router, self._deadline)
+        #: Calls about client quotas.
+        self.quotas = Quotas(self._router, self._deadline)
+        #: Calls about delegation tokens.
+        self.tokens = Tokens(self._router, self._deadline)
+        #: Calls about users and their SCRAM credentials.
+        self.users = Users(self._router, self._deadline)
         self._started = False
         self._closed = False
 

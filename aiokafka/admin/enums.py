@@ -19,7 +19,9 @@ __all__ = [
     "GroupState",
     "GroupType",
     "PatternType",
+    "QuotaName",
     "ResourceType",
+    "ScramMechanism",
     "operations_of",
 ]
 
@@ -89,6 +91,23 @@ class PatternType(_Known):
     MATCH = 2
     LITERAL = 3
     PREFIXED = 4
+
+
+class ScramMechanism(_Known):
+    """How a user logs in with a password that is not sent."""
+
+    UNKNOWN = 0
+    SCRAM_SHA_256 = 1
+    SCRAM_SHA_512 = 2
+
+
+class QuotaName(enum.Enum):
+    """What may stand in place of a name in quotas."""
+
+    #: All that have no quota of their own.
+    DEFAULT = "default"
+    #: In filters: every name, and the default.
+    ANY = "any"
 
 
 class ConfigSource(_Known):

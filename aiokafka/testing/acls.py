@@ -22,7 +22,15 @@ _FIND_COORDINATOR, _INIT_PRODUCER_ID = 10, 22
 _BYSTANDER = "ANONYMOUS"
 
 # What each API needs on the cluster.
-_CLUSTER_OPERATIONS = {29: "describe", 30: "alter", 31: "alter"}
+_CLUSTER_OPERATIONS = {
+    29: "describe",
+    30: "alter",
+    31: "alter",
+    48: "describe_configs",
+    49: "alter_configs",
+    50: "describe",
+    51: "alter",
+}
 # What each API needs on the topics that it names.
 _TOPIC_OPERATIONS = {
     0: "write",

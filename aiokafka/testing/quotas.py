@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from aiokafka.testing.quota_entries import Entity, QuotaEntries
 
 if TYPE_CHECKING:
     from aiokafka.testing.facts import RequestFacts
@@ -43,6 +45,8 @@ class Quotas:
     """
 
     def __init__(self) -> None:
+        #: What clients have set by AlterClientQuotas.
+        self.entries = QuotaEntries()
         self._rates: dict[tuple[str, str | None], float] = {}
         self._buckets: dict[tuple[str, str], _Bucket] = {}
 
@@ -87,7 +91,12 @@ class Quotas:
     @property
     def is_idle(self) -> bool:
         """Whether there are none."""
-        return not self._rates
+        return not (self._rates or self.entries)
+
+    def alter(self, entity: Entity, changes: Mapping[str, float | None]) -> None:
+        """Set and remove limits of an entity, as a client asks (KIP-546)."""
+        self.entries.alter(entity, changes)
+        self._buckets.clear()
 
     def charge_for(self, context: RequestFacts, response: Any) -> int:
         """Note a request that was answered; the milliseconds that its client has to wait. A fetch
@@ -121,6 +130,7 @@ class Quotas:
 
     def _bucket(self, kind: str, client_id: str) -> _Bucket | None:
         rate = self._rates.get((kind, client_id), self._rates.get((kind, None)))
+        rate = self.entries.rate(kind, client_id) if rate is None else rate
         if rate is None:
             return None
         now = asyncio.get_running_loop().time()

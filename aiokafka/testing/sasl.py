@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import functools
 import hashlib
 import hmac
 import json
@@ -12,11 +11,10 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from aiokafka import _seams
+from aiokafka.testing.scram_credentials import SCRAM, ScramCredentials
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 """What the fake brokers can do."""
-
-_SCRAM = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 
 class LoginRefusedError(Exception):
@@ -49,6 +47,8 @@ class Accounts(Protocol):
     """How often SCRAM hashes a password."""
     accept_token: Callable[[str], str | None]
     """Return the user of a token, or None to refuse it."""
+    credentials: ScramCredentials
+    """What SCRAM checks."""
 
 
 def begin(mechanism: str, security: Accounts) -> Conversation:
@@ -89,7 +89,8 @@ class _Scram:
             "Authentication failed during authentication due to invalid credentials "
             f"with SASL mechanism {mechanism}"
         )
-        self._digest = _SCRAM[mechanism]
+        self._digest = SCRAM[mechanism]
+        self._mechanism = mechanism
         self._security = security
         self._claimed: str | None = None
         self._nonce = ""
@@ -104,12 +105,10 @@ class _Scram:
         header, _, bare = text.partition(",,")
         fields = _fields(bare)
         self._claimed = fields.get("n", "").replace("=2C", ",").replace("=3D", "=")
-        password = self._security.users.get(self._claimed)
-        if header != "n" or password is None or not fields.get("r"):
+        stored = self._security.credentials.find(self._claimed, self._mechanism)
+        if header != "n" or stored is None or not fields.get("r"):
             raise LoginRefusedError(self._refusal)
-        salt = _seams.random_bytes(16)
-        iterations = self._security.iterations
-        self._salted = _salted(self._digest, password, salt, iterations)
+        salt, iterations, self._salted = stored
         self._nonce = fields["r"] + base64.urlsafe_b64encode(_seams.random_bytes(18)).decode()
         answer = f"r={self._nonce},s={base64.b64encode(salt).decode()},i={iterations}"
         self._spoken = f"{bare},{answer}"
@@ -183,11 +182,6 @@ def claims_of(token: str) -> dict[str, Any]:
     except (IndexError, ValueError):
         return {}
     return claims if isinstance(claims, dict) else {}
-
-
-@functools.lru_cache(maxsize=64)
-def _salted(digest: str, password: str, salt: bytes, iterations: int) -> bytes:
-    return hashlib.pbkdf2_hmac(digest, password.encode(), salt, iterations)
 
 
 def _fields(text: str) -> dict[str, str]:

@@ -16,6 +16,7 @@ from aiokafka.testing.sasl import (
     begin,
     subject_of,
 )
+from aiokafka.testing.scram_credentials import ScramCredentials
 
 _HANDSHAKE, _API_VERSIONS, _AUTHENTICATE = 17, 18, 36
 
@@ -68,6 +69,8 @@ class Security:
         self.session_lifetime_ms = session_lifetime_ms
         self.accept_token = accept_token
         self.iterations = iterations
+        #: What SCRAM checks: the passwords, and credentials that clients set (KIP-554).
+        self.credentials = ScramCredentials(self.users, self.mechanisms, iterations)
         #: First logins on connections that succeeded.
         self.logins = 0
         #: Later logins on the same connection that succeeded (KIP-368).

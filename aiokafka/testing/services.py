@@ -14,6 +14,7 @@ from aiokafka.testing.fetch_sessions import FetchSessions
 from aiokafka.testing.groups import Groups
 from aiokafka.testing.quotas import Quotas
 from aiokafka.testing.replication import Replication
+from aiokafka.testing.scram_credentials import ScramCredentials
 from aiokafka.testing.transactions import Transactions
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class Services:
         self._changed = changed
         #: Who may log in; None where brokers ask for no login.
         self.security = security
+        #: Passwords that SCRAM checks; kept also where brokers ask for no login.
+        self.credentials = ScramCredentials() if security is None else security.credentials
         #: What clients may not do.
         self.acls = Acls(state.config)
         #: How much they may use.

@@ -46,6 +46,10 @@ _TABLE = """
 42 DeleteGroups                .     .     .     0   0-1   0-2   0-2   0-2   0-2
 44 IncrementalAlterConfigs     .     .     .     .     .   0-1   0-1   0-1   0-1
 47 OffsetDelete                .     .     .     .     .     0     0     0     0
+48 DescribeClientQuotas        .     .     .     .     .   0-1   0-1   0-1   0-1
+49 AlterClientQuotas           .     .     .     .     .   0-1   0-1   0-1   0-1
+50 DescribeUserScramCredentials .    .     .     .     .     0     0     0     0
+51 AlterUserScramCredentials   .     .     .     .     .     0     0     0     0
 60 DescribeCluster             .     .     .     .     .     0   0-1   0-2   0-2
 61 DescribeProducers           .     .     .     .     .     0     0     0     0
 65 DescribeTransactions        .     .     .     .     .     .     0     0     0

@@ -185,3 +185,34 @@ async def test_principals_have_a_kind_and_a_name(
 ) -> None:
     with pytest.raises(ValueError, match="User:alice"):
         await admin.describe_delegation_tokens([principal])
+
+
+async def test_the_room_does_the_same(broker: Broker, admin: AIOKafkaAdminClient) -> None:
+    broker.replies = {
+        DescribeDelegationTokenRequest: described(),
+        CreateDelegationTokenRequest: CreateDelegationTokenResponse(
+            **ALICE,
+            issue_timestamp_ms=1,
+            expiry_timestamp_ms=2,
+            max_timestamp_ms=3,
+            token_id="id",
+            hmac=b"secret",
+        ),
+        RenewDelegationTokenRequest: RenewDelegationTokenResponse(expiry_timestamp_ms=7),
+        ExpireDelegationTokenRequest: ExpireDelegationTokenResponse(expiry_timestamp_ms=8),
+    }
+    token = await admin.tokens.create(["User:bob"], "User:alice", 1000, timeout_ms=5000)
+    assert token == await admin.create_delegation_token(["User:bob"], "User:alice", 1000)
+    assert await admin.tokens.renew(b"hmac", 5) == await admin.renew_delegation_token(b"hmac", 5)
+    assert await admin.tokens.expire(b"hmac") == await admin.expire_delegation_token(b"hmac")
+    found = await admin.tokens.describe(["User:alice"])
+    assert found == await admin.describe_delegation_tokens(["User:alice"])
+    assert await admin.tokens.describe([]) == []
+    assert broker.asked[0::2] == broker.asked[1::2]
+
+
+async def test_the_room_checks_principals(admin: AIOKafkaAdminClient) -> None:
+    with pytest.raises(ValueError, match="owners: 'alice'"):
+        await admin.tokens.describe(["alice"])
+    with pytest.raises(ValueError, match="renewers"):
+        await admin.tokens.create([":bob"])

@@ -60,4 +60,9 @@ async def test_rights() -> None:
     config = {"authorizer.class.name": "an.Authorizer", "super.users": "User:ANONYMOUS"}
     async with FakeCluster(config=config) as cluster:
         output = await run_script("rights.py", "--bootstrap", cluster.bootstrap_servers)
-    assert output == "User:alice ALLOW READ\ndeleted 1\n"
+    assert output.splitlines() == [
+        "alice: SCRAM_SHA_256",
+        "user=alice: {'producer_byte_rate': 1000000.0}",
+        "User:alice ALLOW READ",
+        "deleted 1",
+    ]
