@@ -39,7 +39,9 @@ async def describe(
 
     async def ask(left: list[str] | None) -> dict[str, Credentials | KafkaError]:
         def build(version: int) -> DescribeUserScramCredentialsRequest:
-            named = None if left is None else [UserName(name=user) for user in left]
+            # No names ask for all users. A null would, too, but a broker cannot refuse it to one
+            # without rights: it closes the connection.
+            named = [UserName(name=user) for user in left or ()]
             return DescribeUserScramCredentialsRequest(users=named)
 
         response = await router.to_any(Call(DescribeUserScramCredentialsRequest, build), deadline)
