@@ -18,9 +18,12 @@ __all__ = ["invoke", "root"]
 # Noun -> (module, what it is for). A module is imported when its noun is used.
 NOUNS = {
     "completion": ("completion", "Print the shell's script for completion."),
+    "configs": ("configs", "Show and change settings of topics, brokers and others."),
     "consume": ("consuming", "Print the records of topics."),
+    "groups": ("groups", "List, describe, reset and delete groups; watch their lag."),
     "info": ("info", "Show versions, codecs and the brokers."),
     "produce": ("producing", "Send what is on stdin or in files."),
+    "records": ("records", "Delete old records."),
     "testing": ("serving", "Serve a fake cluster to programs in any language."),
     "topics": ("topics", "List, describe, create and delete topics."),
 }

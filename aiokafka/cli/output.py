@@ -45,7 +45,7 @@ class Output:
 
     def done(self, text: str) -> None:
         """Say on stderr what was done, if a table would be printed."""
-        if self.form == "table":
+        if text and self.form == "table":
             click.echo(text, err=True)
 
 

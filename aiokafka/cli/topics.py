@@ -1,47 +1,31 @@
-"""`aiokafka topics`: list, describe, create and delete topics."""
+"""`aiokafka topics`: list, describe, create, grow and delete topics."""
 
 from __future__ import annotations
 
-import fnmatch
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from aiokafka.cli.failures import PartlyFailedError
 from aiokafka.cli.session import Session, command, noun
-from aiokafka.errors import UnknownTopicOrPartitionError, for_code
+from aiokafka.errors import AdminItemsError, KafkaError, TopicAlreadyExistsError
 
-__all__ = ["commands", "partition_rows", "summary"]
+if TYPE_CHECKING:
+    from aiokafka.admin import TopicDescription
 
-commands = noun("List, describe, create and delete topics.")
+__all__ = ["commands", "pairs", "partition_rows"]
 
+commands = noun("List, describe, create, grow and delete topics.")
 
-def summary(topic: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one row about a topic."""
-    partitions = topic["partitions"]
-    return {
-        "topic": topic["topic"],
-        "partitions": len(partitions),
-        "replicas": max((len(each["replicas"]) for each in partitions), default=0),
-        "without_leader": sum(each["leader"] < 0 for each in partitions),
-        "under_replicated": sum(len(each["isr"]) < len(each["replicas"]) for each in partitions),
-        "internal": topic["is_internal"],
-    }
+_LISTED = ("name", "partitions", "replication_factor")
+_PARTITION = ("topic", "partition", "leader", "replicas", "isr", "offline_replicas")
 
 
-def partition_rows(topic: Mapping[str, Any]) -> list[dict[str, Any]]:
+def partition_rows(topic: TopicDescription) -> list[dict[str, Any]]:
     """Return one row per partition of a topic."""
+    identity = None if topic.topic_id is None else str(topic.topic_id)
     return [
-        {
-            "topic": topic["topic"],
-            "partition": each["partition"],
-            "leader": each["leader"] if each["leader"] >= 0 else None,
-            "replicas": each["replicas"],
-            "isr": each["isr"],
-            "offline": each["offline_replicas"],
-        }
-        for each in sorted(topic["partitions"], key=lambda each: int(each["partition"]))
+        {"topic": topic.name, "topic_id": identity, **each.as_dict()} for each in topic.partitions
     ]
 
 
@@ -56,15 +40,9 @@ async def list_(session: Session, pattern: str | None, internal: bool) -> None:
       aiokafka topics list 'orders-*'
     """
     async with session.admin() as admin:
-        found = await admin.describe_topics()
-    rows = [
-        summary(topic)
-        for topic in sorted(found, key=lambda topic: str(topic["topic"]))
-        if (internal or not topic["is_internal"])
-        and (pattern is None or fnmatch.fnmatchcase(topic["topic"], pattern))
-    ]
-    columns = ("topic", "partitions", "replicas", "without_leader", "under_replicated")
-    session.output.rows(rows, (*columns, "internal") if internal else columns)
+        found = await admin.topics.list(pattern, include_internal=internal)
+    rows = [topic.as_dict() for topic in sorted(found, key=lambda topic: topic.name)]
+    session.output.rows(rows, (*_LISTED, "is_internal") if internal else _LISTED)
 
 
 @command(commands, "describe")
@@ -76,12 +54,16 @@ async def describe(session: Session, topics: tuple[str, ...]) -> None:
     Example:
       aiokafka topics describe orders
     """
+    failed: KafkaError | None = None
     async with session.admin() as admin:
-        found = await admin.describe_topics(topics)
-    rows = [row for topic in found if not topic["error_code"] for row in partition_rows(topic)]
-    if rows:
-        session.output.rows(rows, ("topic", "partition", "leader", "replicas", "isr", "offline"))
-    _raise_failed((topic["topic"], topic["error_code"], None) for topic in found)
+        try:
+            found = await admin.topics.describe(topics)
+        except AdminItemsError as error:
+            found, failed = error.results, error
+    rows = [row for topic in found.values() for row in partition_rows(topic)]
+    session.output.rows(rows, _PARTITION)
+    if failed is not None:
+        raise failed
 
 
 @command(commands, "create", prints=False)
@@ -116,11 +98,47 @@ async def create(
 
     configs = pairs(settings)
     new = [NewTopic(name, partitions, replicas, topic_configs=configs) for name in topics]
-    async with session.admin() as admin:
-        result = await admin.create_topics(new, validate_only=dry_run)
-    known = {36} if if_not_exists else set()
     verb = "could be created" if dry_run else "created"
-    _report(session, verb, [each for each in result.topic_errors if each[1] not in known])
+    async with session.admin() as admin:
+        try:
+            made: Iterable[str] = await admin.topics.create(new, validate_only=dry_run)
+        except (AdminItemsError, TopicAlreadyExistsError) as error:
+            made, left = _sort_out(error, topics, if_not_exists)
+            session.output.done("".join(f"{topic}: {verb}\n" for topic in made).rstrip())
+            if left is not None:
+                raise left from None
+            return
+    session.output.done("\n".join(f"{topic}: {verb}" for topic in made))
+
+
+def _sort_out(
+    error: KafkaError, topics: tuple[str, ...], if_not_exists: bool
+) -> tuple[list[str], KafkaError | None]:
+    """Return what was created, and the error of what failed; None if nothing failed that counts."""
+    if not isinstance(error, AdminItemsError):
+        return [], None if if_not_exists else error
+    failed = {
+        topic: each
+        for topic, each in error.errors.items()
+        if not (if_not_exists and isinstance(each, TopicAlreadyExistsError))
+    }
+    return list(error.results), AdminItemsError(failed, error.results) if failed else None
+
+
+@command(commands, "grow", prints=False)
+@click.argument("topic")
+@click.argument("partitions", type=click.IntRange(1))
+@click.option("--dry-run", is_flag=True, help="Let the broker check it; change nothing.")
+async def grow(session: Session, topic: str, partitions: int, dry_run: bool) -> None:
+    """Raise the number of partitions of TOPIC to PARTITIONS. Keys move to others from then on.
+
+    \b
+    Example:
+      aiokafka topics grow orders 12
+    """
+    async with session.admin() as admin:
+        await admin.topics.create_partitions({topic: partitions}, validate_only=dry_run)
+    session.output.done(f"{topic}: {'could have' if dry_run else 'has'} {partitions} partitions")
 
 
 @command(commands, "delete", prints=False)
@@ -136,8 +154,8 @@ async def delete(session: Session, topics: tuple[str, ...], yes: bool) -> None:
     if not yes:
         click.confirm(f"Delete {', '.join(topics)} with all records?", abort=True, err=True)
     async with session.admin() as admin:
-        result = await admin.delete_topics(topics)
-    _report(session, "deleted", result.topic_errors)
+        await admin.topics.delete(topics)
+    session.output.done("\n".join(f"{topic}: deleted" for topic in topics))
 
 
 def pairs(texts: Iterable[str]) -> dict[str, str | None]:
@@ -152,25 +170,3 @@ def pairs(texts: Iterable[str]) -> dict[str, str | None]:
             raise click.BadParameter(f"{text!r} must be NAME=VALUE")
         found[name] = value
     return found
-
-
-def _report(session: Session, verb: str, results: Iterable[tuple[str, int, str | None]]) -> None:
-    every = list(results)
-    for topic, code, _ in every:
-        if not code:
-            session.output.done(f"{topic}: {verb}")
-    _raise_failed(every)
-
-
-def _raise_failed(results: Iterable[tuple[str, int, str | None]]) -> None:
-    """Raise PartlyFailedError if a code is none of success."""
-    failed = []
-    first: BaseException | None = None
-    for topic, code, message in results:
-        if code:
-            error = for_code(code)
-            first = first or error(message)
-            text = message or ("no such topic" if error is UnknownTopicOrPartitionError else "")
-            failed.append(f"topic {topic}: {error.__name__}: {text or error.description}")
-    if failed:
-        raise PartlyFailedError(failed, first)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
+import tempfile
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,6 +77,37 @@ class Cli:
         code = main(arguments)
         out, err = self._capfd.readouterr()
         return Done(code, out, err)
+
+    def pipe(self, line: str) -> str:
+        """Run a line of a shell whose programs read and write pipes; return what comes out."""
+        line, _, target = line.partition(" > ")
+        text = ""
+        for part in re.split(r" \| (?=aiokafka|head|wc)", line):
+            if part.startswith("aiokafka "):
+                text = self._fed(text, *shlex.split(part)[1:])
+            else:
+                done = subprocess.run(
+                    ["bash", "-c", part], input=text, capture_output=True, text=True, check=True
+                )
+                text = done.stdout
+        if target:
+            Path(target).write_text(text)
+        return text
+
+    def _fed(self, text: str, *arguments: str) -> str:
+        """Run a command that must succeed, with a text as its stdin."""
+        before = os.dup(0)
+        with tempfile.TemporaryFile() as file:
+            file.write(text.encode())
+            file.seek(0)
+            os.dup2(file.fileno(), 0)
+            try:
+                with open(0, closefd=False) as stdin:
+                    self._patch.setattr("sys.stdin", stdin)
+                    return self(*arguments).out
+            finally:
+                os.dup2(before, 0)
+                os.close(before)
 
     def __call__(self, *arguments: str) -> Done:
         """Run a command that must succeed."""

@@ -12,7 +12,7 @@ from tests.cli.support import Cli
 def test_topics_are_created_listed_described_and_deleted(cli: Cli) -> None:
     cli("topics", "create", "orders", "payments", "-p", "3", "-r", "2")
     listed = cli.rows("topics", "list")
-    assert [(row["topic"], row["partitions"], row["replicas"]) for row in listed] == [
+    assert [(row["name"], row["partitions"], row["replication_factor"]) for row in listed] == [
         ("orders", 3, 2),
         ("payments", 3, 2),
     ]
@@ -20,14 +20,14 @@ def test_topics_are_created_listed_described_and_deleted(cli: Cli) -> None:
     assert [row["partition"] for row in described] == [0, 1, 2]
     assert all(sorted(row["isr"]) == [0, 1] for row in described)
     cli("topics", "delete", "orders", "--yes")
-    assert [row["topic"] for row in cli.rows("topics", "list")] == ["payments"]
+    assert [row["name"] for row in cli.rows("topics", "list")] == ["payments"]
 
 
 def test_a_table_has_a_head_and_a_line_for_each_topic(cli: Cli) -> None:
     cli.served.topic("orders", 12)
     cli.served.topic("a-topic-with-a-long-name", 3)
     lines = cli("topics", "list").out.splitlines()
-    assert lines[0].split()[:2] == ["TOPIC", "PARTITIONS"]
+    assert lines[0].split()[:2] == ["NAME", "PARTITIONS"]
     assert [line.split()[:2] for line in lines[1:]] == [
         ["a-topic-with-a-long-name", "3"],
         ["orders", "12"],
@@ -46,7 +46,7 @@ def test_csv_has_the_columns_of_the_table(cli: Cli) -> None:
 def test_a_pattern_chooses_topics(cli: Cli) -> None:
     for name in ("orders", "order-lines", "payments"):
         cli.served.topic(name)
-    found = [row["topic"] for row in cli.rows("topics", "list", "order*")]
+    found = [row["name"] for row in cli.rows("topics", "list", "order*")]
     assert found == ["order-lines", "orders"]
 
 
@@ -72,6 +72,15 @@ def test_settings_are_the_topics(cli: Cli) -> None:
     assert cli.run("topics", "create", "other", "-c", "retention.ms").code == 2
 
 
+def test_a_topic_grows(cli: Cli) -> None:
+    cli.served.topic("orders", 2)
+    cli("topics", "grow", "orders", "5", "--dry-run")
+    assert len(cli.rows("topics", "describe", "orders")) == 2
+    cli("topics", "grow", "orders", "5")
+    assert len(cli.rows("topics", "describe", "orders")) == 5
+    assert cli.run("topics", "grow", "orders", "3").code == 1
+
+
 def test_an_unknown_topic_is_code_5(cli: Cli) -> None:
     cli.served.topic("orders")
     done = cli.run("topics", "describe", "orders", "nothing")
@@ -85,4 +94,4 @@ def test_deleting_asks(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     with open("/dev/null") as nothing:
         monkeypatch.setattr("sys.stdin", nothing)
         assert cli.run("topics", "delete", "orders").code == 130
-    assert [row["topic"] for row in cli.rows("topics", "list")] == ["orders"]
+    assert [row["name"] for row in cli.rows("topics", "list")] == ["orders"]

@@ -1,0 +1,98 @@
+"""`aiokafka configs`: the settings of topics, brokers, groups and others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aiokafka.cli.session import Session, command, noun
+
+if TYPE_CHECKING:
+    from aiokafka.admin import ConfigChange, ConfigKey
+
+__all__ = ["change_of", "commands", "resource"]
+
+commands = noun("Show and change the settings of topics, brokers, groups and others.")
+
+
+def resource(text: str) -> ConfigKey:
+    """Return the key of `topic:orders`, `broker:1`, `broker:` (all brokers), `group:billing` ...
+
+    Raises click.BadParameter for anything else.
+    """
+    from aiokafka.admin import ConfigKey, ConfigResourceType
+
+    kind, colon, name = text.partition(":")
+    try:
+        return ConfigKey(ConfigResourceType[kind.upper().replace("-", "_")], name if colon else "")
+    except KeyError:
+        known = ", ".join(each.name.lower() for each in ConfigResourceType)
+        raise click.BadParameter(f"{text!r} must be TYPE:NAME; types are {known}") from None
+
+
+def change_of(text: str) -> tuple[str, ConfigChange]:
+    """Return name and change of `name=value`, `name+=value` (add to a list), `name-=value` (take
+    off it), or `name` alone (back to the default).
+
+    Raises click.BadParameter without a name.
+    """
+    from aiokafka.admin import ConfigChange
+
+    name, equals, value = text.partition("=")
+    if not name.rstrip("+-"):
+        raise click.BadParameter(f"{text!r} must be NAME=VALUE, NAME+=VALUE, NAME-=VALUE or NAME")
+    if not equals:
+        return name, ConfigChange.delete()
+    if name.endswith("+"):
+        return name[:-1], ConfigChange.append(value)
+    if name.endswith("-"):
+        return name[:-1], ConfigChange.subtract(value)
+    return name, ConfigChange.set(value)
+
+
+@command(commands, "describe")
+@click.argument("resources", nargs=-1, required=True, metavar="TYPE:NAME...")
+@click.option("-a", "--all", "every", is_flag=True, help="Defaults, too.")
+@click.option("--documentation", is_flag=True, help="What Kafka says about each.")
+async def describe(
+    session: Session, resources: tuple[str, ...], every: bool, documentation: bool
+) -> None:
+    """Show what is set for resources such as topic:orders, broker:1 or group:billing.
+
+    \b
+    Example:
+      aiokafka configs describe topic:orders --all
+    """
+    wanted = [resource(text) for text in resources]
+    async with session.admin() as admin:
+        found = await admin.configs.describe(wanted, include_documentation=documentation)
+    rows: list[dict[str, Any]] = [
+        {"resource": str(key), **setting.as_dict()}
+        for key, settings in found.items()
+        for _, setting in sorted(settings.items())
+        if every or not setting.is_default
+    ]
+    columns = ["resource", "name", "value", "source"]
+    session.output.rows(rows, [*columns, "documentation"] if documentation else columns)
+
+
+@command(commands, "alter", prints=False)
+@click.argument("target", metavar="TYPE:NAME")
+@click.argument("changes", nargs=-1, required=True, metavar="CHANGE...")
+@click.option("--dry-run", is_flag=True, help="Let the broker check it; change nothing.")
+async def alter(session: Session, target: str, changes: tuple[str, ...], dry_run: bool) -> None:
+    """Change settings; others stay as they are.
+
+    A CHANGE is name=value, name+=value to add to a list, name-=value to take off it, or a name
+    alone to go back to the default.
+
+    \b
+    Example:
+      aiokafka configs alter topic:orders retention.ms=3600000 cleanup.policy+=compact
+    """
+    wanted = dict(change_of(text) for text in changes)
+    key = resource(target)
+    async with session.admin() as admin:
+        await admin.configs.alter({key: wanted}, validate_only=dry_run)
+    session.output.done(f"{key}: {'could be changed' if dry_run else 'changed'}")

@@ -1,0 +1,163 @@
+"""`aiokafka groups`: what groups there are, how far they are behind, and where they go on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aiokafka.cli.session import Session, command, noun
+
+if TYPE_CHECKING:
+    from aiokafka.admin import GroupDescription, GroupLag
+
+__all__ = ["commands", "lag_rows", "member_rows"]
+
+commands = noun("List, describe, reset and delete groups; watch their lag.")
+
+_LISTED = ("group_id", "type", "state", "protocol_type", "coordinator")
+_MEMBER = ("group", "state", "member", "client_id", "host", "partitions")
+_LAG = ("group", "topic", "partition", "committed", "end", "lag", "behind", "client_id", "host")
+
+
+@command(commands, "list")
+@click.argument("prefix", default="")
+@click.option("--state", "states", multiple=True, help="Only these: stable, empty, dead ...")
+@click.option("--type", "types", multiple=True, help="Only these: classic, consumer, share ...")
+async def list_(
+    session: Session, prefix: str, states: tuple[str, ...], types: tuple[str, ...]
+) -> None:
+    """List groups, all or those whose names begin with PREFIX.
+
+    \b
+    Example:
+      aiokafka groups list --state stable
+    """
+    async with session.admin() as admin:
+        found = await admin.groups.list(states=states, types=types, prefix=prefix)
+    session.output.rows([found[name].as_dict() for name in sorted(found)], _LISTED)
+
+
+def member_rows(group: GroupDescription) -> list[dict[str, Any]]:
+    """Return a row per member of a group; one row for a group without members."""
+    facts: dict[str, Any] = {
+        "group": group.group_id,
+        "state": group.state.name,
+        "type": group.type.name,
+        "assignor": group.assignor,
+        "coordinator": group.coordinator,
+        "epoch": group.epoch,
+    }
+    return [
+        {
+            **facts,
+            "member": member.instance_id or member.member_id,
+            "client_id": member.client_id,
+            "host": member.host,
+            "partitions": [f"{tp.topic}-{tp.partition}" for tp in member.assignment or ()],
+        }
+        for member in group.members
+    ] or [facts]
+
+
+@command(commands, "describe")
+@click.argument("groups", nargs=-1, required=True)
+async def describe(session: Session, groups: tuple[str, ...]) -> None:
+    """Show the members of GROUPS and what they are assigned.
+
+    \b
+    Example:
+      aiokafka groups describe billing
+    """
+    async with session.admin() as admin:
+        found = await admin.groups.describe(groups)
+    session.output.rows([row for group in found.values() for row in member_rows(group)], _MEMBER)
+
+
+def lag_rows(lags: Mapping[str, GroupLag]) -> list[dict[str, Any]]:
+    """Return a row per partition that groups read."""
+    return [
+        {
+            "group": name,
+            "topic": tp.topic,
+            "partition": tp.partition,
+            "committed": each.committed,
+            "end": each.end_offset,
+            "lag": each.lag,
+            "behind": _duration(each.time_lag_ms),
+            "client_id": each.owner.client_id if each.owner else None,
+            "host": each.owner.host if each.owner else None,
+            "time_lag_ms": each.time_lag_ms,
+            "lost": each.lost,
+            "error": str(each.error) if each.error else None,
+        }
+        for name, group in lags.items()
+        for tp, each in sorted(group.partitions.items())
+    ]
+
+
+def _duration(ms: int | None) -> str | None:
+    if ms is None:
+        return None
+    seconds = ms // 1000
+    if seconds < 60:
+        return f"{ms / 1000:.1f}s"
+    if seconds < 3600:
+        return f"{seconds // 60}m{seconds % 60:02}s"
+    return f"{seconds // 3600}h{seconds // 60 % 60:02}m"
+
+
+@command(commands, "lag")
+@click.argument("groups", nargs=-1, required=True)
+@click.option("-w", "--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(0.05),
+    default=2,
+    show_default=True,
+    metavar="SECONDS",
+    help="Between two looks of --watch.",
+)
+async def lag(session: Session, groups: tuple[str, ...], watch: bool, interval: float) -> None:
+    """Show how far GROUPS are behind, in records and in time.
+
+    \b
+    Example:
+      aiokafka groups lag billing --watch
+    """
+    async with session.admin() as admin:
+        while True:
+            rows = lag_rows(await admin.groups.lag(groups))
+            if watch and session.output.form == "table" and session.output.is_terminal:
+                click.clear()
+            session.output.rows(rows, _LAG)
+            if not watch:
+                return
+            await asyncio.sleep(interval)
+
+
+@command(commands, "offsets")
+@click.argument("groups", nargs=-1, required=True)
+async def offsets(session: Session, groups: tuple[str, ...]) -> None:
+    """Show what GROUPS have committed.
+
+    \b
+    Example:
+      aiokafka groups offsets billing --output csv
+    """
+    async with session.admin() as admin:
+        found = await admin.groups.offsets(groups)
+    rows = [
+        {
+            "group": group,
+            "topic": tp.topic,
+            "partition": tp.partition,
+            "offset": each.offset if each is not None else None,
+            "metadata": each.metadata if each is not None else None,
+        }
+        for group, offsets in found.items()
+        for tp, each in sorted(offsets.items())
+    ]
+    session.output.rows(rows, ("group", "topic", "partition", "offset", "metadata"))

@@ -1,0 +1,46 @@
+"""`aiokafka records`: delete old records."""
+
+from __future__ import annotations
+
+import click
+
+from aiokafka import TopicPartition
+from aiokafka.cli.session import Session, command, noun
+
+__all__ = ["before", "commands"]
+
+commands = noun("Delete old records.")
+
+
+def before(text: str) -> tuple[TopicPartition, int]:
+    """Return partition and offset of `topic-partition:offset`; the offset may be `end`.
+
+    Raises click.BadParameter for anything else.
+    """
+    name, _, offset = text.rpartition(":")
+    topic, _, number = name.rpartition("-")
+    if not topic or not number.isdigit() or not (offset.isdigit() or offset == "end"):
+        raise click.BadParameter(f"{text!r} must be TOPIC-PARTITION:OFFSET or TOPIC-PARTITION:end")
+    return TopicPartition(topic, int(number)), -1 if offset == "end" else int(offset)
+
+
+@command(commands, "delete")
+@click.argument("places", nargs=-1, required=True, metavar="TOPIC-PARTITION:OFFSET...")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+async def delete(session: Session, places: tuple[str, ...], yes: bool) -> None:
+    """Delete the records before an offset, or before the end.
+
+    \b
+    Example:
+      aiokafka records delete orders-0:1000 orders-1:end --yes
+    """
+    wanted = dict(before(text) for text in places)
+    if not yes:
+        click.confirm(f"Delete records of {len(wanted)} partitions?", abort=True, err=True)
+    async with session.admin() as admin:
+        found = await admin.records.delete(wanted)
+    rows = [
+        {"topic": tp.topic, "partition": tp.partition, "first_offset": offset}
+        for tp, offset in sorted(found.items())
+    ]
+    session.output.rows(rows, ("topic", "partition", "first_offset"))

@@ -1,0 +1,110 @@
+"""Groups from the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from tests.cli.support import Cli, environment, process
+
+
+@pytest.fixture
+def billing(cli: Cli) -> None:
+    """Make ten records, four of which the group billing has read."""
+    cli.served.topic("orders")
+
+    async def make() -> None:
+        servers = cli.served.cluster.bootstrap_servers
+        async with AIOKafkaProducer(bootstrap_servers=servers) as producer:
+            for number in range(10):
+                await producer.send_and_wait("orders", b"%d" % number)
+
+    asyncio.run(make())
+    cli("consume", "orders", "--group", "billing", "--count", "4")
+
+
+def keyed(rows: list[dict[str, Any]], name: str) -> dict[int, Any]:
+    return {row["partition"]: row[name] for row in rows}
+
+
+@pytest.mark.usefixtures("billing")
+def test_groups_are_listed(cli: Cli) -> None:
+    (row,) = cli.rows("groups", "list")
+    assert (row["group_id"], row["state"], row["protocol_type"]) == ("billing", "EMPTY", "consumer")
+    assert cli.rows("groups", "list", "--state", "stable") == []
+    assert cli.rows("groups", "list", "other") == []
+    assert cli.run("groups", "list", "--state", "nothing").code == 2
+
+
+@pytest.mark.usefixtures("billing")
+def test_lag_and_offsets(cli: Cli) -> None:
+    rows = cli.rows("groups", "lag", "billing")
+    assert keyed(rows, "lag") == {0: 6}
+    assert keyed(rows, "end") == {0: 10}
+    offsets = keyed(cli.rows("groups", "offsets", "billing"), "offset")
+    assert offsets == {0: 4}
+    assert offsets == keyed(rows, "committed")
+    head, *lines = cli("groups", "lag", "billing").out.splitlines()
+    assert head.split()[:6] == ["GROUP", "TOPIC", "PARTITION", "COMMITTED", "END", "LAG"]
+    assert len(lines) == 1
+
+
+def test_an_unknown_group_is_code_5(cli: Cli) -> None:
+    for verb in ("describe", "lag"):
+        done = cli.run("groups", verb, "nothing")
+        assert done.code == 5, done.err
+        assert "nothing" in done.err and done.err.count("\n") == 1
+
+
+@pytest.mark.usefixtures("billing")
+def test_members_are_described(cli: Cli) -> None:
+    (row,) = cli.rows("groups", "describe", "billing")
+    assert row["state"] == "EMPTY"
+
+    async def look() -> list[dict[str, Any]]:
+        servers = cli.served.cluster.bootstrap_servers
+        options: dict[str, Any] = {"bootstrap_servers": servers, "group_id": "billing"}
+        async with AIOKafkaConsumer("orders", client_id="reader", **options):
+            return await asyncio.to_thread(cli.rows, "groups", "describe", "billing")
+
+    (row,) = asyncio.run(look())
+    assert (row["state"], row["client_id"]) == ("STABLE", "reader")
+    assert row["partitions"] == ["orders-0"]
+
+
+@pytest.mark.usefixtures("billing")
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
+def test_lag_is_watched_until_ctrl_c(cli: Cli) -> None:
+    child = process(
+        *("groups", "lag", "billing", "--watch", "--interval", "0.05", "--output", "json"),
+        stdout=subprocess.PIPE,
+        env=environment(cli.served),
+    )
+    assert child.stdout is not None
+    assert [b'"orders"' in child.stdout.readline() for _ in range(6)] == [True] * 6
+    child.send_signal(signal.SIGINT)
+    child.communicate(timeout=30)
+    assert child.returncode == 130
+
+
+@pytest.mark.usefixtures("billing")
+@pytest.mark.skipif(sys.platform == "win32", reason="a terminal of Unix")
+def test_a_terminal_gets_a_live_table(cli: Cli) -> None:
+    import pexpect
+
+    arguments = ["-m", "aiokafka", "groups", "lag", "billing", "--watch", "--interval", "0.1"]
+    child = pexpect.spawn(sys.executable, arguments, env=environment(cli.served), timeout=30)
+    for _ in range(2):
+        child.expect("\x1b\\[2J")
+        child.expect("\x1b\\[1mGROUP")
+        child.expect("billing")
+    child.sendintr()
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 130
