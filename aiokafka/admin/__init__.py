@@ -17,6 +17,7 @@ from aiokafka.admin._group_values import (
 from aiokafka.admin._lag_values import GroupLag, PartitionLag, PartitionOwner
 from aiokafka.admin._offset_values import ListedOffset, OffsetSpec
 from aiokafka.admin._quota_values import QuotaEntity, QuotaFilter
+from aiokafka.admin._reset_values import OffsetReset, ResetKind, ResetRule
 from aiokafka.admin._topic_values import (
     PartitionDescription,
     TopicCreation,
@@ -86,6 +87,7 @@ __all__ = [
     "NewPartitions",
     "NewScramCredential",
     "NewTopic",
+    "OffsetReset",
     "OffsetSpec",
     "Offsets",
     "PartitionDescription",
@@ -98,6 +100,8 @@ __all__ = [
     "Quotas",
     "Records",
     "RecordsToDelete",
+    "ResetKind",
+    "ResetRule",
     "ResourcePattern",
     "ResourceType",
     "ScramCredential",

@@ -8,7 +8,12 @@ from typing import TypeVar
 from aiokafka.admin._cluster import fetch_metadata
 from aiokafka.admin._items import by_node, settle
 from aiokafka.admin._routing import Router
-from aiokafka.errors import KafkaError, LeaderNotAvailableError, for_code
+from aiokafka.errors import (
+    KafkaError,
+    LeaderNotAvailableError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
 from aiokafka.structs import TopicPartition
 
 V = TypeVar("V")
@@ -21,6 +26,7 @@ async def by_leader(
     deadline: float,
     *,
     fail_fast: bool = False,
+    final: tuple[type[KafkaError], ...] = (),
 ) -> dict[TopicPartition, V]:
     """Ask the leader of each partition, all leaders at once, and return what each said.
 
@@ -39,7 +45,7 @@ async def by_leader(
                 groups.setdefault(leader, []).append(tp)
         return found | await by_node(groups, send)
 
-    return await settle(router, partitions, ask, deadline, fail_fast=fail_fast)
+    return await settle(router, partitions, ask, deadline, fail_fast=fail_fast, final=final)
 
 
 async def leaders_of(
@@ -55,12 +61,14 @@ async def leaders_of(
         for partition in topic.partitions:
             tp = TopicPartition(str(topic.name), partition.partition_index)
             leaders[tp] = partition.leader_id
-    return {tp: _leader(tp, codes.get(tp.topic, 0), leaders.get(tp, -1)) for tp in wanted}
+    return {tp: _leader(tp, codes.get(tp.topic, 0), leaders.get(tp)) for tp in wanted}
 
 
-def _leader(tp: TopicPartition, code: int, leader: int) -> int | KafkaError:
+def _leader(tp: TopicPartition, code: int, leader: int | None) -> int | KafkaError:
     if code:
         return for_code(code)(tp.topic)
+    if leader is None:
+        return UnknownTopicOrPartitionError(f"{tp.topic}-{tp.partition}: no such partition")
     if leader < 0:
         return LeaderNotAvailableError(f"{tp.topic}-{tp.partition}")
     return leader

@@ -8,7 +8,13 @@ from collections.abc import Mapping
 from aiokafka.admin._leaders import by_leader
 from aiokafka.admin._offset_values import ListedOffset, OffsetSpec
 from aiokafka.admin._routing import Call, Router, remaining_ms
-from aiokafka.errors import KafkaError, UnsupportedVersionError, for_code
+from aiokafka.errors import (
+    KafkaError,
+    NotLeaderForPartitionError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+    for_code,
+)
 from aiokafka.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -37,7 +43,10 @@ _NEEDS = {
 async def list_offsets(
     router: Router, places: Mapping[TopicPartition, int], read_committed: bool, deadline: float
 ) -> dict[TopicPartition, ListedOffset]:
-    """Return the offset of a timestamp, or of an `OffsetSpec`, in each partition."""
+    """Return the offset of a timestamp, or of an `OffsetSpec`, in each partition.
+
+    A partition that the metadata does not have is not waited for.
+    """
 
     async def send(node_id: int, part: list[TopicPartition]) -> Found:
         # Apart by what they need: an old leader fails only what it does not know.
@@ -50,7 +59,7 @@ async def list_offsets(
         )
         return {tp: one for found in await asyncio.gather(*each) for tp, one in found.items()}
 
-    return await by_leader(router, places, send, deadline)
+    return await by_leader(router, places, send, deadline, final=(UnknownTopicOrPartitionError,))
 
 
 def _needs(place: int) -> tuple[int, str]:
@@ -100,6 +109,9 @@ def _topics(places: Mapping[TopicPartition, int]) -> list[ListOffsetsTopic]:
 
 
 def _found(tp: TopicPartition, found: ListOffsetsPartitionResponse) -> ListedOffset | KafkaError:
+    if found.error_code == UnknownTopicOrPartitionError.errno:
+        # It is in the metadata, so the leader is about to learn of it.
+        return NotLeaderForPartitionError(f"{tp.topic}-{tp.partition}: its leader does not know it")
     if found.error_code:
         return for_code(found.error_code)(f"{tp.topic}-{tp.partition}")
     old_style = found.old_style_offsets[0] if found.old_style_offsets else -1

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
-from aiokafka.admin import _group_describe, _group_list, _group_offsets, _lag
+from aiokafka._partitions import as_partition
+from aiokafka.admin import (
+    _group_changes,
+    _group_describe,
+    _group_list,
+    _group_offsets,
+    _lag,
+    _reset,
+)
 from aiokafka.admin._arguments import as_enums, as_names, as_partitions
 from aiokafka.admin._group_values import GroupDescription, GroupListing
 from aiokafka.admin._lag_values import GroupLag
+from aiokafka.admin._reset_values import OffsetReset, ResetRule
 from aiokafka.admin._room import Room
 from aiokafka.admin.enums import GroupState, GroupType
+from aiokafka.protocol.messages.leave_group import MemberIdentity
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 __all__ = ["Groups"]
@@ -124,6 +135,151 @@ class Groups(Room):
         """
         names = as_names("group_ids", group_ids)
         return await _lag.lag_of_groups(self._router, names, times, self._deadline(timeout_ms))
+
+    async def delete(self, group_ids: Iterable[str], *, timeout_ms: float | None = None) -> None:
+        """Delete groups without members, with their offsets (Java: deleteConsumerGroups, KIP-229,
+        Kafka 1.1).
+
+        Args:
+            group_ids: names of the groups.
+            timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
+
+        Raises the error of a group, such as NonEmptyGroup or GroupIdNotFound: AdminItemsError if
+        several groups were asked for. A group whose response was lost may be reported as not found.
+        """
+        names = as_names("group_ids", group_ids)
+        await _group_changes.delete_groups(self._router, names, self._deadline(timeout_ms))
+
+    async def remove_members(
+        self,
+        group_id: str,
+        *,
+        instance_ids: Iterable[str] = (),
+        member_ids: Iterable[str] = (),
+        all_members: bool = False,
+        reason: str = "",
+        timeout_ms: float | None = None,
+    ) -> tuple[str, ...]:
+        """Remove members from a group before their sessions end (Java:
+        removeMembersFromConsumerGroup, KIP-345, Kafka 2.4).
+
+        Args:
+            group_id: the name of the group.
+            instance_ids: names of static members.
+            member_ids: ids of members, as `describe` returns them.
+            all_members: remove all that the group has now.
+            reason: a text for the log of the broker (KIP-800).
+            timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
+
+        The others get their partitions at once. A member that still runs joins again or fails with
+        FencedInstanceId. Returns what was removed: the name of a static member, else its id. Raises
+        UnknownMemberIdError for one that the group does not have, AdminItemsError if several were
+        asked for.
+        """
+        named = as_names("instance_ids", instance_ids), as_names("member_ids", member_ids)
+        deadline = self._deadline(timeout_ms)
+        members = {
+            **{name: MemberIdentity(member_id=name, reason=reason) for name in named[1]},
+            **{name: _static(name, reason) for name in named[0]},
+        }
+        if all_members:
+            found = await _group_describe.describe_groups(self._router, [group_id], False, deadline)
+            for each in found[group_id].members:
+                name = each.instance_id or each.member_id
+                dynamic = MemberIdentity(member_id=name, reason=reason)
+                members[name] = _static(name, reason) if each.instance_id else dynamic
+        await _group_changes.remove_members(self._router, group_id, members, deadline)
+        return tuple(members)
+
+    async def alter_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        *,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Set the offsets of a group that has no members (Java: alterConsumerGroupOffsets,
+        KIP-396).
+
+        Args:
+            group_id: the name of the group, which is made if there is none.
+            offsets: the offset of the next record to read, by partition.
+            timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
+
+        Other partitions keep their offsets. The offsets are stored as they are: `reset_offsets`
+        checks them. Raises NonEmptyGroup if the group has members, then nothing is changed; and the
+        error of a partition, AdminItemsError if several were asked for.
+        """
+        wanted = {as_partition(tp): _committed(tp, value) for tp, value in offsets.items()}
+        deadline = self._deadline(timeout_ms)
+        await _group_changes.commit_offsets(self._router, group_id, wanted, deadline)
+
+    async def delete_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition],
+        *,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Delete offsets of a group (Java: deleteConsumerGroupOffsets, KIP-496, Kafka 2.4).
+
+        Args:
+            group_id: the name of the group.
+            partitions: whose offsets to delete; no member may be subscribed to their topics.
+            timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
+
+        Raises GroupSubscribedToTopic if members read a topic, and other errors of a partition:
+        AdminItemsError if several were asked for.
+        """
+        wanted = as_partitions("partitions", partitions)
+        deadline = self._deadline(timeout_ms)
+        await _group_changes.delete_offsets(self._router, group_id, wanted, deadline)
+
+    async def reset_offsets(
+        self,
+        group_id: str,
+        rule: ResetRule,
+        *,
+        partitions: Iterable[TopicPartition] | None = None,
+        topics: Iterable[str] | None = None,
+        dry_run: bool = False,
+        timeout_ms: float | None = None,
+    ) -> dict[TopicPartition, OffsetReset]:
+        """Set the offsets of a group that has no members by a rule, as kafka-consumer-groups does.
+
+        Args:
+            group_id: the name of the group, which is made if there is none.
+            rule: where to begin, such as `ResetRule.earliest()`.
+            partitions: only these; by default all that the group has offsets for, or that the
+                group has which they are copied from.
+            topics: all partitions of these topics, besides `partitions`.
+            dry_run: change nothing; the group may have members.
+            timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
+
+        An offset outside of a partition becomes the nearest one inside. Returns the old and the new
+        offset of each partition. Raises NonEmptyGroup if the group has members, and the error of a
+        partition, such as NoOffsetForPartitionError: AdminItemsError if there are several. Nothing
+        is changed if any new offset cannot be found out.
+        """
+        if not isinstance(rule, ResetRule):
+            raise TypeError(f"rule: must be a ResetRule, not {rule!r}")
+        chosen = _reset.Chosen(
+            None if partitions is None else tuple(as_partitions("partitions", partitions)),
+            None if topics is None else tuple(as_names("topics", topics)),
+        )
+        deadline = self._deadline(timeout_ms)
+        return await _reset.reset_offsets(self._router, group_id, rule, chosen, dry_run, deadline)
+
+
+def _static(name: str, reason: str) -> MemberIdentity:
+    return MemberIdentity(member_id="", group_instance_id=name, reason=reason)
+
+
+def _committed(tp: TopicPartition, value: Any) -> OffsetAndMetadata:
+    offset = value.offset if isinstance(value, OffsetAndMetadata) else value
+    if not isinstance(offset, int) or offset < 0:
+        raise ValueError(f"offsets: {tp}: {value!r}: must be an offset, from 0")
+    return value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(offset)
 
 
 def _wanted(partitions: Iterable[TopicPartition] | None) -> list[TopicPartition] | None:

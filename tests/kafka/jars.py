@@ -79,6 +79,12 @@ def fetch_clients_jar(version: str) -> Path:
     return folder / f"kafka-clients-{version}.jar"
 
 
+def fetch_tools_jar(version: str) -> Path:
+    """Return the jar of Kafka's command-line tools; they need the jars of the broker too."""
+    coordinate = ("org.apache.kafka", "kafka-tools", version)
+    return _fetch(f"tools-{version}", [coordinate], alone=True) / f"kafka-tools-{version}.jar"
+
+
 def fetch_connector_jars() -> list[Path]:
     """The jars of Spark's own `kafka` format, for `start_spark(jars=...)`."""
     folder = _fetch(f"connector-{_CONNECTOR[0][2]}", _CONNECTOR, alone=True)

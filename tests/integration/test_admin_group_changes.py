@@ -1,0 +1,158 @@
+"""Changes of groups and their offsets against a real Kafka, and against Kafka's own tool."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import datetime
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from aiokafka.admin import AIOKafkaAdminClient, OffsetReset, ResetRule
+from aiokafka.errors import (
+    AdminItemsError,
+    GroupIdNotFound,
+    GroupSubscribedToTopic,
+    NonEmptyGroup,
+    UnknownMemberIdError,
+    UnknownTopicOrPartitionError,
+)
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
+from tests.integration.test_admin_groups import START, filled, member, new_group
+from tests.kafka.fixtures import Kafka, MakeTopic, need_own_brokers
+from tests.kafka.jars import fetch_broker_jars, fetch_tools_jar
+from tests.kafka.versions import NEWEST
+
+# Starting a broker counts as part of the first test.
+pytestmark = pytest.mark.timeout(180)
+
+TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+
+
+@pytest.fixture
+async def admin(kafka: Kafka) -> AsyncIterator[AIOKafkaAdminClient]:
+    async with AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers) as client:
+        yield client
+
+
+async def test_offsets_are_altered_and_deleted_and_groups_too(
+    admin: AIOKafkaAdminClient, kafka: Kafka, make_topic: MakeTopic
+) -> None:
+    group, other = new_group(), new_group()
+    first, second = await filled(kafka, make_topic, [5, 5])
+    await admin.groups.alter_offsets(group, {first: 2, second: OffsetAndMetadata(3, "note")})
+    await admin.groups.alter_offsets(other, {first: 1})
+    assert await admin.groups.offsets([group, other]) == {
+        group: {first: OffsetAndMetadata(2), second: OffsetAndMetadata(3, "note")},
+        other: {first: OffsetAndMetadata(1)},
+    }
+    with pytest.raises(UnknownTopicOrPartitionError, match="-99"):
+        await admin.groups.alter_offsets(group, {TopicPartition(first.topic, 99): 1})
+    await admin.groups.delete_offsets(group, [second])
+    assert list((await admin.groups.offsets([group]))[group]) == [first]
+    with pytest.raises(AdminItemsError) as caught:
+        await admin.groups.delete([group, other, "missing"])
+    assert sorted(caught.value.results) == sorted([group, other])
+    assert isinstance(caught.value.errors["missing"], GroupIdNotFound)
+    assert not {group, other} & (await admin.groups.list()).keys()
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_a_group_with_members(
+    admin: AIOKafkaAdminClient, kafka: Kafka, make_topic: MakeTopic, protocol: str
+) -> None:
+    group = new_group()
+    first, second = await filled(kafka, make_topic, [5, 5])
+    consumer = member(kafka, first.topic, group, protocol)
+    await consumer.start()
+    try:
+        while len(consumer.assignment()) < 2:
+            await asyncio.sleep(0.05)
+        await consumer.commit({first: 2})
+        with pytest.raises(NonEmptyGroup, match="stop its consumers"):
+            await admin.groups.alter_offsets(group, {first: 1, second: 1}, timeout_ms=5000)
+        with pytest.raises(NonEmptyGroup):
+            await admin.groups.reset_offsets(group, ResetRule.latest())
+        with pytest.raises(NonEmptyGroup):
+            await admin.groups.delete([group])
+        with pytest.raises(GroupSubscribedToTopic):
+            await admin.groups.delete_offsets(group, [first])
+        assert await admin.groups.reset_offsets(group, ResetRule.latest(), dry_run=True) == {
+            first: OffsetReset(2, 5, False)
+        }
+        with pytest.raises(UnknownMemberIdError):
+            await admin.groups.remove_members(group, instance_ids=["other"])
+    finally:
+        # A static member stays in the group when its consumer stops.
+        await consumer.stop()
+    assert len((await admin.groups.describe([group]))[group].members) == 1
+    assert await admin.groups.remove_members(group, all_members=True, reason="test") == ("one",)
+    assert not (await admin.groups.describe([group]))[group].members
+    assert await admin.groups.reset_offsets(group, ResetRule.shift_by(-9)) == {
+        first: OffsetReset(2, 0, True)
+    }
+    await admin.groups.delete([group])
+
+
+async def test_offsets_are_reset_as_by_kafkas_own_tool(
+    admin: AIOKafkaAdminClient, kafka: Kafka, make_topic: MakeTopic
+) -> None:
+    need_own_brokers()
+    group = new_group()
+    first, second, third = await filled(kafka, make_topic, [8, 5, 0])
+    await admin.records.delete({first: 2})
+    await admin.groups.alter_offsets(group, {first: 4, second: 4})
+    when = datetime.datetime.fromtimestamp(START / 1000 + 4.5, datetime.timezone.utc)
+    rules = [
+        (ResetRule.earliest(), ["--to-earliest"]),
+        (ResetRule.latest(), ["--to-latest"]),
+        (ResetRule.timestamp(when), ["--to-datetime", f"{when:%Y-%m-%dT%H:%M:%S}.500Z"]),
+        (ResetRule.duration(datetime.timedelta(days=9000)), ["--by-duration", "P9000D"]),
+        (ResetRule.shift_by(3), ["--shift-by", "3"]),
+        (ResetRule.to_offset(1), ["--to-offset", "1"]),
+    ]
+    by_commits = ResetRule.shift_by(3)  # the third partition has no commit
+
+    two_at_a_time = asyncio.Semaphore(2)
+
+    async def compare(rule: ResetRule, options: list[str]) -> None:
+        named = [first, second] if rule == by_commits else [first, second, third]
+        ours = await admin.groups.reset_offsets(group, rule, partitions=named, dry_run=True)
+        async with two_at_a_time:
+            theirs = await reset_by_tool(kafka, group, named, options)
+        assert {tp: each.new for tp, each in ours.items()} == theirs, options
+
+    await asyncio.gather(*(compare(*each) for each in rules))
+
+
+async def reset_by_tool(
+    kafka: Kafka, group: str, partitions: list[TopicPartition], options: list[str]
+) -> dict[TopicPartition, int]:
+    """Return what Kafka's tool would set."""
+    jars: list[Path] = [fetch_tools_jar(NEWEST), fetch_broker_jars(NEWEST) / "*"]
+    numbers = ",".join(str(tp.partition) for tp in partitions)
+    process = await asyncio.create_subprocess_exec(
+        "java",
+        "-XX:TieredStopAtLevel=1",
+        "-XX:+UseSerialGC",
+        "-Xshare:auto",
+        "-cp",
+        ":".join(map(str, jars)),
+        TOOL,
+        *("--bootstrap-server", kafka.bootstrap_servers, "--group", group),
+        *("--topic", f"{partitions[0].topic}:{numbers}"),
+        *("--reset-offsets", "--dry-run", "--export", *options),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        output, _ = await asyncio.wait_for(process.communicate(), 100)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    rows = [row for row in csv.reader(output.decode().splitlines()) if len(row) == 3]
+    assert rows, output.decode()
+    return {TopicPartition(row[0].strip('"'), int(row[1])): int(row[2]) for row in rows}
