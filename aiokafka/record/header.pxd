@@ -3,6 +3,13 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 
 cimport aiokafka.record._native as mem
 
+cdef Py_ssize_t _V2_SIZE
+cdef Py_ssize_t _PREFIX_SIZE
+cdef Py_ssize_t _LOG_OVERHEAD
+cdef Py_ssize_t _MAX_BATCH
+cdef int64_t _MAX_OFFSET
+cdef Py_ssize_t _SMALLEST_V0
+cdef Py_ssize_t _SMALLEST_V1
 
 cdef class RecordBatch:
     cdef readonly object view
@@ -27,6 +34,7 @@ cdef class RecordBatch:
     cpdef check_crc(self)
     cpdef object payload(self, object max_decompressed_bytes=*)
 
+@cython.locals(size=Py_ssize_t, least=Py_ssize_t, magic=int)
 cdef Py_ssize_t batch_size(mem.source_t data, Py_ssize_t at, Py_ssize_t end) except -1
 @cython.locals(size=Py_ssize_t, batch=RecordBatch)
 cpdef RecordBatch parse_batch(object view, Py_ssize_t at)

@@ -31,7 +31,9 @@ HEADER_SIZE = 61
 _PREFIX_SIZE = 17
 _LOG_OVERHEAD = 12  # the offset and the length itself, which the length does not count
 _CRC_START = 21  # the checksum of magic 2 covers everything from the attributes on
-_LEGACY_SIZES = (26, 34)  # smallest message of magic 0 and 1
+_V2_SIZE = HEADER_SIZE  # Compiled this is a number of C, and the one that others import is not.
+_SMALLEST_V0 = 26
+_SMALLEST_V1 = 34
 _SMALLEST_RECORD = 7  # length, attributes, two deltas, two lengths, header count: a byte each
 _MAX_OFFSET = 0x7FFFFFFFFFFFFFFF
 _MAX_BATCH = 0x7FFFFFFF
@@ -182,9 +184,9 @@ def batch_size(data: Any, at: int, end: int) -> int:
     size = mem.i32(data, at + 8)
     magic = data[at + 16]
     if magic == 2:
-        least = HEADER_SIZE
+        least = _V2_SIZE
     elif magic < 2:
-        least = _LEGACY_SIZES[magic]
+        least = _SMALLEST_V1 if magic else _SMALLEST_V0
     else:
         raise CorruptRecordError(f"a batch has the unknown magic {magic}")
     if size < least - _LOG_OVERHEAD or size > _MAX_BATCH - _LOG_OVERHEAD:
