@@ -72,9 +72,6 @@ SHIMS = {
     "util",
 }
 OPENING = "Import path of aiokafka, kept as a shim: "
-# Folders and modules that do not keep the rule yet. Only take away from it.
-NOT_YET = {"consumer.partition_state", "producer"}
-
 MODULES = {module_name(path): path for path in sources()}
 
 
@@ -93,13 +90,7 @@ def breaches() -> set[str]:
 
 
 def test_private_modules_are_recognised_by_name_or_place() -> None:
-    new = {name for name in breaches() if not {name, name.rpartition(".")[0]} & NOT_YET}
-    assert not new, "rename them to _x.py, or put them into a room of their own"
-
-
-@pytest.mark.parametrize("place", sorted(NOT_YET))
-def test_what_does_not_keep_the_rule_yet_is_listed_as_long(place: str) -> None:
-    assert any(place in (name, name.rpartition(".")[0]) for name in breaches()), "take it off"
+    assert not breaches(), "rename them to _x.py, or put them into a room of their own"
 
 
 @pytest.mark.parametrize("module", sorted(PUBLIC | SHIMS))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from aiokafka._guard import Guard
 from aiokafka._log import SubjectLog
-from aiokafka.consumer.partition_state import PartitionState, Phase
+from aiokafka.consumer._partition_state import PartitionState, Phase
 from aiokafka.metrics import ConsumerMetricsCollector, NullConsumerMetricsCollector
 from aiokafka.metrics._tables import LATENCY_MS, SIZE_BYTES
 from aiokafka.metrics._values import Histogram

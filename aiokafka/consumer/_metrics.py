@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from aiokafka.consumer._meter import ConsumerMeter
+from aiokafka.consumer._partition_state import PartitionState
 from aiokafka.consumer._shared import Shared
-from aiokafka.consumer.partition_state import PartitionState
 from aiokafka.metrics import Metric, MetricKind, MetricsSnapshot
 from aiokafka.metrics._tables import GroupWriter
 

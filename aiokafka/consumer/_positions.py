@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, overload
 
 from aiokafka._partitions import as_partition
 from aiokafka.consumer._arguments import as_partitions, is_offset, offsets_to_commit
+from aiokafka.consumer._partition_state import PartitionState
 from aiokafka.consumer.group.no_group import no_group
-from aiokafka.consumer.partition_state import PartitionState
 from aiokafka.consumer.position.reset import EARLIEST, LATEST, OffsetSpec
 from aiokafka.errors import IllegalStateError, KafkaTimeoutError, TopicAuthorizationFailedError
 from aiokafka.structs import (

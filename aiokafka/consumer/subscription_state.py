@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from aiokafka._partitions import as_partition
 from aiokafka.abc import ConsumerRebalanceListener
-from aiokafka.consumer.partition_state import PartitionState, StateWatcher
+from aiokafka.consumer._partition_state import PartitionState, StateWatcher
 from aiokafka.errors import IllegalStateError
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka.consumer.partition_state import PartitionState as TopicPartitionState
+    from aiokafka.consumer._partition_state import PartitionState as TopicPartitionState
 else:
     TopicPartitionState = PartitionState  # the name other code imports
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import IllegalStateError, MessageSizeTooLargeError, WrongArgument
 from aiokafka.producer._convert import Headers, as_bytes, as_timestamp, check_topic
-from aiokafka.producer.batch_builder import BatchBuilder
+from aiokafka.producer.batches.batch_builder import BatchBuilder
 from aiokafka.producer.message_accumulator import OutgoingRecord
 
 if TYPE_CHECKING:

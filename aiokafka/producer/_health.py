@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 from aiokafka._vitals import StateLog, Trouble, Verdict, newest, together
 from aiokafka.health import ProducerHealth, ProducerState
-from aiokafka.producer.transaction_state import TransactionState
+from aiokafka.producer.transactions.state import TransactionState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aiokafka._tasks import TaskOwner
     from aiokafka.client import AIOKafkaClient
-    from aiokafka.producer.delivery import Delivery
-    from aiokafka.producer.node_sender import NodeSender
+    from aiokafka.producer.sending.delivery import Delivery
+    from aiokafka.producer.sending.node_sender import NodeSender
 
 __all__ = ["ProducerHealthMonitor"]
 

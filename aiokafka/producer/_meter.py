@@ -12,8 +12,8 @@ from aiokafka.errors import KafkaTimeoutError
 from aiokafka.metrics import NullProducerMetricsCollector, ProducerMetricsCollector
 from aiokafka.metrics._tables import LATENCY_MS, SIZE_BYTES
 from aiokafka.metrics._values import Histogram
-from aiokafka.producer.batch import ProducerBatch
-from aiokafka.producer.flight import Cargo
+from aiokafka.producer.batches.batch import ProducerBatch
+from aiokafka.producer.sending.flight import Cargo
 
 __all__ = ["ProducerMeter", "TopicCounts"]
 

@@ -12,7 +12,7 @@ from aiokafka.producer._meter import ProducerMeter
 if TYPE_CHECKING:
     from aiokafka._config import ProducerConfig
     from aiokafka.client import AIOKafkaClient
-    from aiokafka.producer.sender import Sender
+    from aiokafka.producer.sending.sender import Sender
 
 __all__ = ["read_producer"]
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from aiokafka import _seams
 from aiokafka._backoff import Backoff
 from aiokafka.producer._meter import ProducerMeter
-from aiokafka.producer._sizing import BatchSizing
-from aiokafka.producer.appender import Appender, TopicLanes, headers_bound
-from aiokafka.producer.batch import BatchState, ProducerBatch
-from aiokafka.producer.batch_builder import BatchBuilder
-from aiokafka.producer.buffer_memory import BufferMemory
-from aiokafka.producer.partition_queue import PartitionQueue
-from aiokafka.producer.pending_batches import PendingBatches
+from aiokafka.producer.batches.appender import Appender, TopicLanes, headers_bound
+from aiokafka.producer.batches.batch import BatchState, ProducerBatch
+from aiokafka.producer.batches.batch_builder import BatchBuilder
+from aiokafka.producer.batches.buffer_memory import BufferMemory
+from aiokafka.producer.batches.partition_queue import PartitionQueue
+from aiokafka.producer.batches.pending_batches import PendingBatches
+from aiokafka.producer.batches.sizing import BatchSizing
 from aiokafka.record._memory import varint_size
 from aiokafka.record.batch import HEADER_SIZE
 from aiokafka.structs import RecordMetadata, TopicPartition

@@ -31,9 +31,9 @@ from aiokafka.partitioner import DefaultPartitioner
 from aiokafka.producer._checks import ask_partitioner, check_batch, checked_record
 from aiokafka.producer._convert import Headers, as_headers, check_topic
 from aiokafka.producer._metrics import read_producer
-from aiokafka.producer.appender import TopicLanes
-from aiokafka.producer.batch_builder import BatchBuilder
-from aiokafka.producer.sender import Sender, log
+from aiokafka.producer.batches.appender import TopicLanes
+from aiokafka.producer.batches.batch_builder import BatchBuilder
+from aiokafka.producer.sending.sender import Sender, log
 from aiokafka.structs import RecordMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from aiokafka._config import Credential, TlsSource
     from aiokafka.abc import AbstractTokenProvider
     from aiokafka.metrics import MetricsSnapshot, ProducerMetricsCollector
-    from aiokafka.producer.transactions import Transactions
+    from aiokafka.producer.transactions.transactions import Transactions
 
 __all__ = ["AIOKafkaProducer", "TransactionContext"]
 
@@ -147,7 +147,7 @@ class AIOKafkaProducer:
         self._transactions: Transactions | None = None
         if config.transactional_id is not None:
             # Only here: their messages are many, and most producers need none of them.
-            from aiokafka.producer.transactions import Transactions
+            from aiokafka.producer.transactions.transactions import Transactions
 
             self._transactions = Transactions(
                 self.client, config, self._sender, config.transactional_id

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from aiokafka.producer.sequencer import Sequencer as TransactionManager
+from aiokafka.producer.sending.sequencer import Sequencer as TransactionManager
 
 __all__ = ["TransactionManager"]

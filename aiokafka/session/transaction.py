@@ -12,7 +12,7 @@ from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 from aiokafka.structs import ConsumerRecord, RecordMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka.producer.batch_builder import BatchBuilder
+    from aiokafka.producer.batches.batch_builder import BatchBuilder
     from aiokafka.producer.producer import AIOKafkaProducer
 
 __all__ = ["ENDING", "OVER", "SessionPhase", "SessionTransaction"]

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from aiokafka import TopicPartition
-from aiokafka.consumer.partition_state import PartitionState, Phase
+from aiokafka.consumer._partition_state import PartitionState, Phase
 from aiokafka.consumer.position.reset import EARLIEST, LATEST, OffsetSpec
 from aiokafka.consumer.subscription_state import SubscriptionState
 from aiokafka.errors import IllegalStateError

@@ -3,7 +3,7 @@
 A list is a text file of entries like this one::
 
     # name-of-the-fault
-    file: aiokafka/producer/sender.py
+    file: aiokafka/producer/sending/sender.py
     sees: what a user would see of it
     checks: tests/producer tests/transactions/test_session.py
      a line that stays

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from aiokafka._config import ClientConfig, ProducerConfig
-from aiokafka.producer._sizing import BatchSizing
+from aiokafka.producer.batches.sizing import BatchSizing
 
 FULL = 16_384
 

@@ -8,8 +8,8 @@ import gc
 import pytest
 
 from aiokafka._compat import timeout
-from aiokafka.producer._sizing import BatchSizing
-from aiokafka.producer.partition_queue import PartitionQueue
+from aiokafka.producer.batches.partition_queue import PartitionQueue
+from aiokafka.producer.batches.sizing import BatchSizing
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.record.batch import iter_batches
 from aiokafka.testing import FakeCluster

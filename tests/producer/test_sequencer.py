@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from aiokafka._backoff import Backoff
 from aiokafka.errors import KafkaError
-from aiokafka.producer.batch import BatchState, ProducerBatch
-from aiokafka.producer.partition_queue import PartitionQueue
-from aiokafka.producer.partition_sequence import advance
-from aiokafka.producer.sequencer import Sequencer
-from aiokafka.producer.transaction_state import Transaction
+from aiokafka.producer.batches.batch import BatchState, ProducerBatch
+from aiokafka.producer.batches.partition_queue import PartitionQueue
+from aiokafka.producer.sending.partition_sequence import advance
+from aiokafka.producer.sending.sequencer import Sequencer
+from aiokafka.producer.transactions.state import Transaction
 from aiokafka.record.batch import RecordBatchBuilder
 from aiokafka.structs import TopicPartition
 

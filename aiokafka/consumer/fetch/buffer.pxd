@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t
 
-from aiokafka.consumer.partition_state cimport PartitionState
+from aiokafka.consumer._partition_state cimport PartitionState
 from aiokafka.record.reader cimport RecordReader
 
 cdef Py_ssize_t _ALL

@@ -9,7 +9,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Collection
 from typing import Any
 
-from aiokafka.consumer.partition_state import PartitionState
+from aiokafka.consumer._partition_state import PartitionState
 from aiokafka.errors import CorruptRecordError
 from aiokafka.record.reader import RecordReader
 from aiokafka.structs import ConsumerRecord, TopicPartition

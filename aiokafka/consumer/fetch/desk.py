@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
+from aiokafka.consumer._partition_state import PartitionState, Phase
 from aiokafka.consumer._signal import Arrivals, Signal
 from aiokafka.consumer.fetch.buffer import FetchBuffer, Wanted
-from aiokafka.consumer.partition_state import PartitionState, Phase
 from aiokafka.errors import KafkaError
 from aiokafka.structs import ConsumerRecord, TopicPartition
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.consumer._listener_call import refuse_in_listener
+from aiokafka.consumer._partition_state import PartitionState
 from aiokafka.consumer.fetch.buffer import Wanted
 from aiokafka.consumer.fetch.node import NodeFetcher
 from aiokafka.consumer.fetch.topic_ids import TopicIds
-from aiokafka.consumer.partition_state import PartitionState
 from aiokafka.errors import ConsumerStoppedError, KafkaError
 from aiokafka.structs import ConsumerRecord, TopicPartition
 

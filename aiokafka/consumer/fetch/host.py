@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
-from aiokafka.consumer.partition_state import PartitionState
+from aiokafka.consumer._partition_state import PartitionState
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 

@@ -18,8 +18,8 @@ from aiokafka._reading.answers import (
     Records,
     read_answer,
 )
+from aiokafka.consumer._partition_state import PartitionState
 from aiokafka.consumer.fetch.buffer import Frame
-from aiokafka.consumer.partition_state import PartitionState
 from aiokafka.errors import RecordTooLargeError
 from aiokafka.record.reader import RecordReader
 from aiokafka.structs import BrokerMetadata, TopicPartition

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from aiokafka._backoff import Backoff
 from aiokafka._log import SubjectLog
 from aiokafka.consumer._names import some_names
+from aiokafka.consumer._partition_state import PartitionState
 from aiokafka.consumer._signal import Signal
 from aiokafka.consumer.fetch.buffer import Frame
 from aiokafka.consumer.fetch.intake import Intake
 from aiokafka.consumer.fetch.plan import FetchPlan
 from aiokafka.consumer.fetch.session import FetchSession
-from aiokafka.consumer.partition_state import PartitionState
 from aiokafka.errors import KafkaError, RecordTooLargeError, UnknownError, for_code, renewed
 from aiokafka.net.pool import ConnectionGroup
 from aiokafka.protocol.frame_errors import FrameTooLargeError

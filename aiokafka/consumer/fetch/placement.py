@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from aiokafka._log import SubjectLog
 from aiokafka._vitals import Contact
 from aiokafka.consumer._names import some_names
-from aiokafka.consumer.partition_state import PartitionState, Phase
+from aiokafka.consumer._partition_state import PartitionState, Phase
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:

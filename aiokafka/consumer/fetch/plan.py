@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from aiokafka._reading.fetch import FetchSpec
-from aiokafka.consumer.partition_state import PartitionState
+from aiokafka.consumer._partition_state import PartitionState
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.structs import TopicPartition
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from aiokafka.consumer.partition_state import PartitionState
+from aiokafka.consumer._partition_state import PartitionState
 from aiokafka.errors import TopicAuthorizationFailedError
 from aiokafka.structs import TopicPartition
 

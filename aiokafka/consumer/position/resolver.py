@@ -12,8 +12,8 @@ from aiokafka._log import SubjectLog
 from aiokafka._reading.answers import is_passing
 from aiokafka._reading.offsets import FoundOffset, Offsets
 from aiokafka.consumer._names import some_names
+from aiokafka.consumer._partition_state import PartitionState, Phase
 from aiokafka.consumer._signal import Signal
-from aiokafka.consumer.partition_state import PartitionState, Phase
 from aiokafka.consumer.position.lookup import EpochEnd, EpochQuery, OffsetLookup
 from aiokafka.consumer.position.newcomers import Newcomers
 from aiokafka.consumer.position.reset import EARLIEST, LATEST, OffsetSpec

@@ -16,8 +16,8 @@ from aiokafka.errors import (
     for_code,
 )
 from aiokafka.net.failures import REFUSALS
-from aiokafka.producer.errands import Errand
-from aiokafka.producer.producer_id import ProducerIdentity, check, identity_in, retry
+from aiokafka.producer.sending.producer_id import ProducerIdentity, check, identity_in, retry
+from aiokafka.producer.transactions.errands import Errand
 from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from aiokafka.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from aiokafka._backoff import Backoff
-from aiokafka.producer.batch import BatchState, ProducerBatch
-from aiokafka.producer.partition_sequence import PartitionSequence
+from aiokafka.producer.batches.batch import BatchState, ProducerBatch
+from aiokafka.producer.sending.partition_sequence import PartitionSequence
 from aiokafka.structs import TopicPartition
 
 __all__ = ["PartitionQueue", "QueueSender"]

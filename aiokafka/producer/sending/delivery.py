@@ -21,7 +21,12 @@ from aiokafka.errors import (
 )
 from aiokafka.net.failures import REFUSALS
 from aiokafka.producer._meter import ProducerMeter
-from aiokafka.producer._requests import (
+from aiokafka.producer.batches.batch import BatchState, ProducerBatch
+from aiokafka.producer.batches.partition_queue import PartitionQueue
+from aiokafka.producer.batches.split import split_batch
+from aiokafka.producer.message_accumulator import MessageAccumulator
+from aiokafka.producer.sending.flight import Flight
+from aiokafka.producer.sending.requests import (
     LAST_PLAIN_VERSION,
     batch_error,
     in_doubt,
@@ -29,13 +34,8 @@ from aiokafka.producer._requests import (
     results_of,
     unresolved,
 )
-from aiokafka.producer._split import split_batch
-from aiokafka.producer.batch import BatchState, ProducerBatch
-from aiokafka.producer.flight import Flight
-from aiokafka.producer.message_accumulator import MessageAccumulator
-from aiokafka.producer.partition_queue import PartitionQueue
-from aiokafka.producer.sequencer import Sequencer, is_oldest
-from aiokafka.producer.transaction_state import Transaction
+from aiokafka.producer.sending.sequencer import Sequencer, is_oldest
+from aiokafka.producer.transactions.state import Transaction
 from aiokafka.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 from aiokafka.record.compression import codec_id
 from aiokafka.structs import BrokerMetadata

@@ -15,17 +15,17 @@ from aiokafka.errors import (
     ProducerFenced,
     TransactionStateError,
 )
-from aiokafka.producer.fencing import PAST, Fencing
-from aiokafka.producer.producer_id import ProducerIdentity
-from aiokafka.producer.sequencer import Sequencer
-from aiokafka.producer.transaction_contents import TransactionContents
-from aiokafka.producer.transaction_requests import TransactionRequests
-from aiokafka.producer.transaction_state import Transaction, TransactionState
+from aiokafka.producer.sending.producer_id import ProducerIdentity
+from aiokafka.producer.sending.sequencer import Sequencer
+from aiokafka.producer.transactions.contents import TransactionContents
+from aiokafka.producer.transactions.fencing import PAST, Fencing
+from aiokafka.producer.transactions.requests import TransactionRequests
+from aiokafka.producer.transactions.state import Transaction, TransactionState
 
 if TYPE_CHECKING:
     from aiokafka._config import ProducerConfig
     from aiokafka.client import AIOKafkaClient
-    from aiokafka.producer.sender import Sender
+    from aiokafka.producer.sending.sender import Sender
 
 __all__ = ["Transactions"]
 

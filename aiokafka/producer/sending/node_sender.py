@@ -16,17 +16,17 @@ from aiokafka.errors import (
     KafkaError,
 )
 from aiokafka.net.gate import DeadlineTimer
-from aiokafka.producer._requests import (
+from aiokafka.producer.batches.batch import BatchState, ProducerBatch
+from aiokafka.producer.batches.partition_queue import PartitionQueue
+from aiokafka.producer.sending.delivery import Delivery
+from aiokafka.producer.sending.flight import Cargo, Flight
+from aiokafka.producer.sending.requests import (
     NAMED_TOPICS_VERSION,
     Payload,
     check_version,
     group_by_topic,
     wire_form,
 )
-from aiokafka.producer.batch import BatchState, ProducerBatch
-from aiokafka.producer.delivery import Delivery
-from aiokafka.producer.flight import Cargo, Flight
-from aiokafka.producer.partition_queue import PartitionQueue
 from aiokafka.protocol.messages.produce import ProduceRequest
 
 if TYPE_CHECKING:

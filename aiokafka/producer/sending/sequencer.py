@@ -36,10 +36,10 @@ comes with the abort.
 from __future__ import annotations
 
 from aiokafka.errors import KafkaTimeoutError
-from aiokafka.producer.batch import ProducerBatch
-from aiokafka.producer.partition_queue import PartitionQueue
-from aiokafka.producer.partition_sequence import PartitionSequence, advance
-from aiokafka.producer.transaction_state import Transaction
+from aiokafka.producer.batches.batch import ProducerBatch
+from aiokafka.producer.batches.partition_queue import PartitionQueue
+from aiokafka.producer.sending.partition_sequence import PartitionSequence, advance
+from aiokafka.producer.transactions.state import Transaction
 
 __all__ = ["Sequencer", "is_oldest"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
-from aiokafka.producer.batch import ProducerBatch
-from aiokafka.producer.partition_queue import PartitionQueue
+from aiokafka.producer.batches.batch import ProducerBatch
+from aiokafka.producer.batches.partition_queue import PartitionQueue
 from aiokafka.protocol.messages.produce import ProduceRequest, ProduceResponse
 
 __all__ = ["Cargo", "Flight"]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka._group_members import readers
 from aiokafka.errors import IllegalGenerationError, KafkaError, StaleMemberEpoch
-from aiokafka.producer.errands import Errand, Errands
-from aiokafka.producer.fencing import PAST, Fencing
-from aiokafka.producer.group_offsets import (
+from aiokafka.producer.transactions.errands import Errand, Errands
+from aiokafka.producer.transactions.fencing import PAST, Fencing
+from aiokafka.producer.transactions.group_offsets import (
     Offsets,
     Share,
     as_group,
@@ -17,13 +17,13 @@ from aiokafka.producer.group_offsets import (
     share_out,
     with_epochs,
 )
-from aiokafka.producer.transaction_requests import TransactionRequests
-from aiokafka.producer.transaction_state import Transaction
+from aiokafka.producer.transactions.requests import TransactionRequests
+from aiokafka.producer.transactions.state import Transaction
 
 if TYPE_CHECKING:
     from aiokafka._config import ProducerConfig
     from aiokafka.client import AIOKafkaClient
-    from aiokafka.producer.sender import Sender
+    from aiokafka.producer.sending.sender import Sender
 
 __all__ = ["TransactionContents"]
 

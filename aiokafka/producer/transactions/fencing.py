@@ -14,9 +14,9 @@ from aiokafka.errors import (
     TransactionAbortable,
     renewed,
 )
-from aiokafka.producer.producer_id import ProducerIdentity
-from aiokafka.producer.sequencer import Sequencer
-from aiokafka.producer.transaction_requests import TransactionRequests
+from aiokafka.producer.sending.producer_id import ProducerIdentity
+from aiokafka.producer.sending.sequencer import Sequencer
+from aiokafka.producer.transactions.requests import TransactionRequests
 
 if TYPE_CHECKING:
     from aiokafka._config import ProducerConfig

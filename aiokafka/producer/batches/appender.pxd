@@ -2,9 +2,9 @@ cimport cython
 from libc.stdint cimport int64_t
 
 from aiokafka.partitioner cimport murmur2
-from aiokafka.producer.batch cimport ProducerBatch
-from aiokafka.producer.buffer_memory cimport BufferMemory
-from aiokafka.producer.partition_queue cimport PartitionQueue
+from aiokafka.producer.batches.batch cimport ProducerBatch
+from aiokafka.producer.batches.buffer_memory cimport BufferMemory
+from aiokafka.producer.batches.partition_queue cimport PartitionQueue
 
 
 cdef int64_t _TURN_BYTES

@@ -13,10 +13,10 @@ from typing import Any
 
 from aiokafka import _seams
 from aiokafka.partitioner import murmur2
-from aiokafka.producer.batch import RECORD_OVERHEAD, ProducerBatch
-from aiokafka.producer.buffer_memory import BufferMemory
-from aiokafka.producer.partition_queue import PartitionQueue
-from aiokafka.producer.pending_batches import PendingBatches
+from aiokafka.producer.batches.batch import RECORD_OVERHEAD, ProducerBatch
+from aiokafka.producer.batches.buffer_memory import BufferMemory
+from aiokafka.producer.batches.partition_queue import PartitionQueue
+from aiokafka.producer.batches.pending_batches import PendingBatches
 from aiokafka.record.batch import RecordBatchBuilder
 from aiokafka.structs import TopicPartition
 

@@ -14,13 +14,13 @@ from aiokafka._vitals import newest
 from aiokafka.errors import KafkaError, renewed
 from aiokafka.producer._health import ProducerHealthMonitor
 from aiokafka.producer._meter import ProducerMeter
-from aiokafka.producer.batch import BatchState
-from aiokafka.producer.delivery import Delivery
+from aiokafka.producer.batches.batch import BatchState
+from aiokafka.producer.batches.partition_queue import PartitionQueue
 from aiokafka.producer.message_accumulator import MessageAccumulator
-from aiokafka.producer.node_sender import NodeSender
-from aiokafka.producer.partition_queue import PartitionQueue
-from aiokafka.producer.producer_id import init_producer_id
-from aiokafka.producer.sequencer import Sequencer
+from aiokafka.producer.sending.delivery import Delivery
+from aiokafka.producer.sending.node_sender import NodeSender
+from aiokafka.producer.sending.producer_id import init_producer_id
+from aiokafka.producer.sending.sequencer import Sequencer
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:

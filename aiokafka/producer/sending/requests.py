@@ -12,7 +12,7 @@ from aiokafka.errors import (
     OutOfOrderSequenceNumber,
     for_code,
 )
-from aiokafka.producer.batch import ProducerBatch
+from aiokafka.producer.batches.batch import ProducerBatch
 from aiokafka.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from aiokafka._compat import timeout_at
 from aiokafka.errors import KafkaTimeoutError
-from aiokafka.producer.batch import ProducerBatch
-from aiokafka.producer.partition_queue import PartitionQueue
+from aiokafka.producer.batches.batch import ProducerBatch
+from aiokafka.producer.batches.partition_queue import PartitionQueue
 
 __all__ = ["PendingBatches"]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from aiokafka.producer._sizing import BatchSizing
-from aiokafka.producer.batch import BatchState, ProducerBatch
-from aiokafka.producer.partition_sequence import advance
+from aiokafka.producer.batches.batch import BatchState, ProducerBatch
+from aiokafka.producer.batches.sizing import BatchSizing
+from aiokafka.producer.sending.partition_sequence import advance
 from aiokafka.record.batch import RecordReader
 
 __all__ = ["split_batch"]

@@ -1,4 +1,4 @@
-from aiokafka.producer.batch cimport ProducerBatch
+from aiokafka.producer.batches.batch cimport ProducerBatch
 
 
 cdef class PartitionQueue:

@@ -18,7 +18,7 @@ from aiokafka.errors import (
     TransactionStateError,
 )
 from aiokafka.net.failures import REFUSALS
-from aiokafka.producer.transaction_state import Transaction
+from aiokafka.producer.transactions.state import Transaction
 
 __all__ = ["Errand", "Errands"]
 

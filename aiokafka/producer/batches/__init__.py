@@ -1,0 +1,1 @@
+"""Batches: what is in them, where they wait, and how records get in."""

@@ -1,0 +1,1 @@
+"""Sending batches: whose turn it is, with which numbers, and what the response means."""
