@@ -20,6 +20,7 @@ from aiokafka.admin._quota_values import QuotaEntity, QuotaFilter
 from aiokafka.admin._reset_values import OffsetReset, ResetKind, ResetRule
 from aiokafka.admin._topic_values import (
     PartitionDescription,
+    Reassignment,
     TopicCreation,
     TopicDescription,
     TopicListing,
@@ -98,6 +99,7 @@ __all__ = [
     "QuotaFilter",
     "QuotaName",
     "Quotas",
+    "Reassignment",
     "Records",
     "RecordsToDelete",
     "ResetKind",

@@ -11,6 +11,7 @@ from aiokafka.admin.enums import AclOperation, ConfigSource
 
 __all__ = [
     "PartitionDescription",
+    "Reassignment",
     "TopicCreation",
     "TopicDescription",
     "TopicListing",
@@ -98,3 +99,15 @@ class TopicCreation(Value):
     """None as above."""
     configs: Mapping[str, TopicSetting] | None
     """Its settings, defaults included; None as above."""
+
+
+@dataclass(frozen=True)
+class Reassignment(Value):
+    """A move of a partition to other brokers that is under way (KIP-455)."""
+
+    replicas: tuple[int, ...]
+    """All that there are now: those to stay, to come and to go."""
+    adding: tuple[int, ...]
+    """Those that copy the partition."""
+    removing: tuple[int, ...]
+    """Those that will go when the others are in sync."""

@@ -5,13 +5,21 @@ from __future__ import annotations
 import fnmatch
 import re
 import uuid
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from aiokafka.admin import _describe_topics, _readiness, _topic_changes
+from aiokafka._partitions import as_partition
+from aiokafka.admin import _describe_topics, _readiness, _replicas, _topic_changes
 from aiokafka.admin._room import Room
-from aiokafka.admin._topic_values import TopicCreation, TopicDescription, TopicListing
+from aiokafka.admin._topic_values import (
+    Reassignment,
+    TopicCreation,
+    TopicDescription,
+    TopicListing,
+)
+from aiokafka.admin.enums import ElectionType
 from aiokafka.admin.new_partitions import NewPartitions
 from aiokafka.admin.new_topic import NewTopic
+from aiokafka.structs import TopicPartition
 
 __all__ = ["Topics"]
 
@@ -144,6 +152,86 @@ class Topics(Room):
         """
         names = [topic for topic in _topics("topics", topics) if isinstance(topic, str)]
         await _readiness.wait_until_ready(self._router, names, self._deadline(timeout_ms))
+
+    async def elect_leaders(
+        self,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        election_type: ElectionType = ElectionType.PREFERRED,
+        timeout_ms: float | None = None,
+    ) -> dict[TopicPartition, bool]:
+        """Let the preferred replicas lead, or any where there is no leader (Java: electLeaders).
+
+        Args:
+            partitions: which; default all. Then brokers leave out partitions without an election.
+            election_type: UNCLEAN takes a replica that is not in sync, and so loses records, where
+                there is no leader (KIP-460, Kafka 2.4).
+            timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
+
+        Returns True for a partition that got a leader, False if it had the right one already.
+        Raises PreferredLeaderNotAvailable, EligibleLeadersNotAvailable: AdminItemsError if several
+        partitions were given. Needs Kafka 2.2.
+        """
+        kind = ElectionType(election_type)
+        if partitions is None:
+            deadline = self._deadline(timeout_ms)
+            return await _replicas.elect_all(self._router, kind, deadline)
+        wanted = [as_partition(tp) for tp in partitions]
+        return await _replicas.elect_each(self._router, wanted, kind, self._deadline(timeout_ms))
+
+    async def reassign(
+        self,
+        moves: Mapping[TopicPartition, Sequence[int]],
+        *,
+        allow_replication_factor_change: bool = True,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Begin to move partitions to other brokers (Java: alterPartitionReassignments, KIP-455).
+
+        Args:
+            moves: the ids of the brokers that are to keep each partition, first the one that is to
+                lead.
+            allow_replication_factor_change: False refuses moves to more or fewer brokers than there
+                are (KIP-860, Kafka 4.1).
+            timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
+
+        Copying goes on after the call: see `reassignments`. A move replaces one that is under way.
+        Raises InvalidReplicationAssignmentError and so on: AdminItemsError if several partitions
+        were given. Needs Kafka 2.4.
+        """
+        wanted = {as_partition(tp): list(brokers) for tp, brokers in moves.items()}
+        for tp, brokers in wanted.items():
+            if not brokers or len(set(brokers)) < len(brokers):
+                raise ValueError(f"moves: {tp}: {brokers}: must be one broker or more, each once")
+        await _replicas.reassign_each(
+            self._router, wanted, allow_replication_factor_change, self._deadline(timeout_ms)
+        )
+
+    async def cancel_reassignments(
+        self, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
+    ) -> None:
+        """Take back moves that are under way (KIP-455).
+
+        Raises NoReassignmentInProgress for a partition that does not move: AdminItemsError if
+        several were given.
+        """
+        wanted = dict.fromkeys(as_partition(tp) for tp in partitions)
+        await _replicas.reassign_each(self._router, wanted, True, self._deadline(timeout_ms))
+
+    async def reassignments(
+        self,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        timeout_ms: float | None = None,
+    ) -> dict[TopicPartition, Reassignment]:
+        """Return the moves that are under way (Java: listPartitionReassignments, KIP-455).
+
+        Args:
+            partitions: which to look at; default all. Those that do not move are left out.
+            timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
+        """
+        wanted = None if partitions is None else [as_partition(tp) for tp in partitions]
+        return await _replicas.list_reassignments(self._router, wanted, self._deadline(timeout_ms))
 
 
 def _topics(argument: str, topics: Iterable[str | uuid.UUID]) -> Collection[str | uuid.UUID]:

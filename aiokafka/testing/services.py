@@ -12,6 +12,7 @@ from aiokafka.testing.controller import Controller
 from aiokafka.testing.coordinators import Coordinators
 from aiokafka.testing.fetch_sessions import FetchSessions
 from aiokafka.testing.groups import Groups
+from aiokafka.testing.moves import Moves
 from aiokafka.testing.quotas import Quotas
 from aiokafka.testing.replication import Replication
 from aiokafka.testing.scram_credentials import ScramCredentials
@@ -45,6 +46,8 @@ class Services:
         self.random = random
         #: How replicas copy from their leaders.
         self.replication = Replication(state, random)
+        #: Partitions on their way to other brokers.
+        self.moves = Moves(state)
         #: What decides who leads.
         self.controller = Controller(state, self.cluster_changed)
         self._changed = changed
@@ -132,6 +135,7 @@ class Services:
         """Wake what depends on the controller: it has decided something, or there is none or one
         again.
         """
+        self.moves.advance()
         self.replication.pursue()
         self.leaders_changed()
         self._changed()

@@ -44,7 +44,10 @@ _TABLE = """
 36 SaslAuthenticate            .     .     .     0     0   0-2   0-2   0-2   0-2
 37 CreatePartitions            .     .     .     0   0-1   0-3   0-3   0-3   0-3
 42 DeleteGroups                .     .     .     0   0-1   0-2   0-2   0-2   0-2
+43 ElectLeaders                .     .     .     .     .   0-2   0-2   0-2   0-2
 44 IncrementalAlterConfigs     .     .     .     .     .   0-1   0-1   0-1   0-1
+45 AlterPartitionReassignments .     .     .     .     .     0     0     0   0-1
+46 ListPartitionReassignments  .     .     .     .     .     0     0     0     0
 47 OffsetDelete                .     .     .     .     .     0     0     0     0
 48 DescribeClientQuotas        .     .     .     .     .   0-1   0-1   0-1   0-1
 49 AlterClientQuotas           .     .     .     .     .   0-1   0-1   0-1   0-1
