@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import aiokafka
 from aiokafka import _config, errors
 from aiokafka._config.options import MISSING
+from aiokafka.admin._releases import operations
 from aiokafka.oauth import _config as oauth_config
 
 project = "aiokafka"
@@ -102,6 +103,14 @@ class Room(Directive):
         return [title, about, table((20, 50, 30), row("File", "What it is for", "Classes"), rows)]
 
 
+class AdminCalls(Directive):
+    """``.. admin-calls::`` prints each call of the admin client's rooms with its first release."""
+
+    def run(self) -> list[nodes.Node]:
+        rows = [row(code(call), api, release, newer) for call, api, release, newer in operations()]
+        return [table((32, 26, 14, 28), row("Call", "API", "Kafka", "Later"), rows)]
+
+
 def first_sentence(path: Path) -> str:
     text = (ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n\n")[0]
     return re.split(r"(?<=[.:]) (?=[A-Z])", " ".join(text.split()))[0]
@@ -142,6 +151,7 @@ def row(*cells: nodes.Node | str) -> nodes.row:
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("options", Options)
     app.add_directive("room", Room)
+    app.add_directive("admin-calls", AdminCalls)
     app.add_directive("error-codes", ErrorCodes)
     app.add_directive("client-errors", ClientErrors)
     return {"parallel_read_safe": True}

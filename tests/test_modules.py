@@ -19,6 +19,7 @@ from tests.house.imports import PACKAGE, module_graph, module_name, sources
 PUBLIC = {
     "abc",
     "admin.acls",
+    "admin.brokers",
     "admin.client",
     "admin.config_resource",
     "admin.configs",

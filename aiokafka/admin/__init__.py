@@ -1,6 +1,16 @@
 """Inspect and change a cluster: topics, configurations, groups, records, delegation tokens."""
 
 from aiokafka.admin._acl_values import AclBinding, AclFilter, ResourcePattern
+from aiokafka.admin._broker_values import (
+    Broker,
+    ClusterDescription,
+    FeatureLevels,
+    Features,
+    LogDir,
+    LogDirReplica,
+    Quorum,
+    QuorumReplica,
+)
 from aiokafka.admin._config_values import (
     ConfigChange,
     ConfigKey,
@@ -28,6 +38,7 @@ from aiokafka.admin._topic_values import (
 )
 from aiokafka.admin._user_values import NewScramCredential, ScramCredential
 from aiokafka.admin.acls import Acls
+from aiokafka.admin.brokers import Brokers
 from aiokafka.admin.client import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.admin.configs import Configs
@@ -64,6 +75,9 @@ __all__ = [
     "AclOperation",
     "AclPermission",
     "Acls",
+    "Broker",
+    "Brokers",
+    "ClusterDescription",
     "ConfigChange",
     "ConfigKey",
     "ConfigOperation",
@@ -76,7 +90,9 @@ __all__ = [
     "Configs",
     "DelegationToken",
     "ElectionType",
+    "FeatureLevels",
     "FeatureUpgradeType",
+    "Features",
     "GroupDescription",
     "GroupLag",
     "GroupListing",
@@ -85,6 +101,8 @@ __all__ = [
     "GroupType",
     "Groups",
     "ListedOffset",
+    "LogDir",
+    "LogDirReplica",
     "NewPartitions",
     "NewScramCredential",
     "NewTopic",
@@ -95,6 +113,8 @@ __all__ = [
     "PartitionLag",
     "PartitionOwner",
     "PatternType",
+    "Quorum",
+    "QuorumReplica",
     "QuotaEntity",
     "QuotaFilter",
     "QuotaName",

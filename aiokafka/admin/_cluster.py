@@ -15,26 +15,37 @@ from aiokafka.protocol.messages.metadata import (
 )
 
 _FIRST_WITH_OPERATIONS = 8
+_LAST_OF_THE_CLUSTER = 10  # then DescribeCluster tells
 
 
 async def fetch_metadata(
-    router: Router, topics: Sequence[str] | None, deadline: float, *, operations: bool = False
+    router: Router,
+    topics: Sequence[str] | None,
+    deadline: float,
+    *,
+    operations: bool = False,
+    cluster_operations: bool = False,
 ) -> MetadataResponse:
     """Fetch metadata of these topics, or of all topics with None, from any broker.
 
-    Creates no topic. With `operations` also what the user may do, where brokers can tell.
+    Creates no topic. With `operations` also what the user may do with topics, and with
+    `cluster_operations` with the cluster, where brokers can tell.
     """
-    return _complete(await router.to_any(_call(topics, operations), deadline), topics)
+    return _complete(
+        await router.to_any(_call(topics, operations, cluster_operations), deadline), topics
+    )
 
 
 async def metadata_of(
     router: Router, node_id: int, topics: Sequence[str], deadline: float
 ) -> MetadataResponse:
     """Fetch what one broker knows of these topics, in one attempt. Creates no topic."""
-    return _complete(await router.send(node_id, _call(topics, False), deadline), topics)
+    return _complete(await router.send(node_id, _call(topics), deadline), topics)
 
 
-def _call(topics: Sequence[str] | None, operations: bool) -> Call[MetadataResponse]:
+def _call(
+    topics: Sequence[str] | None, operations: bool = False, cluster_operations: bool = False
+) -> Call[MetadataResponse]:
     def build(version: int) -> MetadataRequest:
         wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         if version < 4 and wanted:
@@ -44,6 +55,8 @@ def _call(topics: Sequence[str] | None, operations: bool) -> Call[MetadataRespon
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=version < 4)
         if version >= _FIRST_WITH_OPERATIONS:
             request.include_topic_authorized_operations = operations
+        if _FIRST_WITH_OPERATIONS <= version <= _LAST_OF_THE_CLUSTER:
+            request.include_cluster_authorized_operations = cluster_operations
         return request
 
     return Call(MetadataRequest, build)

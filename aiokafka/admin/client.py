@@ -16,6 +16,7 @@ from aiokafka.admin import _cluster, _configs, _groups, _records, _tokens, _topi
 from aiokafka.admin._delegation_token import DelegationToken
 from aiokafka.admin._routing import Router
 from aiokafka.admin.acls import Acls
+from aiokafka.admin.brokers import Brokers
 from aiokafka.admin.config_resource import ConfigResource
 from aiokafka.admin.configs import Configs
 from aiokafka.admin.groups import Groups
@@ -111,6 +112,8 @@ class AIOKafkaAdminClient:
         self._router = Router(self._client, self._config)
         #: Calls about access control lists.
         self.acls = Acls(self._router, self._deadline)
+        #: Calls about brokers, controllers and the cluster.
+        self.brokers = Brokers(self._router, self._deadline)
         #: Calls about configurations.
         self.configs = Configs(self._router, self._deadline)
         #: Calls about groups and their offsets.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import UnsupportedVersionError
+from aiokafka.protocol.releases import first_release
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,7 +105,9 @@ class BrokerVersions:
         name = request.__name__
         theirs = self.api_versions.get(request.API_KEY)
         if theirs is None:
-            return f"the broker does not support {name} (API key {request.API_KEY})"
+            release = first_release(request.API_KEY)
+            since = f"; Kafka has it since {release}" if release else ""
+            return f"the broker does not support {name} (API key {request.API_KEY}){since}"
         first, last = request.VERSIONS
         limit = "" if max_version is None else f", limited to {max_version}"
         return (

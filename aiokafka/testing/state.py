@@ -81,6 +81,12 @@ class Node:
     """The release that it plays."""
     view: ClusterState | None = None
     """What it believes of the cluster, if that is not what is so."""
+    is_forgotten: bool = False
+    """Whether it was unregistered, and has not started since."""
+    log_dirs: tuple[str, ...] = ("/fake/logs-0", "/fake/logs-1")
+    """Its directories; replicas are in the first, unless they were moved."""
+    moved_logs: dict[tuple[str, int], str] = field(default_factory=dict)
+    """Partitions that were moved to another directory."""
     failed_logs: dict[tuple[str, int], None] = field(default_factory=dict)
     """Partitions that are on a disk which has failed."""
 
@@ -149,6 +155,8 @@ class ClusterState:
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[bytes, Topic] = {}
         self.config = dict(BROKER_DEFAULTS)
+        #: The directory of each voter in the quorum of controllers, by node id.
+        self.voters = {node.node_id: _seams.random_uuid().bytes for node in nodes}
         #: Settings of groups, client metrics and loggers, by resource type and name.
         self.other_configs: dict[tuple[int, str], dict[str, str]] = {}
         self.cluster_id = base64.urlsafe_b64encode(_seams.random_uuid().bytes).decode().rstrip("=")
@@ -232,6 +240,14 @@ class ClusterState:
             self.features_epoch += 1
         self.profile = oldest
 
+    def set_levels(self, levels: Mapping[str, int]) -> None:
+        """Put features in force at these levels."""
+        features = dict(self.profile.features)
+        for name, level in levels.items():
+            features[name] = (*features[name][:2], level)
+        self.profile = dataclasses.replace(self.profile, features=features)
+        self.features_epoch += 1
+
     # -- elections -----------------------------------------------------------------------------
 
     def node_up(self, node_id: int) -> None:
@@ -239,6 +255,7 @@ class ClusterState:
         get it as leader.
         """
         self.nodes[node_id].alive = self.nodes[node_id].registered = True
+        self.nodes[node_id].is_forgotten = False
         for partition in self.partitions():
             if node_id in partition.replicas:
                 self.replica_back(partition)

@@ -41,6 +41,8 @@ _TABLE = """
 31 DeleteAcls                  .     .     0     0   0-1   0-2   0-3   1-3   1-3
 32 DescribeConfigs             .     .     0   0-1   0-2   0-4   0-4   1-4   1-4
 33 AlterConfigs                .     .     0     0   0-1   0-2   0-2   0-2   0-2
+34 AlterReplicaLogDirs         .     .     .     0   0-1   0-2   0-2   1-2   1-2
+35 DescribeLogDirs             .     .     .     0   0-1   0-2   0-4   1-4   1-5
 36 SaslAuthenticate            .     .     .     0     0   0-2   0-2   0-2   0-2
 37 CreatePartitions            .     .     .     0   0-1   0-3   0-3   0-3   0-3
 42 DeleteGroups                .     .     .     0   0-1   0-2   0-2   0-2   0-2
@@ -53,14 +55,19 @@ _TABLE = """
 49 AlterClientQuotas           .     .     .     .     .   0-1   0-1   0-1   0-1
 50 DescribeUserScramCredentials .    .     .     .     .     0     0     0     0
 51 AlterUserScramCredentials   .     .     .     .     .     0     0     0     0
+55 DescribeQuorum              .     .     .     .     .     .   0-2   0-2   0-2
+57 UpdateFeatures              .     .     .     .     .     0   0-1   0-2   0-2
 60 DescribeCluster             .     .     .     .     .     0   0-1   0-2   0-2
 61 DescribeProducers           .     .     .     .     .     0     0     0     0
+64 UnregisterBroker            .     .     .     .     .     .     0     0     0
 65 DescribeTransactions        .     .     .     .     .     .     0     0     0
 66 ListTransactions            .     .     .     .     .     .   0-1   0-1   0-2
 68 ConsumerGroupHeartbeat      .     .     .     .     .     .     0   0-1   0-1
 69 ConsumerGroupDescribe       .     .     .     .     .     .     0   0-1   0-1
 74 ListConfigResources         .     .     .     .     .     .     0     0   0-1
 75 DescribeTopicPartitions     .     .     .     .     .     .     0     0     0
+80 AddRaftVoter                .     .     .     .     .     .     0     0   0-1
+81 RemoveRaftVoter             .     .     .     .     .     .     0     0     0
 """
 
 _FEATURES: dict[str, dict[str, tuple[int, int, int]]] = {

@@ -30,6 +30,8 @@ def handle(context: RequestContext, request: DescribeClusterRequest) -> Describe
         ),
     )
     for node in state.nodes.values():
+        if node.is_forgotten:
+            continue
         if node.registered or request.include_fenced_brokers:
             broker = DescribeClusterBroker(
                 broker_id=node.node_id, host=node.host, port=node.port, rack=node.rack

@@ -43,6 +43,8 @@ _MODULES = {
     31: "_31_delete_acls",
     32: "_32_describe_configs",
     33: "_33_alter_configs",
+    34: "_34_alter_replica_log_dirs",
+    35: "_35_describe_log_dirs",
     36: "_36_sasl_authenticate",
     37: "_37_create_partitions",
     42: "_42_delete_groups",
@@ -55,14 +57,19 @@ _MODULES = {
     49: "_49_alter_client_quotas",
     50: "_50_describe_user_scram_credentials",
     51: "_51_alter_user_scram_credentials",
+    55: "_55_describe_quorum",
+    57: "_57_update_features",
     60: "_60_describe_cluster",
     61: "_61_describe_producers",
+    64: "_64_unregister_broker",
     65: "_65_describe_transactions",
     66: "_66_list_transactions",
     68: "_68_consumer_group_heartbeat",
     69: "_69_consumer_group_describe",
     74: "_74_list_config_resources",
     75: "_75_describe_topic_partitions",
+    80: "_80_add_raft_voter",
+    81: "_81_remove_raft_voter",
 }
 
 

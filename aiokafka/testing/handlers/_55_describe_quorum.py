@@ -1,0 +1,64 @@
+"""DescribeQuorum: the controllers' quorum (KIP-595)."""
+
+from __future__ import annotations
+
+from aiokafka.protocol.messages.quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    Listener,
+    Node,
+    PartitionData,
+    ReplicaState,
+    TopicData,
+)
+from aiokafka.protocol.schema import ZERO_UUID
+from aiokafka.testing.script import RequestContext
+
+REQUEST = DescribeQuorumRequest
+_END = 1000  # of the metadata log, which the fake does not have
+_BEHIND = 100
+_TIME = 1_700_000_000_000
+
+
+def handle(context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    """Have the controller lead the voters. Those that are down lag."""
+    state = context.truth
+    with_directories = context.api_version >= 2
+    voters = []
+    for node_id, directory in state.voters.items():
+        runs = node_id in state.live_nodes()
+        voter = ReplicaState(
+            replica_id=node_id,
+            log_end_offset=_END if runs else _END - _BEHIND,
+            last_fetch_timestamp=_TIME,
+            last_caught_up_timestamp=_TIME,
+        )
+        voter.replica_directory_id = directory if with_directories else ZERO_UUID
+        voters.append(voter)
+    data = PartitionData(
+        partition_index=0,
+        leader_id=state.controller,
+        leader_epoch=state.features_epoch,
+        high_watermark=_END,
+        current_voters=voters,
+        observers=[],
+    )
+    nodes = [
+        Node(
+            node_id=node_id,
+            listeners=[Listener(name="CONTROLLER", host=state.nodes[node_id].host, port=9093)],
+        )
+        for node_id in state.voters
+        if node_id in state.nodes
+    ]
+    return DescribeQuorumResponse(
+        topics=[TopicData(topic_name=request.topics[0].topic_name, partitions=[data])],
+        nodes=nodes if with_directories else [],
+    )
+
+
+def refuse(
+    context: RequestContext, request: DescribeQuorumRequest, errno: int
+) -> DescribeQuorumResponse:
+    """Say no."""
+    return DescribeQuorumResponse(error_code=errno, topics=[])
