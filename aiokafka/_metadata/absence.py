@@ -9,7 +9,7 @@ from aiokafka.errors import InvalidTopicError, UnknownTopicOrPartitionError, for
 
 if TYPE_CHECKING:
     from aiokafka._log import SubjectLog
-    from aiokafka.cluster import ClusterMetadata
+    from aiokafka._metadata.snapshot import ClusterMetadata
 
 __all__ = ["AbsenceLog"]
 

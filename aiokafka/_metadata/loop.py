@@ -12,7 +12,7 @@ from aiokafka._log import SubjectLog
 from aiokafka._metadata.absence import AbsenceLog
 from aiokafka._metadata.discovery import FATAL, Discovery
 from aiokafka._metadata.refresh import RefreshSchedule, TopicsInUse
-from aiokafka.cluster import ClusterMetadata
+from aiokafka._metadata.snapshot import ClusterMetadata
 from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, renewed
 from aiokafka.net.failures import REFUSALS
 from aiokafka.net.pool import ConnectionPool, Endpoint

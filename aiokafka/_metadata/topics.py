@@ -14,7 +14,7 @@ from aiokafka.errors import (
 
 if TYPE_CHECKING:
     from aiokafka._metadata.loop import MetadataLoop
-    from aiokafka.cluster import ClusterMetadata
+    from aiokafka._metadata.snapshot import ClusterMetadata
     from aiokafka.structs import TopicPartition
 
 __all__ = ["check_name", "wait_for_partition", "wait_for_topic"]

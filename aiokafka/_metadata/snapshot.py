@@ -1,0 +1,389 @@
+"""The snapshot of what the client knows about the cluster, and its queries."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from aiokafka._metadata.topic_info import PartitionInfo, TopicInfo, merge_missing, merge_topic
+from aiokafka.errors import TopicAuthorizationFailedError, UnknownTopicOrPartitionError, for_code
+from aiokafka.net.address import is_address
+from aiokafka.protocol.schema import ZERO_UUID
+from aiokafka.structs import BrokerMetadata, PartitionMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka.protocol.messages.metadata import MetadataResponse
+
+__all__ = ["ClusterMetadata"]
+
+log = logging.getLogger("aiokafka.cluster")
+
+_EMPTY: frozenset[TopicPartition] = frozenset()
+
+
+class ClusterMetadata:
+    """A snapshot of the cluster. Never changes: the client replaces the whole object and raises
+    `epoch`.
+
+    `client.cluster` is the current one; read it again rather than keep it across an `await`. Sets
+    and tuples that the methods return are shared and cached: do not change them.
+
+    A cluster made by hand (`ClusterMetadata()`, for the test of an assignor or partitioner) starts
+    empty and takes `update_metadata(response)`.
+    """
+
+    # Made by `_index` and shared by snapshots until something in them changes.
+    _node_ids: tuple[int, ...]
+    _leaders: dict[TopicPartition, int]
+    _by_leader: dict[int, frozenset[TopicPartition]] | None
+    _names_by_id: dict[bytes, str]
+    _partition_tuples: dict[str, tuple[int, ...]]
+    _partition_sets: dict[str, frozenset[int]]
+    _available_tuples: dict[str, tuple[int, ...]]
+    _available_sets: dict[str, frozenset[int]]
+
+    def __init__(self, **configs: Any) -> None:
+        self.config: dict[str, Any] = configs
+        self.epoch = 0
+        self.cluster_id: str | None = None
+        self.need_all_topic_metadata = False
+        self.has_all_topics = False
+        """Whether the last response listed every topic of the cluster."""
+        self._brokers: dict[int, BrokerMetadata] = {}
+        self._controller_id = -1
+        self._topics: dict[str, TopicInfo] = {}
+        self._listeners: list[Callable[[ClusterMetadata], Any]] = []
+        self._request_update: Callable[[], Any] | None = None
+        self._index()
+
+    def __repr__(self) -> str:
+        return (
+            f"<ClusterMetadata {self.cluster_id} epoch={self.epoch} "
+            f"brokers={len(self._brokers)} topics={len(self._topics)}>"
+        )
+
+    # -- brokers
+
+    def brokers(self) -> set[BrokerMetadata]:
+        """Return every known broker."""
+        return set(self._brokers.values())
+
+    def broker_metadata(self, broker_id: int) -> BrokerMetadata | None:
+        """Return the broker with this node id, None if unknown."""
+        return self._brokers.get(broker_id)
+
+    @property
+    def node_ids(self) -> tuple[int, ...]:
+        """Node ids of every known broker."""
+        return self._node_ids
+
+    @property
+    def controller(self) -> BrokerMetadata | None:
+        """The broker to send cluster-wide changes to, None if unknown (Kafka 0.9 does not tell)."""
+        return self._brokers.get(self._controller_id)
+
+    def is_bootstrap(self, node_id: int) -> bool:
+        """Return whether `node_id` stands for an address of `bootstrap_servers`, not for a
+        broker.
+        """
+        return node_id < 0
+
+    # -- topics and partitions
+
+    def topics(self, exclude_internal_topics: bool = True) -> set[str]:
+        """Return the names of the known topics, without Kafka's internal ones unless asked for."""
+        names = {name for name, topic in self._topics.items() if topic.partitions}
+        return names - self.internal_topics if exclude_internal_topics else names
+
+    def partitions_for_topic(self, topic: str) -> frozenset[int] | None:
+        """Return the numbers of all partitions of `topic`, None if the topic is unknown."""
+        return self._partition_sets.get(topic)
+
+    def partition_ids(self, topic: str) -> tuple[int, ...]:
+        """Return the numbers of all partitions of `topic`, ascending, () if the topic is
+        unknown.
+        """
+        return self._partition_tuples.get(topic, ())
+
+    def available_partitions_for_topic(self, topic: str) -> frozenset[int] | None:
+        """Return the numbers of the partitions of `topic` with a leader, None if it is unknown."""
+        return self._available_sets.get(topic)
+
+    def available_partition_ids(self, topic: str) -> tuple[int, ...]:
+        """Return the same in ascending order, () if the topic is unknown."""
+        return self._available_tuples.get(topic, ())
+
+    def leader_for_partition(self, partition: TopicPartition) -> int | None:
+        """Return the leader's node id; -1 if there is none now, None for an unknown partition."""
+        return self._leaders.get(partition)
+
+    def leader_epoch(self, partition: TopicPartition) -> int:
+        """Return the leader's epoch (KIP-320), -1 if unknown."""
+        info = self.partition(partition)
+        return -1 if info is None else info.epoch
+
+    def partition(self, partition: TopicPartition) -> PartitionInfo | None:
+        """Return leader, epoch and replicas of a partition, None if unknown."""
+        topic = self._topics.get(partition[0])
+        return None if topic is None else topic.partitions.get(partition[1])
+
+    def partitions_for_broker(self, broker_id: int) -> frozenset[TopicPartition] | None:
+        """Return the partitions that this broker leads, None if it leads none."""
+        if self._by_leader is None:
+            by_leader: dict[int, set[TopicPartition]] = {}
+            for tp, leader in self._leaders.items():
+                by_leader.setdefault(leader, set()).add(tp)
+            self._by_leader = {leader: frozenset(tps) for leader, tps in by_leader.items()}
+        return self._by_leader.get(broker_id)
+
+    def topic_id(self, topic: str) -> bytes | None:
+        """Return the topic's id (KIP-516): 16 bytes, None if unknown or before Kafka 2.8."""
+        info = self._topics.get(topic)
+        return None if info is None or info.topic_id == ZERO_UUID else info.topic_id
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """Return the name of the topic with this id, None if unknown."""
+        return self._names_by_id.get(topic_id)
+
+    def topic_info(self, topic: str) -> TopicInfo | None:
+        """Return what is known of `topic`, or None: another object after each response about it."""
+        return self._topics.get(topic)
+
+    def topic_error(self, topic: str) -> int:
+        """Return the error code of the last response about `topic`; 0 if there was none."""
+        info = self._topics.get(topic)
+        return 0 if info is None else info.error
+
+    def topic_errors(self) -> dict[str, int]:
+        """Return the error code by topic, for each topic whose last response had one."""
+        return {name: topic.error for name, topic in self._topics.items() if topic.error}
+
+    def topics_without_leaders(self, topics: Iterable[str]) -> set[str]:
+        """Return those of `topics` with a partition without leader, or with a retriable error."""
+        found = set()
+        for name in topics:
+            topic = self._topics.get(name)
+            if topic is None or not topic.partitions:
+                continue
+            if topic.error or len(self._available_tuples[name]) < len(topic.partitions):
+                found.add(name)
+        return found
+
+    def doubtful_topics(self) -> set[str]:
+        """Return the topics that are gone by the last response, which is not believed yet."""
+        gone = UnknownTopicOrPartitionError.errno
+        return {n for n, topic in self._topics.items() if topic.error == gone and topic.partitions}
+
+    def missing_topics(self, topics: Iterable[str]) -> frozenset[str]:
+        """Return those of `topics` that do not exist by the last response, but may soon."""
+        found = set()
+        for name in topics:
+            topic = self._topics.get(name)
+            if topic is None or topic.partitions or not topic.error:
+                continue
+            if for_code(topic.error).retriable:
+                found.add(name)
+        return frozenset(found)
+
+    # -- successors
+
+    def updated(
+        self,
+        response: MetadataResponse,
+        *,
+        is_full: bool = True,
+        has_all: bool = False,
+        keep: Iterable[str] = (),
+    ) -> ClusterMetadata:
+        """Return the snapshot after `response`.
+
+        With `is_full` the response lists every topic that matters, so others are forgotten, except
+        those in `keep`. With `has_all` it lists every topic of the cluster; one that was among them
+        before is believed to be gone when several responses lack it. A topic with a retriable
+        error keeps its old partitions; a leader with an older epoch than the known one is ignored
+        unless the topic was created again (KIP-320, KIP-516).
+        """
+        twin = self._twin()
+        twin._brokers = {
+            broker.node_id: BrokerMetadata(broker.node_id, broker.host, broker.port, broker.rack)
+            for broker in response.brokers
+        } or dict(self._brokers)
+        twin.cluster_id = response.cluster_id or self.cluster_id
+        twin._controller_id = response.controller_id
+        answered = {topic.name: topic for topic in response.topics if topic.name is not None}
+        kept = self._topics.keys() & set(keep) if is_full else self._topics.keys()
+        topics = {name: self._topics[name] for name in kept if name not in answered}
+        for name, topic in answered.items():
+            topics[name] = merge_topic(self._topics.get(name), topic)
+        if has_all and self.has_all_topics:
+            for name in self._topics.keys() - topics.keys():
+                missed = merge_missing(self._topics[name])
+                if missed is not None:
+                    topics[name] = missed
+        twin._topics = topics
+        twin.has_all_topics = has_all
+        twin._index()
+        return twin
+
+    def with_leaders(
+        self,
+        leaders: Mapping[TopicPartition, tuple[int, int]],
+        endpoints: Iterable[BrokerMetadata] = (),
+    ) -> ClusterMetadata:
+        """Return a snapshot with newer (leader id, epoch) by partition, as error responses have
+        them (KIP-951).
+
+        Returns self when nothing is newer than what is known. A leader whose address is not known
+        is not believed: its epoch would outlast all that the brokers tell in metadata.
+        """
+        brokers = {
+            broker.nodeId: broker
+            for broker in endpoints
+            if _is_news(self._brokers.get(broker.nodeId), broker)
+        }
+        newer = {
+            tp: told
+            for tp, told in leaders.items()
+            if (told[0] in self._brokers or told[0] in brokers) and self._is_newer(tp, told[1])
+        }
+        if not newer and not brokers:
+            return self
+        twin = self._twin()
+        twin._brokers = {**self._brokers, **brokers}
+        twin._node_ids = tuple(twin._brokers)
+        twin._move_leaders(newer)
+        return twin
+
+    def _is_newer(self, tp: TopicPartition, epoch: int) -> bool:
+        known = self.partition(tp)
+        return known is not None and epoch > known.epoch
+
+    def _move_leaders(self, leaders: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        """Change what a twin still shares with the snapshot it was made from, and no more."""
+        topics, self._leaders = dict(self._topics), dict(self._leaders)
+        copied: dict[str, dict[int, PartitionInfo]] = {}
+        for (name, number), (leader, epoch) in leaders.items():
+            if name not in copied:
+                copied[name] = dict(topics[name].partitions)
+                topics[name] = topics[name]._replace(partitions=copied[name])
+            info = copied[name][number]
+            copied[name][number] = info._replace(leader=leader, epoch=epoch)
+            self._leaders[TopicPartition(name, number)] = leader
+        self._topics = topics
+        self._available_tuples = dict(self._available_tuples)
+        self._available_sets = dict(self._available_sets)
+        for name in copied:
+            self._index_available(name)
+
+    def with_partitions(self, partitions_to_add: Iterable[PartitionMetadata]) -> ClusterMetadata:
+        """Return a copy that knows some more partitions."""
+        twin = self._twin()
+        twin._topics = dict(self._topics)
+        for added in partitions_to_add:
+            topic = twin._topics.get(added.topic) or TopicInfo(ZERO_UUID, False, {})
+            info = PartitionInfo(added.leader, -1, tuple(added.replicas), tuple(added.isr), (), 0)
+            twin._topics[added.topic] = topic._replace(
+                partitions={**topic.partitions, added.partition: info}
+            )
+        twin._index()
+        return twin
+
+    def _twin(self) -> ClusterMetadata:
+        twin = copy.copy(self)
+        twin.epoch = self.epoch + 1
+        twin._by_leader = None
+        return twin
+
+    def _index(self) -> None:
+        """Precompute what is asked per record: a look-up then costs one dict access."""
+        self._node_ids = tuple(self._brokers)
+        self._by_leader = None
+        self._leaders = {}
+        self._names_by_id = {}
+        self._partition_tuples = {}
+        self._available_tuples = {}
+        self._partition_sets = {}
+        self._available_sets = {}
+        self.internal_topics: set[str] = set()
+        self.unauthorized_topics: set[str] = set()
+        for name, topic in self._topics.items():
+            self._index_topic(name, topic)
+
+    def _index_topic(self, name: str, topic: TopicInfo) -> None:
+        if topic.is_internal:
+            self.internal_topics.add(name)
+        if topic.error == TopicAuthorizationFailedError.errno:
+            self.unauthorized_topics.add(name)
+        if not topic.partitions:
+            return
+        numbers = tuple(sorted(topic.partitions))
+        self._partition_tuples[name] = numbers
+        self._partition_sets[name] = frozenset(numbers)
+        if topic.topic_id != ZERO_UUID:
+            self._names_by_id[topic.topic_id] = name
+        for number in numbers:
+            self._leaders[TopicPartition(name, number)] = topic.partitions[number].leader
+        self._index_available(name)
+
+    def _index_available(self, name: str) -> None:
+        partitions, numbers = self._topics[name].partitions, self._partition_tuples[name]
+        available = tuple([number for number in numbers if partitions[number].leader >= 0])
+        if available == numbers:
+            # The usual case; one object less to make and keep.
+            self._available_tuples[name] = numbers
+            self._available_sets[name] = self._partition_sets[name]
+        else:
+            self._available_tuples[name] = available
+            self._available_sets[name] = frozenset(available)
+
+    # -- names of the old, changeable class
+
+    def add_listener(self, listener: Callable[[ClusterMetadata], Any]) -> None:
+        """Call `listener(cluster)` with every new snapshot.
+
+        It is shared by all snapshots of a client.
+        """
+        self._listeners.append(listener)
+
+    def remove_listener(self, listener: Callable[[ClusterMetadata], Any]) -> None:
+        """Stop calling `listener`; unknown ones are ignored."""
+        if listener in self._listeners:
+            self._listeners.remove(listener)
+
+    def notify_listeners(self) -> None:
+        """Call every listener with this snapshot; what they raise is logged."""
+        for listener in tuple(self._listeners):
+            try:
+                listener(self)
+            except Exception:
+                log.exception("Metadata listener %r failed", listener)
+
+    def request_update(self) -> Any:
+        """Ask the client to refresh soon; returns its future (None for a cluster without a
+        client)."""
+        return None if self._request_update is None else self._request_update()
+
+    def on_request_update(self, request: Callable[[], Any]) -> None:
+        """Set what `request_update()` calls, of this snapshot and those that follow it."""
+        self._request_update = request
+
+    def update_metadata(self, metadata: MetadataResponse) -> None:
+        """Take `metadata` in place.
+
+        Only for a cluster made by hand: a client's snapshots are never changed.
+        """
+        self.__dict__.update(self.updated(metadata).__dict__)
+        self.notify_listeners()
+
+    def failed_update(self, exception: BaseException) -> None:
+        """Log a failure, for callers of the old class; the snapshot stays as it is."""
+        log.debug("Metadata update failed: %s", exception)
+
+
+def _is_news(known: BrokerMetadata | None, told: BrokerMetadata) -> bool:
+    """Return whether a response says where a broker is now; it may not know the rack."""
+    if told.nodeId < 0 or not is_address(told.host, told.port):
+        return False
+    return known is None or (known.host, known.port) != (told.host, told.port)
