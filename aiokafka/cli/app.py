@@ -22,6 +22,7 @@ NOUNS = {
     "consume": ("consuming", "Print the records of topics."),
     "groups": ("groups", "List, describe, reset and delete groups; watch their lag."),
     "info": ("info", "Show versions, codecs and the brokers."),
+    "perf": ("perf", "Measure how fast records go to the cluster, from it, and through it."),
     "produce": ("producing", "Send what is on stdin or in files."),
     "records": ("records", "Delete old records."),
     "testing": ("serving", "Serve a fake cluster to programs in any language."),

@@ -1,0 +1,232 @@
+"""`aiokafka perf`: how fast records go to the cluster, from it, and through it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aiokafka import TopicPartition
+from aiokafka.cli.pace import Limit
+from aiokafka.cli.session import Session, command, noun
+from aiokafka.errors import KafkaTimeoutError, UnknownTopicOrPartitionError
+
+if TYPE_CHECKING:
+    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+
+__all__ = ["commands", "percentiles", "summary"]
+
+commands = noun("Measure how fast records go to the cluster, from it, and through it.")
+
+_POINTS = (50, 95, 99, 99.9)
+# Latencies that are kept: of every record, or of every so manieth.
+_SAMPLES = 100_000
+
+
+def percentiles(values: Sequence[float]) -> dict[str, float]:
+    """Return average, percentiles and maximum: the smallest value that so many are not above.
+
+    Raises ValueError without values.
+    """
+    if not values:
+        raise ValueError("no values")
+    every = sorted(values)
+    found = {"avg": sum(every) / len(every)}
+    for point in _POINTS:
+        place = -(-len(every) * point // 100)
+        found[f"p{point:g}"] = every[max(0, int(place) - 1)]
+    return {**found, "max": every[-1]}
+
+
+def summary(
+    records: int, size: int, seconds: float, latencies: Sequence[float] = ()
+) -> dict[str, Any]:
+    """Return one row: counts, rates, and latencies in milliseconds."""
+    seconds = max(seconds, 1e-9)
+    row: dict[str, Any] = {
+        "records": records,
+        "seconds": round(seconds, 3),
+        "records_per_s": round(records / seconds, 1),
+        "mb_per_s": round(size / seconds / 1e6, 3),
+    }
+    if latencies:
+        found = percentiles(latencies)
+        row |= {f"{name}_ms": round(value * 1000, 3) for name, value in found.items()}
+    return row
+
+
+def _print(session: Session, row: dict[str, Any]) -> None:
+    session.output.rows([row], tuple(row))
+
+
+def _payload(size: int) -> bytes:
+    # Half of it compresses, as text does.
+    return (random.Random(0).randbytes(size // 2).hex().encode() + b"x")[:size].ljust(size, b"x")
+
+
+_RECORDS = click.option(
+    "-n", "--records", type=click.IntRange(1), default=100_000, show_default=True, help="How many."
+)
+_SIZE = click.option(
+    "-s", "--size", type=click.IntRange(1), default=100, show_default=True, help="Bytes of each."
+)
+
+
+@command(commands, "produce")
+@click.argument("topic")
+@_RECORDS
+@_SIZE
+@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Records per second.")
+@click.option("-z", "--compression", type=click.Choice(["gzip", "snappy", "lz4", "zstd"]))
+@click.option("--linger", type=float, default=5, show_default=True, metavar="MS")
+async def produce(
+    session: Session,
+    topic: str,
+    records: int,
+    size: int,
+    rate: float | None,
+    compression: str | None,
+    linger: float,
+) -> None:
+    """Send records to TOPIC; show rates, and how long brokers take to confirm.
+
+    \b
+    Example:
+      aiokafka perf produce scratch --records 1000000 --size 100
+    """
+    producer = session.producer(
+        compression_type=compression, linger_ms=linger, max_batch_size=256 * 1024
+    )
+    latencies: list[float] = []
+    async with producer:
+        # Metadata and connections are no part of what is measured.
+        await producer.send_and_wait(topic, b"warm up")
+        began = time.perf_counter()
+        await _send(producer, topic, _payload(size), records, Limit(rate), latencies)
+        took = time.perf_counter() - began
+    _print(session, summary(records, records * size, took, latencies))
+
+
+async def _send(
+    producer: AIOKafkaProducer,
+    topic: str,
+    value: bytes,
+    records: int,
+    limit: Limit,
+    latencies: list[float],
+) -> None:
+    """Send records and wait for all; raise the error of the first that failed."""
+    every = max(1, records // _SAMPLES)
+    pending: deque[asyncio.Future[Any]] = deque()
+    clock, send = time.perf_counter, producer.send
+    for start in range(0, records, limit.step):
+        count = min(limit.step, records - start)
+        await limit.wait(count)
+        for number in range(start, start + count):
+            future = await send(topic, value)
+            if number % every == 0:
+                future.add_done_callback(_stopwatch(clock(), latencies))
+            pending.append(future)
+        while pending and pending[0].done():
+            pending.popleft().result()
+    await asyncio.gather(*pending)
+
+
+def _stopwatch(sent_at: float, latencies: list[float]) -> Any:
+    return lambda _: latencies.append(time.perf_counter() - sent_at)
+
+
+@command(commands, "consume")
+@click.argument("topic")
+@_RECORDS
+@click.option(
+    "--wait",
+    type=float,
+    default=10,
+    show_default=True,
+    metavar="SECONDS",
+    help="Give up when no record comes for so long.",
+)
+async def consume(session: Session, topic: str, records: int, wait: float) -> None:
+    """Read records of TOPIC from the beginning; show rates.
+
+    \b
+    Example:
+      aiokafka perf consume scratch --records 1000000
+    """
+    consumer = session.consumer(
+        max_partition_fetch_bytes=4 * 1024 * 1024, allow_auto_create_topics=False
+    )
+    async with consumer:
+        partitions = _partitions(consumer, topic)
+        consumer.assign(partitions)
+        await consumer.seek_to_beginning(*partitions)
+        began = time.perf_counter()
+        count = size = 0
+        while count < records:
+            most = min(10_000, records - count)
+            found = await consumer.getmany(timeout_ms=wait * 1000, max_records=most)
+            if not found:
+                raise KafkaTimeoutError(f"{topic}: {count} records, then none for {wait:g} s")
+            for batch in found.values():
+                count += len(batch)
+                size += sum([len(record.value or b"") for record in batch])
+        took = time.perf_counter() - began
+    _print(session, summary(count, size, took))
+
+
+def _partitions(consumer: AIOKafkaConsumer, topic: str) -> list[TopicPartition]:
+    there = consumer.partitions_for_topic(topic)
+    if not there:
+        raise UnknownTopicOrPartitionError(f"no topic {topic!r}")
+    return [TopicPartition(topic, number) for number in sorted(there)]
+
+
+@command(commands, "latency")
+@click.argument("topic")
+@click.option(
+    "-n",
+    "--records",
+    type=click.IntRange(1),
+    default=1000,
+    show_default=True,
+    help="How many, one after the other.",
+)
+@_SIZE
+async def latency(session: Session, topic: str, records: int, size: int) -> None:
+    """Send a record to TOPIC and wait until it is read, many times; show the times from end to end.
+
+    \b
+    Example:
+      aiokafka perf latency scratch --records 1000
+    """
+    latencies: list[float] = []
+    value = _payload(size)
+    consumer = session.consumer(allow_auto_create_topics=False)
+    async with consumer, session.producer() as producer:
+        tp = _partitions(consumer, topic)[0]
+        consumer.assign([tp])
+        await consumer.seek_to_end(tp)
+        began = time.perf_counter()
+        for _ in range(records):
+            sent_at = time.perf_counter()
+            sent = await producer.send_and_wait(topic, value, partition=tp.partition)
+            await _read(consumer, sent.offset)
+            latencies.append(time.perf_counter() - sent_at)
+        took = time.perf_counter() - began
+    _print(session, summary(records, records * size, took, latencies))
+
+
+async def _read(consumer: AIOKafkaConsumer, offset: int) -> None:
+    """Read as far as this offset; other producers may write, too."""
+    while True:
+        found = await consumer.getmany(timeout_ms=10_000)
+        if not found:
+            raise KafkaTimeoutError(f"offset {offset} was not read within 10 s")
+        if any(batch[-1].offset >= offset for batch in found.values()):
+            return
