@@ -15,8 +15,9 @@ from aiokafka.cli.running import Interrupted
 
 __all__ = ["invoke", "root"]
 
-# Noun -> (module, what it is for). A module is imported when its noun is used.
+# Noun -> (module, or module:name of the command in it, what it is for). A module is imported when its noun is used.
 NOUNS = {
+    "acls": ("rights:acls", "List, add and delete entries of access control lists."),
     "completion": ("completion", "Print the shell's script for completion."),
     "configs": ("configs", "Show and change settings of topics, brokers and others."),
     "consume": ("consuming", "Print the records of topics."),
@@ -24,9 +25,11 @@ NOUNS = {
     "info": ("info", "Show versions, codecs and the brokers."),
     "perf": ("perf", "Measure how fast records go to the cluster, from it, and through it."),
     "produce": ("producing", "Send what is on stdin or in files."),
+    "quotas": ("rights:quotas", "Show and change how much clients may send and fetch."),
     "records": ("records", "Delete old records."),
     "testing": ("serving", "Serve a fake cluster to programs in any language."),
-    "topics": ("topics", "List, describe, create and delete topics."),
+    "topics": ("topics", "List, describe, create, grow and delete topics."),
+    "users": ("rights:users", "List users that log in by SCRAM, set passwords, delete them."),
 }
 
 
@@ -45,8 +48,9 @@ class Nouns(click.Group):
         """Return the command of a noun, or None."""
         if cmd_name not in NOUNS:
             return None
-        module = importlib.import_module(f"aiokafka.cli.{NOUNS[cmd_name][0]}")
-        found: click.Command = module.commands
+        module, _, name = NOUNS[cmd_name][0].partition(":")
+        home = importlib.import_module(f"aiokafka.cli.{module}")
+        found: click.Command = getattr(home, name or "commands")
         return found
 
     def invoke(self, ctx: click.Context) -> object:

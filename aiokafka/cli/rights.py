@@ -1,0 +1,272 @@
+"""`aiokafka acls`, `users` and `quotas`: what clients may do, and how much."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aiokafka.cli.session import Session, command, noun
+
+if TYPE_CHECKING:
+    from aiokafka.admin import AclBinding, AclFilter, QuotaEntity
+
+__all__ = ["acls", "limits_of", "quotas", "users"]
+
+acls = noun("List, add and delete entries of access control lists.")
+users = noun("List users that log in by SCRAM, set their passwords, delete them.")
+quotas = noun("Show and change how much clients may send, fetch and ask for.")
+
+_ACL = ("resource_type", "name", "pattern_type", "principal", "host", "operation", "permission")
+_MECHANISM = click.option(
+    "--mechanism",
+    type=click.Choice(["SCRAM-SHA-256", "SCRAM-SHA-512"]),
+    default="SCRAM-SHA-512",
+    show_default=True,
+)
+
+
+def _acl_row(binding: AclBinding) -> dict[str, Any]:
+    found = binding.as_dict()
+    return {**found.pop("pattern"), **found}
+
+
+def _member(kind: Any, text: str) -> Any:
+    """Return the member of an enum by its name in any case, as `--operation` and others give it."""
+    try:
+        return kind[text.upper().replace("-", "_")]
+    except KeyError:
+        known = ", ".join(name.lower() for name in kind.__members__ if name != "UNKNOWN")
+        raise click.BadParameter(f"{text!r} must be one of {known}") from None
+
+
+def _filter(resource: str | None, given: dict[str, Any]) -> AclFilter:
+    """Return the filter of `type:name`, and of whatever else is given."""
+    from aiokafka.admin import AclFilter, AclOperation, AclPermission, PatternType, ResourceType
+
+    found: dict[str, Any] = {}
+    if resource is not None:
+        kind, _, name = resource.partition(":")
+        found |= {"resource_type": _member(ResourceType, kind), "name": name or None}
+    kinds = {"operation": AclOperation, "permission": AclPermission, "pattern_type": PatternType}
+    for field, value in given.items():
+        if value is not None:
+            found[field] = _member(kinds[field], value) if field in kinds else value
+    return AclFilter(**found)
+
+
+@command(acls, "list")
+@click.argument("resource", required=False, metavar="[TYPE:NAME]")
+@click.option("--principal", metavar="User:NAME")
+@click.option("--operation", metavar="NAME", help="read, write, describe ...")
+async def list_acls(session: Session, resource: str | None, **given: str | None) -> None:
+    """List entries, all or those about a resource such as topic:orders.
+
+    \b
+    Example:
+      aiokafka acls list topic:orders --principal User:alice
+    """
+    wanted = _filter(resource, given)
+    async with session.admin() as admin:
+        found = await admin.acls.describe(wanted)
+    session.output.rows(sorted(map(_acl_row, found), key=str), _ACL)
+
+
+@command(acls, "add", prints=False)
+@click.argument("resource", metavar="TYPE:NAME")
+@click.argument("principal", metavar="User:NAME")
+@click.argument("operations", nargs=-1, required=True)
+@click.option("--deny", is_flag=True, help="Forbid it instead.")
+@click.option("--prefixed", is_flag=True, help="For all names that begin so.")
+@click.option("--host", default="*", show_default=True, help="For clients of this address.")
+async def add_acls(
+    session: Session,
+    resource: str,
+    principal: str,
+    operations: tuple[str, ...],
+    deny: bool,
+    prefixed: bool,
+    host: str,
+) -> None:
+    """Let a principal do OPERATIONS with a resource.
+
+    \b
+    Example:
+      aiokafka acls add topic:orders User:alice read describe
+    """
+    from aiokafka.admin import (
+        AclBinding,
+        AclOperation,
+        AclPermission,
+        PatternType,
+        ResourcePattern,
+        ResourceType,
+    )
+
+    kind, _, name = resource.partition(":")
+    pattern = ResourcePattern(
+        _member(ResourceType, kind),
+        name,
+        PatternType.PREFIXED if prefixed else PatternType.LITERAL,
+    )
+    permission = AclPermission.DENY if deny else AclPermission.ALLOW
+    bindings = [
+        AclBinding(pattern, principal, _member(AclOperation, operation), permission, host)
+        for operation in operations
+    ]
+    async with session.admin() as admin:
+        await admin.acls.create(bindings)
+    session.output.done(f"{resource}: {len(bindings)} entries for {principal}")
+
+
+@command(acls, "delete")
+@click.argument("resource", metavar="TYPE:NAME")
+@click.option("--principal", metavar="User:NAME")
+@click.option("--operation", metavar="NAME")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+async def delete_acls(session: Session, resource: str, yes: bool, **given: str | None) -> None:
+    """Delete entries about a resource, and show them.
+
+    \b
+    Example:
+      aiokafka acls delete topic:orders --principal User:alice --yes
+    """
+    wanted = _filter(resource, given)
+    async with session.admin() as admin:
+        if not yes:
+            count = len(await admin.acls.describe(wanted))
+            click.confirm(f"Delete {count} entries about {resource}?", abort=True, err=True)
+        found = await admin.acls.delete([wanted])
+    rows = [_acl_row(binding) for bindings in found.values() for binding in bindings]
+    session.output.rows(sorted(rows, key=str), _ACL)
+
+
+@command(users, "list")
+@click.argument("names", nargs=-1, metavar="[USER]...")
+async def list_users(session: Session, names: tuple[str, ...]) -> None:
+    """List users and their mechanisms.
+
+    \b
+    Example:
+      aiokafka users list
+    """
+    async with session.admin() as admin:
+        found = await admin.users.describe(names or None)
+    rows = [
+        {"user": user, **credential.as_dict()}
+        for user, credentials in sorted(found.items())
+        for credential in credentials
+    ]
+    session.output.rows(rows, ("user", "mechanism", "iterations"))
+
+
+@command(users, "set", prints=False)
+@click.argument("user")
+@_MECHANISM
+@click.option("--new-password-file", type=click.File(), help="Read it from there; - is stdin.")
+async def set_user(session: Session, user: str, mechanism: str, new_password_file: Any) -> None:
+    """Set the password of a user, new or not. It is asked for, or read from a file.
+
+    \b
+    Example:
+      aiokafka users set alice --new-password-file alice.password
+    """
+    from aiokafka.admin import NewScramCredential, ScramMechanism
+
+    if new_password_file is not None:
+        password = new_password_file.read().rstrip("\r\n")
+    elif sys.stdin.isatty():
+        password = click.prompt(
+            f"New password of {user}", hide_input=True, confirmation_prompt=True, err=True
+        )
+    else:
+        raise click.UsageError("give --new-password-file; - is stdin")
+    credential = NewScramCredential(user, password, _member(ScramMechanism, mechanism))
+    async with session.admin() as admin:
+        await admin.users.upsert([credential])
+    session.output.done(f"{user}: password set for {mechanism}")
+
+
+@command(users, "delete", prints=False)
+@click.argument("user")
+@_MECHANISM
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+async def delete_user(session: Session, user: str, mechanism: str, yes: bool) -> None:
+    """Delete the password of a user for a mechanism.
+
+    \b
+    Example:
+      aiokafka users delete alice --yes
+    """
+    if not yes:
+        click.confirm(f"Delete the password of {user}?", abort=True, err=True)
+    async with session.admin() as admin:
+        await admin.users.delete([(user, mechanism)])
+    session.output.done(f"{user}: password for {mechanism} deleted")
+
+
+def limits_of(texts: Iterable[str]) -> dict[str, float | None]:
+    """Return limits of `name=number` texts; a name alone removes its limit.
+
+    Raises click.BadParameter for what is no number.
+    """
+    found: dict[str, float | None] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        try:
+            found[name] = float(value) if equals else None
+        except ValueError:
+            raise click.BadParameter(f"{text!r} must be NAME=NUMBER or NAME") from None
+    return found
+
+
+def _entity(given: dict[str, str | None]) -> QuotaEntity:
+    from aiokafka.admin import QuotaEntity, QuotaName
+
+    if not any(given.values()):
+        raise click.UsageError("give --user, --client-id or --ip")
+    found = {name: text for name, text in given.items() if text is not None}
+    return QuotaEntity(
+        **{name: QuotaName.DEFAULT if text == "<default>" else text for name, text in found.items()}
+    )
+
+
+@command(quotas, "list")
+async def list_quotas(session: Session) -> None:
+    """List all quotas.
+
+    \b
+    Example:
+      aiokafka quotas list
+    """
+    async with session.admin() as admin:
+        found = await admin.quotas.describe()
+    rows = [
+        {"entity": str(entity), "quota": name, "limit": limit}
+        for entity, limits in sorted(found.items(), key=str)
+        for name, limit in sorted(limits.items())
+    ]
+    session.output.rows(rows, ("entity", "quota", "limit"))
+
+
+@command(quotas, "alter", prints=False)
+@click.argument("changes", nargs=-1, required=True, metavar="NAME=NUMBER...")
+@click.option("--user", metavar="NAME", help="Of this user; <default>: of those without their own.")
+@click.option("--client-id", metavar="NAME", help="Of this client id; may go with --user.")
+@click.option("--ip", metavar="ADDRESS", help="Of clients at this address.")
+@click.option("--dry-run", is_flag=True, help="Let the broker check it; change nothing.")
+async def alter_quotas(
+    session: Session, changes: tuple[str, ...], dry_run: bool, **given: str | None
+) -> None:
+    """Set limits; a NAME alone removes its limit, and others stay.
+
+    \b
+    Example:
+      aiokafka quotas alter --user alice producer_byte_rate=1000000 request_percentage
+    """
+    entity, limits = _entity(given), limits_of(changes)
+    async with session.admin() as admin:
+        await admin.quotas.alter(entity, limits, validate_only=dry_run)
+    session.output.done(f"{entity}: {'could be changed' if dry_run else 'changed'}")
