@@ -15,7 +15,8 @@ from aiokafka.cli.running import Interrupted
 
 __all__ = ["invoke", "root"]
 
-# Noun -> (module, or module:name of the command in it, what it is for). A module is imported when its noun is used.
+# Noun -> (module, or module:name of the command in it; what it is for). A module is imported when
+# its noun is used.
 NOUNS = {
     "acls": ("rights:acls", "List, add and delete entries of access control lists."),
     "completion": ("completion", "Print the shell's script for completion."),

@@ -77,7 +77,7 @@ def lines_of(error: BaseException) -> list[str]:
     if isinstance(error, PartlyFailedError):
         return [_line(text) for text in error.failed]
     if isinstance(error, errors.AdminItemsError):
-        return [_line(f"{_name(item)}: {each}") for item, each in error.errors.items()]
+        return [_line(f"{_name(item)}{each}") for item, each in error.errors.items()]
     text = str(error) or type(error).__name__
     if isinstance(error, OSError) and error.filename is not None:
         text = f"{error.filename}: {error.strerror}"
@@ -87,7 +87,10 @@ def lines_of(error: BaseException) -> list[str]:
 
 
 def _name(item: object) -> str:
-    return "-".join(map(str, item)) if isinstance(item, tuple) else str(item)
+    """Return what to write before the error of an item; errors of other things name them."""
+    if isinstance(item, tuple):
+        return "-".join(map(str, item)) + ": "
+    return f"{item}: " if isinstance(item, str | int) else ""
 
 
 def _line(text: str) -> str:

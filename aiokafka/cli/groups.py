@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aiokafka.cli.places import place
 from aiokafka.cli.session import Session, command, noun
 
 if TYPE_CHECKING:
-    from aiokafka.admin import GroupDescription, GroupLag
+    from aiokafka.admin import GroupDescription, GroupLag, ResetRule
 
-__all__ = ["commands", "lag_rows", "member_rows"]
+__all__ = ["commands", "lag_rows", "member_rows", "reset_rule"]
 
 commands = noun("List, describe, reset and delete groups; watch their lag.")
 
@@ -161,3 +162,83 @@ async def offsets(session: Session, groups: tuple[str, ...]) -> None:
         for tp, each in sorted(offsets.items())
     ]
     session.output.rows(rows, ("group", "topic", "partition", "offset", "metadata"))
+
+
+def reset_rule(given: Mapping[str, Any], now: float | None = None) -> ResetRule:
+    """Return the rule that the options name: `to` a place, `shift`, or `copy_of` a group.
+
+    Raises click.UsageError unless there is just one.
+    """
+    from aiokafka.admin import ResetRule
+
+    named = [name for name in ("to", "shift", "copy_of") if given[name] is not None]
+    if len(named) != 1:
+        raise click.UsageError("give one of --to, --shift and --copy-of")
+    if named == ["shift"]:
+        return ResetRule.shift_by(given["shift"])
+    if named == ["copy_of"]:
+        return ResetRule.copy(given["copy_of"])
+    try:
+        at = place(given["to"], now)
+    except ValueError as error:
+        raise click.UsageError(f"--to: {error}") from None
+    if at.kind in ("earliest", "latest"):
+        return ResetRule.earliest() if at.kind == "earliest" else ResetRule.latest()
+    if at.kind == "time":
+        return ResetRule.timestamp(at.value)
+    if at.kind == "offset":
+        return ResetRule.to_offset(at.value)
+    raise click.UsageError("--to: earliest, latest, an offset, -2h, @milliseconds, or a date")
+
+
+@command(commands, "reset")
+@click.argument("group")
+@click.option(
+    "--topic", "topics", multiple=True, help="All partitions of this; else what it has offsets for."
+)
+@click.option(
+    "--to",
+    metavar="PLACE",
+    help="earliest, latest, an offset, -2h (ago), @milliseconds, a date and time.",
+)
+@click.option(
+    "--shift", type=int, metavar="N", help="So many offsets forward; back by a negative number."
+)
+@click.option("--copy-of", metavar="GROUP", help="Where this group is.")
+@click.option("--dry-run", is_flag=True, help="Show what would be; change nothing.")
+async def reset(
+    session: Session, group: str, topics: tuple[str, ...], dry_run: bool, **given: Any
+) -> None:
+    """Let GROUP, which must have no members, go on at another place.
+
+    \b
+    Example:
+      aiokafka groups reset billing --to earliest --topic orders --dry-run
+    """
+    rule = reset_rule(given)
+    async with session.admin() as admin:
+        found = await admin.groups.reset_offsets(
+            group, rule, topics=topics or None, dry_run=dry_run
+        )
+    rows = [
+        {"topic": tp.topic, "partition": tp.partition, **each.as_dict()}
+        for tp, each in sorted(found.items())
+    ]
+    session.output.rows(rows, ("topic", "partition", "old", "new", "clamped"))
+
+
+@command(commands, "delete", prints=False)
+@click.argument("groups", nargs=-1, required=True)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+async def delete(session: Session, groups: tuple[str, ...], yes: bool) -> None:
+    """Delete GROUPS, which must have no members, with their offsets.
+
+    \b
+    Example:
+      aiokafka groups delete old-billing --yes
+    """
+    if not yes:
+        click.confirm(f"Delete {', '.join(groups)} with all offsets?", abort=True, err=True)
+    async with session.admin() as admin:
+        await admin.groups.delete(groups)
+    session.output.done(f"deleted: {', '.join(groups)}")

@@ -14,6 +14,9 @@ from tests.cli.support import Cli, Served
 
 collect_ignore_glob = [] if importlib.util.find_spec("click") else ["test_*.py"]
 
+# Entries of access control lists can be made, and our connections may do everything.
+RIGHTS = {"authorizer.class.name": "an.Authorizer", "super.users": "User:ANONYMOUS"}
+
 
 @pytest.fixture
 def served() -> Iterator[Served]:
@@ -23,7 +26,7 @@ def served() -> Iterator[Served]:
     thread.start()
 
     async def make() -> FakeCluster:
-        cluster = FakeCluster(2)
+        cluster = FakeCluster(2, config=RIGHTS)
         await cluster.start()
         return cluster
 

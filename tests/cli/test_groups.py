@@ -108,3 +108,41 @@ def test_a_terminal_gets_a_live_table(cli: Cli) -> None:
     child.expect(pexpect.EOF)
     child.close()
     assert child.exitstatus == 130
+
+
+@pytest.mark.usefixtures("billing")
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        (("--to", "earliest"), 0),
+        (("--to", "latest"), 10),
+        (("--to", "7"), 7),
+        (("--to", "-1h"), 0),
+        (("--to", "2999-01-01"), 10),
+        (("--shift", "-1"), 3),
+        (("--shift", "100"), 10),
+    ],
+    ids=str,
+)
+def test_a_group_is_reset(cli: Cli, rule: tuple[str, ...], expected: int) -> None:
+    (row,) = cli.rows("groups", "reset", "billing", *rule, "--dry-run")
+    assert (row["topic"], row["old"], row["new"]) == ("orders", 4, expected)
+    assert cli.served.cluster.groups.committed("billing", "orders", 0) == 4
+    cli("groups", "reset", "billing", *rule)
+    assert cli.served.cluster.groups.committed("billing", "orders", 0) == expected
+
+
+@pytest.mark.usefixtures("billing")
+def test_a_group_begins_where_another_is_and_is_deleted(cli: Cli) -> None:
+    cli("groups", "reset", "copy", "--copy-of", "billing")
+    assert cli.served.cluster.groups.committed("copy", "orders", 0) == 4
+    cli("groups", "delete", "billing", "--yes")
+    assert [row["group_id"] for row in cli.rows("groups", "list")] == ["copy"]
+    assert cli.run("groups", "delete", "billing", "--yes").code == 5
+
+
+@pytest.mark.parametrize(
+    "rule", [(), ("--to", "soon"), ("--to", "-5"), ("--to", "1", "--shift", "1")]
+)
+def test_a_reset_wants_one_rule(cli: Cli, rule: tuple[str, ...]) -> None:
+    assert cli.run("groups", "reset", "billing", *rule).code == 2
