@@ -48,6 +48,7 @@ PUBLIC = {
     "errors",
     "health",
     "helpers",
+    "metrics.prometheus",
     "partitioner",
     "producer.message_accumulator",
     "producer.producer",

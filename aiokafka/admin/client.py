@@ -38,6 +38,7 @@ from aiokafka.admin.topics import Topics
 from aiokafka.admin.users import Users
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import AdminItemsError, IllegalStateError
+from aiokafka.metrics._clients import register
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -132,6 +133,7 @@ class AIOKafkaAdminClient:
         self.users = Users(self._router, self._deadline)
         self._started = False
         self._closed = False
+        register(self)
 
     async def start(self) -> None:
         """Connect to the cluster.

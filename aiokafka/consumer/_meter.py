@@ -123,7 +123,7 @@ class ConsumerMeter:
 
     def settle(self, state: PartitionState) -> None:
         """Count the records that were returned of a partition since the last time."""
-        count = state.taken - self._settled.get(state, 0)
+        count = self.unsettled(state)
         if count:
             self._settled[state] = state.taken
             self.all.records += count
@@ -137,6 +137,11 @@ class ConsumerMeter:
                 )
         if state.phase is Phase.RETIRED:
             self._settled.pop(state, None)
+
+    def unsettled(self, state: PartitionState) -> int:
+        """Return how many records of a partition were returned since it was settled."""
+        taken: int = state.taken
+        return taken - self._settled.get(state, 0)
 
     # -- the group
 

@@ -22,11 +22,9 @@ _FETCH = "consumer-fetch-manager-metrics"
 def read_consumer(shared: Shared, group: Group | None, now: float) -> MetricsSnapshot:
     """Return all metrics of a consumer at this moment (`now`: loop time)."""
     states = list(shared.subscriptions.assignment.states())
-    for state in states:
-        shared.meter.settle(state)
     root = GroupWriter("consumer-metrics", {"client-id": shared.config.client.client_id})
     fetch = root.tagged(_FETCH)
-    metrics = [*shared.client.metrics("consumer"), *_fetches(fetch, shared.meter)]
+    metrics = [*shared.client.metrics("consumer"), *_fetches(fetch, shared.meter, states)]
     metrics += _partitions(fetch, states, shared.config.read_committed)
     if group is not None:
         coordinator = root.tagged("consumer-coordinator-metrics")
@@ -34,9 +32,15 @@ def read_consumer(shared: Shared, group: Group | None, now: float) -> MetricsSna
     return MetricsSnapshot(metrics)
 
 
-def _fetches(writer: GroupWriter, meter: ConsumerMeter) -> Iterator[Metric]:
+def _fetches(
+    writer: GroupWriter, meter: ConsumerMeter, states: list[PartitionState]
+) -> Iterator[Metric]:
+    # Only read: another thread may ask, while records are returned.
+    fresh: dict[str, int] = {}
+    for state in states:
+        fresh[state.tp.topic] = fresh.get(state.tp.topic, 0) + meter.unsettled(state)
     yield from writer.counters(
-        records_consumed_total=meter.all.records,
+        records_consumed_total=meter.all.records + sum(fresh.values()),
         bytes_consumed_total=meter.all.size,
         fetch_total=meter.fetch_latency.count,
     )
@@ -45,9 +49,10 @@ def _fetches(writer: GroupWriter, meter: ConsumerMeter) -> Iterator[Metric]:
         fetch_size=meter.fetch_size,
         fetch_throttle_time=meter.throttle_time,
     )
-    for topic, counts in meter.topics.items():
+    for topic, counts in list(meter.topics.items()):
         yield from writer.tagged(_FETCH, topic=topic).counters(
-            records_consumed_total=counts.records, bytes_consumed_total=counts.size
+            records_consumed_total=counts.records + fresh.get(topic, 0),
+            bytes_consumed_total=counts.size,
         )
 
 

@@ -56,11 +56,8 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
 )
 from aiokafka.health import ConsumerHealth, ConsumerState
-from aiokafka.structs import (
-    ConsumerRecord,
-    SubscriptionPattern,
-    TopicPartition,
-)
+from aiokafka.metrics._clients import register
+from aiokafka.structs import ConsumerRecord, SubscriptionPattern, TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka._config import Credential, TlsSource
@@ -196,6 +193,7 @@ class AIOKafkaConsumer(ConsumerPositions):
         if self._loop.get_debug():
             self._source_traceback = traceback.extract_stack(sys._getframe(1))
         self._closed = False
+        register(self)
 
     def _assemble(self) -> None:
         config = self._config

@@ -147,7 +147,7 @@ class ConnectionPool:
 
     def connections(self) -> list[BrokerConnection]:
         """Return every open connection."""
-        return [connection for connection in self._open.values() if connection.is_open]
+        return [connection for connection in list(self._open.values()) if connection.is_open]
 
     def is_connecting(self, node_id: int) -> bool:
         """Return whether a connect to this node is in progress."""

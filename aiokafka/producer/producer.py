@@ -27,6 +27,7 @@ from aiokafka.errors import (
     WrongArgument,
 )
 from aiokafka.health import ProducerHealth, ProducerState
+from aiokafka.metrics._clients import register
 from aiokafka.partitioner import DefaultPartitioner
 from aiokafka.producer._checks import ask_partitioner, check_batch, checked_record
 from aiokafka.producer._convert import Headers, as_headers, check_topic
@@ -135,6 +136,7 @@ class AIOKafkaProducer:
             self._assemble(config)
         self._is_stopped = False
         self._closed = False
+        register(self)
 
     def _assemble(self, config: ProducerConfig) -> None:
         self._log = SubjectLog(log, config.subject)

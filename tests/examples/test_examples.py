@@ -27,6 +27,11 @@ OUTPUT = {
         r"1000 records to my-topic\n"
         r"batches waited \d+\.\d ms, all together\nand were on their way for \d+\.\d ms\n"
     ),
+    "prometheus_metrics.py": (
+        r'kafka_producer_topic_record_send_total\{client_id="example",topic="my-topic"\} 1000\.0\n'
+        r'kafka_producer_topic_record_retry_total\{client_id="example",topic="my-topic"\} 0\.0\n'
+        r'kafka_producer_topic_record_error_total\{client_id="example",topic="my-topic"\} 0\.0\n'
+    ),
     "topics.py": (
         r"cluster \S+ has 1 broker\(s\)\n"
         r"create my-new-topic: done \n"

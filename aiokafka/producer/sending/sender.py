@@ -78,7 +78,7 @@ class Sender:
     @property
     def requests_in_flight(self) -> int:
         """Requests with batches that were not answered yet."""
-        return sum(node.in_flight for node in self._nodes.values())
+        return sum(node.in_flight for node in list(self._nodes.values()))
 
     def start(self) -> None:
         """Start the background tasks; those of a broker are started when it is first needed."""

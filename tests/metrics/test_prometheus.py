@@ -1,0 +1,152 @@
+"""What Prometheus reads of the clients of a process: scraped, and parsed by its own parser."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest, start_http_server
+from prometheus_client.parser import text_string_to_metric_families
+
+from aiokafka import TopicPartition
+from aiokafka.metrics.prometheus import KafkaCollector
+from aiokafka.testing import FakeCluster
+from tests.support.consumers import Start, fill
+from tests.support.producers import TOPIC, new_producer, numbers, results, send_all
+
+Found = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+T0, T1 = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
+
+
+@pytest.fixture(autouse=True)
+def no_clients_of_other_tests() -> Iterator[None]:
+    gc.collect()
+    yield
+
+
+def scrape(collector: KafkaCollector) -> Found:
+    registry = CollectorRegistry()
+    registry.register(collector)
+    return parse(generate_latest(registry).decode())
+
+
+def parse(text: str) -> Found:
+    found: Found = {}
+    for family in text_string_to_metric_families(text):
+        names = {tuple(sorted(sample.labels.keys() - {"le"})) for sample in family.samples}
+        assert len(names) <= 1, f"{family.name} has several sets of labels"
+        for sample in family.samples:
+            key = (sample.name, tuple(sorted(sample.labels.items())))
+            assert key not in found
+            found[key] = sample.value
+    return found
+
+
+def value(found: Found, name: str, **tags: str) -> float:
+    return found[name, tuple(sorted(tags.items()))]
+
+
+async def test_one_collector_for_all_clients(cluster: FakeCluster, start: Start) -> None:
+    collector = KafkaCollector()
+    fill(cluster, 0, 5, topic=TOPIC)
+    consumer = await start(cluster, assign=[T0], client_id="reader")
+    for _ in range(3):
+        await consumer.getone()
+    async with new_producer(cluster, client_id="writer", linger_ms=10) as producer:
+        await results(await send_all(producer, numbers(4), partition=1))
+        found = scrape(collector)
+    writer, reader = {"client_id": "writer"}, {"client_id": "reader"}
+    assert value(found, "kafka_producer_record_send_total", **writer) == 4
+    assert value(found, "kafka_producer_topic_record_send_total", **writer, topic=TOPIC) == 4
+    assert value(found, "kafka_consumer_fetch_manager_records_consumed_total", **reader) == 3
+    where = {**reader, "topic": TOPIC, "partition": "0"}
+    assert value(found, "kafka_consumer_fetch_manager_partition_records_lag", **where) == 2
+    assert value(found, "kafka_consumer_fetch_manager_partition_position", **where) == 3
+    queue = "kafka_producer_record_queue_time_seconds"
+    assert value(found, f"{queue}_count", **writer) == 1
+    assert value(found, f"{queue}_bucket", **writer, le="+Inf") == 1
+    assert 0.01 <= value(found, f"{queue}_sum", **writer) < 60
+    assert value(found, "kafka_series_dropped") == 0
+
+
+async def test_clients_of_one_name_share_their_series(cluster: FakeCluster, start: Start) -> None:
+    fill(cluster, 0, 5, topic=TOPIC)
+    same = {"client_id": "twins"}
+    first = await start(cluster, assign=[T0], **same)
+    second = await start(cluster, assign=[T0], **same)
+    for consumer, count in ((first, 2), (second, 3)):
+        for _ in range(count):
+            await consumer.getone()
+    found = scrape(KafkaCollector([first, second]))
+    assert value(found, "kafka_consumer_fetch_manager_records_consumed_total", **same) == 5
+    where = {**same, "topic": TOPIC, "partition": "0"}
+    assert value(found, "kafka_consumer_fetch_manager_partition_position", **where) == 3
+    assert value(found, "kafka_consumer_fetch_manager_partition_records_lag", **where) == 3
+
+
+async def test_sets_of_labels_are_bounded(cluster: FakeCluster) -> None:
+    for number in range(5):
+        await cluster.create_topic(f"topic-{number}")
+    async with new_producer(cluster, client_id="writer") as producer:
+        for number in range(5):
+            await producer.send_and_wait(f"topic-{number}", b"value")
+        few = scrape(KafkaCollector([producer], most_series=2))
+        none = scrape(KafkaCollector([producer], topics=False))
+    names = [name for name, _ in few]
+    assert names.count("kafka_producer_topic_record_send_total") == 2
+    assert value(few, "kafka_series_dropped") > 0
+    assert not [name for name, labels in none if "topic" in dict(labels)]
+    assert value(none, "kafka_producer_record_send_total", client_id="writer") == 5
+    with pytest.raises(ValueError, match="most_series"):
+        KafkaCollector(most_series=0)
+
+
+async def test_a_client_that_is_gone(cluster: FakeCluster) -> None:
+    producer = new_producer(cluster, client_id="short-lived")
+    label = ("client_id", "short-lived")
+    assert any(label in labels for _, labels in scrape(KafkaCollector()))
+    del producer
+    gc.collect()
+    assert not any(label in labels for _, labels in scrape(KafkaCollector()))
+
+
+async def test_scrapes_from_another_thread_while_clients_work(
+    cluster: FakeCluster, start: Start
+) -> None:
+    registry = CollectorRegistry()
+    fill(cluster, 0, 300, topic=TOPIC)
+    consumer = await start(cluster, assign=[T0], client_id="reader")
+    registry.register(KafkaCollector([consumer]))
+    server, thread = start_http_server(0, addr="127.0.0.1", registry=registry)
+    url = f"http://127.0.0.1:{server.server_port}/metrics"
+
+    def read() -> str:
+        with urllib.request.urlopen(url, timeout=30) as response:
+            return str(response.read().decode())
+
+    try:
+        seen = []
+        for _ in range(3):
+            text = asyncio.create_task(asyncio.to_thread(read))
+            for _ in range(100):
+                await consumer.getone()
+            found = parse(await text)
+            seen.append(
+                value(
+                    found,
+                    "kafka_consumer_fetch_manager_records_consumed_total",
+                    client_id="reader",
+                )
+            )
+        found = parse(await asyncio.to_thread(read))
+    finally:
+        await asyncio.to_thread(server.shutdown)
+        server.server_close()
+        await asyncio.to_thread(thread.join)
+    assert seen == sorted(seen)
+    name = "kafka_consumer_fetch_manager_records_consumed_total"
+    assert value(found, name, client_id="reader") == 300
