@@ -16,6 +16,7 @@ from aiokafka._vitals import Contact
 from aiokafka.client import AIOKafkaClient
 from aiokafka.consumer.group.group import log
 from aiokafka.consumer.group.kip848_member import Interest, Kip848Member, MemberState
+from aiokafka.consumer.group.membership import GroupLink
 from aiokafka.errors import (
     BrokerResponseError,
     CommitFailedError,
@@ -497,7 +498,7 @@ async def test_every_step_may_be_cancelled(four: FakeCluster, start: Start) -> N
 async def make_membership() -> Kip848Member:
     config = ConsumerConfig.from_options(group_id="g", group_protocol="consumer")
     client = AIOKafkaClient(config.client)
-    return Kip848Member(client, config, "g", Contact("coordinator", log))
+    return Kip848Member(config, GroupLink(client, config, "g", Contact("coordinator", log)))
 
 
 async def test_what_cannot_be_is_refused() -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from aiokafka.consumer.group.membership import GroupLink, OnAnswer, ignore_answer
+from aiokafka.consumer.group.membership import GroupLink
 from aiokafka.consumer.position.committed import Identity
 from aiokafka.errors import MemberIdRequired
 from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
@@ -15,17 +15,12 @@ from aiokafka.protocol.messages.join_group import (
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
-from aiokafka.protocol.messages.leave_group import (
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    MemberIdentity,
-)
+from aiokafka.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 if TYPE_CHECKING:
     from aiokafka._config.consumer import ConsumerConfig
-    from aiokafka._vitals import Contact
-    from aiokafka.client import AIOKafkaClient
+    from aiokafka.net.connection import BrokerConnection
 
 __all__ = ["ClassicMember", "Joined"]
 
@@ -59,36 +54,18 @@ class ClassicMember:
     static member's instance id (KIP-345).
     """
 
-    def __init__(
-        self,
-        client: AIOKafkaClient,
-        config: ConsumerConfig,
-        group_id: str,
-        contact: Contact,
-        on_answer: OnAnswer = ignore_answer,
-    ) -> None:
+    def __init__(self, config: ConsumerConfig, link: GroupLink) -> None:
+        self.link = link
         self.member_id = ""
         self.generation = -1
-        self._group_id = group_id
-        self._client = client
+        self._group_id = link.group_id
         self._config = config
         self._instance_id = config.group_instance_id
-        self._link = GroupLink(client, config, group_id, contact, on_answer)
-
-    @property
-    def coordinator_id(self) -> int | None:
-        """Node id of the group's coordinator; None while it is not known."""
-        return self._link.coordinator_id
-
-    @property
-    def beat_at(self) -> float | None:
-        """Until when the coordinator has counted us as a member for sure (loop time)."""
-        return self._link.beat_at
 
     @property
     def identity(self) -> Identity:
         """Who commits."""
-        return self._link.identity(self.generation, self.member_id)
+        return self.link.identity(self.generation, self.member_id)
 
     @property
     def is_member(self) -> bool:
@@ -118,7 +95,7 @@ class ClassicMember:
         if response.error_code == MemberIdRequired.errno:
             self.member_id = response.member_id  # KIP-394: come back with it
             response = await self._join_once(protocols, reason)
-        self._link.check(response.error_code)
+        self.link.check(response.error_code)
         self.member_id = response.member_id
         is_leader = response.leader == response.member_id
         found = response.members if is_leader else []
@@ -149,7 +126,7 @@ class ClassicMember:
         if self._instance_id is not None:
             request.group_instance_id = self._instance_id
         limit = max(config.client.request_timeout, rebalance_timeout + _JOIN_SLACK)
-        return await self._link.send(request, limit, patience=rebalance_timeout)
+        return await self.link.send(request, limit, patience=rebalance_timeout)
 
     async def sync(self, joined: Joined, shares: Mapping[str, bytes]) -> bytes:
         """Return our assignment in that generation; the leader brings those of all members. Raises
@@ -170,8 +147,8 @@ class ClassicMember:
         if self._instance_id is not None:
             request.group_instance_id = self._instance_id
         limit = max(config.client.request_timeout, rebalance_timeout + _JOIN_SLACK)
-        response = await self._link.send(request, limit, patience=rebalance_timeout)
-        self._link.check(response.error_code)
+        response = await self.link.send(request, limit, patience=rebalance_timeout)
+        self.link.check(response.error_code)
         self.generation = joined.generation
         return bytes(response.assignment)
 
@@ -183,7 +160,7 @@ class ClassicMember:
         if self._instance_id is not None:
             request.group_instance_id = self._instance_id
         limit = min(self._config.client.request_timeout, self._config.session_timeout)
-        self._link.check((await self._link.send(request, limit)).error_code)
+        self.link.check((await self.link.send(request, limit)).error_code)
 
     async def leave(self, reason: str) -> None:
         """Tell the group that we go, unless a static member, which is missed by the end of its
@@ -196,14 +173,10 @@ class ClassicMember:
         if self._instance_id is not None:
             return
 
-        async def ask(node_id: int) -> LeaveGroupResponse:
-            connection = await self._client.connection(node_id)
-            version = connection.pick(LeaveGroupRequest)
-            if version < _FIRST_LEAVE_OF_SEVERAL:
-                request = LeaveGroupRequest(group_id=self._group_id, member_id=member_id)
-            else:
-                member = MemberIdentity(member_id=member_id, reason=reason)
-                request = LeaveGroupRequest(group_id=self._group_id, members=[member])
-            return await connection.request(request, version=version)
+        def make(connection: BrokerConnection) -> LeaveGroupRequest:
+            if connection.pick(LeaveGroupRequest) < _FIRST_LEAVE_OF_SEVERAL:
+                return LeaveGroupRequest(group_id=self._group_id, member_id=member_id)
+            member = MemberIdentity(member_id=member_id, reason=reason)
+            return LeaveGroupRequest(group_id=self._group_id, members=[member])
 
-        self._link.check((await self._link.ask(ask)).error_code)
+        self.link.check((await self.link.send_aside(make)).error_code)

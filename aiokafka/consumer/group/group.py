@@ -94,7 +94,7 @@ class Group:
     @property
     def coordinator_id(self) -> int | None:
         """Node id of the group's coordinator; None while it is not known."""
-        return self._member.coordinator_id
+        return self._member.link.coordinator_id
 
     @property
     def member_id(self) -> str:
@@ -109,7 +109,7 @@ class Group:
     @property
     def beat_at(self) -> float | None:
         """When the coordinator last answered as to a member (loop time)."""
-        return self._member.beat_at
+        return self._member.link.beat_at
 
     @property
     def session_timeout(self) -> float:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiokafka import _seams
 from aiokafka._log import SubjectLog
-from aiokafka.consumer.group.membership import GroupLink, OnAnswer, ignore_answer
+from aiokafka.consumer.group.membership import GroupLink
 from aiokafka.consumer.position.committed import Identity
 from aiokafka.errors import (
     IllegalStateError,
@@ -27,8 +27,6 @@ from aiokafka.protocol.messages.consumer_group_heartbeat import (
 
 if TYPE_CHECKING:
     from aiokafka._config.consumer import ConsumerConfig
-    from aiokafka._vitals import Contact
-    from aiokafka.client import AIOKafkaClient
     from aiokafka.net.connection import BrokerConnection
     from aiokafka.protocol.schema import Request
 
@@ -108,19 +106,12 @@ class Kip848Member:
     it next, that we have; `interval`, seconds between heartbeats.
     """
 
-    def __init__(
-        self,
-        client: AIOKafkaClient,
-        config: ConsumerConfig,
-        group_id: str,
-        contact: Contact,
-        on_answer: OnAnswer = ignore_answer,
-    ) -> None:
-        self._group_id = group_id
+    def __init__(self, config: ConsumerConfig, link: GroupLink) -> None:
+        self.link = link
+        self._group_id = link.group_id
         self._config = config
         self._log = SubjectLog(log, config.subject)
         self._instance_id = config.group_instance_id
-        self._link = GroupLink(client, config, group_id, contact, on_answer)
         self.generation = -1
         self.state = MemberState.UNSUBSCRIBED
         self.member_id = _new_id()
@@ -133,19 +124,9 @@ class Kip848Member:
         self._life = 0
 
     @property
-    def coordinator_id(self) -> int | None:
-        """Node id of the group's coordinator; None while it is not known."""
-        return self._link.coordinator_id
-
-    @property
-    def beat_at(self) -> float | None:
-        """Until when the coordinator has counted us as a member for sure (loop time)."""
-        return self._link.beat_at
-
-    @property
     def identity(self) -> Identity:
         """Who commits."""
-        return self._link.identity(self.generation, self.member_id)
+        return self.link.identity(self.generation, self.member_id)
 
     @property
     def is_member(self) -> bool:
@@ -260,10 +241,10 @@ class Kip848Member:
         self, request: ConsumerGroupHeartbeatRequest, limit: float
     ) -> ConsumerGroupHeartbeatResponse:
         limit = min(limit, self._config.client.request_timeout)
-        response = await self._link.send(request, limit, pick=_pick)
+        response = await self.link.send(request, limit, pick=_pick)
         if response.error_code == UnsupportedVersionError.errno:
-            raise UnsupportedVersionError(_lacks_protocol(f"node {self.coordinator_id}"))
-        self._link.check(response.error_code, response.error_message)
+            raise UnsupportedVersionError(_lacks_protocol(f"node {self.link.coordinator_id}"))
+        self.link.check(response.error_code, response.error_message)
         return response
 
     def _request(self) -> ConsumerGroupHeartbeatRequest:

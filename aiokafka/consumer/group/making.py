@@ -10,7 +10,7 @@ from aiokafka.consumer.group.classic import ClassicProtocol
 from aiokafka.consumer.group.classic_member import ClassicMember
 from aiokafka.consumer.group.kip848 import Kip848Protocol
 from aiokafka.consumer.group.kip848_member import Kip848Member
-from aiokafka.consumer.group.membership import Membership
+from aiokafka.consumer.group.membership import GroupLink, Membership
 from aiokafka.consumer.group.protocol import GroupParts, GroupProtocol
 from aiokafka.consumer.position.committed import Identity, OffsetCommitter, coordinator_contact
 
@@ -32,14 +32,14 @@ class GroupMakings(NamedTuple):
 def prepare_group(shared: Shared, group_id: str) -> GroupMakings:
     """Make a member for the configured protocol, and the committer of its group."""
     contact = coordinator_contact(shared, group_id)
-    args = (shared.client, shared.config, group_id, contact, shared.meter.coordinated)
+    link = GroupLink(shared.client, shared.config, group_id, contact, shared.meter.coordinated)
     if shared.config.group_protocol == "classic":
-        classic = ClassicMember(*args)
+        classic = ClassicMember(shared.config, link)
         identify = partial(_identify, classic, shared.subscriptions)
         # OffsetFetch has no field for a member of the classic protocol.
         committer = OffsetCommitter(shared, group_id, contact, Identity)
         return GroupMakings(committer, identify, partial(_classic, classic))
-    member = Kip848Member(*args)
+    member = Kip848Member(shared.config, link)
     identify = partial(_identify, member, shared.subscriptions)
     committer = OffsetCommitter(shared, group_id, contact, identify)
     return GroupMakings(committer, identify, partial(_kip848, member))

@@ -41,20 +41,16 @@ class Membership(Protocol):
     about an error is up to the GroupProtocol."""
 
     @property
+    def link(self) -> GroupLink:
+        """The way to the group's coordinator, which knows when that last counted us."""
+
+    @property
     def member_id(self) -> str:
         """Name of this member within the group."""
 
     @property
     def generation(self) -> int:
         """The group's generation, or the member's epoch; -1 when not a member."""
-
-    @property
-    def coordinator_id(self) -> int | None:
-        """Node id of the group's coordinator; None while it is not known."""
-
-    @property
-    def beat_at(self) -> float | None:
-        """Until when the coordinator has counted us as a member for sure (loop time)."""
 
     @property
     def is_member(self) -> bool:
@@ -97,7 +93,7 @@ class GroupLink:
         config: ConsumerConfig,
         group_id: str,
         contact: Contact,
-        on_answer: OnAnswer,
+        on_answer: OnAnswer = ignore_answer,
     ) -> None:
         self.group_id = group_id
         self.beat_at: float | None = None
@@ -153,9 +149,19 @@ class GroupLink:
             self._on_answer(type(request), sent_at)
             return response
 
-        return await self.ask(ask)
+        return await self._ask(ask)
 
-    async def ask(self, ask: Callable[[int], Awaitable[T]]) -> T:
+    async def send_aside(self, make: Callable[[BrokerConnection], Request[R]]) -> R:
+        """Send what `make` makes for a connection on which no join can be waiting."""
+
+        async def ask(node_id: int) -> R:
+            connection = await self._client.connection(node_id)
+            request = make(connection)
+            return await connection.request(request, version=_newest(connection, request))
+
+        return await self._ask(ask)
+
+    async def _ask(self, ask: Callable[[int], Awaitable[T]]) -> T:
         """Return what `ask` returns for the node id of the coordinator, which is looked up if it is
         not known, or may have moved."""
         deadline = asyncio.get_running_loop().time() + self._config.client.request_timeout
