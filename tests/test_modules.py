@@ -34,6 +34,7 @@ PUBLIC = {
     "admin.topics",
     "admin.quotas",
     "admin.tokens",
+    "admin.transactions",
     "admin.users",
     "client",
     "cluster",

@@ -36,6 +36,13 @@ from aiokafka.admin._topic_values import (
     TopicListing,
     TopicSetting,
 )
+from aiokafka.admin._transaction_values import (
+    ActiveProducer,
+    FencedProducer,
+    HangingTransaction,
+    TransactionDescription,
+    TransactionListing,
+)
 from aiokafka.admin._user_values import NewScramCredential, ScramCredential
 from aiokafka.admin.acls import Acls
 from aiokafka.admin.brokers import Brokers
@@ -56,6 +63,7 @@ from aiokafka.admin.enums import (
     QuotaName,
     ResourceType,
     ScramMechanism,
+    TransactionState,
 )
 from aiokafka.admin.groups import Groups
 from aiokafka.admin.new_partitions import NewPartitions
@@ -66,6 +74,7 @@ from aiokafka.admin.records import Records
 from aiokafka.admin.records_to_delete import RecordsToDelete
 from aiokafka.admin.tokens import Tokens
 from aiokafka.admin.topics import Topics
+from aiokafka.admin.transactions import Transactions
 from aiokafka.admin.users import Users
 
 __all__ = [
@@ -75,6 +84,7 @@ __all__ = [
     "AclOperation",
     "AclPermission",
     "Acls",
+    "ActiveProducer",
     "Broker",
     "Brokers",
     "ClusterDescription",
@@ -93,6 +103,7 @@ __all__ = [
     "FeatureLevels",
     "FeatureUpgradeType",
     "Features",
+    "FencedProducer",
     "GroupDescription",
     "GroupLag",
     "GroupListing",
@@ -100,6 +111,7 @@ __all__ = [
     "GroupState",
     "GroupType",
     "Groups",
+    "HangingTransaction",
     "ListedOffset",
     "LogDir",
     "LogDirReplica",
@@ -135,5 +147,9 @@ __all__ = [
     "TopicListing",
     "TopicSetting",
     "Topics",
+    "TransactionDescription",
+    "TransactionListing",
+    "TransactionState",
+    "Transactions",
     "Users",
 ]

@@ -1,4 +1,4 @@
-"""Send an admin request to the coordinators of groups."""
+"""Send an admin request to the coordinators of groups or transactional ids."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from aiokafka.admin._items import by_node, settle
 from aiokafka.admin._routing import Call, Router
+from aiokafka.client import CoordinationType
 from aiokafka.errors import KafkaError, KafkaProtocolError, UnsupportedVersionError, for_code
 from aiokafka.protocol.messages.find_coordinator import (
     Coordinator,
@@ -20,6 +21,7 @@ __all__ = ["by_coordinator"]
 V = TypeVar("V")
 
 _FIRST_OF_SEVERAL = 4
+_NAMES = {CoordinationType.GROUP: "group", CoordinationType.TRANSACTION: "transactional id"}
 
 
 async def by_coordinator(
@@ -27,17 +29,20 @@ async def by_coordinator(
     group_ids: Iterable[str],
     send: Callable[[int, list[str]], Awaitable[Mapping[str, V | KafkaError]]],
     deadline: float,
+    *,
+    kind: CoordinationType = CoordinationType.GROUP,
 ) -> dict[str, V]:
     """Ask the coordinator of each group, all coordinators at once, and return what each said.
 
-    `send` asks one node about its groups. Those with a retriable error are asked about again, at
-    their new coordinator. Raises as `_items.settle` does.
+    With the kind CoordinationType.TRANSACTION these are transactional ids. `send` asks one node
+    about its groups. Those with a retriable error are asked about again, at their new coordinator.
+    Raises as `_items.settle` does.
     """
 
     async def ask(left: list[str]) -> Mapping[str, V | KafkaError]:
         found: dict[str, V | KafkaError] = {}
         nodes: dict[int, list[str]] = {}
-        for group_id, home in (await _find(router, left, deadline)).items():
+        for group_id, home in (await _find(router, left, kind, deadline)).items():
             if isinstance(home, KafkaError):
                 found[group_id] = home
             else:
@@ -48,24 +53,32 @@ async def by_coordinator(
 
 
 async def _find(
-    router: Router, group_ids: list[str], deadline: float
+    router: Router, group_ids: list[str], kind: CoordinationType, deadline: float
 ) -> dict[str, int | KafkaError]:
     """Return the coordinator of each group: in one request, or before Kafka 3.0 in one each."""
     try:
-        found = await _look_up(router, group_ids, deadline)
+        found = await _look_up(router, group_ids, kind, deadline)
     except UnsupportedVersionError:
-        each = (_look_up(router, [group_id], deadline) for group_id in group_ids)
+        each = (_look_up(router, [group_id], kind, deadline) for group_id in group_ids)
         found = {key: one for part in await asyncio.gather(*each) for key, one in part.items()}
-    return {group_id: _home(router, group_id, found.get(group_id)) for group_id in group_ids}
+    return {
+        group_id: _home(router, f"{_NAMES[kind]} {group_id!r}", found.get(group_id))
+        for group_id in group_ids
+    }
 
 
-async def _look_up(router: Router, keys: list[str], deadline: float) -> dict[str, Coordinator]:
+async def _look_up(
+    router: Router, keys: list[str], kind: CoordinationType, deadline: float
+) -> dict[str, Coordinator]:
     def build(version: int) -> FindCoordinatorRequest:
         if version >= _FIRST_OF_SEVERAL:
-            return FindCoordinatorRequest(coordinator_keys=keys)
+            return FindCoordinatorRequest(coordinator_keys=keys, key_type=kind)
         if len(keys) > 1:
-            raise UnsupportedVersionError("FindCoordinator: several groups at once need Kafka 3.0")
-        return FindCoordinatorRequest(key=keys[0])
+            raise UnsupportedVersionError("FindCoordinator: several at once need Kafka 3.0")
+        request = FindCoordinatorRequest(key=keys[0])
+        if kind:
+            request.key_type = kind
+        return request
 
     response = await router.to_any(Call(FindCoordinatorRequest, build), deadline)
     if response.coordinators:
@@ -84,11 +97,11 @@ def _in_new_form(key: str, response: FindCoordinatorResponse) -> Coordinator:
     )
 
 
-def _home(router: Router, group_id: str, found: Coordinator | None) -> int | KafkaError:
+def _home(router: Router, what: str, found: Coordinator | None) -> int | KafkaError:
     """Return the node, which the router knows how to reach from now on."""
     if found is None:
-        return KafkaProtocolError(f"group {group_id!r}: the response does not name it")
+        return KafkaProtocolError(f"{what}: the response does not name it")
     if found.error_code:
         reason = found.error_message or "its coordinator is not known"
-        return for_code(found.error_code)(f"group {group_id!r}: {reason}")
+        return for_code(found.error_code)(f"{what}: {reason}")
     return router.learn(found.node_id, found.host, found.port)

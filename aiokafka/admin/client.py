@@ -35,6 +35,7 @@ from aiokafka.admin.results import (
 )
 from aiokafka.admin.tokens import Tokens
 from aiokafka.admin.topics import Topics
+from aiokafka.admin.transactions import Transactions
 from aiokafka.admin.users import Users
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import AdminItemsError, IllegalStateError
@@ -129,6 +130,8 @@ class AIOKafkaAdminClient:
         self.quotas = Quotas(self._router, self._deadline)
         #: Calls about delegation tokens.
         self.tokens = Tokens(self._router, self._deadline)
+        #: Calls about transactions and their producers.
+        self.transactions = Transactions(self._router, self._deadline)
         #: Calls about users and their SCRAM credentials.
         self.users = Users(self._router, self._deadline)
         self._started = False

@@ -22,6 +22,7 @@ __all__ = [
     "QuotaName",
     "ResourceType",
     "ScramMechanism",
+    "TransactionState",
     "operations_of",
 ]
 
@@ -91,6 +92,25 @@ class PatternType(_Known):
     MATCH = 2
     LITERAL = 3
     PREFIXED = 4
+
+
+class TransactionState(enum.Enum):
+    """Where a transaction stands; the values are Kafka's names."""
+
+    UNKNOWN = ""
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    PREPARE_COMMIT = "PrepareCommit"
+    PREPARE_ABORT = "PrepareAbort"
+    COMPLETE_COMMIT = "CompleteCommit"
+    COMPLETE_ABORT = "CompleteAbort"
+    DEAD = "Dead"
+    PREPARE_EPOCH_FENCE = "PrepareEpochFence"
+
+    @classmethod
+    def of(cls, name: str) -> TransactionState:
+        """Return the state of this name, UNKNOWN for one that a newer broker has."""
+        return next((state for state in cls if state.value == name), cls.UNKNOWN)
 
 
 class ScramMechanism(_Known):

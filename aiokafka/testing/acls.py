@@ -23,6 +23,7 @@ _BYSTANDER = "ANONYMOUS"
 
 # What each API needs on the cluster.
 _CLUSTER_OPERATIONS = {
+    27: "alter",
     29: "describe",
     30: "alter",
     31: "alter",

@@ -35,6 +35,7 @@ _TABLE = """
 24 AddPartitionsToTxn          .     .     0     0   0-1   0-3   0-5   0-5   0-5
 25 AddOffsetsToTxn             .     .     0     0   0-1   0-3   0-4   0-4   0-4
 26 EndTxn                      .     .     0     0   0-1   0-3   0-4   0-5   0-5
+27 WriteTxnMarkers             .     .     0     0     0   0-1   0-1     1   1-2
 28 TxnOffsetCommit             .     .     0     0   0-2   0-3   0-4   0-5   0-5
 29 DescribeAcls                .     .     0     0   0-1   0-2   0-3   1-3   1-3
 30 CreateAcls                  .     .     0     0   0-1   0-2   0-3   1-3   1-3

@@ -37,6 +37,7 @@ _MODULES = {
     24: "_24_add_partitions_to_txn",
     25: "_25_add_offsets_to_txn",
     26: "_26_end_txn",
+    27: "_27_write_txn_markers",
     28: "_28_txn_offset_commit",
     29: "_29_describe_acls",
     30: "_30_create_acls",
