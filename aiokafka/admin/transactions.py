@@ -83,6 +83,9 @@ class Transactions(Room):
         TransactionCoordinatorFenced if the coordinator has. What other partitions have of the
         transaction stays open.
         """
+        for name, number in (("producer_id", producer_id), ("producer_epoch", producer_epoch)):
+            if number < 0:
+                raise ValueError(f"{name}={number!r}: must be at least 0")
         await _producers.abort(
             self._router,
             as_partition(partition),

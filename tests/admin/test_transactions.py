@@ -370,6 +370,8 @@ async def test_wrong_arguments(cluster: FakeCluster, admin: AIOKafkaAdminClient)
         await admin.transactions.list(states=["Ongoing"])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="duration_ms=-1"):
         await admin.transactions.list(duration_ms=-1)
+    with pytest.raises(ValueError, match="producer_epoch=-1"):
+        await admin.transactions.abort(FIRST, 1, -1)
     with pytest.raises(ValueError, match="older_than_ms=-1"):
         await admin.transactions.find_hanging(older_than_ms=-1)
     assert await admin.transactions.describe([]) == {}
