@@ -9,6 +9,8 @@ from aiokafka.admin._consumer_groups import describe_consumer
 from aiokafka.admin._coordinators import by_coordinator
 from aiokafka.admin._group_values import GroupDescription
 from aiokafka.admin._routing import Router
+from aiokafka.admin._share_groups import describe_share
+from aiokafka.admin._streams_groups import describe_streams
 from aiokafka.errors import GroupIdNotFound, KafkaError, UnsupportedVersionError
 
 __all__ = ["describe_groups"]
@@ -17,7 +19,12 @@ Answers = Mapping[str, GroupDescription | KafkaError]
 Describe = Callable[[Router, int, list[str], bool, float], Awaitable[Answers]]
 
 # Nearly all groups are of the first types. A group that is not of a type is not found there.
-_TYPES: tuple[Describe, ...] = (describe_classic, describe_consumer)
+_TYPES: tuple[Describe, ...] = (
+    describe_classic,
+    describe_consumer,
+    describe_share,
+    describe_streams,
+)
 _OF_ANOTHER_TYPE = (GroupIdNotFound, UnsupportedVersionError)
 
 

@@ -13,12 +13,14 @@ from aiokafka.admin import (
     _group_offsets,
     _lag,
     _reset,
+    _share_offsets,
 )
 from aiokafka.admin._arguments import as_enums, as_names, as_partitions
 from aiokafka.admin._group_values import GroupDescription, GroupListing
 from aiokafka.admin._lag_values import GroupLag
 from aiokafka.admin._reset_values import OffsetReset, ResetRule
 from aiokafka.admin._room import Room
+from aiokafka.admin._share_offsets import ShareOffset
 from aiokafka.admin.enums import GroupState, GroupType
 from aiokafka.protocol.messages.leave_group import MemberIdentity
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
@@ -107,14 +109,8 @@ class Groups(Room):
         no offsets, which is not an error. Raises the error of a group, AdminItemsError if several
         were asked for.
         """
-        wanted: dict[str, list[TopicPartition] | None]
-        if isinstance(groups, Mapping):
-            names = as_names("groups", groups)
-            wanted = {name: _wanted(groups[name]) for name in names}
-        else:
-            wanted = dict.fromkeys(as_names("groups", groups))
         return await _group_offsets.fetch_offsets(
-            self._router, wanted, require_stable, self._deadline(timeout_ms)
+            self._router, _by_group(groups), require_stable, self._deadline(timeout_ms)
         )
 
     async def lag(
@@ -270,6 +266,65 @@ class Groups(Room):
         deadline = self._deadline(timeout_ms)
         return await _reset.reset_offsets(self._router, group_id, rule, chosen, dry_run, deadline)
 
+    async def share_offsets(
+        self,
+        groups: Iterable[str] | Mapping[str, Iterable[TopicPartition] | None],
+        *,
+        timeout_ms: float | None = None,
+    ) -> dict[str, dict[TopicPartition, ShareOffset | None]]:
+        """Return where share groups are (Java: listShareGroupOffsets, KIP-932, Kafka 4.1).
+
+        Args:
+            groups: names of the groups, or a dict with the partitions of each; None and names alone
+                stand for all partitions that a group has.
+            timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
+
+        Raises the error of a group, such as GroupIdNotFound for one that is not there or no share
+        group: AdminItemsError if several were asked for.
+        """
+        deadline = self._deadline(timeout_ms)
+        return await _share_offsets.fetch_share_offsets(self._router, _by_group(groups), deadline)
+
+    async def alter_share_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, int],
+        *,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Set where a share group without members begins (Java: alterShareGroupOffsets, KIP-932,
+        Kafka 4.1).
+
+        Args:
+            group_id: the name of the group.
+            offsets: the first offset to share, by partition.
+            timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
+
+        Raises NonEmptyGroup if the group has members, and the error of a partition: AdminItemsError
+        if several were asked for.
+        """
+        wanted = {as_partition(tp): _committed(tp, value).offset for tp, value in offsets.items()}
+        deadline = self._deadline(timeout_ms)
+        await _share_offsets.alter_share_offsets(self._router, group_id, wanted, deadline)
+
+    async def delete_share_offsets(
+        self, group_id: str, topics: Iterable[str], *, timeout_ms: float | None = None
+    ) -> None:
+        """Let a share group without members forget topics (Java: deleteShareGroupOffsets, KIP-932,
+        Kafka 4.1).
+
+        Args:
+            group_id: the name of the group.
+            topics: the topics whose offsets it is to forget.
+            timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
+
+        Raises NonEmptyGroup if the group has members, and the error of a topic: AdminItemsError if
+        several were asked for.
+        """
+        names = as_names("topics", topics)
+        deadline = self._deadline(timeout_ms)
+        await _share_offsets.delete_share_offsets(self._router, group_id, names, deadline)
+
 
 def _static(name: str, reason: str) -> MemberIdentity:
     return MemberIdentity(member_id="", group_instance_id=name, reason=reason)
@@ -280,6 +335,15 @@ def _committed(tp: TopicPartition, value: Any) -> OffsetAndMetadata:
     if not isinstance(offset, int) or offset < 0:
         raise ValueError(f"offsets: {tp}: {value!r}: must be an offset, from 0")
     return value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(offset)
+
+
+def _by_group(
+    groups: Iterable[str] | Mapping[str, Iterable[TopicPartition] | None],
+) -> dict[str, list[TopicPartition] | None]:
+    names = as_names("groups", groups)
+    if isinstance(groups, Mapping):
+        return {name: _wanted(groups[name]) for name in names}
+    return dict.fromkeys(names)
 
 
 def _wanted(partitions: Iterable[TopicPartition] | None) -> list[TopicPartition] | None:

@@ -69,6 +69,11 @@ _TABLE = """
 75 DescribeTopicPartitions     .     .     .     .     .     .     0     0     0
 80 AddRaftVoter                .     .     .     .     .     .     0     0   0-1
 81 RemoveRaftVoter             .     .     .     .     .     .     0     0     0
+77 ShareGroupDescribe          .     .     .     .     .     .     .     .     1
+89 StreamsGroupDescribe        .     .     .     .     .     .     .     .     0
+90 DescribeShareGroupOffsets   .     .     .     .     .     .     .     .   0-1
+91 AlterShareGroupOffsets      .     .     .     .     .     .     .     .     0
+92 DeleteShareGroupOffsets     .     .     .     .     .     .     .     .     0
 """
 
 _FEATURES: dict[str, dict[str, tuple[int, int, int]]] = {

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from aiokafka.admin import AIOKafkaAdminClient, OffsetReset, ResetRule
+from aiokafka.admin import AIOKafkaAdminClient, GroupType, OffsetReset, ResetRule
+from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
     AdminItemsError,
     GroupIdNotFound,
@@ -19,6 +20,7 @@ from aiokafka.errors import (
     UnknownMemberIdError,
     UnknownTopicOrPartitionError,
 )
+from aiokafka.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from tests.integration.test_admin_groups import START, filled, member, new_group
 from tests.kafka.fixtures import Kafka, MakeTopic, need_own_brokers
@@ -156,3 +158,50 @@ async def reset_by_tool(
     rows = [row for row in csv.reader(output.decode().splitlines()) if len(row) == 3]
     assert rows, output.decode()
     return {TopicPartition(row[0].strip('"'), int(row[1])): int(row[2]) for row in rows}
+
+
+async def test_a_share_group(
+    admin: AIOKafkaAdminClient, kafka: Kafka, make_topic: MakeTopic
+) -> None:
+    group = new_group()
+    first, second = await filled(kafka, make_topic, [5, 5])
+    client = AIOKafkaClient(bootstrap_servers=kafka.bootstrap_servers)
+    await client.bootstrap()
+
+    async def heartbeat(epoch: int) -> int:
+        request = ShareGroupHeartbeatRequest(
+            group_id=group,
+            member_id="AAAAAAAAAAAAAAAAAAAAAA",
+            member_epoch=epoch,
+            subscribed_topic_names=[first.topic],
+        )
+        while True:
+            node_id = await client.coordinator_lookup(0, group)
+            response = await client.send(node_id, request)
+            if response.error_code not in (14, 15, 16):  # the coordinator is yet to begin
+                assert not response.error_code, response
+                return int(response.member_epoch)
+            await asyncio.sleep(0.1)
+
+    try:
+        epoch = await heartbeat(0)
+        while len((await admin.groups.describe([group]))[group].members[0].assignment or ()) < 2:
+            epoch = await heartbeat(epoch)
+            await asyncio.sleep(0.1)
+        found = (await admin.groups.describe([group]))[group]
+        assert (found.type, found.protocol_type) == (GroupType.SHARE, "share")
+        assert found.members[0].assignment == (first, second)
+        assert group in await admin.groups.list(types=[GroupType.SHARE])
+        with pytest.raises(NonEmptyGroup):
+            await admin.groups.alter_share_offsets(group, {first: 1})
+        await heartbeat(-1)
+    finally:
+        await client.close()
+    await admin.groups.alter_share_offsets(group, {first: 3, second: 1})
+    offsets = (await admin.groups.share_offsets([group]))[group]
+    assert [each and each.start_offset for each in offsets.values()] == [3, 1]
+    await admin.groups.delete_share_offsets(group, [first.topic])
+    assert not any((await admin.groups.share_offsets([group]))[group].values())
+    await admin.groups.delete([group])
+    with pytest.raises(GroupIdNotFound):
+        await admin.groups.describe([group])

@@ -71,6 +71,11 @@ _MODULES = {
     75: "_75_describe_topic_partitions",
     80: "_80_add_raft_voter",
     81: "_81_remove_raft_voter",
+    77: "_77_share_group_describe",
+    89: "_89_streams_group_describe",
+    90: "_90_describe_share_group_offsets",
+    91: "_91_alter_share_group_offsets",
+    92: "_92_delete_share_group_offsets",
 }
 
 
