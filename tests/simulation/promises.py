@@ -26,5 +26,8 @@ STEADY = "steady"
 USABLE = "usable"
 """No error ends a transactional producer for good."""
 
+PATIENT = "patient"
+"""Brokers that cannot be reached are called with pauses that grow to a second."""
+
 PROMPT_S = 8.0
 FRESH_S = 15.0

@@ -6,6 +6,8 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from tests.simulation.promises import PATIENT
+
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
@@ -16,11 +18,33 @@ _MOST_ASKED_FOR = 400
 _ASKED_FOR = (0, 1, 2, 8, 24, 25, 26, 28)
 # Pauses grow to a second: so many are left of these some seconds after they began to be refused.
 _MOST_IN_THE_END = 7
+# ... and so many of these.
+_MOST_CALLS_IN_THE_END = 4
 _GROWN_S = 2.5
 _GROWING = (1, 10)
 
 
 def check_rates(world: World) -> None:
+    """No client asks the same thing again and again, and none calls without a pause."""
+    _check_requests(world)
+    if world.promises(PATIENT):
+        _check_calls(world)
+
+
+def _check_calls(world: World) -> None:
+    grown = {
+        second
+        for begin, end in world.unreachable
+        for second in range(math.ceil(begin + _GROWN_S), int(end))
+    }
+    counts = Counter((line, int(at)) for at, line in world.simulation.network.attempts)
+    for (line, second), count in counts.items():
+        if second in grown and count > _MOST_CALLS_IN_THE_END:
+            text = f"{line.host}:{line.port} was called {count} times in second {second}"
+            world.violate("calls too often", text)
+
+
+def _check_requests(world: World) -> None:
     """No client asks the same thing again and again, whatever it is answered."""
     slowed = {
         (api, second)

@@ -8,6 +8,7 @@ import socket
 import ssl
 import struct
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ __all__ = ["Line", "Network"]
 _FIRST_PORT = 9092
 _FIRST_CLIENT_PORT = 40_000
 _IP = "127.0.0.1"
+_KEPT_ATTEMPTS = 10_000
 _MARK = struct.Struct(">QBd")
 # Seconds after which a system sends a lost SYN again, and after which it gives up, as on Linux.
 _AGAIN = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
@@ -56,6 +58,8 @@ class Network:
         self.observer: Callable[[SimulatedTransport, bytes], object] | None = None
         #: A checksum over every write: its moment, its connection, its bytes.
         self.checksum = 0
+        #: When and to which line the last connections were tried.
+        self.attempts: deque[tuple[float, Line]] = deque(maxlen=_KEPT_ATTEMPTS)
         #: How many bytes were written, by all.
         self.bytes_written = 0
 
@@ -128,6 +132,7 @@ class Network:
         done: asyncio.Future[SimulatedSocket] = self.loop.create_future()
         line = self.line(ip, port)
         line.tried += 1
+        self.attempts.append((self.loop.now, line))
         self._later(line.delay(), self._knock, done, line, tls, 0)
         try:
             return await done

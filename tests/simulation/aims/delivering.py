@@ -20,7 +20,7 @@ from tests.simulation.faults.network import Refusal, Reset, SilentLine
 from tests.simulation.faults.replicas import Hang
 from tests.simulation.faults.responses import LateResponse, LostResponse, Refused
 from tests.simulation.faults.topics import TopicAgain
-from tests.simulation.promises import DELIVERED, NO_ERRORS, PROMPT
+from tests.simulation.promises import DELIVERED, NO_ERRORS, PATIENT, PROMPT
 from tests.simulation.scenario import WorkloadPlan
 from tests.simulation.workloads.lone import LoneWorkload
 from tests.simulation.workloads.odd import OddWorkload
@@ -276,6 +276,7 @@ class Unreachable(_Delivering):
     """Brokers that refuse connections, or close them at once."""
 
     name = "unreachable"
+    promises = (PATIENT,)
 
     def compose(self) -> None:
         """One broker of two."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from aiokafka.protocol.messages.api_versions import ApiVersionsRequest
 from aiokafka.protocol.messages.produce import NodeEndpoint
-from aiokafka.testing import Cut, Edit, Fail, Interception
+from aiokafka.testing import Cut, Edit, Fail, Interception, RequestContext
 from aiokafka.testing import codes as c
 from tests.simulation.faults.base import Fault, draw_broker, draw_partition
 from tests.simulation.faults.responses import RETRIABLE
@@ -44,27 +45,38 @@ class SteadyError(Fault):
 
 
 class HangingUp(Fault):
-    """A broker accepts connections and closes them at their first request."""
+    """A broker accepts connections and closes them at their first request, or the first after
+    the greeting.
+    """
 
     kind = "hanging up"
     _interception: Interception | None = None
+    _since = 0.0
 
     @classmethod
     def draw(cls, draft: Draft) -> dict[str, Any] | None:
         """Which broker."""
-        return draw_broker(draft)
+        place = draw_broker(draft)
+        return None if place is None else place | {"greets": draft.random.random() < 0.5}
 
     async def begin(self) -> None:
         """Hang up."""
         broker = self.arguments["broker"]
-        self._interception = self.world.cluster.intercept(None, Cut(), broker=broker)
+        self._interception = self.world.cluster.intercept(None, self._answer, broker=broker)
         self.world.cluster.drop_connections(broker)
+        self._since = self.world.now
         self.hit()
+
+    def _answer(self, _: Any, context: RequestContext) -> Cut | None:
+        is_greeting = context.api_key == ApiVersionsRequest.API_KEY
+        return None if is_greeting and self.arguments.get("greets") else Cut()
 
     async def end(self) -> None:
         """Serve again."""
         if self._interception is not None:
             self._interception.remove()
+        if not self.arguments.get("greets"):
+            self.world.unreachable.append((self._since, self.world.now))
 
 
 class SmallerLimit(Fault):

@@ -136,6 +136,7 @@ class Refusal(Fault):
         """Accept."""
         line = self.world.line(self.arguments["broker"])
         line.refuses = False
+        self.world.unreachable.append((self._since, self.world.now))
         tried, took = line.tried - self._tried, self.world.now - self._since
         # The pause grows to a second; a client may know it as two servers.
         if tried > len(self.world.scenario.workloads) * (40 + 10 * took):
