@@ -6,7 +6,7 @@ from typing import Any
 
 from aiokafka.testing import codes as c
 from tests.simulation.aims.base import Aim
-from tests.simulation.faults.aimed import SteadyError, UnknownReplica
+from tests.simulation.faults.aimed import SteadyError, UnknownReplica, UnsureOffsets
 from tests.simulation.faults.brokers import CoordinatorMove, LeaderMove
 from tests.simulation.faults.groups import HeldMarkers, Rebalance
 from tests.simulation.faults.replicas import ReplicaLag, ReplicaStall, UncleanElection
@@ -157,6 +157,7 @@ class Sharing(_Reading):
         members[0]["stays_s"] = self.random.choice((None, 2.0, 4.0))
         self.fault(Rebalance, self.random.choice((0, 1, 3)), how="rebalance")
         self.fault(Rebalance, at=self.draft.active_s - 0.2, how="rebalance")
+        self.fault(UnsureOffsets, self.random.choice((0, 2)), lasts=(1.0, 3.0))
 
 
 class Static(_Reading):
@@ -407,7 +408,12 @@ class InsistingReaders(_Reading):
         else:
             self.group(topics, 1, {"max_poll_interval_ms": 60_000})
         errors = {
-            1: (c.NOT_LEADER_OR_FOLLOWER, c.KAFKA_STORAGE_ERROR, c.UNKNOWN_LEADER_EPOCH),
+            1: (
+                c.NOT_LEADER_OR_FOLLOWER,
+                c.KAFKA_STORAGE_ERROR,
+                c.UNKNOWN_LEADER_EPOCH,
+                c.UNKNOWN_SERVER_ERROR,
+            ),
             2: (c.LEADER_NOT_AVAILABLE,),
             8: (c.COORDINATOR_LOAD_IN_PROGRESS,),
             9: (c.COORDINATOR_LOAD_IN_PROGRESS,),
@@ -417,6 +423,9 @@ class InsistingReaders(_Reading):
         api = self.random.choice((1, 1, 2) if kind == "lone" else (1, 8, 9, 10, 10))
         error = self.random.choice(errors[api])
         at = 0.0 if api in (9, 10) else 1.0
+        if error == c.UNKNOWN_SERVER_ERROR:
+            # It may be over soon, so that the reader is not told.
+            self.draft.promises.append(NO_ERRORS)
         self.fault(SteadyError, at=at, lasts=(4.0, 4.8), api=api, error=error)
 
 

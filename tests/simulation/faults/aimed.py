@@ -14,6 +14,8 @@ from tests.simulation.scenario import Draft
 from tests.simulation.world import USER
 
 _OPERATION_NOT_ATTEMPTED = 55
+# The first version of OffsetFetch that may be answered so.
+_FIRST_UNSURE = 7
 
 
 class SteadyError(Fault):
@@ -301,6 +303,42 @@ class MixedCodes(Fault):
             self._interception.remove()
 
 
+class UnsureOffsets(Fault):
+    """Partitions are answered with an error where a committed offset was asked for, as while a
+    transaction may still change it (KIP-447).
+    """
+
+    kind = "unsure offsets"
+    _interception: Interception | None = None
+
+    @classmethod
+    def draw(cls, draft: Draft) -> dict[str, Any] | None:
+        """How often."""
+        return {"times": draft.random.choice((1, 2, 4))}
+
+    async def begin(self) -> None:
+        """Answer so from now on."""
+        self._interception = self.world.cluster.intercept(9, self._answer)
+
+    def _answer(self, request: Any, context: RequestContext) -> Edit | None:
+        if context.api_version < _FIRST_UNSURE or not self.arguments["times"]:
+            return None
+        self.arguments["times"] -= 1
+        return Edit(self._change)
+
+    def _change(self, response: Any) -> None:
+        for topics in (response.topics, *(group.topics for group in response.groups)):
+            for topic in topics:
+                for part in topic.partitions:
+                    part.error_code, part.committed_offset = c.UNSTABLE_OFFSET_COMMIT, -1
+                    self.hit()
+
+    async def end(self) -> None:
+        """Answer as always."""
+        if self._interception is not None:
+            self._interception.remove()
+
+
 AIMED_FAULTS: tuple[type[Fault], ...] = (
     SteadyError,
     HangingUp,
@@ -311,4 +349,5 @@ AIMED_FAULTS: tuple[type[Fault], ...] = (
     UnknownReplica,
     WrittenAllTheSame,
     MixedCodes,
+    UnsureOffsets,
 )
