@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from tests.simulation.faults.base import Fault, draw_broker, draw_partition
 from tests.simulation.scenario import Draft
 
 _MIXED = ("4.0", "4.3")
+# Seconds after which a follower that copies nothing is behind, where records are written.
+_BEHIND_S = 0.2
 
 
 class _OfPartition(Fault):
@@ -69,9 +72,12 @@ class ReplicaStall(_OfPartition):
             return
         self._allow_losses()
         self.world.cluster.replication.stall(self.place, broker)
-        if self.arguments["shrinks"]:
-            self.world.cluster.replication.shrink(self.place, broker)
         self.hit()
+        if self.arguments["shrinks"]:
+            # One that is not behind would be back among those in sync at once.
+            await asyncio.sleep(_BEHIND_S)
+            if self._exists() and found.leader != broker:
+                self.world.cluster.replication.shrink(self.place, broker)
 
     async def end(self) -> None:
         """Let it copy."""
