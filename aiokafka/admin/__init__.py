@@ -17,6 +17,7 @@ from aiokafka.admin._config_values import (
     ConfigSetting,
     ConfigSynonym,
 )
+from aiokafka.admin._declared import DeclaredTopic, TopicStep
 from aiokafka.admin._delegation_token import DelegationToken
 from aiokafka.admin._group_values import (
     GroupDescription,
@@ -64,6 +65,7 @@ from aiokafka.admin.enums import (
     QuotaName,
     ResourceType,
     ScramMechanism,
+    TopicAction,
     TransactionState,
 )
 from aiokafka.admin.groups import Groups
@@ -99,6 +101,7 @@ __all__ = [
     "ConfigSynonym",
     "ConfigType",
     "Configs",
+    "DeclaredTopic",
     "DelegationToken",
     "ElectionType",
     "FeatureLevels",
@@ -144,10 +147,12 @@ __all__ = [
     "ShareOffset",
     "StreamsTasks",
     "Tokens",
+    "TopicAction",
     "TopicCreation",
     "TopicDescription",
     "TopicListing",
     "TopicSetting",
+    "TopicStep",
     "Topics",
     "TransactionDescription",
     "TransactionListing",

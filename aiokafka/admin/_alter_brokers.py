@@ -11,7 +11,7 @@ from aiokafka.admin._items import by_node, settle
 from aiokafka.admin._replicas import by_topic
 from aiokafka.admin._routing import Call, Router, error_of, raise_for, remaining_ms
 from aiokafka.admin._topic_changes import GONE
-from aiokafka.errors import KafkaError, ReplicaNotAvailableError
+from aiokafka.errors import ClusterAuthorizationFailedError, KafkaError, ReplicaNotAvailableError
 from aiokafka.protocol.messages import cluster as wire
 from aiokafka.protocol.messages import log_dirs as logs
 from aiokafka.protocol.messages import quorum as raft
@@ -102,6 +102,9 @@ async def describe_log_dirs(
         call = Call(logs.DescribeLogDirsRequest, build)
         response = await router.send(node, call, deadline)
         error = error_of(response.error_code, None, f"node {node}")
+        if error is None and not response.results:
+            # A broker has a directory. Before Kafka 3.2 this is how it refuses to name them.
+            error = ClusterAuthorizationFailedError(f"node {node}")
         return {node: error or {each.log_dir: _log_dir(each) for each in response.results}}
 
     async def ask(left: list[int]) -> dict[int, LogDirs | KafkaError]:

@@ -22,6 +22,7 @@ OPERATIONS: dict[str, tuple[str, int, str]] = {
     "configs.list_resources": ("ListConfigResources", 74, "others than client metrics: 4.1"),
     "configs.set_exactly": ("AlterConfigs", 33, ""),
     "records.delete": ("DeleteRecords", 21, ""),
+    "topics.apply": ("CreateTopics", 19, "changing settings: 2.3"),
     "topics.cancel_reassignments": ("AlterPartitionReassignments", 45, ""),
     "topics.create": ("CreateTopics", 19, "numbers and settings in the result: 2.4; ids: 2.8"),
     "topics.create_partitions": ("CreatePartitions", 37, ""),

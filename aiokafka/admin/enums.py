@@ -22,6 +22,7 @@ __all__ = [
     "QuotaName",
     "ResourceType",
     "ScramMechanism",
+    "TopicAction",
     "TransactionState",
     "operations_of",
 ]
@@ -175,6 +176,15 @@ class ElectionType(enum.IntEnum):
     PREFERRED = 0
     #: Any that runs, in sync or not, where there is no leader: records may be lost.
     UNCLEAN = 1
+
+
+class TopicAction(enum.IntEnum):
+    """What has to be done to a topic for a declared state, in this order."""
+
+    CREATE = 0
+    GROW = 1
+    CONFIGURE = 2
+    DELETE = 3
 
 
 class FeatureUpgradeType(enum.IntEnum):

@@ -6,9 +6,11 @@ import fnmatch
 import re
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from aiokafka._partitions import as_partition
 from aiokafka.admin import _describe_topics, _readiness, _replicas, _topic_changes
+from aiokafka.admin._declared import DeclaredTopic, TopicStep, carry_out, declared_of, plan
 from aiokafka.admin._room import Room
 from aiokafka.admin._topic_values import (
     Reassignment,
@@ -232,6 +234,33 @@ class Topics(Room):
         """
         wanted = None if partitions is None else [as_partition(tp) for tp in partitions]
         return await _replicas.list_reassignments(self._router, wanted, self._deadline(timeout_ms))
+
+    async def apply(
+        self,
+        declared: Mapping[str, DeclaredTopic | Mapping[str, Any] | None],
+        *,
+        dry_run: bool = False,
+        timeout_ms: float | None = None,
+    ) -> Sequence[TopicStep]:
+        """Bring topics to a declared state, and return what had to be done.
+
+        Args:
+            declared: by name what a topic is to be like, as a `DeclaredTopic` or a dict with its
+                fields; None if it is to be deleted. Topics that are not named stay as they are.
+            dry_run: only return what would be done.
+            timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
+
+        Creates first, then adds partitions, changes settings, and deletes. Raises
+        IllegalArgumentError, before anything is done, for fewer partitions than there are and for
+        another replication factor. If a step fails, its error is raised and later ones are not
+        made: the call may be repeated. Changing settings needs Kafka 2.3.
+        """
+        wanted = declared_of(declared)
+        deadline = self._deadline(timeout_ms)
+        steps = await plan(self._router, wanted, deadline)
+        if not dry_run:
+            await carry_out(self._router, steps, deadline)
+        return steps
 
 
 def _topics(argument: str, topics: Iterable[str | uuid.UUID]) -> Collection[str | uuid.UUID]:

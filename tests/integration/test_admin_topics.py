@@ -96,3 +96,20 @@ async def test_all_topics_are_described(admin: AIOKafkaAdminClient) -> None:
     found = await admin.topics.describe()
     assert len(found[many].partitions) == 40
     await admin.topics.delete([many])
+
+
+async def test_a_declared_state(admin: AIOKafkaAdminClient) -> None:
+    one, two = new_name(), new_name()
+    declared = {one: {"partitions": 2, "configs": {"retention.ms": 70_000}}, two: {}}
+    steps = await admin.topics.apply(declared)
+    assert [step.action.name for step in steps] == ["CREATE", "CREATE"]
+    await admin.topics.wait_until_ready([one, two])
+    assert await admin.topics.apply(declared) == []
+    further = {one: {"partitions": 3, "configs": {"segment.ms": 80_000}}, two: None}
+    planned = await admin.topics.apply(further, dry_run=True)
+    assert [step.action.name for step in planned] == ["GROW", "CONFIGURE", "DELETE"]
+    assert planned[1].configs == {"segment.ms": "80000", "retention.ms": None}
+    assert await admin.topics.apply(further) == planned
+    with pytest.raises(UnknownTopicOrPartitionError):
+        await admin.topics.delete([two])
+    await admin.topics.delete([one])

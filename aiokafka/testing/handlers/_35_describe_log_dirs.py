@@ -9,12 +9,13 @@ from aiokafka.protocol.messages.log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from aiokafka.testing import codes
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import Node, Partition
 
 REQUEST = DescribeLogDirsRequest
 _VOLUME = 100 * 2**30  # bytes
-_FIRST_WITH_VOLUMES = 4
+_FIRST_WITH_AN_ERROR = 3
 
 
 def handle(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
@@ -36,7 +37,15 @@ def refuse(
     context: RequestContext, request: DescribeLogDirsRequest, errno: int
 ) -> DescribeLogDirsResponse:
     """Say no."""
-    return DescribeLogDirsResponse(error_code=errno, results=[])
+    if context.api_version >= _FIRST_WITH_AN_ERROR:
+        return DescribeLogDirsResponse(error_code=errno, results=[])
+    if errno == codes.CLUSTER_AUTHORIZATION_FAILED:
+        return DescribeLogDirsResponse(results=[])
+    refused = [
+        DescribeLogDirsResult(error_code=errno, log_dir=path, topics=[])
+        for path in context.truth.nodes[context.node_id].log_dirs
+    ]
+    return DescribeLogDirsResponse(results=refused)
 
 
 def _directory(node: Node, path: str, kept: list[Partition]) -> DescribeLogDirsResult:
