@@ -19,6 +19,7 @@ __all__ = ["invoke", "root"]
 # its noun is used.
 NOUNS = {
     "acls": ("rights:acls", "List, add and delete entries of access control lists."),
+    "brokers": ("brokers", "Show brokers, features, the quorum and log directories."),
     "completion": ("completion", "Print the shell's script for completion."),
     "configs": ("configs", "Show and change settings of topics, brokers and others."),
     "consume": ("consuming", "Print the records of topics."),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aiokafka.cli import declared
 from aiokafka.cli.session import Session, command, noun
 from aiokafka.errors import AdminItemsError, KafkaError, TopicAlreadyExistsError
 
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["commands", "pairs", "partition_rows"]
 
-commands = noun("List, describe, create, grow and delete topics.")
+commands = noun("List, describe, create, grow, apply and delete topics.")
+commands.add_command(declared.commands)
 
 _LISTED = ("name", "partitions", "replication_factor")
 _PARTITION = ("topic", "partition", "leader", "replicas", "isr", "offline_replicas")

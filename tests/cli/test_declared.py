@@ -1,0 +1,84 @@
+"""Topics that a file declares, and brokers."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from aiokafka.cli.declared import Declared, Step, plan, read
+from aiokafka.errors import KafkaConfigurationError
+from tests.cli.support import Cli
+
+FILE = """
+topics:
+  orders:
+    partitions: 4
+    config:
+      retention.ms: 1000
+      preallocate: true
+  old: {state: absent}
+  new:
+"""
+
+
+def test_a_file_is_applied_once(cli: Cli, tmp_path: Path) -> None:
+    cli.served.topic("orders", 2, config={"retention.ms": "1000"})
+    for name in ("old", "other"):
+        cli.served.topic(name)
+    file = tmp_path / "topics.yaml"
+    file.write_text(FILE)
+    rows = cli.rows("topics", "apply", str(file), "--dry-run")
+    assert [(row["action"], row["topic"]) for row in rows] == [
+        ("grow", "orders"),
+        ("set", "orders"),
+        ("delete", "old"),
+        ("create", "new"),
+    ]
+    assert len(cli.rows("topics", "describe", "orders")) == 2
+    cli("topics", "apply", str(file), "--yes")
+    assert [row["name"] for row in cli.rows("topics", "list")] == ["new", "orders", "other"]
+    assert len(cli.rows("topics", "describe", "orders")) == 4
+    assert cli.served.cluster.state.topics["orders"].config["preallocate"] == "true"
+    assert cli.rows("topics", "apply", str(file), "--yes") == []
+
+
+def test_plans() -> None:
+    there = {"a": (2, 3)}
+    assert plan({"a": Declared(2, 3)}, there, {}) == []
+    assert plan({"b": Declared(is_absent=True)}, there, {}) == []
+    wanted = {"a": Declared(config={"x": "1", "y": "2"})}
+    assert plan(wanted, there, {"a": {"x": "1", "y": "3"}}) == [Step("set", "a", {"y": "2"})]
+    with pytest.raises(KafkaConfigurationError, match="cannot become 1"):
+        plan({"a": Declared(1)}, there, {})
+    with pytest.raises(KafkaConfigurationError, match="reassignment"):
+        plan({"a": Declared(replication_factor=1)}, there, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a", "must have the key `topics`"),
+        ("topics: {}\nother: 1", "must have the key `topics`"),
+        ("topics: {a: {partition: 1}}", "topic a: may have"),
+        ("topics: {a: {partitions: 0}}", "at least 1"),
+        ("topics: {a: {partitions: true}}", "at least 1"),
+        ("topics: {a: {state: gone}}", "present or absent"),
+        ("topics: [", "f.yaml"),
+    ],
+)
+def test_a_file_that_is_wrong(text: str, message: str) -> None:
+    with pytest.raises(KafkaConfigurationError, match=re.escape(message)):
+        read(text, "f.yaml")
+
+
+def test_brokers_and_features(cli: Cli) -> None:
+    rows = cli.rows("brokers", "list")
+    assert [f"{row['host']}:{row['port']}" for row in rows] == [
+        cli.served.cluster.address(0),
+        cli.served.cluster.address(1),
+    ]
+    assert sum(row["controller"] for row in rows) == 1
+    (row,) = [row for row in cli.rows("brokers", "features") if row["feature"] == "group.version"]
+    assert (row["level"], row["lowest"], row["highest"]) == (1, 0, 1)
