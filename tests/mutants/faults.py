@@ -5,7 +5,7 @@ A list is a text file of entries like this one::
     # name-of-the-fault
     file: aiokafka/producer/sending/sender.py
     sees: what a user would see of it
-    checks: tests/producer tests/transactions/test_session.py
+    checks: tests/producer tests/session/test_session.py
      a line that stays
     -a line of today's source
     +the line in its place
