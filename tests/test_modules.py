@@ -49,6 +49,7 @@ PUBLIC = {
     "errors",
     "health",
     "helpers",
+    "interceptors",
     "metrics.prometheus",
     "partitioner",
     "producer.message_accumulator",

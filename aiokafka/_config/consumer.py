@@ -16,12 +16,14 @@ from aiokafka._config.options import (
     Flag,
     Function,
     Instance,
+    Instances,
     Milliseconds,
     Number,
     Options,
     Text,
     option,
 )
+from aiokafka.interceptors import ConsumerInterceptor
 from aiokafka.metrics import ConsumerMetricsCollector
 
 GROUP_PROTOCOLS = ("classic", "consumer")
@@ -255,6 +257,12 @@ class ConsumerConfig(Options):
         session_timeout_ms, or max_poll_interval_ms with group_protocol="consumer".""",
     )
 
+    interceptors: tuple[ConsumerInterceptor, ...] = option(
+        Instances(ConsumerInterceptor),
+        "interceptors",
+        (),
+        "See records before they are returned, and may change them, in this order.",
+    )
     metrics_collector: ConsumerMetricsCollector | None = option(
         Instance(ConsumerMetricsCollector),
         "metrics_collector",

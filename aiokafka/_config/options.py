@@ -204,6 +204,22 @@ class Instance:
         return value
 
 
+class Instances:
+    """Objects of a class, in a list; converted to a tuple."""
+
+    def __init__(self, cls: type) -> None:
+        self.cls = cls
+        self.accepts = f"a list of instances of {cls.__name__}"
+
+    def convert(self, value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, (list, tuple)):
+            raise TypeError(f"not {_kind_of(value)}")
+        for one in value:
+            if not isinstance(one, self.cls):
+                raise TypeError(f"not {_kind_of(one)}")
+        return tuple(value)
+
+
 class Having:
     """An object with a certain method, not its class, or None. Errors do not show it."""
 
@@ -303,7 +319,7 @@ _OTHER_NAMES = {
     "sasl_jaas_config": "sasl_plain_username and sasl_plain_password",
     "sasl_kerberos_name": "sasl_kerberos_service_name",
     "default_offset_commit_callback": "commit() of the consumer",
-    "interceptor_classes": "a subclass",
+    "interceptor_classes": "interceptors",
 }
 
 

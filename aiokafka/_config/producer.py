@@ -15,6 +15,7 @@ from aiokafka._config.options import (
     Flag,
     Function,
     Instance,
+    Instances,
     Milliseconds,
     Number,
     Options,
@@ -23,6 +24,7 @@ from aiokafka._config.options import (
     refuse_unknown,
 )
 from aiokafka._config.security import SecurityConfig
+from aiokafka.interceptors import ProducerInterceptor
 from aiokafka.metrics import ProducerMetricsCollector
 
 if TYPE_CHECKING:
@@ -135,6 +137,12 @@ class ProducerConfig(Options):
         "Requests that may be in flight to each broker; at most 5 with idempotence.",
     )
 
+    interceptors: tuple[ProducerInterceptor, ...] = option(
+        Instances(ProducerInterceptor),
+        "interceptors",
+        (),
+        "See records on their way out, and may change them, in this order.",
+    )
     metrics_collector: ProducerMetricsCollector | None = option(
         Instance(ProducerMetricsCollector),
         "metrics_collector",

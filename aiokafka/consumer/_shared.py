@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from aiokafka._interception import Interception
 from aiokafka._log import SubjectLog
 from aiokafka.consumer._meter import ConsumerMeter
 
@@ -32,8 +33,13 @@ class Shared:
     on_change: Callable[[], None]
     """Called whenever the consumer may be doing better or worse than before."""
     meter: ConsumerMeter = field(init=False)
+    interception: Interception | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         subject = SubjectLog(log, self.config.subject)
         meter = ConsumerMeter(subject, self.config.metrics_collector)
         object.__setattr__(self, "meter", meter)
+        if self.config.interceptors:
+            interception = Interception(self.config.interceptors, subject)
+            object.__setattr__(self, "interception", interception)
+            self.desk.intercept()

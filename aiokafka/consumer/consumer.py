@@ -9,7 +9,7 @@ import sys
 import traceback
 import warnings
 import weakref
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -35,9 +35,11 @@ from aiokafka.consumer._arguments import (
     topic_names,
 )
 from aiokafka.consumer._health import ConsumerHealthMonitor, Sources
+from aiokafka.consumer._interception import intercept, intercept_one
 from aiokafka.consumer._listener_call import refuse_in_listener
 from aiokafka.consumer._metrics import read_consumer
 from aiokafka.consumer._positions import ConsumerPositions
+from aiokafka.consumer._settings import ConsumerSettings
 from aiokafka.consumer._shared import Shared
 from aiokafka.consumer.fetch.desk import ReaderDesk
 from aiokafka.consumer.fetch.fetcher import Fetcher
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
     from aiokafka._config import Credential, TlsSource
     from aiokafka.abc import AbstractTokenProvider
     from aiokafka.cluster import ClusterMetadata
+    from aiokafka.interceptors import ConsumerInterceptor
     from aiokafka.metrics import ConsumerMetricsCollector, MetricsSnapshot
 
 __all__ = ["AIOKafkaConsumer"]
@@ -81,7 +84,7 @@ _LOOK_TIMEOUT = 5.0
 _NOT_OPTIONS = ("self", "topics", "loop", "api_version", "client_options")
 
 
-class AIOKafkaConsumer(ConsumerPositions):
+class AIOKafkaConsumer(ConsumerSettings, ConsumerPositions):
     """Reads records from a Kafka cluster.
 
     Partitions come from `assign()`, or from topics: given here, or to `subscribe()` by name or
@@ -178,6 +181,7 @@ class AIOKafkaConsumer(ConsumerPositions):
         group_protocol: str = "classic",
         group_remote_assignor: str | None = None,
         metrics_collector: ConsumerMetricsCollector | None = None,
+        interceptors: Sequence[ConsumerInterceptor] = (),
         **client_options: Any,
     ) -> None:
         given = locals()
@@ -290,6 +294,8 @@ class AIOKafkaConsumer(ConsumerPositions):
         self._fetcher.start()
         self._coordinator.on_metadata()
         self._tasks.start(self._resolver.run(), name="offsets")
+        if self._shared.interception is not None:
+            self._tasks.start(self._shared.interception.run(), name="interceptors")
         await self._coordinator.start(self._tasks)
         await self._await_positions(deadline)
 
@@ -381,6 +387,9 @@ class AIOKafkaConsumer(ConsumerPositions):
             await self._coordinator.stop(deadline)
         limit = max(deadline, self._loop.time() + _CLOSE_TIMEOUT)
         await self._coordinator.close(limit)
+        if self._shared.interception is not None:
+            await self._shared.interception.finish(limit)
+            self._shared.interception.close()
         await self._tasks.stop(limit)
         await self._fetcher.close()
         await self._client.close()
@@ -524,6 +533,12 @@ class AIOKafkaConsumer(ConsumerPositions):
         told_at = self._health.told_at
         while True:
             record = self._desk.next_of(wanted)
+            if record is not None and self._shared.interception is not None:
+                record = await intercept_one(self._shared, record)
+                if record is None:
+                    await self._maybe_yield()
+                    self._check_can_read()
+                    continue
             if record is not None:
                 return record
             await self._fetcher.wait_for_records(wanted, self._next_look(told_at))
@@ -570,7 +585,7 @@ class AIOKafkaConsumer(ConsumerPositions):
             if not in_time and until == deadline:
                 break
         self._fetcher.settle(records)
-        return records
+        return await intercept(self._shared, records) if records else records
 
     def _next_look(self, told_at: float) -> float | None:
         """Return when a reader has to see again whether the brokers answer (loop time; None =
@@ -651,16 +666,6 @@ class AIOKafkaConsumer(ConsumerPositions):
     # -- how it was set up -------------------------------------------------------------------------
 
     @property
-    def group_id(self) -> str | None:
-        """The group to commit offsets for; None without one."""
-        return self._config.group_id
-
-    @property
-    def enable_auto_commit(self) -> bool:
-        """Whether offsets are committed in the background."""
-        return self._config.enable_auto_commit
-
-    @property
     def rebalance_listener(self) -> ConsumerRebalanceListener | None:
         """The listener given to `subscribe()`; None without one. It may be replaced, before
         `start()`, by one that stands between: that keeps the subscription."""
@@ -671,25 +676,6 @@ class AIOKafkaConsumer(ConsumerPositions):
         if self._subscription.subscription is None:
             raise IllegalStateError("a listener needs a subscription: call subscribe() or assign()")
         self._subscription.subscription.listener = listener
-
-    @property
-    def isolation_level(self) -> str:
-        """Which records of transactions are read, as the constructor was told."""
-        return self._config.isolation_level
-
-    # -- names that others read --------------------------------------------------------------------
-
-    @property
-    def _group_id(self) -> str | None:
-        return self._config.group_id
-
-    @property
-    def _enable_auto_commit(self) -> bool:
-        return self._config.enable_auto_commit
-
-    @property
-    def _max_poll_records(self) -> int | None:
-        return self._config.max_poll_records
 
 
 def _fail(shared: Shared, error: BaseException) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import warnings
 from asyncio import Future
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from aiokafka import _seams
 from aiokafka._compat import timeout_at
 from aiokafka._config import ProducerConfig, warn_ignored
 from aiokafka._config.options import MISSING
+from aiokafka._interception import Interception
 from aiokafka._log import SubjectLog
 from aiokafka._loops import made_for, refuse_other_loop
 from aiokafka.client import AIOKafkaClient
@@ -27,10 +28,12 @@ from aiokafka.errors import (
     WrongArgument,
 )
 from aiokafka.health import ProducerHealth, ProducerState
+from aiokafka.interceptors import ProducerRecord
 from aiokafka.metrics._clients import register
 from aiokafka.partitioner import DefaultPartitioner
 from aiokafka.producer._checks import ask_partitioner, check_batch, checked_record
 from aiokafka.producer._convert import Headers, as_headers, check_topic
+from aiokafka.producer._intercepted import decline, send_intercepted
 from aiokafka.producer._metrics import read_producer
 from aiokafka.producer.batches.appender import TopicLanes
 from aiokafka.producer.batches.batch_builder import BatchBuilder
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
 
     from aiokafka._config import Credential, TlsSource
     from aiokafka.abc import AbstractTokenProvider
+    from aiokafka.interceptors import ProducerInterceptor
     from aiokafka.metrics import MetricsSnapshot, ProducerMetricsCollector
     from aiokafka.producer.transactions.transactions import Transactions
 
@@ -114,6 +118,7 @@ class AIOKafkaProducer:
         delivery_timeout_ms: float = _missing,
         max_in_flight_requests_per_connection: int = 5,
         metrics_collector: ProducerMetricsCollector | None = None,
+        interceptors: Sequence[ProducerInterceptor] = (),
         **client_options: Any,
     ) -> None:
         options = {
@@ -144,7 +149,13 @@ class AIOKafkaProducer:
         self._sender = Sender(self.client, config, hashes_keys=self._hashes_keys)
         self._owner = self._sender.owner
         self._message_accumulator = self._sender.accumulator
-        self._append = self._message_accumulator.appender.append
+        self._append: Callable[..., Any] = self._message_accumulator.appender.append
+        self._interception: Interception | None = None
+        if config.interceptors:
+            self._interception = Interception(config.interceptors, self._log)
+            # Their records have no short way, and their serializers come later.
+            self._append = decline
+            self._serializes = False
         self._health = self._sender.health
         self._transactions: Transactions | None = None
         if config.transactional_id is not None:
@@ -198,6 +209,8 @@ class AIOKafkaProducer:
                 await self._become_idempotent()
             self._is_started = True
             self._sender.start()
+            if self._interception is not None:
+                self._owner.start(self._interception.run(), name="interceptors")
             self._message_accumulator.appender.accept(self._transactions is None)
             self._health.enter(None)
         except BaseException:
@@ -271,6 +284,9 @@ class AIOKafkaProducer:
 
     async def _close(self, deadline: float | None) -> None:
         self._sender.fail_all(ProducerClosed("the producer was stopped before this was delivered"))
+        if self._interception is not None:
+            await self._interception.finish(deadline)
+            self._interception.close()
         await self._owner.stop(deadline)
         self._sender.close()
         await self.client.close()
@@ -400,8 +416,33 @@ class AIOKafkaProducer:
         timestamp_ms: float | None,
         headers: Headers,
     ) -> Future[RecordMetadata]:
-        """Send a record that has to be checked, or has to wait."""
+        """Send a record that has to be checked, has to wait, or has to be shown to interceptors."""
         number = self._check_may_send("send")
+        if self._interception is not None:
+            given = ProducerRecord(topic, value, key, partition, timestamp_ms, tuple(headers))
+            deadline = self._loop.time() + self._config.max_block
+            return await send_intercepted(self._interception, given, deadline, self._send_record)
+        return await self._send_checked(topic, value, key, partition, timestamp_ms, headers, number)
+
+    async def _send_record(self, record: ProducerRecord) -> Future[RecordMetadata]:
+        """Send what interceptors have made of a record."""
+        number = self._check_may_send("send")
+        key, value = self._serialize(record.key, record.value)
+        headers = as_headers(record.headers)
+        return await self._send_checked(
+            record.topic, value, key, record.partition, record.timestamp_ms, headers, number
+        )
+
+    async def _send_checked(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: float | None,
+        headers: Headers,
+        number: int,
+    ) -> Future[RecordMetadata]:
         record = checked_record(topic, value, key, timestamp_ms, headers, self._config)
         deadline = self._loop.time() + self._config.max_block
         lanes, waited = await self._wait_for_room(topic, partition, record.bound, deadline)
@@ -507,15 +548,12 @@ class AIOKafkaProducer:
         lanes, waited = await self._wait_for_room(topic, partition, batch.size(), deadline)
         self._check_may_send("send_batch", number)
         check_batch(batch, topic, self._config)
-        if partition is None:
-            partition = self._partition_of_batch(topic, lanes)
+        if partition is None and self._hashes_keys:
+            partition = int(lanes.turn().partition.partition)
+        elif partition is None:
+            partition = ask_partitioner(self._partitioner, topic, None, self.client.cluster)
         self._sender.meter.buffer_waited(topic, partition, waited)
         return self._message_accumulator.submit(TopicPartition(topic, partition), batch)
-
-    def _partition_of_batch(self, topic: str, lanes: TopicLanes) -> int:
-        if self._hashes_keys:
-            return int(lanes.turn().partition.partition)
-        return ask_partitioner(self._partitioner, topic, None, self.client.cluster)
 
     # -- transactions
 

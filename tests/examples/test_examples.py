@@ -56,6 +56,7 @@ OTHERS = {
     "own_offsets.py",
     "parallel_consumer.py",
     "retry_topics.py",
+    "rights.py",
     "sasl_oauthbearer.py",
     "sasl_scram.py",
     "seek_by_time.py",

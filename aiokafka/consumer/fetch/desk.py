@@ -43,6 +43,7 @@ class ReaderDesk:
         self._arrivals = Arrivals()
         self._errors: list[BaseException] = []
         self._is_held = False
+        self._is_intercepted = False
 
     # -- for readers -------------------------------------------------------------------------------
 
@@ -108,8 +109,13 @@ class ReaderDesk:
             self._errors = [error for error in self._errors if not isinstance(error, kinds)]
             self._choose_next()
 
+    def intercept(self) -> None:
+        """Give `getone()` no short way: records pass through interceptors first."""
+        self._is_intercepted = True
+        self._choose_next()
+
     def _choose_next(self) -> None:
-        is_free = not (self._is_held or self._errors)
+        is_free = not (self._is_held or self._errors or self._is_intercepted)
         self.next = self.buffer.next if is_free else _nothing
 
     # -- for fetchers ------------------------------------------------------------------------------

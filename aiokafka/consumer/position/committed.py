@@ -123,6 +123,7 @@ class OffsetCommitter:
         self._log = SubjectLog(log, config.subject)
         self._identify = identify
         self._meter = shared.meter
+        self._interception = shared.interception
         self._client = client
         self._config = config
 
@@ -158,6 +159,8 @@ class OffsetCommitter:
             self._meter.committed(plain, began_at, error)
             raise
         self._meter.committed(plain, began_at, None)
+        if self._interception is not None:
+            self._interception.tell("on_commit", plain)
 
     async def fetch(
         self, partitions: Iterable[TopicPartition], deadline: float | None = None

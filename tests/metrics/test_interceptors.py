@@ -1,0 +1,190 @@
+"""Interceptors: they see and change records, in their order, and never break a client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import aiokafka
+from aiokafka import TopicPartition
+from aiokafka.errors import MessageSizeTooLargeError
+from aiokafka.interceptors import (
+    ConsumerInterceptor,
+    ProducerInterceptor,
+    ProducerRecord,
+    Records,
+)
+from aiokafka.protocol.messages.produce import ProduceRequest
+from aiokafka.structs import RecordMetadata
+from aiokafka.testing import Fail, FakeCluster
+from tests.support.consumers import Start, fill
+from tests.support.producers import TOPIC, new_producer, values
+
+T0 = TopicPartition(TOPIC, 0)
+
+Outcome = tuple[ProducerRecord, RecordMetadata | None, BaseException | None]
+
+
+class Adds(ProducerInterceptor):
+    """Adds a letter to each value, and notes the outcomes."""
+
+    def __init__(self, letter: str) -> None:
+        self.letter = letter
+        self.outcomes: list[Outcome] = []
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        return replace(record, value=record.value + self.letter)
+
+    def on_acknowledgement(self, *outcome: Any) -> None:
+        self.outcomes.append(outcome)
+
+
+class AddsLater(Adds):
+    """Does the same in coroutines."""
+
+    async def on_send(self, record: ProducerRecord) -> ProducerRecord:  # type: ignore[override]
+        await asyncio.sleep(0)
+        return replace(record, value=record.value + self.letter)
+
+    async def on_acknowledgement(self, *outcome: Any) -> None:  # type: ignore[override]
+        await asyncio.sleep(0.001)
+        self.outcomes.append(outcome)
+
+
+class Raises(ProducerInterceptor):
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        raise RuntimeError("a broken interceptor")
+
+    def on_acknowledgement(self, *outcome: Any) -> None:
+        raise RuntimeError("a broken interceptor")
+
+
+class ReturnsNonsense(ProducerInterceptor):
+    def on_send(self, record: ProducerRecord) -> Any:
+        return "nonsense"
+
+
+async def test_records_pass_in_the_order_of_the_list(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = Adds("a"), AddsLater("b")
+    interceptors = [first, Raises(), ReturnsNonsense(), second]
+    async with new_producer(
+        cluster, interceptors=interceptors, value_serializer=str.encode
+    ) as producer:
+        for _ in range(3):
+            await producer.send_and_wait(TOPIC, "value-", partition=0)
+    assert values(cluster) == [b"value-ab"] * 3
+    # stop() waits for the coroutines.
+    for interceptor in (first, second):
+        assert [record.value for record, _, _ in interceptor.outcomes] == ["value-ab"] * 3
+        offsets = [metadata.offset for _, metadata, _ in interceptor.outcomes if metadata]
+        assert offsets == [0, 1, 2]
+        assert [error for _, _, error in interceptor.outcomes] == [None] * 3
+    assert len([r for r in caplog.records if "a broken interceptor" in r.getMessage()]) == 1
+
+
+async def test_another_topic_and_headers(cluster: FakeCluster) -> None:
+    class Moves(ProducerInterceptor):
+        def on_send(self, record: ProducerRecord) -> ProducerRecord:
+            return replace(record, topic="other", headers=(*record.headers, ("by", b"me")))
+
+    await cluster.create_topic("other")
+    async with new_producer(cluster, interceptors=[Moves()]) as producer:
+        metadata = await producer.send_and_wait(TOPIC, b"value", headers=[("a", b"b")])
+    assert metadata.topic == "other"
+    (record,) = cluster.log("other").records()
+    assert list(record.headers) == [("a", b"b"), ("by", b"me")]
+
+
+async def test_failures_are_told(cluster: FakeCluster) -> None:
+    notes = Adds("")
+    async with new_producer(cluster, interceptors=[notes], value_serializer=str.encode) as producer:
+        with pytest.raises(TypeError):
+            await producer.send(TOPIC, "value", key=1)  # type: ignore[arg-type]
+        with cluster.intercept(ProduceRequest, Fail(MessageSizeTooLargeError)):
+            with pytest.raises(MessageSizeTooLargeError):
+                await producer.send_and_wait(TOPIC, "value", partition=0)
+    assert [type(error) for _, _, error in notes.outcomes] == [TypeError, MessageSizeTooLargeError]
+    assert [metadata for _, metadata, _ in notes.outcomes] == [None, None]
+
+
+async def test_a_cancelled_send_has_sent_nothing(cluster: FakeCluster) -> None:
+    class Waits(ProducerInterceptor):
+        async def on_send(self, record: ProducerRecord) -> None:  # type: ignore[override]
+            entered.set()
+            await asyncio.Event().wait()
+
+    entered = asyncio.Event()
+    async with new_producer(cluster, interceptors=[Waits()]) as producer:
+        task = asyncio.create_task(producer.send(TOPIC, b"value", partition=0))
+        await entered.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert values(cluster) == []
+
+
+class Notes(ConsumerInterceptor):
+    """Notes what passes; leaves out records with odd offsets."""
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+        self.commits: list[dict[TopicPartition, int]] = []
+
+    def on_consume(self, records: Records) -> Records:
+        self.seen += [record.offset for some in records.values() for record in some]
+        return {tp: [r for r in some if r.offset % 2 == 0] for tp, some in records.items()}
+
+    async def on_commit(self, offsets: Mapping[TopicPartition, int]) -> None:  # type: ignore[override]
+        await asyncio.sleep(0.001)
+        self.commits.append(dict(offsets))
+
+
+async def test_records_that_are_read(cluster: FakeCluster, start: Start) -> None:
+    class Broken(ConsumerInterceptor):
+        def on_consume(self, records: Records) -> Records:
+            raise RuntimeError("a broken interceptor")
+
+    notes = Notes()
+    fill(cluster, 0, 6, topic=TOPIC)
+    options = {"group_id": "group", "enable_auto_commit": False}
+    consumer = await start(cluster, assign=[T0], interceptors=[Broken(), notes], **options)
+    assert [(await consumer.getone()).offset for _ in range(2)] == [0, 2]
+    taken = await consumer.getmany(timeout_ms=5000)
+    assert [record.offset for record in taken[T0]] == [4]
+    assert notes.seen == [0, 1, 2, 3, 4, 5]
+    await consumer.commit()
+    await consumer.stop()
+    assert notes.commits == [{T0: 6}]
+
+
+async def test_a_call_that_is_cancelled_in_an_interceptor(
+    cluster: FakeCluster, start: Start
+) -> None:
+    class Waits(ConsumerInterceptor):
+        async def on_consume(self, records: Records) -> None:  # type: ignore[override]
+            entered.set()
+            await release.wait()
+
+    entered, release = asyncio.Event(), asyncio.Event()
+    fill(cluster, 0, 4, topic=TOPIC)
+    consumer = await start(cluster, assign=[T0], interceptors=[Waits()])
+    task = asyncio.create_task(consumer.getmany(timeout_ms=5000))
+    await entered.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await consumer.position(T0) == 0
+    release.set()
+    assert [(await consumer.getone()).offset for _ in range(4)] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("wrong", [Adds("a"), [object()], [Adds], "interceptor"])
+async def test_anything_else_is_refused(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="interceptors"):
+        aiokafka.AIOKafkaProducer(interceptors=wrong)
