@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
-from aiokafka.admin._items import by_node, settle
+from aiokafka.admin._items import attempt, by_node, settle
 from aiokafka.admin._routing import Call, Router
 from aiokafka.client import CoordinationType
 from aiokafka.errors import KafkaError, KafkaProtocolError, UnsupportedVersionError, for_code
@@ -56,11 +56,13 @@ async def _find(
     router: Router, group_ids: list[str], kind: CoordinationType, deadline: float
 ) -> dict[str, int | KafkaError]:
     """Return the coordinator of each group: in one request, or before Kafka 3.0 in one each."""
+    found: dict[str, Coordinator | KafkaError] = {}
     try:
-        found = await _look_up(router, group_ids, kind, deadline)
+        found |= await _look_up(router, group_ids, kind, deadline)
     except UnsupportedVersionError:
-        each = (_look_up(router, [group_id], kind, deadline) for group_id in group_ids)
-        found = {key: one for part in await asyncio.gather(*each) for key, one in part.items()}
+        each = (attempt(_look_up(router, [key], kind, deadline), [key]) for key in group_ids)
+        for part in await asyncio.gather(*each):
+            found |= part
     return {
         group_id: _home(router, f"{_NAMES[kind]} {group_id!r}", found.get(group_id))
         for group_id in group_ids
@@ -97,8 +99,10 @@ def _in_new_form(key: str, response: FindCoordinatorResponse) -> Coordinator:
     )
 
 
-def _home(router: Router, what: str, found: Coordinator | None) -> int | KafkaError:
+def _home(router: Router, what: str, found: Coordinator | KafkaError | None) -> int | KafkaError:
     """Return the node, which the router knows how to reach from now on."""
+    if isinstance(found, KafkaError):
+        return found
     if found is None:
         return KafkaProtocolError(f"{what}: the response does not name it")
     if found.error_code:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass
 
 from aiokafka.admin._cluster import fetch_metadata
 from aiokafka.admin._group_values import GroupListing
+from aiokafka.admin._items import by_node
 from aiokafka.admin._routing import Call, Router, raise_for
 from aiokafka.admin.enums import GroupState, GroupType
-from aiokafka.errors import UnsupportedVersionError
+from aiokafka.errors import KafkaError, UnsupportedVersionError
 from aiokafka.protocol.messages import groups as wire
 
 __all__ = ["GroupFilter", "list_groups"]
@@ -50,11 +50,19 @@ async def list_groups(
     then all are asked again.
     """
 
+    async def ask(node_id: int, _: list[int]) -> dict[int, list[GroupListing]]:
+        return {node_id: await _list_one(router, node_id, wanted, deadline)}
+
     async def attempt() -> list[GroupListing]:
         metadata = await fetch_metadata(router, [], deadline)
-        nodes = [broker.node_id for broker in metadata.brokers]
-        parts = await asyncio.gather(*(_list_one(router, n, wanted, deadline) for n in nodes))
-        return [group for part in parts for group in part]
+        nodes = {broker.node_id: [broker.node_id] for broker in metadata.brokers}
+        found = await by_node(nodes, ask)
+        groups: list[GroupListing] = []
+        for part in found.values():
+            if isinstance(part, KafkaError):
+                raise part
+            groups += part
+        return groups
 
     found = await router.retry(attempt, deadline)
     return {group.group_id: group for group in found if wanted.passes(group)}

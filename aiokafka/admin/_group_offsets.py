@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from aiokafka.admin._coordinators import by_coordinator
-from aiokafka.admin._items import outcome
+from aiokafka.admin._items import attempt, outcome
 from aiokafka.admin._routing import Call, Router
 from aiokafka.errors import KafkaError, UnsupportedVersionError, for_code
 from aiokafka.protocol.messages.offset_fetch import (
@@ -15,7 +15,6 @@ from aiokafka.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
-    OffsetFetchResponse,
 )
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -48,7 +47,11 @@ async def _ask(
 ) -> dict[str, Offsets | KafkaError]:
     """Ask for all groups in one request, or before Kafka 3.0 in one each."""
 
+    is_of_several = False
+
     def build(version: int) -> OffsetFetchRequest:
+        nonlocal is_of_several
+        is_of_several = version >= _FIRST_OF_SEVERAL
         return _request(version, wanted, require_stable)
 
     # From version 10 on topics are given by id, which users do not know them by.
@@ -57,12 +60,18 @@ async def _ask(
         response = await router.send(node_id, call, deadline)
     except _OneEachError:
         each = (
-            _ask(router, node_id, {group_id: tps}, require_stable, deadline)
+            attempt(_ask(router, node_id, {group_id: tps}, require_stable, deadline), [group_id])
             for group_id, tps in wanted.items()
         )
         parts = await asyncio.gather(*each)
         return {key: found for part in parts for key, found in part.items()}
-    return _answers(response, wanted)
+    if is_of_several:
+        return {
+            group.group_id: _offsets(group.group_id, group.error_code, group.topics)
+            for group in response.groups
+        }
+    (group_id,) = wanted
+    return {group_id: _offsets(group_id, response.error_code, response.topics)}
 
 
 class _OneEachError(UnsupportedVersionError):
@@ -112,16 +121,6 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     for topic, partition in partitions:
         topics.setdefault(topic, []).append(partition)
     return topics
-
-
-def _answers(response: OffsetFetchResponse, wanted: Wanted) -> dict[str, Offsets | KafkaError]:
-    if response.groups:
-        return {
-            group.group_id: _offsets(group.group_id, group.error_code, group.topics)
-            for group in response.groups
-        }
-    (group_id,) = wanted
-    return {group_id: _offsets(group_id, response.error_code, response.topics)}
 
 
 def _offsets(group_id: str, code: int, topics: Iterable[Any]) -> Offsets | KafkaError:

@@ -113,7 +113,9 @@ def outcome(found: Mapping[K, V | KafkaError]) -> dict[K, V]:
     raise AdminItemsError(errors, results)
 
 
-async def attempt(call: Awaitable[Mapping[K, V]], items: Collection[K]) -> dict[K, V | KafkaError]:
+async def attempt(
+    call: Awaitable[Mapping[K, V | KafkaError]], items: Collection[K]
+) -> dict[K, V | KafkaError]:
     """Return what `call` returns or raises for each item, to go on without some."""
     try:
         return dict(await call)

@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -54,6 +53,8 @@ async def reset_offsets(
     base = old
     if rule.kind is ResetKind.COPY:
         base = await _committed(router, rule.group_id, named, deadline)
+        if not base and named is None:
+            raise GroupIdNotFound(f"group {rule.group_id!r} has no offsets to copy")
     partitions = list(base) if named is None else named
     if named is None and not exists and not partitions:
         raise GroupIdNotFound(
@@ -120,7 +121,7 @@ async def _find_new(
         found = await list_offsets(router, dict.fromkeys(wanted, place), False, deadline)
         return {tp: each.offset for tp, each in found.items()}
 
-    start, end = await asyncio.gather(look_up(OffsetSpec.EARLIEST), look_up(OffsetSpec.LATEST))
+    start, end = await look_up(OffsetSpec.EARLIEST), await look_up(OffsetSpec.LATEST)
     if rule.kind is ResetKind.EARLIEST:
         target = start
     elif rule.kind is ResetKind.LATEST:

@@ -67,9 +67,9 @@ _TABLE = """
 69 ConsumerGroupDescribe       .     .     .     .     .     .     0   0-1   0-1
 74 ListConfigResources         .     .     .     .     .     .     0     0   0-1
 75 DescribeTopicPartitions     .     .     .     .     .     .     0     0     0
+77 ShareGroupDescribe          .     .     .     .     .     .     .     .     1
 80 AddRaftVoter                .     .     .     .     .     .     0     0   0-1
 81 RemoveRaftVoter             .     .     .     .     .     .     0     0     0
-77 ShareGroupDescribe          .     .     .     .     .     .     .     .     1
 89 StreamsGroupDescribe        .     .     .     .     .     .     .     .     0
 90 DescribeShareGroupOffsets   .     .     .     .     .     .     .     .   0-1
 91 AlterShareGroupOffsets      .     .     .     .     .     .     .     .     0

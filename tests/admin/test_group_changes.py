@@ -199,6 +199,8 @@ async def test_offsets_are_copied_from_another_group() -> None:
             await admin.groups.reset_offsets("c", ResetRule.copy("a"), topics=["t"])
         assert isinstance(caught.value.errors[THIRD], NoOffsetForPartitionError)
         assert "c" not in await admin.groups.list()
+        with pytest.raises(GroupIdNotFound, match="'missing' has no offsets to copy"):
+            await admin.groups.reset_offsets("b", ResetRule.copy("missing"))
 
 
 async def test_a_reset_begins_a_group_or_more_partitions() -> None:

@@ -292,3 +292,27 @@ async def test_a_coordinator_without_an_address_is_an_error() -> None:
         cluster.intercept(FindCoordinatorRequest, Edit(nowhere))
         with pytest.raises(KafkaTimeoutError, match="port -5"):
             await admin.groups.offsets(["g"], timeout_ms=200)
+
+
+async def test_a_group_that_the_response_leaves_out_has_not_just_no_offsets() -> None:
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        await cluster.create_topic("t")
+        await commit(cluster, "a", {FIRST: 3})
+        await commit(cluster, "b", {FIRST: 4})
+        cluster.intercept(OffsetFetchRequest, Edit(lambda response: response.groups.clear()))
+        for groups in (["a"], ["a", "b"]):
+            with pytest.raises((KafkaTimeoutError, AdminItemsError), match="does not name it"):
+                await admin.groups.offsets(groups, timeout_ms=150)
+
+
+async def test_old_brokers_fail_the_groups_they_refuse_alone() -> None:
+    async with FakeCluster(as_version="2.8") as cluster, make_admin(cluster) as admin:
+        await cluster.create_topic("t")
+        await commit(cluster, "a", {FIRST: 3})
+        await commit(cluster, "b", {FIRST: 4})
+        cluster.intercept(OffsetFetchRequest, Fail(GroupAuthorizationFailedError), times=1)
+        cluster.intercept(FindCoordinatorRequest, Fail(GroupAuthorizationFailedError), times=1)
+        with pytest.raises(AdminItemsError) as caught:
+            await admin.groups.offsets(["a", "b", "c"])
+        assert len(caught.value.errors) == 2
+        assert len(caught.value.results) == 1
