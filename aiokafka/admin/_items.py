@@ -47,7 +47,8 @@ async def settle(
     while left:
         answers = await _ask_once(ask, left, raises=not found)
         for item in left:
-            found[item] = answers[item] if item in answers else _unanswered(item)
+            answer = answers[item] if item in answers else _unanswered(item)
+            found[item] = _known_better(item, found.get(item), answer)
         left = [item for item in left if _may_pass(found[item], final)]
         if fail_fast:
             _raise_final(found, left)
@@ -89,6 +90,12 @@ def _raise_final(found: Mapping[K, object], left: Collection[K]) -> None:
 def _may_pass(answer: object, final: tuple[type[KafkaError], ...]) -> bool:
     stays = isinstance(answer, (KafkaTimeoutError, *final))
     return isinstance(answer, KafkaError) and answer.retriable and not stays
+
+
+def _known_better(item: K, before: V | KafkaError | None, now: V | KafkaError) -> V | KafkaError:
+    """Return the answer, or for a late attempt that learned nothing, what the one before did."""
+    learned_nothing = isinstance(now, KafkaTimeoutError) and now.__cause__ is None
+    return _too_late(item, before) if learned_nothing and before is not None else now
 
 
 def _too_late(item: K, answer: object) -> KafkaError:
