@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from aiokafka import _seams
-from aiokafka.testing.scram_credentials import SCRAM, ScramCredentials
+from aiokafka.testing.delegation_tokens import DelegationTokens
+from aiokafka.testing.scram_credentials import SCRAM, Credential, ScramCredentials, hashed
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 """What the fake brokers can do."""
@@ -29,6 +30,9 @@ class Conversation(Protocol):
 
     lifetime: float | None
     """Seconds for which the credentials are good; None for no limit."""
+
+    is_by_token: bool
+    """Whether the credentials are those of a delegation token."""
 
     def step(self, token: bytes) -> bytes:
         """Take a token of the client and return the broker's next one.
@@ -49,6 +53,8 @@ class Accounts(Protocol):
     """Return the user of a token, or None to refuse it."""
     credentials: ScramCredentials
     """What SCRAM checks."""
+    tokens: DelegationTokens
+    """What it checks where the client says that it has a token."""
 
 
 def begin(mechanism: str, security: Accounts) -> Conversation:
@@ -63,6 +69,7 @@ def begin(mechanism: str, security: Accounts) -> Conversation:
 class _Plain:
     def __init__(self, security: Accounts) -> None:
         self.user = ""
+        self.is_by_token = False
         self.lifetime: float | None = None
         self._users = security.users
 
@@ -85,6 +92,7 @@ class _Scram:
     def __init__(self, mechanism: str, security: Accounts) -> None:
         self.user = ""
         self.lifetime: float | None = None
+        self.is_by_token = False
         self._refusal = (
             "Authentication failed during authentication due to invalid credentials "
             f"with SASL mechanism {mechanism}"
@@ -105,7 +113,11 @@ class _Scram:
         header, _, bare = text.partition(",,")
         fields = _fields(bare)
         self._claimed = fields.get("n", "").replace("=2C", ",").replace("=3D", "=")
-        stored = self._security.credentials.find(self._claimed, self._mechanism)
+        self.is_by_token = fields.get("tokenauth") == "true"
+        if self.is_by_token:
+            stored = self._of_token(self._claimed)
+        else:
+            stored = self._security.credentials.find(self._claimed, self._mechanism)
         if header != "n" or stored is None or not fields.get("r"):
             raise LoginRefusedError(self._refusal)
         salt, iterations, self._salted = stored
@@ -113,6 +125,13 @@ class _Scram:
         answer = f"r={self._nonce},s={base64.b64encode(salt).decode()},i={iterations}"
         self._spoken = f"{bare},{answer}"
         return answer.encode()
+
+    def _of_token(self, token_id: str) -> Credential | None:
+        token = self._security.tokens.by_id(token_id)
+        if token is None:
+            return None
+        self._claimed = token.owner.removeprefix("User:")
+        return hashed(self._mechanism, token.password, self._security.iterations)
 
     def _final(self, text: str, user: str) -> bytes:
         without_proof, _, proof = text.rpartition(",p=")
@@ -142,6 +161,7 @@ class _OAuthBearer:
     def __init__(self, security: Accounts) -> None:
         self.user = ""
         self.lifetime: float | None = None
+        self.is_by_token = False
         self._accept = security.accept_token
         self._is_refused = False
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from aiokafka import _seams
 
-__all__ = ["SCRAM", "Credential", "ScramCredentials"]
+__all__ = ["SCRAM", "Credential", "ScramCredentials", "hashed"]
 
 SCRAM = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """The mechanisms, and the digest of each."""
@@ -65,9 +65,7 @@ class ScramCredentials:
         stored = self._set.get((user, mechanism))
         if stored is not None or not self._by_password(user, mechanism):
             return stored
-        salt = _seams.random_bytes(16)
-        salted = _salted(SCRAM[mechanism], self._passwords[user], salt, self._iterations)
-        return Credential(salt, self._iterations, salted)
+        return hashed(mechanism, self._passwords[user], self._iterations)
 
     def store(self, user: str, mechanism: str, credential: Credential) -> None:
         """Set a credential."""
@@ -80,6 +78,12 @@ class ScramCredentials:
     def _by_password(self, user: str, mechanism: str) -> bool:
         is_deleted = (user, mechanism) in self._set
         return user in self._passwords and mechanism in self._mechanisms and not is_deleted
+
+
+def hashed(mechanism: str, password: str, iterations: int) -> Credential:
+    """Return what a broker stores of a password, with a salt that no other has."""
+    salt = _seams.random_bytes(16)
+    return Credential(salt, iterations, _salted(SCRAM[mechanism], password, salt, iterations))
 
 
 @functools.lru_cache(maxsize=64)

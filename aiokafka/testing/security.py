@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from aiokafka.testing import codes
 from aiokafka.testing.actions import CloseConnectionError
+from aiokafka.testing.delegation_tokens import DelegationTokens
 from aiokafka.testing.sasl import (
     MECHANISMS,
     Conversation,
@@ -69,6 +70,8 @@ class Security:
         self.session_lifetime_ms = session_lifetime_ms
         self.accept_token = accept_token
         self.iterations = iterations
+        #: Tokens with which clients may log in by SCRAM, as their owners (KIP-48).
+        self.tokens = DelegationTokens()
         #: What SCRAM checks: the passwords, and credentials that clients set (KIP-554).
         self.credentials = ScramCredentials(self.users, self.mechanisms, iterations)
         #: First logins on connections that succeeded.
@@ -116,6 +119,8 @@ class Session:
         self.state = State.UNKNOWN
         #: The user that is logged in, "" before.
         self.user = ""
+        #: Whether it logged in with a delegation token.
+        self.is_by_token = False
         #: Tokens come without a header: SaslHandshake v0 was used.
         self.takes_raw_tokens = False
         self._security = security
@@ -191,6 +196,7 @@ class Session:
         else:
             self._security.logins += 1
         self.user = conversation.user
+        self.is_by_token = conversation.is_by_token
         self.takes_raw_tokens = False
         self._transition(State.OPEN)
         limits = [conversation.lifetime, self._security.session_lifetime_ms / 1000 or None]

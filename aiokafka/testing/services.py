@@ -10,6 +10,7 @@ from aiokafka.testing.acls import Acls
 from aiokafka.testing.batches import BatchRefusedError
 from aiokafka.testing.controller import Controller
 from aiokafka.testing.coordinators import Coordinators
+from aiokafka.testing.delegation_tokens import DelegationTokens
 from aiokafka.testing.fetch_sessions import FetchSessions
 from aiokafka.testing.groups import Groups
 from aiokafka.testing.moves import Moves
@@ -55,6 +56,8 @@ class Services:
         self.security = security
         #: Passwords that SCRAM checks; kept also where brokers ask for no login.
         self.credentials = ScramCredentials() if security is None else security.credentials
+        #: Delegation tokens, with which other clients may log in.
+        self.tokens = DelegationTokens() if security is None else security.tokens
         #: What clients may not do.
         self.acls = Acls(state.config)
         #: How much they may use.

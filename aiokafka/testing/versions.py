@@ -46,6 +46,10 @@ _TABLE = """
 35 DescribeLogDirs             .     .     .     0   0-1   0-2   0-4   1-4   1-5
 36 SaslAuthenticate            .     .     .     0     0   0-2   0-2   0-2   0-2
 37 CreatePartitions            .     .     .     0   0-1   0-3   0-3   0-3   0-3
+38 CreateDelegationToken       .     .     .     0   0-1   0-2   0-3   1-3   1-3
+39 RenewDelegationToken        .     .     .     0   0-1   0-2   0-2   1-2   1-2
+40 ExpireDelegationToken       .     .     .     0   0-1   0-2   0-2   1-2   1-2
+41 DescribeDelegationToken     .     .     .     0   0-1   0-2   0-3   1-3   1-3
 42 DeleteGroups                .     .     .     0   0-1   0-2   0-2   0-2   0-2
 43 ElectLeaders                .     .     .     .     .   0-2   0-2   0-2   0-2
 44 IncrementalAlterConfigs     .     .     .     .     .   0-1   0-1   0-1   0-1
