@@ -86,6 +86,10 @@ def root() -> None:
 
 def invoke(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return the exit code. What went wrong is one line on stderr."""
+    if sys.stdout is None:
+        # Closed by the shell (>&-). What is opened next would get its number, and our output.
+        click.echo("aiokafka: stdout is closed", err=True)
+        return 1
     try:
         code = root.main(arguments, prog_name="aiokafka", standalone_mode=False)
     except click.ClickException as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import sys
 from collections import deque
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aiokafka.cli.failures import PartlyFailedError
 from aiokafka.cli.lines import Parser, Splitter, as_bytes, json_parser, line_parser
 from aiokafka.cli.pace import Limit, Progress
 from aiokafka.cli.pipes import read_blocks
@@ -42,18 +44,29 @@ class Sending:
     async def values(self, values: Sequence[bytes]) -> None:
         """Send values alone."""
         send, topic, add = self._producer.send, self._topic, self._pending.append
-        for value in values:
-            add(await send(topic, value))
+        try:
+            for value in values:
+                add(await send(topic, value))
+        except KafkaError as error:
+            raise self._refused(error) from error
         self._account(values)
 
     async def records(self, lines: Sequence[bytes], parse: Parser) -> None:
         """Send the record of each line."""
         send, topic = self._producer.send, self._topic
-        for line in lines:
-            value, key, partition, timestamp_ms, headers = parse(line)
-            future = await send(topic, value, key, partition, timestamp_ms, headers)
-            self._pending.append(future)
+        try:
+            for line in lines:
+                value, key, partition, timestamp_ms, headers = parse(line)
+                future = await send(topic, value, key, partition, timestamp_ms, headers)
+                self._pending.append(future)
+        except KafkaError as error:
+            raise self._refused(error) from error
         self._account(lines)
+
+    def _refused(self, error: KafkaError) -> KafkaError:
+        """Return the error of the next record, unless an earlier one has failed."""
+        self.check()
+        return _undelivered(self.delivered + len(self._pending) + 1, error)
 
     def _account(self, lines: Sequence[bytes]) -> None:
         self._progress.add(len(lines), sum(map(len, lines)))
@@ -66,8 +79,7 @@ class Sending:
             try:
                 pending.popleft().result()
             except KafkaError as error:
-                number = self.delivered + 1
-                raise type(error)(f"record {number} was not delivered: {error}") from error
+                raise _undelivered(self.delivered + 1, error) from error
             self.delivered += 1
 
     async def finish(self) -> None:
@@ -81,6 +93,10 @@ class Sending:
         for future in self._pending:
             if future.done() and not future.cancelled():
                 future.exception()
+
+
+def _undelivered(number: int, error: KafkaError) -> KafkaError:
+    return PartlyFailedError([f"record {number} was not delivered: {error}"], error)
 
 
 async def pieces_of(
@@ -104,8 +120,12 @@ async def pieces_of(
 @contextlib.contextmanager
 def _opened(name: str) -> Iterator[int]:
     if name == "-":
+        if sys.stdin is None:
+            raise click.UsageError("stdin is closed; name files")
         yield sys.stdin.fileno()
         return
+    if os.path.isdir(name):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
     fd = os.open(name, os.O_RDONLY)
     try:
         yield fd

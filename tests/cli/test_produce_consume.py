@@ -132,6 +132,16 @@ def test_what_is_not_delivered_is_named(cli: Cli, lines: str) -> None:
     assert "record 1 was not delivered" in done.err and done.err.count("\n") == 1
 
 
+def test_a_record_that_is_too_large_is_named(cli: Cli, tmp_path: Path) -> None:
+    cli.served.topic("t")
+    file = tmp_path / "in"
+    file.write_text(f"a\nb\n{'x' * 2_000_000}\nc\n")
+    done = cli.run("produce", "t", str(file))
+    assert done.code == 1
+    assert "record 3 was not delivered" in done.err and done.err.count("\n") == 1
+    assert printed(cli, "t") == ["a", "b"]
+
+
 def test_progress_tells_the_sums_on_stderr(cli: Cli, lines: str) -> None:
     cli.served.topic("t")
     assert "produced 10 records" in cli("produce", "t", lines, "--progress").err
@@ -168,6 +178,7 @@ def test_a_group_goes_on_where_it_was(cli: Cli, lines: str) -> None:
         (("consume", "t", "-g", "g", "-p", "0"), 2),
         (("consume", "t", "-f", "%x"), 2),
         (("produce", "t", "no-such-file"), 1),
+        (("produce", "t", "."), 1),
         (("produce", "t", "--json", "-k", "x"), 2),
         (("produce", "t", "-D", ""), 2),
     ],

@@ -158,6 +158,15 @@ def test_errors_have_codes_and_lines() -> None:
     assert lines_of(ZeroDivisionError()) == ["ZeroDivisionError: ZeroDivisionError"]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="a shell of Unix")
+def test_closed_streams_are_one_line() -> None:
+    program = f'"{sys.executable}" -m aiokafka'
+    for line in (f"{program} completion bash >&-", f"{program} produce t -b 127.0.0.1:1 <&-"):
+        done = subprocess.run(["bash", "-c", line], capture_output=True, cwd=ROOT, timeout=50)
+        assert done.returncode in (1, 2, 3)
+        assert done.stderr.startswith(b"aiokafka: ") and done.stderr.count(b"\n") == 1
+
+
 def test_debug_shows_the_traceback(cli: Cli) -> None:
     arguments = ("topics", "list", "-b", "127.0.0.1:1", "-X", "request_timeout_ms=300", "--debug")
     child = process(*arguments, stderr=subprocess.PIPE)
