@@ -93,7 +93,7 @@ def _may_pass(answer: object, final: tuple[type[KafkaError], ...]) -> bool:
 
 
 def _known_better(item: K, before: V | KafkaError | None, now: V | KafkaError) -> V | KafkaError:
-    """Return the answer, or for a late attempt that learned nothing, what the one before did."""
+    """Return the response; for a late attempt that learned nothing, what the one before brought."""
     learned_nothing = isinstance(now, KafkaTimeoutError) and now.__cause__ is None
     return _too_late(item, before) if learned_nothing and before is not None else now
 
