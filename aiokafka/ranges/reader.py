@@ -303,14 +303,15 @@ class RangeReader:
     async def _fetch(self, node_id: int, states: list[RangeState], size: int) -> None:
         limits = self._limits
         limit = min(size, limits.max_partition_bytes)
+        # A request has either ids or names.
+        has_ids = all(state.range.topic_id for state in states)
         request = FetchRequest(
             max_wait_ms=int(limits.max_wait * 1000),
             min_bytes=limits.min_bytes,
             max_bytes=size,
             isolation_level=int(self._read_committed),
-            topics=fetch_topics((state.tp, self._spec(state, limit)) for state in states),
+            topics=fetch_topics((state.tp, self._spec(state, limit, has_ids)) for state in states),
         )
-        has_ids = all(state.range.topic_id for state in states)
         try:
             response = await self._client.send(
                 node_id,
@@ -327,8 +328,8 @@ class RangeReader:
             self._settle(node_id, states, response, size)
         self._wake.set()
 
-    def _spec(self, state: RangeState, limit: int) -> FetchSpec:
-        topic_id = state.range.topic_id or ZERO_UUID
+    def _spec(self, state: RangeState, limit: int, has_ids: bool) -> FetchSpec:
+        topic_id = (state.range.topic_id if has_ids else None) or ZERO_UUID
         epoch = self._client.cluster.leader_epoch(state.tp)
         return FetchSpec(topic_id, state.position, epoch, state.size.ask(state.left, limit))
 

@@ -86,6 +86,27 @@ async def test_ranges_begin_and_end_within_batches(cluster: FakeCluster) -> None
     assert found == {("t", 0): numbered(13, 87), ("t", 1): numbered(0, 40)}
 
 
+async def test_one_topic_with_and_without_its_id() -> None:
+    async with FakeCluster(brokers=1) as fake:
+        await fake.create_topic("t", partitions=2)
+        fill(fake, 0, 10)
+        fill(fake, 1, 10)
+        async with AIOKafkaClient(bootstrap_servers=fake.bootstrap_servers) as client:
+            await client.set_topics(["t"])
+            topic_id = client.cluster.topic_id("t")
+            assert topic_id is not None
+            ranges = [
+                PartitionRange("t", 0, 0, 10, topic_id=topic_id),
+                PartitionRange("t", 1, 0, 10),
+            ]
+        async with reading(fake, ranges) as reader:
+            found = await drain(reader)
+        assert found == {("t", 0): numbered(0, 10), ("t", 1): numbered(0, 10)}
+        for seen in fake.requests(FetchRequest):
+            names = [topic.topic for topic in seen.request.topics]
+            assert len(names) == len(set(names)), "a request names a topic twice"
+
+
 async def test_many_ranges_of_one_partition(cluster: FakeCluster) -> None:
     fill(cluster, 0, 90, batch=9)
     ranges = [PartitionRange("t", 0, start, start + 30) for start in (60, 0, 30)]
