@@ -414,6 +414,8 @@ class AIOKafkaConsumer(ConsumerSettings, ConsumerPositions):
         """End everything without waiting for it."""
         self._coordinator.abandon()
         self._tasks.cancel()
+        if self._shared.interception is not None:
+            self._shared.interception.close()
         self._client.abort()
 
     def _refuse_if_closed(self) -> None:

@@ -313,6 +313,8 @@ class AIOKafkaProducer:
         """End at once what `stop()` left."""
         self._sender.fail_all(ProducerClosed("the producer was stopped before this was delivered"))
         self._owner.cancel()
+        if self._interception is not None:
+            self._interception.close()
         self._sender.close()
         self.client.abort()
         self._health.enter(ProducerState.CLOSED)

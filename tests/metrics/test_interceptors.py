@@ -129,6 +129,26 @@ async def test_a_cancelled_send_has_sent_nothing(cluster: FakeCluster) -> None:
     assert values(cluster) == []
 
 
+async def test_a_stop_that_is_cancelled_drops_what_waits(cluster: FakeCluster) -> None:
+    class Waits(ProducerInterceptor):
+        async def on_acknowledgement(self, *outcome: Any) -> None:  # type: ignore[override]
+            await asyncio.Event().wait()
+
+    async def work() -> None:
+        async with producer:
+            for number in range(3):
+                await producer.send_and_wait(TOPIC, b"%d" % number, partition=0)
+
+    producer = new_producer(cluster, interceptors=[Waits()])
+    task = asyncio.create_task(work())
+    while producer.health().state != "closing":
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(values(cluster)) == 3
+
+
 class Notes(ConsumerInterceptor):
     """Notes what passes; leaves out records with odd offsets."""
 
