@@ -40,6 +40,8 @@ autodoc_preserve_defaults = False
 # Private names of layers below are shown as the package names them.
 add_module_names = False
 nitpicky = False
+# `type` in a signature is Python's, whatever fields of that name there are.
+suppress_warnings = ["ref.python"]
 
 
 class Options(Directive):

@@ -54,7 +54,9 @@ def declared_of(
         if wanted is not None:
             for key in ("partitions", "replication_factor"):
                 number = getattr(wanted, key)
-                if number is not None and (not isinstance(number, int) or number < 1):
+                if number is None:
+                    continue
+                if isinstance(number, bool) or not isinstance(number, int) or number < 1:
                     raise ValueError(f"{name}: {key}={number!r}: must be 1 or more")
             for key, value in (wanted.configs or {}).items():
                 text_of(f"{name}: {key}", value)

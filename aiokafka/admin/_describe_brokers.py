@@ -17,6 +17,7 @@ from aiokafka.admin._routing import Call, Router, raise_for, remaining_ms
 from aiokafka.admin._topic_values import uuid_of
 from aiokafka.admin.enums import FeatureUpgradeType, operations_of
 from aiokafka.errors import KafkaProtocolError, UnsupportedVersionError
+from aiokafka.net.handshake import CLIENT_NAME, software_version
 from aiokafka.protocol.messages import cluster as wire
 from aiokafka.protocol.messages import quorum as raft
 from aiokafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -81,7 +82,10 @@ async def describe_features(router: Router, broker_id: int | None, deadline: flo
     def build(version: int) -> ApiVersionsRequest:
         if version < _FIRST_WITH_FEATURES:
             raise UnsupportedVersionError("describing features needs Kafka 2.4")
-        return ApiVersionsRequest(client_software_name="aiokafka", client_software_version="admin")
+        # The broker notes it for this connection, so it is the same as at the beginning.
+        return ApiVersionsRequest(
+            client_software_name=CLIENT_NAME, client_software_version=software_version()
+        )
 
     call: Call[ApiVersionsResponse] = Call(ApiVersionsRequest, build)
     if broker_id is None:

@@ -58,13 +58,15 @@ async def describe_each(
         names = await _names_of(router, ids, deadline) if ids else {}
         wanted = [topic for topic in left if isinstance(topic, str)]
         wanted += [name for name in names.values() if isinstance(name, str)]
+        wanted = list(dict.fromkeys(wanted))  # a topic may be given by its name and its id
         found = await _by_name(router, wanted, operations, deadline) if wanted else {}
         answers: dict[Topic, TopicDescription | KafkaError] = dict(found.items())
         for topic_id, name in names.items():
-            answers[topic_id] = name if isinstance(name, KafkaError) else found[name]
-            described = answers[topic_id]
+            described = name if isinstance(name, KafkaError) else found.get(name)
             if isinstance(described, TopicDescription) and described.topic_id != topic_id:
-                answers[topic_id] = UnknownTopicId(f"{topic_id}: {name} has another id by now")
+                described = UnknownTopicId(f"{topic_id}: {name} has another id by now")
+            if described is not None:
+                answers[topic_id] = described
         return answers
 
     return await settle(router, topics, ask, deadline, final=_FINAL)

@@ -10,7 +10,7 @@ OPERATIONS: dict[str, tuple[str, int, str]] = {
     # call: (API, its key, what only newer brokers do)
     "brokers.add_voter": ("AddRaftVoter", 80, ""),
     "brokers.describe_cluster": ("Metadata", 3, "fenced brokers: 4.0"),
-    "brokers.features": ("ApiVersions", 18, "finalized levels: 2.7"),
+    "brokers.features": ("ApiVersions", 18, "any features: 2.4; levels in force: 2.7"),
     "brokers.log_dirs": ("DescribeLogDirs", 35, "sizes of volumes: 3.3"),
     "brokers.move_replicas": ("AlterReplicaLogDirs", 34, ""),
     "brokers.quorum": ("DescribeQuorum", 55, "directories and listeners: 3.9"),

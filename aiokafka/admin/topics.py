@@ -42,7 +42,7 @@ class Topics(Room):
         """Return the topics that the user may see, by name (Java: listTopics).
 
         Args:
-            pattern: which names: a shell pattern such as "orders-*", or a compiled expression that
+            pattern: which names: a shell pattern such as `orders-*`, or a compiled expression that
                 matches the whole name; default all.
             include_internal: also topics in which Kafka keeps its own state.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.

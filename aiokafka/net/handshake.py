@@ -29,12 +29,14 @@ if TYPE_CHECKING:
     from aiokafka.net.connection import BrokerConnection
 
 __all__ = [
+    "CLIENT_NAME",
     "Greeting",
     "ask_versions",
     "authenticate",
     "exchange",
     "negotiate",
     "prepare_mechanism",
+    "software_version",
 ]
 
 log = logging.getLogger("aiokafka.conn")
@@ -77,7 +79,7 @@ def ask_versions(
 ) -> asyncio.Future[ApiVersionsResponse]:
     """Send ApiVersions, with the client's name and version (KIP-511)."""
     request = ApiVersionsRequest(
-        client_software_name=CLIENT_NAME, client_software_version=_software_version()
+        client_software_name=CLIENT_NAME, client_software_version=software_version()
     )
     return connection.send_nowait(request, greeting.api_versions_version, timeout)
 
@@ -115,7 +117,8 @@ async def negotiate(
     raise KafkaConnectionError(f"{connection.peer}: contradicts itself about ApiVersions")
 
 
-def _software_version() -> str:
+def software_version() -> str:
+    """Return the version of this client as brokers take it."""
     # The broker accepts [a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])? only, and closes the connection
     # otherwise.
     return __version__.replace("+", "-")

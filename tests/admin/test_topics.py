@@ -113,6 +113,16 @@ async def test_topics_are_described_by_their_ids() -> None:
         assert isinstance(caught.value.errors["none"], UnknownTopicOrPartitionError)
 
 
+async def test_a_topic_that_a_response_leaves_out() -> None:
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        await cluster.create_topic("t")
+        cluster.intercept(DescribeTopicPartitionsRequest, Edit(lambda found: found.topics.clear()))
+        with pytest.raises(KafkaProtocolError, match="the response does not name it"):
+            await admin.topics.describe([id_of(cluster, "t")])
+        with pytest.raises(KafkaProtocolError, match="the response does not name it"):
+            await admin.topics.describe(["t"])
+
+
 @pytest.mark.parametrize("version", ["2.8"])
 async def test_old_brokers_know_topics_by_name_only(version: str) -> None:
     async with FakeCluster(as_version=version) as cluster, make_admin(cluster) as admin:
