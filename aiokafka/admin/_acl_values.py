@@ -34,7 +34,7 @@ class AclBinding(Value):
 
     pattern: ResourcePattern
     principal: str
-    """Such as `User:alice`; `User:*` stands for every user."""
+    """Such as ``User:alice``; ``User:*`` stands for every user."""
 
     operation: AclOperation
     permission: AclPermission = AclPermission.ALLOW
