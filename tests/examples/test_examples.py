@@ -48,6 +48,7 @@ OTHERS = {
     "demo.py",
     "flow_control.py",
     "group_consumer.py",
+    "hanging_transactions.py",
     "kerberos.py",
     "local_state_consumer.py",
     "manual_commit.py",
