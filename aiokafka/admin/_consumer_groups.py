@@ -2,49 +2,15 @@
 
 from __future__ import annotations
 
-from aiokafka.admin._group_values import GroupDescription, GroupMember
-from aiokafka.admin._routing import Call, Router
-from aiokafka.admin.enums import GroupState, GroupType, operations_of
-from aiokafka.errors import KafkaError, for_code
+from aiokafka.admin._assigned_groups import AssignedGroups
+from aiokafka.admin._group_values import GroupMember
+from aiokafka.admin.enums import GroupType
 from aiokafka.protocol.messages import consumer_group_describe as wire
 from aiokafka.structs import TopicPartition
 
-__all__ = ["describe_consumer"]
+__all__ = ["consumer_groups"]
 
 _CLASSIC_MEMBER = 0
-
-
-async def describe_consumer(
-    router: Router, node_id: int, group_ids: list[str], with_operations: bool, deadline: float
-) -> dict[str, GroupDescription | KafkaError]:
-    """Return those of the groups that are of the consumer protocol; the others are not found."""
-
-    def build(version: int) -> wire.ConsumerGroupDescribeRequest:
-        return wire.ConsumerGroupDescribeRequest(
-            group_ids=group_ids, include_authorized_operations=with_operations
-        )
-
-    call = Call(wire.ConsumerGroupDescribeRequest, build)
-    response = await router.send(node_id, call, deadline)
-    return {group.group_id: _described(group, node_id) for group in response.groups}
-
-
-def _described(group: wire.DescribedGroup, node_id: int) -> GroupDescription | KafkaError:
-    if group.error_code:
-        reason = group.error_message or "cannot be described"
-        return for_code(group.error_code)(f"group {group.group_id!r}: {reason}")
-    return GroupDescription(
-        group_id=group.group_id,
-        type=GroupType.CONSUMER,
-        state=GroupState.of(group.group_state),
-        protocol_type="consumer",
-        assignor=group.assignor_name,
-        coordinator=node_id,
-        members=tuple(_member(member) for member in group.members),
-        epoch=group.group_epoch,
-        assignment_epoch=group.assignment_epoch,
-        authorized_operations=operations_of(group.authorized_operations),
-    )
 
 
 def _member(member: wire.Member) -> GroupMember:
@@ -72,3 +38,10 @@ def _flat(assignment: wire.Assignment) -> tuple[TopicPartition, ...]:
             for partition in topic.partitions
         )
     )
+
+
+consumer_groups = AssignedGroups(
+    kind=GroupType.CONSUMER,
+    request=wire.ConsumerGroupDescribeRequest,
+    member=_member,
+)

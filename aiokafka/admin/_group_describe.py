@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from aiokafka.admin._classic_groups import describe_classic
-from aiokafka.admin._consumer_groups import describe_consumer
+from aiokafka.admin._consumer_groups import consumer_groups
 from aiokafka.admin._coordinators import by_coordinator
 from aiokafka.admin._group_values import GroupDescription
 from aiokafka.admin._routing import Router
-from aiokafka.admin._share_groups import describe_share
-from aiokafka.admin._streams_groups import describe_streams
+from aiokafka.admin._share_groups import share_groups
+from aiokafka.admin._streams_groups import streams_groups
 from aiokafka.errors import GroupIdNotFound, KafkaError, UnsupportedVersionError
 
 __all__ = ["describe_groups"]
@@ -21,9 +21,9 @@ Describe = Callable[[Router, int, list[str], bool, float], Awaitable[Answers]]
 # Nearly all groups are of the first types. A group that is not of a type is not found there.
 _TYPES: tuple[Describe, ...] = (
     describe_classic,
-    describe_consumer,
-    describe_share,
-    describe_streams,
+    consumer_groups.describe,
+    share_groups.describe,
+    streams_groups.describe,
 )
 _OF_ANOTHER_TYPE = (GroupIdNotFound, UnsupportedVersionError)
 

@@ -2,46 +2,13 @@
 
 from __future__ import annotations
 
-from aiokafka.admin._group_values import GroupDescription, GroupMember
-from aiokafka.admin._routing import Call, Router
-from aiokafka.admin.enums import GroupState, GroupType, operations_of
-from aiokafka.errors import KafkaError, for_code
+from aiokafka.admin._assigned_groups import AssignedGroups
+from aiokafka.admin._group_values import GroupMember
+from aiokafka.admin.enums import GroupType
 from aiokafka.protocol.messages import share_group_describe as wire
 from aiokafka.structs import TopicPartition
 
-__all__ = ["describe_share"]
-
-
-async def describe_share(
-    router: Router, node_id: int, group_ids: list[str], with_operations: bool, deadline: float
-) -> dict[str, GroupDescription | KafkaError]:
-    """Return those of the groups that are share groups; the others are not found."""
-
-    def build(version: int) -> wire.ShareGroupDescribeRequest:
-        return wire.ShareGroupDescribeRequest(
-            group_ids=group_ids, include_authorized_operations=with_operations
-        )
-
-    response = await router.send(node_id, Call(wire.ShareGroupDescribeRequest, build), deadline)
-    return {group.group_id: _described(group, node_id) for group in response.groups}
-
-
-def _described(group: wire.DescribedGroup, node_id: int) -> GroupDescription | KafkaError:
-    if group.error_code:
-        reason = group.error_message or "cannot be described"
-        return for_code(group.error_code)(f"group {group.group_id!r}: {reason}")
-    return GroupDescription(
-        group_id=group.group_id,
-        type=GroupType.SHARE,
-        state=GroupState.of(group.group_state),
-        protocol_type="share",
-        assignor=group.assignor_name,
-        coordinator=node_id,
-        members=tuple(_member(member) for member in group.members),
-        epoch=group.group_epoch,
-        assignment_epoch=group.assignment_epoch,
-        authorized_operations=operations_of(group.authorized_operations),
-    )
+__all__ = ["share_groups"]
 
 
 def _member(member: wire.Member) -> GroupMember:
@@ -61,3 +28,10 @@ def _member(member: wire.Member) -> GroupMember:
         assignment=tuple(sorted(assigned)),
         type=GroupType.SHARE,
     )
+
+
+share_groups = AssignedGroups(
+    kind=GroupType.SHARE,
+    request=wire.ShareGroupDescribeRequest,
+    member=_member,
+)

@@ -24,7 +24,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import ConsumerStoppedError
 
-SESSION_MS = 20_000  # a thread of another client may have to wait for seconds
+SESSION_MS = 10_000
 HEARTBEAT_MS = 300
 _OURS: dict[str, Any] = {
     "range": RangePartitionAssignor,

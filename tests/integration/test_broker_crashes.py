@@ -11,6 +11,8 @@ from collections import defaultdict
 import pytest
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.client import AIOKafkaClient
+from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from aiokafka.structs import RecordMetadata
 from tests.kafka.fixtures import Scale
 from tests.kafka.launcher import KafkaCluster
@@ -134,6 +136,7 @@ async def test_batches_that_are_sent_again_are_written_once(
         request_timeout_ms=1000,
     )
     offsets: list[int] = []
+    await wait_for_producer_ids(kafka3)
     async with producer:
         stalls = asyncio.create_task(stall_brokers(kafka3, offsets, total, scale(2, 12)))
         try:
@@ -153,6 +156,22 @@ async def test_batches_that_are_sent_again_are_written_once(
     assert [number for _, number in found] == list(range(total))
     # Of a batch that the leader had already it may not know the offset any more.
     assert all(told in (-1, there) for told, (there, _) in zip(offsets, found, strict=True))
+
+
+async def wait_for_producer_ids(cluster: KafkaCluster) -> None:
+    """Return when every broker hands out producer ids, which takes a new broker a while.
+
+    A producer whose requests may take one second gives up earlier.
+    """
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+    client = AIOKafkaClient(bootstrap_servers=cluster.bootstrap_servers)
+    await client.bootstrap()
+    try:
+        for node in cluster.nodes:
+            while (await client.send(node, request)).error_code:
+                await asyncio.sleep(0.05)
+    finally:
+        await client.close()
 
 
 async def stall_brokers(cluster: KafkaCluster, done: list[int], total: int, stalls: int) -> None:

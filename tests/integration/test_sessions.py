@@ -129,7 +129,7 @@ async def test_full_speed_through_many_sessions(
         options["ssl_context"] = create_ssl_context(cafile=certificates.cafile)
     caplog.set_level(logging.DEBUG, "aiokafka.conn")
     seen: list[list[int]] = [[] for _ in range(PARTITIONS)]
-    group = {"group_id": topic, "auto_offset_reset": "earliest", "fetch_max_wait_ms": 200}
+    group = {"group_id": topic, "auto_offset_reset": "earliest", "fetch_max_wait_ms": 500}
     async with (
         AIOKafkaProducer(**options) as producer,
         AIOKafkaConsumer(topic, **group, **options) as consumer,
