@@ -159,7 +159,7 @@ async def test_batches_that_are_sent_again_are_written_once(
 
 
 async def wait_for_producer_ids(cluster: KafkaCluster) -> None:
-    """Return when every broker hands out producer ids, which takes a new broker a while.
+    """Return when every broker gives producer ids, which takes a new broker a while.
 
     A producer whose requests may take one second gives up earlier.
     """
