@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.house.figures import functions, length
+from tests.house.imports import imported_names
 
 REPOSITORY = Path(__file__).parent.parent
 PACKAGE = REPOSITORY / "aiokafka"
@@ -113,3 +114,54 @@ def test_nothing_large_or_built_is_committed() -> None:
     for path in tracked_files():
         assert path.stat().st_size <= 1024 * 1024, path
         assert path.suffix not in {".so", ".pyd", ".c", ".jar", ".pyc"}, path
+
+
+# -- tests
+
+TESTS = REPOSITORY / "tests"
+# Private names of aiokafka that programs use: what is tested is that they are still there.
+USE_PRIVATE_NAMES = {
+    "tests/compat/test_patterns.py",
+    "tests/compat/test_private_names.py",
+}
+# One place that has what tests of consumers cannot get otherwise.
+SEAMS = {"tests/support/consumers.py"}
+# Of named tuples, asyncio, hashlib and pyspark, which have no other name for it.
+PRIVATE_NAMES_OF_OTHERS = {
+    *("_asdict", "_make", "_replace"),
+    *("_asyncio_future_blocking", "_log_destroy_pending"),
+    "_Hash",
+    *("_gateway", "_jdf", "_jvm"),
+}
+
+
+def files_of_tests() -> dict[str, ast.Module]:
+    return {
+        path.relative_to(REPOSITORY).as_posix(): ast.parse(path.read_text())
+        for path in sorted(TESTS.rglob("*.py"))
+    }
+
+
+def test_no_test_imports_another_one() -> None:
+    found = [
+        f"{path}: {'.'.join(parts)}"
+        for path in sorted(TESTS.rglob("*.py"))
+        for parts in imported_names(path, TESTS)
+        if parts[0] == "tests"
+        if any(part.startswith("test_") or part == "conftest" for part in parts[1:])
+    ]
+    assert not found, "put it into a support module"
+
+
+def test_tests_touch_nothing_private() -> None:
+    found = [
+        f"{name}:{node.lineno}: {ast.unparse(node)}"
+        for name, tree in files_of_tests().items()
+        if name not in USE_PRIVATE_NAMES | SEAMS
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and re.match("_[^_]", node.attr)
+        and node.attr not in PRIVATE_NAMES_OF_OTHERS
+        and ast.unparse(node.value) not in ("self", "cls", "super()")
+    ]
+    assert not found

@@ -35,7 +35,7 @@ from aiokafka.protocol.messages.acls import (
     DescribeAclsRequest,
 )
 from aiokafka.testing import Cut, Edit, FakeCluster, Silence
-from tests.admin.test_admin import make_admin
+from tests.admin.support import make_admin
 
 SETTINGS = {"authorizer.class.name": "an.Authorizer", "super.users": "User:ANONYMOUS"}
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP

@@ -50,11 +50,7 @@ from aiokafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupReq
 from aiokafka.protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from aiokafka.testing import Cut, Delay, Fail, FakeCluster, Silence
-
-
-def make_admin(cluster: FakeCluster, **options: Any) -> AIOKafkaAdminClient:
-    options = {"request_timeout_ms": 5_000, "retry_backoff_ms": 10, **options}
-    return AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers, **options)
+from tests.admin.support import make_admin
 
 
 async def test_create_topics() -> None:

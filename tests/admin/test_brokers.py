@@ -25,7 +25,7 @@ from aiokafka.protocol.messages.cluster import UnregisterBrokerRequest, UpdateFe
 from aiokafka.protocol.messages.log_dirs import DescribeLogDirsRequest
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Edit, Fail, FakeCluster
-from tests.admin.test_admin import make_admin
+from tests.admin.support import make_admin
 
 EVERY_AGE = ["0.9", "0.10.2", "1.1", "2.1", "2.8", "3.9", "4.3"]
 

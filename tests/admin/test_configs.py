@@ -24,7 +24,7 @@ from aiokafka.errors import (
 from aiokafka.protocol.messages.configs import DescribeConfigsRequest
 from aiokafka.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from aiokafka.testing import Edit, Fail, FakeCluster
-from tests.admin.test_admin import make_admin
+from tests.admin.support import make_admin
 
 TOPIC = ConfigKey.topic("t")
 

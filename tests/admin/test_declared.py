@@ -10,7 +10,7 @@ from aiokafka.admin import ConfigKey, DeclaredTopic, TopicAction, TopicStep
 from aiokafka.errors import IllegalArgumentError, PolicyViolationError
 from aiokafka.protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
 from aiokafka.testing import Fail, FakeCluster
-from tests.admin.test_admin import make_admin
+from tests.admin.support import make_admin
 
 DECLARED = {
     "gone": None,

@@ -27,9 +27,17 @@ from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.protocol.messages.offset_delete import OffsetDeleteRequest
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from aiokafka.testing import Edit, Fail, FakeCluster
-from tests.admin.test_admin import make_admin
-from tests.admin.test_groups import commit, joined, member
-from tests.admin.test_offsets import FIRST, SECOND, START, THIRD, filled
+from tests.admin.support import (
+    FIRST,
+    SECOND,
+    START,
+    THIRD,
+    commit,
+    filled,
+    joined,
+    make_admin,
+    member,
+)
 
 PROTOCOLS = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 

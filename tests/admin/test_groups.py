@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from aiokafka import AIOKafkaConsumer
 from aiokafka.admin import AclOperation, GroupState, GroupType
 from aiokafka.errors import (
     AdminItemsError,
@@ -24,33 +23,9 @@ from aiokafka.protocol.messages.consumer_group_describe import ConsumerGroupDesc
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from aiokafka.protocol.messages.groups import DescribeGroupsRequest, ListGroupsRequest
 from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
-from aiokafka.structs import OffsetAndMetadata, TopicPartition
+from aiokafka.structs import OffsetAndMetadata
 from aiokafka.testing import Cut, Edit, Fail, FakeCluster
-from tests.admin.test_admin import make_admin
-
-FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
-async def commit(cluster: FakeCluster, group: str, offsets: dict[TopicPartition, Any]) -> None:
-    async with AIOKafkaConsumer(
-        bootstrap_servers=cluster.bootstrap_servers, group_id=group, enable_auto_commit=False
-    ) as consumer:
-        consumer.assign(list(offsets))
-        await consumer.commit(offsets)
-
-
-def member(cluster: FakeCluster, group: str, *topics: str, **options: Any) -> AIOKafkaConsumer:
-    return AIOKafkaConsumer(
-        *topics,
-        bootstrap_servers=cluster.bootstrap_servers,
-        group_id=group,
-        client_id=f"client-of-{group}",
-        **options,
-    )
-
-
-async def joined(cluster: FakeCluster, consumer: AIOKafkaConsumer, count: int = 2) -> None:
-    await cluster.wait_for(lambda: len(consumer.assignment()) == count)
+from tests.admin.support import FIRST, SECOND, commit, joined, make_admin, member
 
 
 async def test_groups_of_both_protocols_are_listed_with_state_and_type() -> None:

@@ -21,7 +21,7 @@ from aiokafka.errors import (
 from aiokafka.protocol.messages.records import DeleteRecordsRequest
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Cut, Edit, Fail, FakeCluster, Silence
-from tests.admin.test_admin import make_admin
+from tests.admin.support import make_admin
 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 

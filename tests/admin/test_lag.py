@@ -20,9 +20,17 @@ from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
 from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Edit, Fail, FakeCluster
-from tests.admin.test_admin import make_admin
-from tests.admin.test_groups import commit, joined, member
-from tests.admin.test_offsets import FIRST, SECOND, START, THIRD, filled
+from tests.admin.support import (
+    FIRST,
+    SECOND,
+    START,
+    THIRD,
+    commit,
+    filled,
+    joined,
+    make_admin,
+    member,
+)
 
 HOUR = 3_600_000
 

@@ -15,22 +15,8 @@ from aiokafka.errors import (
     UnsupportedVersionError,
 )
 from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
-from aiokafka.structs import TopicPartition
 from aiokafka.testing import Edit, Fail, FakeCluster
-from tests.admin.test_admin import make_admin
-
-FIRST, SECOND, THIRD = (TopicPartition("t", number) for number in range(3))
-START = 1_700_000_000_000
-
-
-async def filled(cluster: FakeCluster) -> None:
-    """Make three partitions with ten records each, a second apart, of which two are deleted."""
-    await cluster.create_topic("t", partitions=3)
-    for partition in range(3):
-        log = cluster.log("t", partition)
-        for number in range(10):
-            log.extend([(None, b"value", ())], timestamp_ms=START + 1000 * number)
-        log.delete_before(2)
+from tests.admin.support import FIRST, SECOND, START, THIRD, filled, make_admin
 
 
 async def test_every_place() -> None:

@@ -18,8 +18,7 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.messages import share_group_describe, share_offsets, streams_group_describe
 from aiokafka.testing import Edit, Fail, FakeCluster
-from tests.admin.test_admin import make_admin
-from tests.admin.test_offsets import FIRST, SECOND
+from tests.admin.support import FIRST, SECOND, make_admin
 
 
 async def test_a_share_group_is_described() -> None:

@@ -25,7 +25,7 @@ from aiokafka.protocol.messages.quotas import (
     EntityData,
 )
 from aiokafka.testing import Cut, Edit, Fail, FakeCluster
-from tests.admin.test_admin import make_admin
+from tests.admin.support import make_admin
 
 DEFAULT, ANY = QuotaName.DEFAULT, QuotaName.ANY
 ALICE = QuotaEntity(user="alice")

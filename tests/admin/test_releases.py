@@ -19,7 +19,7 @@ from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from aiokafka.protocol.messages.topics import CreateTopicsRequest
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Fail, FakeCluster
-from tests.admin.test_admin import make_admin
+from tests.admin.support import make_admin
 
 
 async def test_loggers_of_a_broker_are_asked_of_that_broker() -> None:

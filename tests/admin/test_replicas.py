@@ -23,7 +23,7 @@ from aiokafka.protocol.messages.replicas import (
 )
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Fail, FakeCluster
-from tests.admin.test_admin import make_admin
+from tests.admin.support import make_admin
 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 

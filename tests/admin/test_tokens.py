@@ -20,7 +20,7 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.messages.delegation_tokens import CreateDelegationTokenRequest
 from aiokafka.testing import Fail, FakeCluster, Security
-from tests.admin.test_admin import make_admin
+from tests.admin.support import make_admin
 
 CONFIG = {"delegation.token.secret.key": "of-the-brokers"}
 USERS = {user: f"{user}-secret" for user in ("alice", "bob", "eve")}

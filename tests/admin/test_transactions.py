@@ -36,7 +36,7 @@ from aiokafka.protocol.messages.transaction_admin import (
 )
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Edit, Fail, FakeCluster, Silence
-from tests.admin.test_admin import make_admin
+from tests.admin.support import make_admin
 from tests.examples.scripts import run_script
 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -38,7 +38,7 @@ from aiokafka.protocol.messages.topics import (
 )
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Cut, Edit, Fail, FakeCluster, Silence
-from tests.admin.test_admin import make_admin
+from tests.admin.support import make_admin
 
 # -- silent brokers --------------------------------------------------------------------------------
 

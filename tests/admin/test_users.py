@@ -8,12 +8,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka.admin import (
-    AIOKafkaAdminClient,
-    NewScramCredential,
-    ScramCredential,
-    ScramMechanism,
-)
+from aiokafka.admin import AIOKafkaAdminClient, NewScramCredential, ScramCredential, ScramMechanism
 from aiokafka.errors import (
     AdminItemsError,
     AuthenticationFailedError,
@@ -28,7 +23,7 @@ from aiokafka.protocol.messages.scram import (
     DescribeUserScramCredentialsRequest,
 )
 from aiokafka.testing import Cut, Edit, Fail, FakeCluster, Security
-from tests.admin.test_admin import make_admin
+from tests.admin.support import make_admin
 
 SHA_256, SHA_512 = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
 

@@ -214,16 +214,6 @@ async def test_wrong_options_are_named() -> None:
         AIOKafkaClient(bootstrap_server="localhost")
 
 
-async def test_names_that_others_read(client: AIOKafkaClient, cluster: FakeCluster) -> None:
-    assert client._bootstrap_servers == cluster.bootstrap_servers
-    assert client._client_id == "tester"
-    assert await client._wait_on_metadata("topic") == set(range(6))
-    assert [host for host, _, _ in client.hosts] == ["127.0.0.1"] * 3
-    assert ConnectionGroup.DEFAULT == 0
-    assert ConnectionGroup.COORDINATION == 1
-    assert CoordinationType.TRANSACTION == 1
-
-
 # -- requests
 
 

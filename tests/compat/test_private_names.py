@@ -10,6 +10,7 @@ import pytest
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
 from aiokafka._compat import timeout
+from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
 from aiokafka.errors import ConsumerStoppedError
 from aiokafka.testing import FakeCluster
 
@@ -39,7 +40,40 @@ async def consumer(
         yield consumer
 
 
+# -- clients
+
+
+async def test_names_of_clients(cluster: FakeCluster) -> None:
+    servers = cluster.bootstrap_servers
+    async with AIOKafkaClient(bootstrap_servers=servers, client_id="tester") as client:
+        assert client._bootstrap_servers == servers
+        assert client._client_id == "tester"
+        assert await client._wait_on_metadata("t") == {0}
+        assert [host for host, _, _ in client.hosts] == ["127.0.0.1"]
+    assert ConnectionGroup.DEFAULT == 0
+    assert ConnectionGroup.COORDINATION == 1
+    assert CoordinationType.TRANSACTION == 1
+
+
 # -- producers
+
+
+async def test_names_of_producers(cluster: FakeCluster) -> None:
+    await cluster.create_topic("u", partitions=3)
+    async with AIOKafkaProducer(
+        bootstrap_servers=cluster.bootstrap_servers, key_serializer=str.encode
+    ) as producer:
+        await producer.partitions_for("u")
+        assert producer._closed is False
+        assert producer._key_serializer is str.encode
+        assert producer._value_serializer is None
+        assert producer._partition("u", None, "k", None, b"k", None) in {0, 1, 2}
+        assert producer._partition("u", 1, None, None, None, None) == 1
+        peek = producer._partition("u", None, None, b"v", None, b"v")
+        assert (await producer.send_and_wait("u", b"v", key="")).partition in {0, 1, 2}
+        assert peek in {0, 1, 2}
+        assert producer.client.cluster.brokers()
+    assert producer._closed is True
 
 
 async def test_health_checks_look_at_the_sender(cluster: FakeCluster) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from aiokafka.consumer.fetch import buffer
 from aiokafka.testing import FakeCluster
-from tests.support.consumers import T0, T1, Start
+from tests.support.consumers import T0, T1, Start, queued
 
 
 class Interrupt(BaseException):
@@ -52,8 +52,7 @@ async def test_an_interrupt_loses_nothing_of_other_partitions(
 
 
 def is_buffered(consumer: Any, count: int) -> bool:
-    states = consumer._subscription.assignment.states()
-    return all(state.cursor.queued == count for state in states)
+    return set(queued(consumer)) == {count}
 
 
 async def test_one_call_decompresses_so_much(

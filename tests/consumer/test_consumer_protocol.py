@@ -372,4 +372,4 @@ async def test_options_that_contradict(options: dict[str, Any], message: str) ->
 
 async def test_the_default_strategy_is_no_contradiction() -> None:
     strategy = (RoundRobinPartitionAssignor,)
-    AIOKafkaConsumer(partition_assignment_strategy=strategy, **OPTIONS)._closed = True
+    AIOKafkaConsumer(partition_assignment_strategy=strategy, **OPTIONS)

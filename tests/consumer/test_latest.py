@@ -19,7 +19,7 @@ from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.testing import Edit, Fail, FakeCluster, Hold
-from tests.support.consumers import T0, T1, T2, Start, fill, read
+from tests.support.consumers import T0, T1, T2, Start, client_of, fill, read
 
 WAYS = ["subscribed", "group", "consumer protocol", "assigned", "assigned in a group", "pattern"]
 
@@ -198,7 +198,7 @@ async def test_partitions_that_an_answer_leaves_out_are_not_new(
 
     cluster.intercept(MetadataRequest, Edit(change))
     for _ in range(3):
-        await consumer._client.force_metadata_update()
+        await client_of(consumer).force_metadata_update()
     consumer.assign([T0, T1])
     assert await consumer.position(T1) == 3
 

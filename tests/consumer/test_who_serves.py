@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Coroutine, Iterator
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from aiokafka.testing import Edit, Fail, FakeCluster
-from tests.support.consumers import T0, T1, Start, fill, partition_error, read
+from tests.support.consumers import T0, T1, Start, client_of, fill, partition_error, read
 
 
 def advice(replica: int) -> Edit:
@@ -107,7 +108,7 @@ async def test_out_of_range_from_a_broker_that_was_left(start: Start, moved: str
             # The broker leaves the cluster, as far as its metadata tell.
             hide = Edit(lambda response: _hide(response, old))
             cluster.intercept(MetadataRequest, hide)
-        await consumer._client.force_metadata_update()
+        await client_of(consumer).force_metadata_update()
         release.set()
         fill(cluster, 0, 1)
         assert await read(consumer, 1) == [(0, 6)]
@@ -164,26 +165,41 @@ async def test_partitions_back_off_together(cluster: FakeCluster, start: Start) 
     assert cluster.count(FetchRequest) <= 8 * (time.monotonic() - began)
 
 
+class Counted:
+    """A coroutine, and how often it has begun to wait."""
+
+    def __init__(self, inner: Coroutine[Any, Any, Any]) -> None:
+        self.inner = inner
+        self.pauses = 0
+
+    async def run(self) -> Any:
+        return await self
+
+    def __await__(self) -> Iterator[Any]:
+        steps = self.inner.__await__()
+        try:
+            while True:
+                awaited = next(steps)
+                self.pauses += 1
+                yield awaited
+        except StopIteration as end:
+            return end.value
+        finally:
+            steps.close()
+
+
 async def test_readers_of_other_partitions_are_not_woken(
     cluster: FakeCluster, start: Start
 ) -> None:
     await cluster.create_topic("t", partitions=50)
     consumer = await start(cluster, "t")
-    wakes = 0
-    inner = consumer._desk.next_of
-
-    def next_of(wanted: Any) -> Any:
-        nonlocal wakes
-        wakes += 1
-        return inner(wanted)
-
-    consumer._desk.next_of = next_of  # type: ignore[method-assign]
     tps = [TopicPartition("t", number) for number in range(1, 50)]
-    waiting = [asyncio.create_task(consumer.getone(tp)) for tp in tps]
+    counted = [Counted(consumer.getone(tp)) for tp in tps]
+    waiting = [asyncio.create_task(each.run()) for each in counted]
     for _ in range(20):
         fill(cluster, 0, 1)
         await consumer.getone(T0)
-    assert wakes < 300
+    assert sum(each.pauses for each in counted) < 300
     for tp in tps:
         fill(cluster, tp.partition, 1)
     async with timeout(20):
@@ -250,7 +266,7 @@ async def test_a_commit_tells_why_there_is_no_coordinator(
     consumer = await start(
         cluster, assign=[T0], group_id="g", default_api_timeout_ms=300, enable_auto_commit=False
     )
-    consumer._client.forget_coordinator(0, "g", "for the test")
+    client_of(consumer).forget_coordinator(0, "g", "for the test")
     cluster.intercept(FindCoordinatorRequest, Fail(GroupCoordinatorNotAvailableError))
     with pytest.raises(KafkaTimeoutError, match="GroupCoordinatorNotAvailableError"):
         await consumer.commit({T0: 1})

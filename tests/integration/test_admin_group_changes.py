@@ -22,7 +22,7 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
-from tests.integration.test_admin_groups import START, filled, member, new_group
+from tests.integration.support import START, filled, member, new_group
 from tests.kafka.fixtures import Kafka, MakeTopic, Scale, need_own_brokers
 from tests.kafka.jars import fetch_broker_jars, fetch_tools_jar
 from tests.kafka.versions import NEWEST

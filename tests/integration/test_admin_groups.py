@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import AsyncIterator
 
 import pytest
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import (
     AclOperation,
     AIOKafkaAdminClient,
@@ -18,45 +16,18 @@ from aiokafka.admin import (
     OffsetSpec,
 )
 from aiokafka.errors import GroupIdNotFound
-from aiokafka.structs import OffsetAndMetadata, TopicPartition
+from aiokafka.structs import OffsetAndMetadata
+from tests.integration.support import START, filled, member, new_group
 from tests.kafka.fixtures import Kafka, MakeTopic
 
 # Starting a broker counts as part of the first test.
 pytestmark = pytest.mark.timeout(180)
-
-START = 1_700_000_000_000
 
 
 @pytest.fixture
 async def admin(kafka: Kafka) -> AsyncIterator[AIOKafkaAdminClient]:
     async with AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers) as client:
         yield client
-
-
-def new_group() -> str:
-    return f"group-{uuid.uuid4().hex[:12]}"
-
-
-async def filled(kafka: Kafka, make_topic: MakeTopic, counts: list[int]) -> list[TopicPartition]:
-    """Return the partitions of a new topic, with so many records each, a second apart."""
-    topic = await make_topic(partitions=len(counts))
-    async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
-        for partition, count in enumerate(counts):
-            for number in range(count):
-                at = START + number * 1000
-                await producer.send(topic, b"value", partition=partition, timestamp_ms=at)
-    return [TopicPartition(topic, partition) for partition in range(len(counts))]
-
-
-def member(kafka: Kafka, topic: str, group: str, protocol: str) -> AIOKafkaConsumer:
-    return AIOKafkaConsumer(
-        topic,
-        bootstrap_servers=kafka.bootstrap_servers,
-        group_id=group,
-        group_protocol=protocol,
-        group_instance_id="one",
-        auto_offset_reset="earliest",
-    )
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

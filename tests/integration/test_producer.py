@@ -8,41 +8,13 @@ from collections import Counter
 
 import pytest
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
-from aiokafka.errors import (
-    KafkaTimeoutError,
-    MessageSizeTooLargeError,
-    ProducerFenced,
-)
+from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError, ProducerFenced
 from aiokafka.structs import OffsetAndMetadata, RecordMetadata
+from tests.integration.support import numbers, read
 from tests.kafka.fixtures import Kafka, MakeTopic, Scale
 from tests.kafka.launcher import KafkaCluster
 from tests.kafka.topics import create_topic
-
-
-async def read(
-    servers: str, topic: str, count: int, *, partitions: int = 1, isolation: str = "read_committed"
-) -> list[ConsumerRecord[bytes | None, bytes | None]]:
-    """The first `count` records that are seen, and whatever comes in the next moments."""
-    consumer = AIOKafkaConsumer(
-        bootstrap_servers=servers,
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        isolation_level=isolation,
-    )
-    consumer.assign([TopicPartition(topic, number) for number in range(partitions)])
-    found: list[ConsumerRecord[bytes | None, bytes | None]] = []
-    async with consumer:
-        while len(found) < count:
-            for records in (await consumer.getmany(timeout_ms=500)).values():
-                found.extend(records)
-        for records in (await consumer.getmany(timeout_ms=200)).values():
-            found.extend(records)
-    return found
-
-
-def numbers(count: int) -> list[bytes]:
-    return [b"%d" % number for number in range(count)]
 
 
 async def test_batches_without_a_partition_are_spread(kafka: Kafka, make_topic: MakeTopic) -> None:

@@ -15,7 +15,7 @@ from aiokafka.protocol.messages.quotas import (
     OpData,
 )
 from aiokafka.structs import RecordMetadata
-from tests.integration.test_producer import read
+from tests.integration.support import read
 from tests.kafka.fixtures import Kafka, Scale, need_own_brokers
 from tests.kafka.launcher import KafkaCluster
 from tests.kafka.topics import create_topic

@@ -17,7 +17,7 @@ from aiokafka.errors import (
     MessageSizeTooLargeError,
     ProducerFenced,
 )
-from tests.integration.test_producer import read
+from tests.integration.support import read
 from tests.kafka.fixtures import need_own_brokers
 from tests.kafka.launcher import KafkaCluster
 from tests.kafka.settings import Extras

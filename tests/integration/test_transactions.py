@@ -15,7 +15,7 @@ from aiokafka._compat import timeout
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import KafkaError, KafkaTimeoutError, TransactionAbortable
-from tests.integration.test_producer import numbers, read
+from tests.integration.support import numbers, read
 from tests.kafka.fixtures import Kafka, MakeTopic, Scale, need_own_brokers
 from tests.kafka.launcher import KafkaCluster
 from tests.kafka.topics import create_topic

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import datetime
 import ipaddress
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -31,6 +32,12 @@ from aiokafka.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+)
+from aiokafka.protocol.messages.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
 )
 from aiokafka.protocol.schema import Request, Response
 
@@ -252,3 +259,33 @@ async def scripted_broker(
 
     async with serve(handle) as address:
         yield address
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+USER = {
+    "security_protocol": "SASL_PLAINTEXT",
+    "sasl_mechanism": "PLAIN",
+    "sasl_plain_username": "alice",
+    "sasl_plain_password": "sécret",
+}
+TOKEN = "\0alice\0sécret".encode()
+
+
+def plain_answers(**answer: Any) -> Answers:
+    return {
+        SaslHandshakeRequest: lambda request: SaslHandshakeResponse(mechanisms=["PLAIN"]),
+        SaslAuthenticateRequest: lambda request: SaslAuthenticateResponse(
+            **{
+                "error_message": None,
+                "error_code": 0 if request.auth_bytes == TOKEN else 58,
+                "auth_bytes": b"",
+                "session_lifetime_ms": 60_000,
+                **answer,
+            },
+        ),
+    }

@@ -11,8 +11,7 @@ import pytest
 from aiokafka.errors import KafkaConnectionError, renewed
 from aiokafka.net.connector import Connector
 from aiokafka.testing import FakeCluster
-from tests.net.support import config, now, pooled, split
-from tests.net.test_connecting import free_port
+from tests.net.support import config, free_port, now, pooled, split
 
 
 async def test_each_of_those_who_wait_learns_the_cause() -> None:

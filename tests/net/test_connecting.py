@@ -18,6 +18,7 @@ from aiokafka.testing import Cut, Delay, FakeCluster, FaultProxy, Hold, Silence
 from tests.net.support import (
     config,
     connected,
+    free_port,
     now,
     pooled,
     read_frame,
@@ -29,12 +30,6 @@ from tests.net.support import (
 
 def metadata_request() -> MetadataRequest:
     return MetadataRequest(topics=[])
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 # -- handshake

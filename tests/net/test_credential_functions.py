@@ -12,8 +12,7 @@ from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError, KafkaError, renewed
 from aiokafka.net.connector import Connector
 from aiokafka.protocol.messages.sasl import SaslAuthenticateRequest
-from tests.net.support import config, now, scripted_broker, split
-from tests.net.test_sasl import USER, plain_answers
+from tests.net.support import USER, config, now, plain_answers, scripted_broker, split
 
 
 def connector(address: str, **options: Any) -> Connector:

@@ -40,7 +40,7 @@ from tests.net.support import (
     serve,
     split,
 )
-from tests.testing.test_security import Token
+from tests.support.tokens import Token
 
 PASSWORD = "correct horse"
 SALT = base64.b64encode(b"0123456789abcdef").decode()

@@ -18,16 +18,14 @@ from aiokafka.errors import (
 )
 from aiokafka.net.connector import Connector
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from aiokafka.protocol.messages.sasl import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-    SaslHandshakeRequest,
-    SaslHandshakeResponse,
-)
+from aiokafka.protocol.messages.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 from tests.net.support import (
+    TOKEN,
+    USER,
     Answers,
     config,
     now,
+    plain_answers,
     pooled,
     read_frame,
     scripted_broker,
@@ -35,32 +33,9 @@ from tests.net.support import (
     split,
 )
 
-USER = {
-    "security_protocol": "SASL_PLAINTEXT",
-    "sasl_mechanism": "PLAIN",
-    "sasl_plain_username": "alice",
-    "sasl_plain_password": "sécret",
-}
-TOKEN = "\0alice\0sécret".encode()
-
 
 def connector(address: str) -> Connector:
     return Connector(config(address, **USER), *split(address), "")
-
-
-def plain_answers(**answer: Any) -> Answers:
-    return {
-        SaslHandshakeRequest: lambda request: SaslHandshakeResponse(mechanisms=["PLAIN"]),
-        SaslAuthenticateRequest: lambda request: SaslAuthenticateResponse(
-            **{
-                "error_message": None,
-                "error_code": 0 if request.auth_bytes == TOKEN else 58,
-                "auth_bytes": b"",
-                "session_lifetime_ms": 60_000,
-                **answer,
-            },
-        ),
-    }
 
 
 async def test_user_and_password_are_accepted() -> None:

@@ -9,8 +9,8 @@ from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.protocol.messages.sasl import SaslHandshakeRequest
 from aiokafka.testing import Edit, FakeCluster, Security
 from aiokafka.testing.simulation import Simulation, simulate
+from tests.net.sessions import options, shorten
 from tests.net.support import pooled
-from tests.net.test_sessions import options, shorten
 
 SESSION_MS = 700
 LENIENCE = 20  # as in `shorten`

@@ -22,44 +22,15 @@ from aiokafka.net.pool import ConnectionGroup, ConnectionPool
 from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from aiokafka.testing import Cut, Edit, Fail, FakeCluster, Hold, Security
+from tests.net.sessions import LENIENCE, Secrets, options, shorten
 from tests.net.support import pooled
-from tests.testing.test_security import Token
+from tests.support.tokens import Token
 
 # Enough for the first renewal. Brokers refuse to be asked more often than once a second, so where
 # there are more of them sessions are longer.
 LIFETIME_MS = 500
 LONGER_MS = 1400
-# Brokers here serve a session so many times longer than they say: a machine that stalls ends none.
-LENIENCE = 20
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
-
-
-class Secrets:
-    """A store of credentials that change."""
-
-    def __init__(self, user: str = "alice", password: str = "first") -> None:
-        self.user, self.password = user, password
-        self.asked = 0
-
-    async def give_user(self) -> str:
-        await asyncio.sleep(0)
-        return self.user
-
-    def give_password(self) -> str:
-        self.asked += 1
-        return self.password
-
-
-def options(mechanism: str = "PLAIN", secrets: Secrets | None = None) -> dict[str, Any]:
-    secrets = secrets or Secrets()
-    found = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": mechanism}
-    if mechanism == "OAUTHBEARER":
-        return {**found, "sasl_oauth_token_provider": Token()}
-    return {
-        **found,
-        "sasl_plain_username": secrets.give_user,
-        "sasl_plain_password": secrets.give_password,
-    }
 
 
 @contextlib.asynccontextmanager
@@ -77,10 +48,6 @@ async def cluster_and_pool(
 def security(lifetime_ms: int = LIFETIME_MS) -> Security:
     users = {"alice": "first", "bob": "second"}
     return Security(users, session_lifetime_ms=LENIENCE * lifetime_ms)
-
-
-def shorten(response: Any) -> None:
-    response.session_lifetime_ms //= LENIENCE
 
 
 async def ask(connection: BrokerConnection) -> None:

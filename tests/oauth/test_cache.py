@@ -9,33 +9,8 @@ import logging
 import pytest
 
 from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError, KafkaError
-from aiokafka.oauth import CachedTokenProvider, Token
-
-SECRET = "c2VjcmV0"
-UNREACHABLE = KafkaConnectionError("the identity provider is away")
-REFUSED = AuthenticationFailedError("not you")
-
-
-class Source(CachedTokenProvider):
-    """Gives what it is told to: tokens by their lifetime, or errors."""
-
-    def __init__(self, *steps: float | Exception | None, **options: object) -> None:
-        super().__init__(**{"retry_backoff_ms": 1, "retry_backoff_max_ms": 4, **options})
-        self.steps = list(steps)
-        self.fetched = 0
-        self.may_go_on = asyncio.Event()
-        self.may_go_on.set()
-        self.is_fetching = asyncio.Event()
-
-    async def fetch(self) -> Token:
-        self.fetched += 1
-        number = self.fetched
-        self.is_fetching.set()
-        await self.may_go_on.wait()
-        step = self.steps.pop(0) if len(self.steps) > 1 else self.steps[0]
-        if isinstance(step, Exception):
-            raise step
-        return Token(f"{SECRET}-{number}", step)
+from aiokafka.oauth import Token
+from tests.oauth.support import REFUSED, SECRET, UNREACHABLE, Source
 
 
 async def eventually(source: Source) -> str:

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError
-from tests.oauth.test_cache import REFUSED, SECRET, UNREACHABLE, Source
+from tests.oauth.support import REFUSED, SECRET, UNREACHABLE, Source
 
 
 class Clocks:

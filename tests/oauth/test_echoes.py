@@ -8,8 +8,7 @@ import pytest
 
 from aiokafka.errors import AuthenticationFailedError
 from tests.oauth.identity_provider import CLIENT_ID, CLIENT_SECRET, IdentityProvider
-from tests.oauth.test_providers import client
-from tests.oauth.test_providers import provider as provider
+from tests.oauth.support import client
 
 ENCODED = base64.b64encode(f"{CLIENT_ID}:{CLIENT_SECRET}".encode()).decode()
 

@@ -9,7 +9,6 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,25 +40,7 @@ from tests.oauth.identity_provider import (
     decoded,
     private_pem,
 )
-
-QUICK = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 10}
-
-
-@pytest.fixture
-def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[IdentityProvider]:
-    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
-    with IdentityProvider() as found:
-        yield found
-
-
-def client(
-    provider: IdentityProvider, secret: Any = CLIENT_SECRET, **options: Any
-) -> ClientCredentialsTokenProvider:
-    return ClientCredentialsTokenProvider(
-        provider.url(), client_id=CLIENT_ID, client_secret=secret, **{**QUICK, **options}
-    )
+from tests.oauth.support import QUICK, client
 
 
 async def eventually(tokens: CachedTokenProvider) -> str:

@@ -17,7 +17,7 @@ from aiokafka.errors import (
 from aiokafka.parallel import RetryTopics
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.testing import Fail, FakeCluster
-from tests.parallel.conftest import Record, Runs, Seen, committed, ends, fill, make_parallel, until
+from tests.parallel.support import Record, Runs, Seen, committed, ends, fill, make_parallel, until
 
 
 async def test_a_commit_that_is_too_late_is_not_the_end(

@@ -17,8 +17,19 @@ from aiokafka.parallel import RetryTopics
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.testing import Fail, FakeCluster
-from tests.parallel.conftest import Record, Runs, Seen, committed, ends, fill, make_parallel, until
-from tests.parallel.test_retry import add_topics, make_producer, written
+from tests.parallel.support import (
+    Record,
+    Runs,
+    Seen,
+    add_topics,
+    committed,
+    ends,
+    fill,
+    make_parallel,
+    make_producer,
+    until,
+    written,
+)
 
 
 async def test_several_partitions_that_are_too_much_at_once(cluster: FakeCluster) -> None:

@@ -11,7 +11,7 @@ from aiokafka import TopicPartition
 from aiokafka.parallel.tracker import OffsetTracker
 from aiokafka.parallel.work import WorkQueue
 from aiokafka.testing import FakeCluster
-from tests.parallel.conftest import Record, make_parallel, until
+from tests.parallel.support import Record, make_parallel, until
 
 T0 = TopicPartition("t", 0)
 

@@ -14,16 +14,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import IllegalStateError
 from aiokafka.parallel import RetryTopics
 from aiokafka.testing import FakeCluster
-from tests.parallel.conftest import (
-    Record,
-    Runs,
-    Seen,
-    committed,
-    ends,
-    fill,
-    make_parallel,
-    until,
-)
+from tests.parallel.support import Record, Runs, Seen, committed, ends, fill, make_parallel, until
 
 
 @pytest.fixture

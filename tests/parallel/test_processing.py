@@ -13,7 +13,7 @@ from aiokafka import TopicPartition
 from aiokafka.errors import IllegalStateError, NoOffsetForPartitionError
 from aiokafka.parallel import ParallelConsumer, Work
 from aiokafka.testing import FakeCluster
-from tests.parallel.conftest import (
+from tests.parallel.support import (
     Record,
     Runs,
     Seen,

@@ -19,7 +19,7 @@ from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHea
 from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.testing import Delay, FakeCluster
-from tests.parallel.conftest import (
+from tests.parallel.support import (
     Record,
     Runs,
     Seen,

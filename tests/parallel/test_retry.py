@@ -10,31 +10,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiokafka import AIOKafkaProducer, ConsumerRecord
+from aiokafka import AIOKafkaProducer
 from aiokafka.errors import IllegalStateError, MessageSizeTooLargeError
 from aiokafka.parallel import ParallelConsumer, RetryInfo, RetryTopics
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.testing import FakeCluster, Hold
-from tests.parallel.conftest import Record, Runs, Seen, committed, make_consumer, until
+from tests.parallel.support import (
+    Record,
+    Runs,
+    Seen,
+    add_topics,
+    committed,
+    make_consumer,
+    make_producer,
+    record_in,
+    until,
+    written,
+)
 
 DELAYS = [60, 120]
-
-
-def make_producer(cluster: FakeCluster, **options: Any) -> AIOKafkaProducer:
-    return AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers, **options)
-
-
-async def add_topics(cluster: FakeCluster, *names: str) -> None:
-    for name in names or ("t-retry-1", "t-retry-2", "t-dead-letter"):
-        await cluster.create_topic(name)
-
-
-def record_in(topic: str, headers: Any = (), timestamp: int = 0) -> Record:
-    return ConsumerRecord(topic, 0, 7, timestamp, 0, b"k", b"v", None, 1, 1, tuple(headers))
-
-
-def written(cluster: FakeCluster, topic: str) -> list[Any]:
-    return list(cluster.log(topic).records())
 
 
 async def test_the_way_of_a_record_that_always_fails(cluster: FakeCluster) -> None:

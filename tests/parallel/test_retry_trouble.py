@@ -16,16 +16,19 @@ from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.structs import SubscriptionPattern
 from aiokafka.testing import Delay, Fail, FakeCluster
-from tests.parallel.conftest import (
+from tests.parallel.support import (
     Record,
     Runs,
     Seen,
+    add_topics,
     committed,
     make_consumer,
     make_parallel,
+    make_producer,
+    record_in,
     until,
+    written,
 )
-from tests.parallel.test_retry import add_topics, make_producer, record_in, written
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from aiokafka.protocol.messages.join_group import JoinGroupRequest
 from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.testing import Delay, FakeCluster, Silence
-from tests.parallel.conftest import Record, Runs, Seen, committed, ends, fill, make_parallel, until
+from tests.parallel.support import Record, Runs, Seen, committed, ends, fill, make_parallel, until
 
 
 async def test_two_at_once_end_together(cluster: FakeCluster) -> None:

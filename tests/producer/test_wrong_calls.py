@@ -268,20 +268,3 @@ async def test_a_forgotten_producer_is_told(cluster: FakeCluster) -> None:
     await client.close()
     (context,) = heard
     assert context["message"].startswith("Unclosed AIOKafkaProducer: call stop()")
-
-
-async def test_names_that_others_use(cluster: FakeCluster) -> None:
-    async with new_producer(cluster, key_serializer=str.encode) as producer:
-        await producer.partitions_for(TOPIC)
-        assert producer._closed is False
-        assert producer._key_serializer is str.encode
-        assert producer._value_serializer is None
-        assert producer._sender.sender_task is not None
-        assert not producer._sender.sender_task.done()
-        assert producer._partition(TOPIC, None, "k", None, b"k", None) in {0, 1, 2}
-        assert producer._partition(TOPIC, 1, None, None, None, None) == 1
-        peek = producer._partition(TOPIC, None, None, b"v", None, b"v")
-        assert (await producer.send_and_wait(TOPIC, b"v", key="")).partition in {0, 1, 2}
-        assert peek in {0, 1, 2}
-        assert producer.client.cluster.brokers()
-    assert producer._closed is True

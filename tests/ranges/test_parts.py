@@ -8,9 +8,6 @@ from aiokafka.ranges import LossKind, PartitionRange
 from aiokafka.ranges.questions import is_so_for_sure
 from aiokafka.ranges.state import Phase, RangeState
 from aiokafka.testing import FakeCluster
-from tests.ranges.test_reading import cluster
-
-__all__ = ["cluster"]
 
 WANTED = PartitionRange("t", 0, 0, 50)
 

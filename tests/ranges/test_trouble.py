@@ -27,9 +27,7 @@ from aiokafka.ranges import LossKind, PartitionRange
 from aiokafka.ranges.questions import Bounds
 from aiokafka.ranges.state import RangeState
 from aiokafka.testing import Edit, Fail, FakeCluster, RawBytes
-from tests.ranges.test_reading import cluster, drain, fill, numbered, reading
-
-__all__ = ["cluster"]
+from tests.ranges.support import drain, fill, numbered, reading
 
 WHOLE = [PartitionRange("t", 0, 0, 50)]
 

@@ -27,8 +27,7 @@ from aiokafka.errors import (
     UnknownError,
 )
 from aiokafka.protocol.messages.fetch import AbortedTransaction, PartitionData
-from tests.record.samples import make_batch
-from tests.record.test_reader import numbered
+from tests.record.samples import make_batch, numbered
 
 TP = TopicPartition("t", 3)
 BATCH = make_batch(numbered(10), base_offset=20)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from aiokafka.record.batch import RecordBatchBuilder
+from hypothesis import strategies as st
+
+from aiokafka.record.batch import RecordBatchBuilder, RecordReader
 from aiokafka.record.compression import compress
 from aiokafka.record.crc32c import crc32c
 from aiokafka.record.legacy import build_message_set
@@ -133,3 +135,42 @@ def make_record_sets() -> list[bytes]:
         make_batch([Item(0, b"k" * 30, b"v" * 200)] * 12),
     ]
     return sets
+
+
+contents = st.none() | st.binary(max_size=200)
+headers = st.lists(st.tuples(st.text(max_size=20), contents), max_size=4).map(tuple)
+timestamps = st.integers(-1, 2**63 - 2) | st.integers(1_700_000_000_000, 1_700_000_100_000)
+items = st.lists(st.builds(Item, timestamps, contents, contents, headers), min_size=1, max_size=30)
+
+
+def read(data: Any, **options: Any) -> list[Item]:
+    reader = RecordReader(data, "topic", 3, **{"position": 0, **options})
+    return [Item(r.timestamp, r.key, r.value, r.headers) for r in reader.take(1 << 30)]
+
+
+def numbered(count: int) -> list[Item]:
+    return [Item(1_700_000_000_000 + number, None, b"%d" % number) for number in range(count)]
+
+
+def beyond_64_bits(delta: int) -> bytes:
+    """A batch whose second record has a timestamp that is larger than there can be."""
+    batch = bytearray(make_batch([Item(0, None, b""), Item(delta, None, b"")]))
+    struct.pack_into(">q", batch, 27, 2**63 - 1)
+    return mend(batch)
+
+
+def transaction(producer_id: int, base_offset: int) -> bytes:
+    return make_batch(
+        numbered(2), producer=(producer_id, 0, 0), transactional=True, base_offset=base_offset
+    )
+
+
+TWO_PRODUCERS = (
+    transaction(1, 0)  # aborted at 6
+    + transaction(2, 2)  # committed at 7
+    + transaction(1, 4)  # aborted at 6
+    + make_marker(ABORT, base_offset=6, producer_id=1)
+    + make_marker(COMMIT, base_offset=7, producer_id=2)
+    + transaction(1, 8)  # committed at 10
+    + make_marker(COMMIT, base_offset=10, producer_id=1)
+)

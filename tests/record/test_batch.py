@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from aiokafka.errors import CorruptRecordError, IllegalStateError, UnsupportedCodecError
 from aiokafka.record.batch import (
@@ -18,19 +17,9 @@ from aiokafka.record.batch import (
     iter_batches,
 )
 from aiokafka.record.contents import read_records
-from tests.record.samples import CODECS, ITEMS, Item, make_batch
+from tests.record.samples import CODECS, ITEMS, Item, items, make_batch, read
 
 every_codec = pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
-
-contents = st.none() | st.binary(max_size=200)
-headers = st.lists(st.tuples(st.text(max_size=20), contents), max_size=4).map(tuple)
-timestamps = st.integers(-1, 2**63 - 2) | st.integers(1_700_000_000_000, 1_700_000_100_000)
-items = st.lists(st.builds(Item, timestamps, contents, contents, headers), min_size=1, max_size=30)
-
-
-def read(data: Any, **options: Any) -> list[Item]:
-    reader = RecordReader(data, "topic", 3, **{"position": 0, **options})
-    return [Item(r.timestamp, r.key, r.value, r.headers) for r in reader.take(1 << 30)]
 
 
 @every_codec

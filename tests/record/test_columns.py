@@ -18,13 +18,15 @@ from tests.record.samples import (
     HEADER_SIZE,
     ITEMS,
     LOG_APPEND_TIME,
+    TWO_PRODUCERS,
     Item,
+    beyond_64_bits,
+    items,
     make_batch,
     make_record_sets,
+    numbered,
     with_body,
 )
-from tests.record.test_batch import items
-from tests.record.test_reader import TWO_PRODUCERS, beyond_64_bits, numbered
 
 
 def numbers(kind: str, buffer: bytearray) -> tuple[int, ...]:

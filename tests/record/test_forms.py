@@ -18,8 +18,7 @@ from aiokafka._pure import SourceFinder
 from aiokafka.errors import CorruptRecordError, UnsupportedCodecError
 from aiokafka.record import batch, columns, header, rows
 from tests.record.fuzz import Dice, mutate
-from tests.record.samples import make_record_sets
-from tests.record.test_batch import items
+from tests.record.samples import items, make_record_sets
 from tests.support.rows import in_order, source
 
 COMPILED = SimpleNamespace(batch=batch, columns=columns, header=header, rows=rows)

@@ -15,8 +15,7 @@ from aiokafka.errors import CorruptRecordError, IllegalArgumentError, Unsupporte
 from aiokafka.record.batch import RecordReader, iter_batches
 from aiokafka.record.contents import down_convert
 from aiokafka.record.legacy import build_message_set
-from tests.record.samples import CODECS, ITEMS, make_batch
-from tests.record.test_batch import contents
+from tests.record.samples import CODECS, ITEMS, contents, make_batch
 
 OLD_CODECS = {name: codec for name, codec in CODECS.items() if name != "zstd"}
 both = pytest.mark.parametrize("magic", [0, 1])

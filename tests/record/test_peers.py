@@ -11,8 +11,7 @@ from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
 from aiokafka.record.batch import RecordReader, iter_batches
 from aiokafka.record.legacy import build_message_set
-from tests.record.samples import CODECS, Item, make_batch
-from tests.record.test_batch import contents, headers
+from tests.record.samples import CODECS, Item, contents, headers, make_batch
 
 times = st.integers(0, 2**40)
 items = st.lists(st.builds(Item, times, contents, contents, headers), min_size=1, max_size=20)

@@ -18,17 +18,16 @@ from tests.record.samples import (
     HEADER_SIZE,
     ITEMS,
     LOG_APPEND_TIME,
+    TWO_PRODUCERS,
     Item,
+    beyond_64_bits,
     make_batch,
     make_empty,
     make_marker,
-    mend,
+    numbered,
+    transaction,
     with_body,
 )
-
-
-def numbered(count: int) -> list[Item]:
-    return [Item(1_700_000_000_000 + number, None, b"%d" % number) for number in range(count)]
 
 
 def open_reader(data: Any, **options: Any) -> RecordReader:
@@ -129,13 +128,6 @@ def test_a_delete_horizon_does_no_harm() -> None:
     assert [record.timestamp for record in records] == [item.timestamp for item in ITEMS]
 
 
-def beyond_64_bits(delta: int) -> bytes:
-    """A batch whose second record has a timestamp that is larger than there can be."""
-    batch = bytearray(make_batch([Item(0, None, b""), Item(delta, None, b"")]))
-    struct.pack_into(">q", batch, 27, 2**63 - 1)
-    return mend(batch)
-
-
 @pytest.mark.parametrize("delta", [1, 2**62])
 def test_a_timestamp_beyond_64_bits_is_corrupt(delta: int) -> None:
     reader = open_reader(beyond_64_bits(delta))
@@ -145,23 +137,6 @@ def test_a_timestamp_beyond_64_bits_is_corrupt(delta: int) -> None:
 
 
 # -- transactions
-
-
-def transaction(producer_id: int, base_offset: int) -> bytes:
-    return make_batch(
-        numbered(2), producer=(producer_id, 0, 0), transactional=True, base_offset=base_offset
-    )
-
-
-TWO_PRODUCERS = (
-    transaction(1, 0)  # aborted at 6
-    + transaction(2, 2)  # committed at 7
-    + transaction(1, 4)  # aborted at 6
-    + make_marker(ABORT, base_offset=6, producer_id=1)
-    + make_marker(COMMIT, base_offset=7, producer_id=2)
-    + transaction(1, 8)  # committed at 10
-    + make_marker(COMMIT, base_offset=10, producer_id=1)
-)
 
 
 def test_aborted_records_are_left_out_when_reading_committed() -> None:

@@ -14,8 +14,7 @@ from aiokafka.errors import IllegalStateError
 from aiokafka.partitioner import DefaultPartitioner
 from aiokafka.record.batch import RecordBatchBuilder
 from aiokafka.record.rows import ANY, BinarySource, HeaderSource, RowSource, route_rows
-from tests.record.samples import CODECS, ITEMS, Item
-from tests.record.test_batch import items, read
+from tests.record.samples import CODECS, ITEMS, Item, items, read
 from tests.support.rows import binary, in_order, numbers, source
 
 

@@ -9,8 +9,7 @@ from aiokafka.record.header import RecordBatch, flat_view, is_cut_short, parse_b
 from aiokafka.record.legacy import build_message_set
 from aiokafka.record.scan import MOST_SPANS, Scan, scan_record_set
 from tests.record.fuzz import Dice
-from tests.record.samples import make_batch, make_record_sets
-from tests.record.test_reader import numbered
+from tests.record.samples import make_batch, make_record_sets, numbered
 
 
 def measured(found: Scan) -> tuple[int, int, int]:

@@ -39,7 +39,7 @@ class Caller:
         self.world = world
         self.name = name
         self.random: random.Random = world.random_for(name)
-        self._cancel_rate = cancel_rate
+        self.cancel_rate = cancel_rate
         #: Whether the program does what must end in an error.
         self.may_fail = False
 
@@ -101,7 +101,7 @@ class Caller:
     @property
     def has_chances(self) -> bool:
         """Whether its calls are cancelled now and then."""
-        return self._cancel_rate > 0
+        return self.cancel_rate > 0
 
     def _check_time(self, what: str, took: float, limit: float | None) -> None:
         if limit is not None and took > limit + MARGIN + self.world.stalled:
@@ -193,7 +193,7 @@ class _Watch:
         found = []
         if patience is not None:
             found.append((patience, "for want of patience"))
-        if may_cancel and caller._cancel_rate and caller.chance(caller._cancel_rate):
+        if may_cancel and caller.cancel_rate and caller.chance(caller.cancel_rate):
             # From one turn of the loop to seconds.
             found.append((10 ** caller.random.uniform(-5, 0.7), "by chance"))
         return found

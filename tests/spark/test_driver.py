@@ -26,7 +26,7 @@ from aiokafka.spark._loop import loop_thread
 from aiokafka.spark._plan import batch_tasks
 from aiokafka.spark._pushdown import Pushed
 from aiokafka.testing import Cut, Fail, FakeCluster
-from tests.spark.test_plan import (
+from tests.spark.support import (
     BEGIN,
     BOTH,
     MIRRORED,

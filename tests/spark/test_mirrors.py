@@ -8,7 +8,7 @@ from aiokafka._compat import timeout
 from aiokafka.errors import GroupAuthorizationFailedError
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.testing import Fail, FakeCluster
-from tests.spark.test_plan import MIRRORED, committed, end, fill, initial, stream, thread
+from tests.spark.support import MIRRORED, committed, end, fill, initial, stream, thread
 
 __all__ = ["thread"]
 

@@ -7,7 +7,7 @@ import pytest
 from aiokafka._compat import timeout
 from aiokafka.spark._driver import open_cluster
 from aiokafka.testing import FakeCluster
-from tests.spark.test_plan import TOLERANT, options
+from tests.spark.support import TOLERANT, options
 
 KNOWN = {"t": [0, 1, 2]}
 

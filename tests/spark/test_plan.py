@@ -5,75 +5,31 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from aiokafka import AIOKafkaConsumer
-from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import GroupAuthorizationFailedError, UnknownTopicOrPartitionError
 from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
-from aiokafka.ranges import DataLossError, PartitionRange
-from aiokafka.spark._loop import loop_thread
+from aiokafka.ranges import DataLossError
 from aiokafka.spark._offsets import pinned_from
-from aiokafka.spark._options import parse_read
-from aiokafka.spark._plan import StreamPlan, batch_tasks
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Edit, Fail, FakeCluster, Hold
-
-TOLERANT = {"failOnDataLoss": "false"}
-
-
-@pytest.fixture(autouse=True)
-async def thread() -> AsyncIterator[None]:
-    """Ends what stays open in this process."""
-    yield
-    await asyncio.to_thread(loop_thread().stop)
-
-
-def options(cluster: FakeCluster, *, streaming: bool, **given: Any) -> Any:
-    all_of_them = {
-        "kafka.bootstrap.servers": cluster.bootstrap_servers,
-        "kafka.retry.backoff.ms": "10",
-        "fetchOffset.retryIntervalMs": "10",
-        "kafka.request.timeout.ms": "500",
-        "latestOffset.minIntervalMs": "0",
-        "subscribe": "t",
-        **given,
-    }
-    there = {name: value for name, value in all_of_them.items() if value is not None}
-    return parse_read(there, streaming=streaming)
-
-
-def stream(cluster: FakeCluster, **given: Any) -> StreamPlan:
-    return StreamPlan(options(cluster, streaming=True, **given))
-
-
-async def batch(cluster: FakeCluster, **given: Any) -> list[list[PartitionRange]]:
-    return await asyncio.to_thread(batch_tasks, options(cluster, streaming=False, **given))
-
-
-async def end(plan: StreamPlan, start: Any, most: int | None = None) -> Any:
-    return await asyncio.to_thread(lambda: plan.end(start, most, wait=most is not None))
-
-
-async def initial(plan: StreamPlan) -> Any:
-    return await asyncio.to_thread(plan.initial)
-
-
-async def read(plan: StreamPlan, start: Any, until: Any) -> list[tuple[str, int, int, int]]:
-    """The ranges of the tasks."""
-    tasks = await asyncio.to_thread(plan.tasks, start, until)
-    return [r[:4] for task in tasks for r in task]
-
-
-def fill(cluster: FakeCluster, *counts: int, topic: str = "t", at: int | None = None) -> None:
-    for partition, count in enumerate(counts):
-        for n in range(count):
-            cluster.log(topic, partition).append(b"%d" % n, timestamp_ms=at)
-
+from tests.spark.support import (
+    BEGIN,
+    BOTH,
+    MIRRORED,
+    TOLERANT,
+    batch,
+    committed,
+    end,
+    fill,
+    initial,
+    read,
+    stream,
+)
 
 # -- AvailableNow
 
@@ -186,10 +142,6 @@ async def two(cluster: FakeCluster) -> dict[str, Any]:
     return {"t": {"0": 10, "1": 10, "2": 0}, "u": {"0": 10, "1": 10}}
 
 
-BOTH = {"subscribe": "t,u"}
-BEGIN = {"t": {"0": 0, "1": 0, "2": 0}, "u": {"0": 0, "1": 0}}
-
-
 @pytest.mark.parametrize("left", [0, 1])
 async def test_a_topic_that_was_deleted_while_a_batch_was_not_finished(
     cluster: FakeCluster, two: dict[str, Any], left: int
@@ -285,21 +237,6 @@ async def test_a_stream_fixes_where_it_begins(cluster: FakeCluster) -> None:
 
 
 # -- the group that shows progress
-
-
-async def committed(cluster: FakeCluster) -> int | None:
-    async with AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        stored = await admin.list_consumer_group_offsets("g")
-    found = stored.get(TopicPartition("t", 0))
-    return None if found is None else found.offset
-
-
-MIRRORED = {
-    "commitOffsets": "true",
-    "kafka.group.id": "g",
-    "startingOffsets": "earliest",
-    "kafka.request.timeout.ms": "20000",
-}
 
 
 async def test_a_coordinator_that_does_not_answer_holds_nothing_up(cluster: FakeCluster) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiokafka.spark._driver import open_cluster
 from aiokafka.testing import FakeCluster
-from tests.spark.test_plan import options
+from tests.spark.support import options
 
 
 async def test_a_time_never_leads_back(cluster: FakeCluster) -> None:

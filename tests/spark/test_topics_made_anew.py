@@ -6,7 +6,7 @@ import pytest
 
 from aiokafka.ranges import DataLossError
 from aiokafka.testing import FakeCluster
-from tests.spark.test_plan import end, initial, read, stream, thread
+from tests.spark.support import end, initial, read, stream, thread
 
 __all__ = ["thread"]
 

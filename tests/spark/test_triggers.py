@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from aiokafka.testing import FakeCluster
-from tests.spark.test_plan import end, initial, stream, thread
+from tests.spark.support import end, initial, stream, thread
 
 __all__ = ["thread"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaClient, AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import BrokerResponseError
 from aiokafka.protocol.messages.fetch import FetchResponse
 from aiokafka.testing import Edit, FakeCluster
@@ -38,6 +38,16 @@ async def start() -> AsyncIterator[Start]:
     for consumer, fake in consumers:
         # To a cluster that the test has ended no member can commit: do not wait for it.
         await consumer.stop(timeout=None if fake.state.live_nodes() else 0)
+
+
+def client_of(consumer: AIOKafkaConsumer) -> AIOKafkaClient:
+    """Return the client of a consumer, to have it look at the cluster at once."""
+    return consumer._client
+
+
+def queued(consumer: AIOKafkaConsumer) -> list[int]:
+    """Return how many record sets of each partition are fetched and not yet read."""
+    return [state.cursor.queued for state in consumer._subscription.assignment.states()]
 
 
 def fill(

@@ -4,9 +4,6 @@ rules."""
 from __future__ import annotations
 
 import asyncio
-import base64
-import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,23 +16,12 @@ from aiokafka.errors import AuthenticationFailedError, AuthenticationMethodNotSu
 from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from aiokafka.testing import FakeCluster, Security
+from tests.support.tokens import Token
 from tests.testing.certificates import make_contexts
 from tests.testing.support import RawClient
 
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 USERS = {"alice": "alice-secret", "bob, a=b": "päss,wörd="}
-
-
-class Token(AbstractTokenProvider):
-    """An unsecured JSON web token."""
-
-    def __init__(self, subject: str = "alice", lifetime: float = 300) -> None:
-        self.subject, self.lifetime = subject, lifetime
-
-    async def token(self) -> str:
-        claims = {"sub": self.subject, "exp": time.time() + self.lifetime}
-        parts = [json.dumps(part).encode() for part in ({"alg": "none"}, claims)]
-        return ".".join(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in parts) + "."
 
 
 def login(cluster: FakeCluster, mechanism: str, **options: Any) -> dict[str, Any]:

@@ -150,7 +150,7 @@ class Stage:
         self.reported: list[str] = []
         self.loop.set_exception_handler(self._report)
         self._servers: list[Any] = []
-        self._transports: list[Any] = []
+        self.transports: list[Any] = []
 
     def _report(self, loop: Any, context: dict[str, Any]) -> None:
         self.reported.append(f"{context['message']}: {type(context.get('exception')).__name__}")
@@ -165,17 +165,17 @@ class Stage:
         there = server or Talker()
         here = client or Talker()
         port = await self.server(lambda: there)
-        self._transports.append(
+        self.transports.append(
             (await self.loop.create_connection(lambda: here, "127.0.0.1", port))[0]
         )
         await there.diary.has(lambda: there.diary.transport is not None)
-        self._transports.append(there.transport)
+        self.transports.append(there.transport)
         return here, there
 
     async def close(self) -> None:
         for server in self._servers:
             server.close()
-        for transport in self._transports:
+        for transport in self.transports:
             # asyncio fails to abort what has closed itself once its buffer was empty.
             with suppress(AttributeError):
                 transport.abort()
@@ -544,7 +544,7 @@ async def order_of_connecting(stage: Stage) -> object:
     seen.append("connect")
     transport, client = await stage.loop.create_connection(Client, "127.0.0.1", port)
     seen.append("connected")
-    stage._transports.append(transport)
+    stage.transports.append(transport)
     return seen, client.transport is transport, transport.get_protocol() is client
 
 

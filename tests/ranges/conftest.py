@@ -1,0 +1,17 @@
+"""A fake cluster with three partitions."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from aiokafka.testing import FakeCluster
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[FakeCluster]:
+    async with FakeCluster() as fake:
+        await fake.create_topic("t", partitions=3)
+        yield fake
+        assert fake.failures == []
