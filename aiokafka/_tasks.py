@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 from aiokafka.errors import IllegalStateError, KafkaError, renewed
 
-__all__ = ["TaskOwner"]
+__all__ = ["TaskOwner", "together"]
 
 log = logging.getLogger("aiokafka")
 
@@ -137,3 +137,15 @@ class TaskOwner:
             sibling.cancel()
         if self._on_failure is not None:
             self._on_failure(error)
+
+
+async def together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Return what calls return that run at once. The first that fails ends the others."""
+    tasks = [asyncio.ensure_future(call) for call in calls]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)

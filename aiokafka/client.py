@@ -16,6 +16,7 @@ from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
 from aiokafka._config.options import refuse_unknown
+from aiokafka._coordinator_lookup import coordinators_in, lookup_of
 from aiokafka._form import mention_form
 from aiokafka._loops import made_for, refuse_other_loop
 from aiokafka._metadata.loop import MetadataLoop
@@ -30,24 +31,18 @@ from aiokafka.errors import (
     IllegalStateError,
     KafkaConnectionError,
     KafkaError,
-    KafkaProtocolError,
     KafkaTimeoutError,
     NodeNotReadyError,
     NotCoordinatorForGroupError,
     RequestTimedOutError,
-    for_code,
 )
 from aiokafka.metrics import MetricsSnapshot
 from aiokafka.net._traffic import Traffic
-from aiokafka.net.address import format_address, is_address
+from aiokafka.net.address import format_address
 from aiokafka.net.connection import BrokerConnection
 from aiokafka.net.pool import ConnectionGroup, ConnectionPool
 from aiokafka.protocol import _tuples
-from aiokafka.protocol.messages.find_coordinator import (
-    Coordinator,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
+from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from aiokafka.protocol.schema import Request, Response
 from aiokafka.structs import BrokerMetadata, TopicPartition
 
@@ -615,21 +610,13 @@ class AIOKafkaClient:
             raise KafkaConnectionError("no broker is known: bootstrap() first")
         connection = self._pool.find(node_id) or await self.connection(node_id)
         version = connection.pick(FindCoordinatorRequest)
-        request = FindCoordinatorRequest(key_type=kind) if version else FindCoordinatorRequest()
-        if version < 4:
-            request.key = key
-        else:
-            request.coordinator_keys = [key]
-        response = await connection.request(request, version=version)
-        found = _coordinator_in(response, key)
-        if found.error_code:
-            raise for_code(found.error_code)(found.error_message or f"coordinator of {key!r}")
-        if found.node_id < 0 or not is_address(found.host, found.port):
-            place = f"node {found.node_id} at {found.host!r}, port {found.port}"
-            raise KafkaProtocolError(f"coordinator of {key!r}: the response has {place}")
-        self._metadata.update_leaders({}, (BrokerMetadata(found.node_id, found.host, found.port),))
-        self._coordinators[kind, key] = found.node_id
-        return found.node_id
+        response = await connection.request(lookup_of(version, kind, [key]), version=version)
+        found = coordinators_in(response, {key: f"coordinator of {key!r}"})[key]
+        if isinstance(found, KafkaError):
+            raise found
+        self._metadata.update_leaders({}, (found,))
+        self._coordinators[kind, key] = found.nodeId
+        return found.nodeId
 
     # -- names that others read
 
@@ -672,24 +659,3 @@ async def _send_tuples(
     struct = request.prepare({} if known is None else known.api_versions)
     answer = connection.request(struct.message(), version=struct.API_VERSION, timeout=timeout)
     return struct.answer(await answer)
-
-
-def _coordinator_in(response: FindCoordinatorResponse, key: str) -> Coordinator:
-    """Return the part of a response for `key`, in the form of version 4 whatever the version
-    was.
-    """
-    for coordinator in response.coordinators:
-        if coordinator.key == key:
-            return coordinator
-    if response.coordinators:
-        raise GroupCoordinatorNotAvailableError(
-            f"the response does not name the coordinator of {key!r}"
-        )
-    return Coordinator(
-        key=key,
-        node_id=response.node_id,
-        host=response.host,
-        port=response.port,
-        error_code=response.error_code,
-        error_message=response.error_message,
-    )

@@ -42,6 +42,7 @@ LAYERS = {
     "oauth": 2,
     # 3, cluster
     "_group_members": 3,
+    "_coordinator_lookup": 3,
     "_form": 3,
     "_guard": 3,
     "_interception": 3,

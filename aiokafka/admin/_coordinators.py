@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
+from aiokafka._coordinator_lookup import coordinators_in, lookup_of
+from aiokafka._tasks import together
 from aiokafka.admin._items import attempt, by_node, settle
 from aiokafka.admin._routing import Call, Router
 from aiokafka.client import CoordinationType
-from aiokafka.errors import KafkaError, KafkaProtocolError, UnsupportedVersionError, for_code
-from aiokafka.protocol.messages.find_coordinator import (
-    Coordinator,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
+from aiokafka.errors import KafkaError, UnsupportedVersionError
+from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 
 __all__ = ["by_coordinator"]
 
 V = TypeVar("V")
 
-_FIRST_OF_SEVERAL = 4
 _NAMES = {CoordinationType.GROUP: "group", CoordinationType.TRANSACTION: "transactional id"}
 
 
@@ -53,59 +49,26 @@ async def by_coordinator(
 
 
 async def _find(
-    router: Router, group_ids: list[str], kind: CoordinationType, deadline: float
+    router: Router, keys: list[str], kind: CoordinationType, deadline: float
 ) -> dict[str, int | KafkaError]:
-    """Return the coordinator of each group: in one request, or before Kafka 3.0 in one each."""
-    found: dict[str, Coordinator | KafkaError] = {}
+    """Return the coordinator of each key: in one request, or before Kafka 3.0 in one each."""
     try:
-        found |= await _look_up(router, group_ids, kind, deadline)
+        return await _look_up(router, keys, kind, deadline)
     except UnsupportedVersionError:
-        each = (attempt(_look_up(router, [key], kind, deadline), [key]) for key in group_ids)
-        for part in await asyncio.gather(*each):
-            found |= part
-    return {
-        group_id: _home(router, f"{_NAMES[kind]} {group_id!r}", found.get(group_id))
-        for group_id in group_ids
-    }
+        if len(keys) == 1:
+            raise
+    found: dict[str, int | KafkaError] = {}
+    for part in await together(
+        attempt(_look_up(router, [key], kind, deadline), [key]) for key in keys
+    ):
+        found |= part
+    return found
 
 
 async def _look_up(
     router: Router, keys: list[str], kind: CoordinationType, deadline: float
-) -> dict[str, Coordinator]:
-    def build(version: int) -> FindCoordinatorRequest:
-        if version >= _FIRST_OF_SEVERAL:
-            return FindCoordinatorRequest(coordinator_keys=keys, key_type=kind)
-        if len(keys) > 1:
-            raise UnsupportedVersionError("FindCoordinator: several at once need Kafka 3.0")
-        request = FindCoordinatorRequest(key=keys[0])
-        if kind:
-            request.key_type = kind
-        return request
-
-    response = await router.to_any(Call(FindCoordinatorRequest, build), deadline)
-    if response.coordinators:
-        return {found.key: found for found in response.coordinators}
-    return {keys[0]: _in_new_form(keys[0], response)}
-
-
-def _in_new_form(key: str, response: FindCoordinatorResponse) -> Coordinator:
-    return Coordinator(
-        key=key,
-        node_id=response.node_id,
-        host=response.host,
-        port=response.port,
-        error_code=response.error_code,
-        error_message=response.error_message,
-    )
-
-
-def _home(router: Router, what: str, found: Coordinator | KafkaError | None) -> int | KafkaError:
-    """Return the node, which the router knows how to reach from now on."""
-    if isinstance(found, KafkaError):
-        return found
-    if found is None:
-        return KafkaProtocolError(f"{what}: the response does not name it")
-    if found.error_code:
-        reason = found.error_message or "its coordinator is not known"
-        return for_code(found.error_code)(f"{what}: {reason}")
-    return router.learn(found.node_id, found.host, found.port)
+) -> dict[str, int | KafkaError]:
+    call = Call(FindCoordinatorRequest, lambda version: lookup_of(version, kind, keys))
+    response = await router.to_any(call, deadline)
+    homes = coordinators_in(response, {key: f"{_NAMES[kind]} {key!r}" for key in keys})
+    return {key: router.learn(home) for key, home in homes.items()}

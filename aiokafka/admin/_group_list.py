@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from aiokafka.admin._cluster import fetch_metadata
+from aiokafka.admin._every_broker import of_every_broker
 from aiokafka.admin._group_values import GroupListing
-from aiokafka.admin._items import by_node
 from aiokafka.admin._routing import Call, Router, raise_for
 from aiokafka.admin.enums import GroupState, GroupType
-from aiokafka.errors import KafkaError, UnsupportedVersionError
+from aiokafka.errors import UnsupportedVersionError
 from aiokafka.protocol.messages import groups as wire
 
 __all__ = ["GroupFilter", "list_groups"]
@@ -44,27 +43,12 @@ class GroupFilter:
 async def list_groups(
     router: Router, wanted: GroupFilter, deadline: float
 ) -> dict[str, GroupListing]:
-    """Return the groups of all brokers that pass.
+    """Return the groups of all brokers that pass."""
 
-    A broker that goes away hands its groups to others, perhaps to one that has been asked already:
-    then all are asked again.
-    """
+    async def ask(node_id: int) -> list[GroupListing]:
+        return await _list_one(router, node_id, wanted, deadline)
 
-    async def ask(node_id: int, _: list[int]) -> dict[int, list[GroupListing]]:
-        return {node_id: await _list_one(router, node_id, wanted, deadline)}
-
-    async def attempt() -> list[GroupListing]:
-        metadata = await fetch_metadata(router, [], deadline)
-        nodes = {broker.node_id: [broker.node_id] for broker in metadata.brokers}
-        found = await by_node(nodes, ask)
-        groups: list[GroupListing] = []
-        for part in found.values():
-            if isinstance(part, KafkaError):
-                raise part
-            groups += part
-        return groups
-
-    found = await router.retry(attempt, deadline)
+    found = await of_every_broker(router, ask, deadline)
     return {group.group_id: group for group in found if wanted.passes(group)}
 
 

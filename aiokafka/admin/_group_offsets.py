@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from aiokafka._tasks import together
 from aiokafka.admin._coordinators import by_coordinator
 from aiokafka.admin._items import attempt, outcome
 from aiokafka.admin._routing import Call, Router
@@ -63,7 +63,7 @@ async def _ask(
             attempt(_ask(router, node_id, {group_id: tps}, require_stable, deadline), [group_id])
             for group_id, tps in wanted.items()
         )
-        parts = await asyncio.gather(*each)
+        parts = await together(each)
         return {key: found for part in parts for key, found in part.items()}
     if is_of_several:
         return {

@@ -6,16 +6,14 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from aiokafka._coordinator_lookup import coordinators_in, lookup_of
 from aiokafka.admin._cluster import fetch_metadata
 from aiokafka.admin._next_groups import describe_call, may_be_of_next_protocol, result_of
 from aiokafka.admin._routing import Call, R, Router, raise_for
 from aiokafka.admin.results import DescribedGroup, DescribedMember, DescribeGroupsResult
-from aiokafka.errors import UnsupportedVersionError
+from aiokafka.errors import KafkaError, UnsupportedVersionError
 from aiokafka.protocol.messages import groups as wire
-from aiokafka.protocol.messages.find_coordinator import (
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
+from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from aiokafka.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from aiokafka.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -113,24 +111,14 @@ def _group(group: wire.DescribedGroup) -> DescribedGroup:
 async def find_coordinator(router: Router, key: str, key_type: int, deadline: float) -> int:
     """Return the id of the broker that coordinates a group (0) or a transactional id (1)."""
 
-    def build(version: int) -> FindCoordinatorRequest:
-        if version >= 4:
-            return FindCoordinatorRequest(coordinator_keys=[key], key_type=key_type)
-        return FindCoordinatorRequest(key=key, key_type=key_type)
-
     async def attempt() -> int:
-        call = Call(FindCoordinatorRequest, build)
-        code, message, node_id = _coordinator(await router.to_any(call, deadline))
-        raise_for(code, message, key)
-        return node_id
+        call = Call(FindCoordinatorRequest, lambda version: lookup_of(version, key_type, [key]))
+        home = coordinators_in(await router.to_any(call, deadline), {key: repr(key)})[key]
+        if isinstance(home, KafkaError):
+            raise home
+        return home.nodeId
 
     return await router.retry(attempt, deadline)
-
-
-def _coordinator(response: FindCoordinatorResponse) -> tuple[int, str | None, int]:
-    for found in response.coordinators:
-        return found.error_code, found.error_message, found.node_id
-    return response.error_code, response.error_message, response.node_id
 
 
 class OffsetQuery(NamedTuple):

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
+from aiokafka._tasks import together
 from aiokafka.admin._routing import Router
 from aiokafka.errors import (
     AdminItemsError,
@@ -146,6 +147,6 @@ async def by_node(
             return dict.fromkeys(items, error)
 
     found: dict[K, V | KafkaError] = {}
-    for answers in await asyncio.gather(*(one(*group) for group in groups.items())):
+    for answers in await together(one(*group) for group in groups.items()):
         found.update(answers)
     return found

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 
+from aiokafka._tasks import together
 from aiokafka.admin._leaders import by_leader
 from aiokafka.admin._offset_values import ListedOffset, OffsetSpec
 from aiokafka.admin._routing import Call, Router, remaining_ms
@@ -57,7 +57,7 @@ async def list_offsets(
             _ask(router, node_id, wanted, need, read_committed, deadline)
             for need, wanted in requests.items()
         )
-        return {tp: one for found in await asyncio.gather(*each) for tp, one in found.items()}
+        return {tp: one for found in await together(each) for tp, one in found.items()}
 
     return await by_leader(router, places, send, deadline, final=(UnknownTopicOrPartitionError,))
 

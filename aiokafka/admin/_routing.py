@@ -12,13 +12,11 @@ from aiokafka._retry import OutOfTimeError, until, within
 from aiokafka.client import CoordinationType
 from aiokafka.errors import (
     KafkaError,
-    KafkaProtocolError,
     KafkaTimeoutError,
     NoBrokersAvailable,
     NotControllerError,
     for_code,
 )
-from aiokafka.net.address import is_address
 from aiokafka.structs import BrokerMetadata
 
 if TYPE_CHECKING:
@@ -126,13 +124,12 @@ class Router:
             lambda: self._client.ask_coordinator(kind, group_id, deadline, ask), deadline
         )
 
-    def learn(self, node_id: int, host: str, port: int) -> int | KafkaError:
-        """Note where a broker is that a response names, and return its id; an error if that is no
-        address."""
-        if node_id < 0 or not is_address(host, port):
-            return KafkaProtocolError(f"told to ask node {node_id} at {host!r}, port {port}")
-        self._client.update_leaders({}, (BrokerMetadata(node_id, host, port),))
-        return node_id
+    def learn(self, home: BrokerMetadata | KafkaError) -> int | KafkaError:
+        """Note where a broker is that a response names, and return its id; let errors pass."""
+        if isinstance(home, KafkaError):
+            return home
+        self._client.update_leaders({}, (home,))
+        return home.nodeId
 
     def _any_node(self, silent: set[int]) -> int:
         node_id = self._client.get_random_node(silent)

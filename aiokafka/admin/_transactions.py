@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from aiokafka.admin._cluster import fetch_metadata
 from aiokafka.admin._coordinators import by_coordinator
+from aiokafka.admin._every_broker import of_every_broker
 from aiokafka.admin._routing import Call, Router, raise_for, remaining_ms
 from aiokafka.admin._transaction_values import (
     FencedProducer,
@@ -42,19 +41,13 @@ class TransactionFilter:
 async def list_all(
     router: Router, wanted: TransactionFilter, deadline: float
 ) -> list[TransactionListing]:
-    """Return the transactions of all brokers that pass.
+    """Return the transactions of all brokers that pass."""
 
-    A broker that goes away leaves its transactions to others, perhaps to one that has been asked
-    already: then all are asked again.
-    """
+    async def ask(node_id: int) -> list[TransactionListing]:
+        return await _list_one(router, node_id, wanted, deadline)
 
-    async def attempt() -> dict[str, TransactionListing]:
-        metadata = await fetch_metadata(router, [], deadline)
-        nodes = [broker.node_id for broker in metadata.brokers]
-        parts = await asyncio.gather(*(_list_one(router, n, wanted, deadline) for n in nodes))
-        return {one.transactional_id: one for part in parts for one in part}
-
-    return list((await router.retry(attempt, deadline)).values())
+    found = await of_every_broker(router, ask, deadline)
+    return list({one.transactional_id: one for one in found}.values())
 
 
 async def _list_one(

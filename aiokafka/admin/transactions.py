@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from aiokafka._partitions import as_partition
-from aiokafka.admin import _producers, _transactions
+from aiokafka.admin import _hanging, _producers, _transactions
 from aiokafka.admin._room import Room
 from aiokafka.admin._transaction_values import (
     ActiveProducer,
@@ -150,12 +150,14 @@ class Transactions(Room):
                 20 minutes: the longest time that brokers give transactions, and five minutes more.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Leaders are asked for open transactions first, then coordinators (KIP-664, Kafka 3.0).
+        Leaders are asked for open transactions first, then coordinators (KIP-664, Kafka 3.0). A
+        partition without a leader is not waited for. If some partitions cannot be looked into, it
+        raises AdminItemsError: `errors` says why, `results` has what hangs in each of the others.
         """
         if older_than_ms < 0:
             raise ValueError(f"older_than_ms={older_than_ms!r}: must be at least 0")
         wanted = None if partitions is None else [as_partition(tp) for tp in partitions]
-        return await _producers.find_hanging(
+        return await _hanging.find_hanging(
             self._router, wanted, older_than_ms, self._deadline(timeout_ms)
         )
 

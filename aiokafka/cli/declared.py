@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from aiokafka.cli.asking import agree
 from aiokafka.cli.session import Session, command
 from aiokafka.errors import KafkaConfigurationError
 
@@ -149,8 +150,7 @@ async def commands(session: Session, file: str, dry_run: bool, yes: bool) -> Non
         session.output.rows(map(_row, steps), ("action", "topic", "detail"))
         if dry_run or not steps:
             return
-        if not yes:
-            click.confirm(f"Make these {len(steps)} changes?", abort=True, err=True)
+        agree(f"Make these {len(steps)} changes?", yes)
         await _make(admin, steps)
     session.output.done(f"{len(steps)} changes made")
 

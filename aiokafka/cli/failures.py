@@ -12,7 +12,7 @@ __all__ = ["CODES", "PartlyFailedError", "code_of", "lines_of"]
 #: Exit codes and their meanings; docs/cli.rst has the same.
 CODES = {
     0: "done",
-    1: "failed",
+    1: "failed, or answered with no",
     2: "wrong usage",
     3: "no broker responded in time",
     4: "authentication failed, or the user may not do this",

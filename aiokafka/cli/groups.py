@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aiokafka.cli.asking import agree
 from aiokafka.cli.places import place
 from aiokafka.cli.session import Session, command, noun
 
@@ -237,8 +238,7 @@ async def delete(session: Session, groups: tuple[str, ...], yes: bool) -> None:
     Example:
       aiokafka groups delete old-billing --yes
     """
-    if not yes:
-        click.confirm(f"Delete {', '.join(groups)} with all offsets?", abort=True, err=True)
+    agree(f"Delete {', '.join(groups)} with all offsets?", yes)
     async with session.admin() as admin:
         await admin.groups.delete(groups)
     session.output.done(f"deleted: {', '.join(groups)}")

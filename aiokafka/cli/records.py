@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from aiokafka import TopicPartition
+from aiokafka.cli.asking import agree
 from aiokafka.cli.session import Session, command, noun
 
 __all__ = ["before", "commands"]
@@ -35,8 +36,7 @@ async def delete(session: Session, places: tuple[str, ...], yes: bool) -> None:
       aiokafka records delete orders-0:1000 orders-1:end --yes
     """
     wanted = dict(before(text) for text in places)
-    if not yes:
-        click.confirm(f"Delete records of {len(wanted)} partitions?", abort=True, err=True)
+    agree(f"Delete records of {len(wanted)} partitions?", yes)
     async with session.admin() as admin:
         found = await admin.records.delete(wanted)
     rows = [

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aiokafka.cli.asking import agree, secret, wait_for
 from aiokafka.cli.session import Session, command, noun
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ async def delete_acls(session: Session, resource: str, yes: bool, **given: str |
     async with session.admin() as admin:
         if not yes:
             count = len(await admin.acls.describe(wanted))
-            click.confirm(f"Delete {count} entries about {resource}?", abort=True, err=True)
+            agree(f"Delete {count} entries about {resource}?", yes)
         found = await admin.acls.delete([wanted])
     rows = [_acl_row(binding) for bindings in found.values() for binding in bindings]
     session.output.rows(sorted(rows, key=str), _ACL)
@@ -176,11 +177,9 @@ async def set_user(session: Session, user: str, mechanism: str, new_password_fil
     from aiokafka.admin import NewScramCredential, ScramMechanism
 
     if new_password_file is not None:
-        password = new_password_file.read().rstrip("\r\n")
+        password = wait_for(new_password_file.read).rstrip("\r\n")
     elif sys.stdin.isatty():
-        password = click.prompt(
-            f"New password of {user}", hide_input=True, confirmation_prompt=True, err=True
-        )
+        password = secret(f"New password of {user}", twice=True)
     else:
         raise click.UsageError("give --new-password-file; - is stdin")
     credential = NewScramCredential(user, password, _member(ScramMechanism, mechanism))
@@ -200,8 +199,7 @@ async def delete_user(session: Session, user: str, mechanism: str, yes: bool) ->
     Example:
       aiokafka users delete alice --yes
     """
-    if not yes:
-        click.confirm(f"Delete the password of {user}?", abort=True, err=True)
+    agree(f"Delete the password of {user}?", yes)
     async with session.admin() as admin:
         await admin.users.delete([(user, mechanism)])
     session.output.done(f"{user}: password for {mechanism} deleted")

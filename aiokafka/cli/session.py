@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aiokafka.cli.asking import secret, wait_for
 from aiokafka.cli.output import FORMATS, Output
 from aiokafka.cli.running import run
 from aiokafka.cli.settings import client_options, find_settings
@@ -98,15 +99,14 @@ class Session:
 def _with_password(settings: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
     """Add the password from where the user wants it, or ask for it."""
     if flags.get("password_stdin"):
-        return {**settings, "password": sys.stdin.readline().rstrip("\r\n")}
+        return {**settings, "password": wait_for(sys.stdin.readline).rstrip("\r\n")}
     if "username" in settings and not {"password", "password_file"} & settings.keys():
         if not sys.stdin.isatty():
             raise click.UsageError(
                 "a user name without a password: use --password-stdin, --password-file or "
                 "AIOKAFKA_PASSWORD"
             )
-        asked = click.prompt(f"Password of {settings['username']}", hide_input=True, err=True)
-        return {**settings, "password": asked}
+        return {**settings, "password": secret(f"Password of {settings['username']}")}
     return settings
 
 

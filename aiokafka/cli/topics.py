@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aiokafka.cli import declared
+from aiokafka.cli.asking import agree
 from aiokafka.cli.session import Session, command, noun
 from aiokafka.errors import AdminItemsError, KafkaError, TopicAlreadyExistsError
 
@@ -153,8 +154,7 @@ async def delete(session: Session, topics: tuple[str, ...], yes: bool) -> None:
     Example:
       aiokafka topics delete old-orders --yes
     """
-    if not yes:
-        click.confirm(f"Delete {', '.join(topics)} with all records?", abort=True, err=True)
+    agree(f"Delete {', '.join(topics)} with all records?", yes)
     async with session.admin() as admin:
         await admin.topics.delete(topics)
     session.output.done("\n".join(f"{topic}: deleted" for topic in topics))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -21,6 +22,7 @@ from aiokafka.errors import (
     GroupLoadInProgressError,
     InvalidProducerEpoch,
     KafkaTimeoutError,
+    LeaderNotAvailableError,
     NotCoordinatorForGroupError,
     NotLeaderForPartitionError,
     ProducerFenced,
@@ -254,6 +256,36 @@ async def test_a_partition_that_its_coordinator_has_forgotten(
     (found,) = await admin.transactions.find_hanging(older_than_ms=0)
     assert (found.partition, found.transactional_id) == (FIRST, "a")
     await producer.stop()
+
+
+async def test_a_broker_that_refuses_leaves_no_request_behind(
+    cluster: FakeCluster, admin: AIOKafkaAdminClient
+) -> None:
+    await admin.transactions.list()  # all brokers are connected from here on
+    before = asyncio.all_tasks()
+    cluster.intercept(ListTransactionsRequest, Silence(), broker=0)
+    cluster.intercept(ListTransactionsRequest, Fail(ClusterAuthorizationFailedError), broker=1)
+    with pytest.raises(ClusterAuthorizationFailedError):
+        await admin.transactions.list(timeout_ms=20_000)
+    left = [task for task in asyncio.all_tasks() - before if "aiokafka/admin" in repr(task)]
+    assert left == []
+
+
+async def test_partitions_without_a_leader_do_not_hide_what_hangs_in_others(
+    cluster: FakeCluster, admin: AIOKafkaAdminClient
+) -> None:
+    producer_id = await left_hanging(cluster, "lost", 0)
+    away = SECOND  # each broker leads one of the partitions
+    cluster.state.node_down(cluster.state.topics["t"].partitions[1].leader)
+    for partitions in (None, [FIRST, away]):
+        with pytest.raises(AdminItemsError, match="t-1") as caught:
+            await admin.transactions.find_hanging(partitions, older_than_ms=0, timeout_ms=20_000)
+        assert away in caught.value.errors
+        assert FIRST not in caught.value.errors
+        (found,) = caught.value.results[FIRST]
+        assert found.producer.producer_id == producer_id
+    with pytest.raises(LeaderNotAvailableError, match="t-1"):
+        await admin.transactions.find_hanging([away], older_than_ms=0)
 
 
 async def test_a_transaction_that_ends_meanwhile_does_not_hang(

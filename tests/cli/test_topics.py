@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 
-import pytest
-
 from tests.cli.support import Cli
 
 
@@ -87,11 +85,3 @@ def test_an_unknown_topic_is_code_5(cli: Cli) -> None:
     assert done.code == 5
     assert "orders" in done.out
     assert done.err.count("\n") == 1 and "nothing" in done.err
-
-
-def test_deleting_asks(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    cli.served.topic("orders")
-    with open("/dev/null") as nothing:
-        monkeypatch.setattr("sys.stdin", nothing)
-        assert cli.run("topics", "delete", "orders").code == 130
-    assert [row["name"] for row in cli.rows("topics", "list")] == ["orders"]
