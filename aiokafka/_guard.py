@@ -32,11 +32,12 @@ class Guard:
         """Return what `function` returns; None if it raises, which is logged."""
         try:
             return function(*args, **facts)
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            # A plain function cannot be cancelled: this is the outcome of something it looked at.
             self.complain(error)
             return None
 
-    def complain(self, error: Exception) -> None:
+    def complain(self, error: BaseException) -> None:
         """Log that the code has raised `error`, unless it did within the last minute."""
         now = self._loop.time()
         if now < self._quiet_until:

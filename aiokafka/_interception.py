@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
-from aiokafka._compat import timeout, timeout_at
+from aiokafka._compat import timeout_at
 from aiokafka._guard import Guard
 from aiokafka._log import SubjectLog
 from aiokafka.errors import KafkaTimeoutError
@@ -30,18 +30,23 @@ _FINISH = 10.0
 class Interception:
     """Calls interceptors in the order of their list; what one raises is logged.
 
-    Owns the coroutines of notifications that wait for their turn: one task runs them, so that no
-    record needs a task of its own.
+    Owns the coroutines of notifications that wait for their turn, and the task of the one whose
+    turn it is. A task of the client runs them one after the other.
     """
 
-    def __init__(self, interceptors: Sequence[Any], log: SubjectLog) -> None:
+    def __init__(
+        self, interceptors: Sequence[Any], log: SubjectLog, *, drops: bool = False
+    ) -> None:
+        """`drops`: whether notifications are dropped while too many wait, as nothing that makes
+        them calls `wait_for_room`."""
         self._interceptors = tuple(interceptors)
+        self._drops = drops
         self._guard = Guard(log, "an interceptor")
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Awaitable[Any]] = deque()
         self._wake = asyncio.Event()
         self._moved = asyncio.Event()
-        self._is_busy = False
+        self._current: asyncio.Future[Any] | None = None
         self._is_closed = False
 
     async def pass_on(self, method: str, item: T, is_valid: Callable[[Any], bool]) -> T:
@@ -50,7 +55,7 @@ class Interception:
             try:
                 result = getattr(interceptor, method)(item)
                 if inspect.isawaitable(result):
-                    result = await result
+                    result = await _result_of(result)
                 if result is not None and not is_valid(result):
                     raise TypeError(f"{method} of {interceptor!r} returned {result!r}")
             except Exception as error:
@@ -69,9 +74,17 @@ class Interception:
                 self._wake.set()
         if self._is_closed:
             self.close()
+        while self._drops and len(self._waiting) > _MOST:
+            _drop(self._waiting.popleft())
+            self._guard.complain(KafkaTimeoutError(f"{method} is slower than it is called"))
 
     async def wait_for_room(self, deadline: float) -> None:
-        """Wait until few enough coroutines wait. Raises KafkaTimeoutError at `deadline`."""
+        """Wait until few enough coroutines wait. Raises KafkaTimeoutError at `deadline`.
+
+        The coroutine whose turn it is does not wait: it would wait for itself.
+        """
+        if asyncio.current_task() is self._current:
+            return
         while len(self._waiting) >= _MOST and not self._is_closed:
             self._moved.clear()
             try:
@@ -90,25 +103,44 @@ class Interception:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
-            awaitable = self._waiting.popleft()
-            self._is_busy = True
             try:
-                async with timeout(_LONGEST):
-                    await awaitable
+                await self._run_one(self._waiting.popleft())
             except Exception as error:
                 self._guard.complain(error)
             finally:
-                self._is_busy = False
+                self._current = None
                 self._moved.set()
 
+    async def _run_one(self, awaitable: Awaitable[Any]) -> None:
+        """Wait for one coroutine. It has a task, so that it is plain which of both was cancelled,
+        and that one which cannot be cancelled holds nothing up."""
+        self._current = current = asyncio.ensure_future(awaitable)
+        try:
+            await asyncio.wait((current,), timeout=_LONGEST)
+        finally:
+            if not current.done() and self._current is current:
+                current.cancel()
+        if not current.done():
+            current.add_done_callback(_ignore)
+            raise KafkaTimeoutError(f"{current!r} takes longer than {_LONGEST:g} s")
+        if current.cancelled():
+            raise RuntimeError(f"{current!r} awaited what was cancelled")
+        current.result()
+
     async def finish(self, deadline: float | None) -> None:
-        """Wait until all coroutines have run, at the latest until `deadline` (loop time)."""
+        """Wait until all coroutines have run, at the latest until `deadline` (loop time).
+
+        For one of these coroutines, which stops the client, nothing waits: it goes on by itself.
+        """
+        if asyncio.current_task() is self._current:
+            self._current = None
+            return
         # What has ended just now tells of it in the next turn of the loop.
         await asyncio.sleep(0)
         latest = self._loop.time() + _FINISH
         try:
             async with timeout_at(latest if deadline is None else min(latest, deadline)):
-                while self._waiting or self._is_busy:
+                while self._waiting or self._current is not None:
                     self._moved.clear()
                     await self._moved.wait()
         except asyncio.TimeoutError:
@@ -118,7 +150,29 @@ class Interception:
         """Drop the coroutines that have not begun, and those to come."""
         self._is_closed = True
         while self._waiting:
-            awaitable = self._waiting.popleft()
-            if inspect.iscoroutine(awaitable):
-                awaitable.close()
+            _drop(self._waiting.popleft())
         self._moved.set()
+
+
+async def _result_of(awaitable: Awaitable[Any]) -> Any:
+    """Return what `awaitable` returns. Raises RuntimeError if it was not cancelled, but awaited
+    something that was; Python 3.10 cannot tell these apart."""
+    count = getattr(asyncio.current_task(), "cancelling", lambda: None)
+    before = count()
+    try:
+        return await awaitable
+    except asyncio.CancelledError as error:
+        if before is None or count() > before:
+            raise
+        raise RuntimeError("it awaited what was cancelled") from error
+
+
+def _drop(awaitable: Awaitable[Any]) -> None:
+    if inspect.iscoroutine(awaitable):
+        awaitable.close()
+
+
+def _ignore(future: asyncio.Future[Any]) -> None:
+    """Take note of what a coroutine has raised that nothing waits for any more."""
+    if not future.cancelled():
+        future.exception()

@@ -76,11 +76,14 @@ class ConsumerInterceptor:
 
         It is called by `getmany` and `getone`, when there are records; each interceptor gets what
         the one before has returned. Records that are left out count as read. A call that is
-        cancelled while a coroutine runs has taken nothing: the records are returned again.
+        cancelled while a coroutine runs has taken nothing: the records are returned again. Other
+        calls that read wait meanwhile; none may be made here. Records of a partition that is taken
+        away meanwhile are left out.
         """
 
     def on_commit(self, offsets: Mapping[TopicPartition, int]) -> Awaitable[None] | None:
         """Take note that offsets were committed, by the application or in the background.
 
         Coroutines run one after the other in a task of the consumer, each for 30 seconds at most.
+        Of more than a thousand that wait the oldest are dropped.
         """

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from aiokafka.consumer._partition_state import Phase
+from aiokafka.consumer._listener_call import intercepting
+from aiokafka.consumer._partition_state import PartitionState, Phase
 from aiokafka.consumer._shared import Shared
 from aiokafka.interceptors import Records
 from aiokafka.structs import ConsumerRecord, TopicPartition
@@ -13,25 +14,47 @@ __all__ = ["intercept", "intercept_one"]
 
 
 async def intercept(shared: Shared, records: Records) -> Records:
-    """Return what the interceptors make of `records`.
+    """Return what the interceptors make of `records`, and count them.
 
-    If the call is cancelled meanwhile, the application has got nothing: unless it, or a rebalance,
-    has moved the position, that goes back to the first of the records.
+    Other readers get nothing meanwhile. If the call is cancelled, the application has got nothing:
+    unless it, or a rebalance, has moved the position, that goes back to the first of the records.
+    Those of partitions that a rebalance took away meanwhile are left out: their new owner has them.
     """
-    if shared.interception is None:
+    interception = shared.interception
+    if interception is None:
         return records
-    marks = []
-    for tp, taken in records.items():
-        state = shared.subscriptions.assignment.get(tp)
-        if state is not None and taken:
-            marks.append((state, state.epoch, taken[0].offset))
-    try:
-        return await shared.interception.pass_on("on_consume", records, _are_records)
-    except BaseException:
-        for state, epoch, offset in marks:
-            if state.epoch == epoch and state.phase is not Phase.RETIRED:
-                state.seek(offset)
-        raise
+    assignment = shared.subscriptions.assignment
+    marks = [_mark(state, records[tp]) for tp in records if (state := assignment.get(tp))]
+    with shared.desk.showing(), intercepting(shared.desk):
+        try:
+            result = await interception.pass_on("on_consume", records, _are_records)
+        except BaseException:
+            for mark in marks:
+                mark.give_back()
+            raise
+    gone = {mark.state.tp for mark in marks if mark.state.phase is Phase.RETIRED}
+    return {tp: some for tp, some in result.items() if tp not in gone} if gone else result
+
+
+class _Mark(NamedTuple):
+    """Where the records of a partition begin that were taken, how many, in which epoch."""
+
+    state: PartitionState
+    epoch: int
+    offset: int
+    taken: int
+
+    def give_back(self) -> None:
+        """Let the next call return the records again."""
+        state = self.state
+        if state.phase is not Phase.RETIRED:
+            state.taken -= self.taken
+            if state.epoch == self.epoch:
+                state.seek(self.offset)
+
+
+def _mark(state: PartitionState, records: list[ConsumerRecord[Any, Any]]) -> _Mark:
+    return _Mark(state, state.epoch, records[0].offset, len(records))
 
 
 async def intercept_one(

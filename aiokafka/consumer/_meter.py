@@ -141,7 +141,8 @@ class ConsumerMeter:
     def unsettled(self, state: PartitionState) -> int:
         """Return how many records of a partition were returned since it was settled."""
         taken: int = state.taken
-        return taken - self._settled.get(state, 0)
+        # Fewer than before, if some were given back.
+        return max(0, taken - self._settled.get(state, 0))
 
     # -- the group
 

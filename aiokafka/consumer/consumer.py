@@ -586,8 +586,9 @@ class AIOKafkaConsumer(ConsumerSettings, ConsumerPositions):
             records = self._desk.take(wanted, limit)
             if not in_time and until == deadline:
                 break
+        result = await intercept(self._shared, records) if records else records
         self._fetcher.settle(records)
-        return await intercept(self._shared, records) if records else records
+        return result
 
     def _next_look(self, told_at: float) -> float | None:
         """Return when a reader has to see again whether the brokers answer (loop time; None =

@@ -52,6 +52,8 @@ def _tell_outcome(
     if future.cancelled():
         error = asyncio.CancelledError("the program has cancelled the future of the record")
     else:
-        error = future.exception()
+        # Not `exception()`: that counts as looking at it, and asyncio would not log any more that
+        # the program has ignored a record that failed.
+        error = future._exception
         metadata = future.result() if error is None else None
     interception.tell("on_acknowledgement", record, metadata, error)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -11,7 +13,8 @@ import pytest
 
 import aiokafka
 from aiokafka import TopicPartition
-from aiokafka.errors import MessageSizeTooLargeError
+from aiokafka._compat import timeout
+from aiokafka.errors import IllegalStateError, MessageSizeTooLargeError
 from aiokafka.interceptors import (
     ConsumerInterceptor,
     ProducerInterceptor,
@@ -202,6 +205,165 @@ async def test_a_call_that_is_cancelled_in_an_interceptor(
     assert await consumer.position(T0) == 0
     release.set()
     assert [(await consumer.getone()).offset for _ in range(4)] == [0, 1, 2, 3]
+
+
+async def test_no_record_comes_twice_when_one_of_two_readers_is_cancelled(
+    cluster: FakeCluster, start: Start
+) -> None:
+    class WaitsOnce(ConsumerInterceptor):
+        async def on_consume(self, records: Records) -> None:  # type: ignore[override]
+            if not entered.is_set():
+                entered.set()
+                await asyncio.Event().wait()
+
+    async def read() -> None:
+        got.extend([r.offset for r in (await consumer.getmany(timeout_ms=5000, max_records=2))[T0]])
+
+    entered = asyncio.Event()
+    got: list[int] = []
+    fill(cluster, 0, 4, topic=TOPIC)
+    consumer = await start(cluster, assign=[T0], interceptors=[WaitsOnce()])
+    cancelled = asyncio.create_task(read())
+    await entered.wait()
+    other = asyncio.create_task(read())
+    assert await consumer.getmany(timeout_ms=20) == {}
+    cancelled.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    await other
+    await read()
+    assert got == [0, 1, 2, 3]
+    assert consumer.metrics().value("records-consumed-total") == 4
+
+
+async def test_partitions_that_are_taken_away_meanwhile(cluster: FakeCluster, start: Start) -> None:
+    class GivesAway(ConsumerInterceptor):
+        async def on_consume(self, records: Records) -> None:  # type: ignore[override]
+            consumer.assign([TopicPartition(TOPIC, 1)])
+
+    fill(cluster, 0, 2, topic=TOPIC)
+    fill(cluster, 1, 2, topic=TOPIC)
+    consumer = await start(cluster, assign=[T0], interceptors=[GivesAway()])
+    record = await consumer.getone()
+    assert (record.partition, record.offset) == (1, 0)
+
+
+async def test_on_consume_cannot_read(cluster: FakeCluster, start: Start) -> None:
+    class Reads(ConsumerInterceptor):
+        async def on_consume(self, records: Records) -> None:  # type: ignore[override]
+            for read in (consumer.getone, consumer.getmany):
+                with pytest.raises(IllegalStateError, match="on_consume"):
+                    await read()
+            tried.append(await consumer.position(T0))
+
+    tried: list[int] = []
+    fill(cluster, 0, 1, topic=TOPIC)
+    consumer = await start(cluster, assign=[T0], interceptors=[Reads()])
+    assert (await consumer.getone()).offset == 0
+    assert tried == [1]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python cannot tell what was cancelled")
+async def test_interceptors_that_await_what_was_cancelled_here(
+    cluster: FakeCluster, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Awaits(ConsumerInterceptor):
+        async def on_consume(self, records: Records) -> None:  # type: ignore[override]
+            await cancelled()
+
+    fill(cluster, 0, 1, topic=TOPIC)
+    consumer = await start(cluster, assign=[T0], interceptors=[Awaits()])
+    assert (await consumer.getone()).offset == 0
+    assert "awaited what was cancelled" in caplog.text
+
+
+async def cancelled() -> None:
+    future = asyncio.get_running_loop().create_future()
+    future.cancel()
+    await future
+
+
+async def test_notifications_that_await_what_was_cancelled(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Awaits(ProducerInterceptor):
+        async def on_acknowledgement(self, *outcome: Any) -> None:  # type: ignore[override]
+            told.append(outcome)
+            await cancelled()
+
+    told: list[Any] = []
+    async with new_producer(cluster, interceptors=[Awaits()]) as producer:
+        for number in range(3):
+            await producer.send_and_wait(TOPIC, b"%d" % number, partition=0)
+    assert len(told) == 3
+    assert "awaited what was cancelled" in caplog.text
+
+
+async def test_a_notification_may_send_and_stop(cluster: FakeCluster) -> None:
+    class Audits(ProducerInterceptor):
+        async def on_acknowledgement(self, record: Any, *rest: Any) -> None:  # type: ignore[override]
+            if record.value == b"last":
+                await producer.stop()
+                stopped.set()
+            elif record.value == b"audit":
+                audits.append(record)
+                if len(audits) == 1200:
+                    audited.set()
+            else:
+                # With as many waiting as there may be, of which this is the first.
+                await producer.send(TOPIC, b"audit", partition=1)
+
+    audits: list[ProducerRecord] = []
+    audited, stopped = asyncio.Event(), asyncio.Event()
+    producer = new_producer(cluster, interceptors=[Audits()], max_block_ms=2000, linger_ms=20)
+    await producer.start()
+    sent = [await producer.send(TOPIC, b"value", partition=0) for _ in range(1200)]
+    await asyncio.gather(*sent)
+    async with timeout(30):
+        await audited.wait()
+    await producer.send(TOPIC, b"last", partition=2)
+    async with timeout(8):  # stop() gives others ten seconds
+        await stopped.wait()
+    assert len(values(cluster, 1)) == 1200
+    assert not [task for task in asyncio.all_tasks() if "interceptors" in task.get_name()]
+
+
+async def test_stop_does_not_wait_for_what_cannot_be_cancelled(cluster: FakeCluster) -> None:
+    class Stays(ProducerInterceptor):
+        async def on_acknowledgement(self, *outcome: Any) -> None:  # type: ignore[override]
+            while not release.is_set():
+                try:
+                    await release.wait()
+                except asyncio.CancelledError:
+                    pass
+
+    release = asyncio.Event()
+    producer = new_producer(cluster, interceptors=[Stays()])
+    await producer.start()
+    await producer.send_and_wait(TOPIC, b"value", partition=0)
+    async with timeout(5):
+        await producer.stop(timeout=0.1)
+    release.set()
+
+
+async def test_failed_records_that_the_program_ignores_are_logged(
+    cluster: FakeCluster,
+) -> None:
+    said: list[str] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: said.append(context["message"]))
+    notes = Adds("")
+    async with new_producer(cluster, interceptors=[notes], value_serializer=str.encode) as producer:
+        with cluster.intercept(ProduceRequest, Fail(MessageSizeTooLargeError)):
+            await producer.send(TOPIC, "value", partition=0)
+            await producer.flush()
+    del producer
+    while not notes.outcomes:
+        await asyncio.sleep(0)
+    notes.outcomes.clear()
+    gc.collect()
+    loop.set_exception_handler(None)
+    assert said == ["Future exception was never retrieved"]
 
 
 @pytest.mark.parametrize("wrong", [Adds("a"), [object()], [Adds], "interceptor"])

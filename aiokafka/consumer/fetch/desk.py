@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from aiokafka.consumer._partition_state import PartitionState, Phase
@@ -21,9 +22,9 @@ _MOST_ERRORS = 10
 class ReaderDesk:
     """Gives readers what is buffered, unless records are held back or there is an error to raise.
 
-    Owns: the FetchBuffer; the errors that the next call raises; whether records are held back; the
-    readers that wait. Knows no broker and no group: fetchers announce what they have buffered, the
-    group holds and releases.
+    Owns: the FetchBuffer; the errors that the next call raises; whether records are held back, and
+    by what; the readers that wait. Knows no broker and no group: fetchers announce what they have
+    buffered, the group holds and releases.
 
     `next` is the short way of `getone()`. It is replaced by a function that finds nothing while
     records are held back and while there is an error to raise, so that no record pays for a test.
@@ -44,6 +45,7 @@ class ReaderDesk:
         self._errors: list[BaseException] = []
         self._is_held = False
         self._is_intercepted = False
+        self._is_showing = False
 
     # -- for readers -------------------------------------------------------------------------------
 
@@ -51,7 +53,7 @@ class ReaderDesk:
         """Return the next record of these partitions, as the buffer's method; None while records
         are held back. Raises the errors that are due."""
         self._raise_error()
-        return None if self._is_held else self.buffer.next_of(wanted)
+        return None if self._is_held or self._is_showing else self.buffer.next_of(wanted)
 
     def take(
         self, wanted: Wanted, limit: int
@@ -59,7 +61,7 @@ class ReaderDesk:
         """Return records of these partitions, as the buffer's method; none while records are held
         back. Raises the errors that are due."""
         self._raise_error()
-        return {} if self._is_held else self.buffer.take(wanted, limit)
+        return {} if self._is_held or self._is_showing else self.buffer.take(wanted, limit)
 
     async def wait(self, wanted: Wanted, deadline: float | None) -> bool:
         """Wait until there may be something for a reader of these partitions; False at
@@ -113,6 +115,17 @@ class ReaderDesk:
         """Give `getone()` no short way: records pass through interceptors first."""
         self._is_intercepted = True
         self._choose_next()
+
+    @contextmanager
+    def showing(self) -> Iterator[None]:
+        """Give no records to other readers while the block shows some to interceptors: if it fails,
+        the position goes back, and what had come after it would be returned twice."""
+        self._is_showing = True
+        try:
+            yield
+        finally:
+            self._is_showing = False
+            self.wake_readers()
 
     def _choose_next(self) -> None:
         is_free = not (self._is_held or self._errors or self._is_intercepted)

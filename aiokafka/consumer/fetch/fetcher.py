@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from aiokafka.consumer._listener_call import refuse_in_listener
+from aiokafka.consumer._listener_call import refuse_reading
 from aiokafka.consumer._partition_state import PartitionState
 from aiokafka.consumer.fetch.buffer import Wanted
 from aiokafka.consumer.fetch.node import NodeFetcher
@@ -64,9 +64,10 @@ class Fetcher:
     async def wait_for_records(self, wanted: Wanted, deadline: float | None) -> bool:
         """Wait until there may be something for a reader of these partitions; False at `deadline`.
 
-        Raises IllegalStateError in a rebalance listener, where nothing can come.
+        Raises IllegalStateError in a rebalance listener and in `on_consume`, where nothing can
+        come.
         """
-        refuse_in_listener(self._desk, "getone() and getmany()")
+        refuse_reading(self._desk)
         self._desk.polls.notify()
         self._note_hunger(wanted)
         return await self._desk.wait(wanted, deadline)
