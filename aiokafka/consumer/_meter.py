@@ -7,7 +7,7 @@ counted by `PartitionState.taken`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 
 from aiokafka._guard import Guard
 from aiokafka._log import SubjectLog
@@ -118,6 +118,11 @@ class ConsumerMeter:
         if counts is None:
             counts = self.topics[topic] = TopicCounts()
         return counts
+
+    def keep_topics(self, topics: Set[str]) -> None:
+        """Drop the counts of all other topics; those of the consumer keep what they had."""
+        if not self.topics.keys() <= topics:
+            self.topics = {name: some for name, some in self.topics.items() if name in topics}
 
     # -- records
 

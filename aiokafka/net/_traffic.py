@@ -48,6 +48,7 @@ class Traffic:
 
     def __init__(self) -> None:
         self.nodes: dict[int, NodeTraffic] = {}
+        self._gone = NodeTraffic()
         self._started_ms = int(_seams.wall_time() * 1000)
         self.connects = 0
         """Connections that were made, handshake and authentication included."""
@@ -59,7 +60,7 @@ class Traffic:
         node = self.nodes.get(node_id)
         if node is None:
             if len(self.nodes) >= _MOST_NODES:
-                del self.nodes[next(iter(self.nodes))]
+                self._gone.absorb(self.nodes.pop(next(iter(self.nodes))))
             node = self.nodes[node_id] = NodeTraffic()
         return node
 
@@ -75,15 +76,16 @@ class Traffic:
 
     def _each(self, writer: GroupWriter, node_group: str, open_now: int) -> Iterator[Metric]:
         nodes = dict(self.nodes)
+        every = (*nodes.values(), self._gone)
         yield from writer.gauges(connection_count=open_now)
         yield from writer.counters(
             connection_creation_total=self.connects,
             connection_close_total=self.connects - open_now,
             connection_failure_total=self.failures,
-            request_total=sum(node.requests for node in nodes.values()),
-            response_total=sum(node.responses for node in nodes.values()),
-            outgoing_byte_total=sum(node.bytes_out for node in nodes.values()),
-            incoming_byte_total=sum(node.bytes_in for node in nodes.values()),
+            request_total=sum(node.requests for node in every),
+            response_total=sum(node.responses for node in every),
+            outgoing_byte_total=sum(node.bytes_out for node in every),
+            incoming_byte_total=sum(node.bytes_in for node in every),
         )
         for node_id, node in nodes.items():
             one = writer.tagged(node_group, node_id=node_id)

@@ -12,6 +12,7 @@ from aiokafka import AIOKafkaClient, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import MessageSizeTooLargeError, NotLeaderForPartitionError
 from aiokafka.metrics import Distribution, MetricKind, MetricsSnapshot
+from aiokafka.net._traffic import Traffic
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.testing import Edit, Fail, FakeCluster, Hold
 from tests.support.consumers import Start, fill
@@ -260,3 +261,30 @@ async def test_health_as_data(cluster: FakeCluster, start: Start) -> None:
             plain = json.loads(json.dumps(health.as_dict()))
             assert plain["state"] == "running" and plain["unreachable"] == []
             assert "last_exception" not in plain
+
+
+async def test_topics_that_are_read_no_more_leave_the_numbers(
+    cluster: FakeCluster, start: Start
+) -> None:
+    names = [f"short-lived-{number}" for number in range(5)]
+    consumer = await start(cluster, assign=[])
+    for name in names:
+        await cluster.create_topic(name)
+        fill(cluster, 0, 1, topic=name)
+        consumer.assign([TopicPartition(name, 0)])
+        await consumer.getone()
+    seen = consumer.metrics()
+    counts = seen.find("records-consumed-total", topic=names[-1])
+    assert len(counts) == 2  # of the topic and of its partition
+    topics = {m.tags["topic"] for m in seen.find("records-consumed-total") if "topic" in m.tags}
+    assert topics == {names[-1]}
+    assert seen.value("records-consumed-total") == 5
+
+
+def test_counters_do_not_shrink_when_brokers_are_many() -> None:
+    traffic = Traffic()
+    for node_id in range(1005):
+        traffic.of(node_id).requests += 1
+    seen = traffic.read("client", "producer", 0)
+    assert len(seen.find("request-total", group="producer-node-metrics")) == 1000
+    assert seen.value("request-total", group="producer-metrics") == 1005

@@ -93,6 +93,11 @@ class Fetcher:
         for state in self._subscriptions.assignment.states():
             self._place(state)
             self.touch(state)
+        self._shared.meter.keep_topics(
+            self._subscriptions.topics.union(
+                state.tp.topic for state in self._subscriptions.assignment.states()
+            )
+        )
         homes = {state.home.node_id for state in self._subscriptions.assignment.states()}
         for node_id in [node_id for node_id in self._nodes if node_id not in homes]:
             self._retire(node_id)
