@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from aiokafka._compat import timeout_at
 from aiokafka._guard import Guard
 from aiokafka._log import SubjectLog
+from aiokafka._tasks import TaskOwner
 from aiokafka.errors import KafkaTimeoutError
 
 __all__ = ["Interception"]
@@ -46,7 +47,8 @@ class Interception:
         self._waiting: deque[Awaitable[Any]] = deque()
         self._wake = asyncio.Event()
         self._moved = asyncio.Event()
-        self._current: asyncio.Future[Any] | None = None
+        self._current: asyncio.Task[BaseException | None] | None = None
+        self._tasks = TaskOwner("interceptors")
         self._is_closed = False
 
     async def pass_on(self, method: str, item: T, is_valid: Callable[[Any], bool]) -> T:
@@ -114,18 +116,19 @@ class Interception:
     async def _run_one(self, awaitable: Awaitable[Any]) -> None:
         """Wait for one coroutine. It has a task, so that it is plain which of both was cancelled,
         and that one which cannot be cancelled holds nothing up."""
-        self._current = current = asyncio.ensure_future(awaitable)
-        try:
-            await asyncio.wait((current,), timeout=_LONGEST)
-        finally:
-            if not current.done() and self._current is current:
-                current.cancel()
+        current = self._tasks.start(_outcome_of(awaitable), name="notification")
+        self._current = current
+        await asyncio.wait((current,), timeout=_LONGEST)
         if not current.done():
-            current.add_done_callback(_ignore)
-            raise KafkaTimeoutError(f"{current!r} takes longer than {_LONGEST:g} s")
+            current.cancel()
+            raise KafkaTimeoutError(f"it takes longer than {_LONGEST:g} s")
         if current.cancelled():
-            raise RuntimeError(f"{current!r} awaited what was cancelled")
-        current.result()
+            return
+        error = current.result()
+        if isinstance(error, asyncio.CancelledError):
+            raise RuntimeError("it awaited what was cancelled") from error
+        if error is not None:
+            raise error
 
     async def finish(self, deadline: float | None) -> None:
         """Wait until all coroutines have run, at the latest until `deadline` (loop time).
@@ -151,7 +154,17 @@ class Interception:
         self._is_closed = True
         while self._waiting:
             _drop(self._waiting.popleft())
+        self._tasks.cancel()
         self._moved.set()
+
+
+async def _outcome_of(awaitable: Awaitable[Any]) -> BaseException | None:
+    """Return what `awaitable` raises; None if it returns."""
+    try:
+        await awaitable
+    except (Exception, asyncio.CancelledError) as error:
+        return error
+    return None
 
 
 async def _result_of(awaitable: Awaitable[Any]) -> Any:
@@ -170,9 +183,3 @@ async def _result_of(awaitable: Awaitable[Any]) -> Any:
 def _drop(awaitable: Awaitable[Any]) -> None:
     if inspect.iscoroutine(awaitable):
         awaitable.close()
-
-
-def _ignore(future: asyncio.Future[Any]) -> None:
-    """Take note of what a coroutine has raised that nothing waits for any more."""
-    if not future.cancelled():
-        future.exception()
