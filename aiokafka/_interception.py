@@ -38,8 +38,8 @@ class Interception:
     def __init__(
         self, interceptors: Sequence[Any], log: SubjectLog, *, drops: bool = False
     ) -> None:
-        """`drops`: whether notifications are dropped while too many wait, as nothing that makes
-        them calls `wait_for_room`."""
+        """Begin with nothing that waits. With `drops` notifications are dropped while too many
+        wait: for those that nothing calls `wait_for_room` before."""
         self._interceptors = tuple(interceptors)
         self._drops = drops
         self._guard = Guard(log, "an interceptor")
