@@ -12,6 +12,7 @@ from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout
 from aiokafka._log import SubjectLog
 from aiokafka._reading.answers import (
+    MAX_OFFSET,
     CutShort,
     Failed,
     NotNow,
@@ -24,6 +25,7 @@ from aiokafka._reading.fetch import FetchSpec, fetch_topics, partitions_in
 from aiokafka._tasks import TaskOwner
 from aiokafka.client import ConnectionGroup
 from aiokafka.errors import (
+    IllegalStateError,
     KafkaError,
     KafkaTimeoutError,
     for_code,
@@ -62,6 +64,7 @@ log = logging.getLogger("aiokafka.ranges")
 _MEBIBYTE = 1024 * 1024
 _CLOSE_TIMEOUT = 2.0
 _BUSY = (Phase.FETCHING, Phase.LOOKING_UP)
+_MAX_PARTITION = 2**31 - 1
 _LOOK_INTERVAL = 1.0  # seconds between looks at deadlines and at new metadata
 
 
@@ -157,7 +160,7 @@ class RangeReader:
 
         Raises DataLossError; KafkaTimeoutError when a range made no progress for `timeout_ms`,
         saying where and why; CorruptRecordError; RecordTooLargeError with brokers before 0.10.1;
-        and errors of the brokers that are not retriable.
+        errors of the brokers that are not retriable; IllegalStateError after `close()`.
         """
         self._start()
         self._release()
@@ -169,16 +172,21 @@ class RangeReader:
             self._arrived.clear()
             self._wake.set()
             await self._arrived.wait()
+        # Another call may have taken a set while this one waited.
+        self._release()
         records, self._current = self._ready.popleft()
         return records
 
     async def close(self) -> None:
-        """End every task and drop what was not read. May be called repeatedly."""
+        """End every task and drop what was not read; `next()` raises from now on. May be called
+        repeatedly."""
+        self._fail(IllegalStateError("the RangeReader is closed"))
+        self._ready.clear()
         await self._tasks.stop(self._loop.time() + _CLOSE_TIMEOUT)
         self._ready.clear()
 
     def _start(self) -> None:
-        if not self._is_started:
+        if not self._is_started and self._failure is None:
             self._is_started = True
             self._tasks.start(self._run(), name="ranges")
 
@@ -476,6 +484,7 @@ class RangeReader:
 def _checked(ranges: Iterable[PartitionRange]) -> list[PartitionRange]:
     found = list(ranges)
     for wanted in found:
-        if wanted.partition < 0 or not 0 <= wanted.start <= wanted.until:
+        is_partition = 0 <= wanted.partition <= _MAX_PARTITION
+        if not is_partition or not 0 <= wanted.start <= wanted.until <= MAX_OFFSET:
             raise ValueError(f"ranges: {wanted} is no range of offsets")
     return found

@@ -446,7 +446,10 @@ async def test_waiting_can_be_cancelled(cluster: FakeCluster) -> None:
         assert await drain(reader) == {("t", 0): numbered(0, 10)}
 
 
-@pytest.mark.parametrize("wrong", [("t", -1, 0, 1), ("t", 0, -1, 1), ("t", 0, 2, 1)])
+@pytest.mark.parametrize(
+    "wrong",
+    [("t", -1, 0, 1), ("t", 2**31, 0, 1), ("t", 0, -1, 1), ("t", 0, 2, 1), ("t", 0, 0, 2**63)],
+)
 async def test_wrong_ranges(cluster: FakeCluster, wrong: tuple[str, int, int, int]) -> None:
     async with AIOKafkaClient(bootstrap_servers=cluster.bootstrap_servers) as client:
         with pytest.raises(ValueError, match="ranges:"):
