@@ -34,6 +34,9 @@ def scan_record_set(buffer: bytes | bytearray | memoryview, until: int = _MAX_OF
 
     The scan stops at an incomplete batch and at a header that is not valid: reading on from
     there tells what is wrong with it. CRCs are not checked.
+
+    Offsets that go back, which no log has, are passed over, as by those who read the set. To ask
+    for them again would return records twice.
     """
     view = flat_view(buffer)
     data = mem.source(view)
@@ -57,6 +60,9 @@ def scan_record_set(buffer: bytes | bytearray | memoryview, until: int = _MAX_OF
                 break
             delta = mem.i32(data, at + 23)
             epoch = mem.i32(data, at + 12)
+        at += size
+        if base_offset + delta < end:
+            continue
         if first < 0 or epoch != of_span:
             if first >= 0:
                 spans.append((first, end, of_span))
@@ -64,10 +70,9 @@ def scan_record_set(buffer: bytes | bytearray | memoryview, until: int = _MAX_OF
                     del spans[0]
             else:
                 found.first = base_offset
-            first = base_offset
+            first = base_offset if base_offset > end else end
             of_span = epoch
         end = base_offset + delta + 1
-        at += size
     if first >= 0:
         spans.append((first, end, of_span))
     found.size = at

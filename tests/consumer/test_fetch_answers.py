@@ -157,6 +157,22 @@ async def test_an_answer_that_leads_nowhere(cluster: FakeCluster, start: Start) 
                 pass
 
 
+async def test_offsets_that_go_back(cluster: FakeCluster, start: Start) -> None:
+    """A broker sends a batch once more behind the next one: no record is returned twice."""
+    await cluster.create_topic("t")
+    fill(cluster, 0, 6, batch=3)
+
+    def once_more(records: bytes) -> bytes:
+        return records + records[: len(records) // 2]
+
+    cluster.intercept(FetchRequest, records_as(once_more), times=1)
+    consumer = await start(cluster, "t")
+    async with timeout(10):
+        assert await read(consumer, 6) == [(0, n) for n in range(6)]
+        fill(cluster, 0, 1)
+        assert await read(consumer, 1) == [(0, 6)]
+
+
 async def test_a_topic_that_was_not_asked_for(cluster: FakeCluster, start: Start) -> None:
     await cluster.create_topic("t")
     fill(cluster, 0, 3)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from aiokafka.errors import CorruptRecordError
 from aiokafka.record.header import RecordBatch, flat_view, is_cut_short, parse_batch
 from aiokafka.record.legacy import build_message_set
+from aiokafka.record.reader import RecordReader
 from aiokafka.record.scan import MOST_SPANS, Scan, scan_record_set
 from tests.record.fuzz import Dice
 from tests.record.samples import make_batch, make_record_sets, numbered
@@ -41,7 +44,7 @@ def assert_as_parsed(data: bytes) -> None:
     found = scan_record_set(data)
     assert found.size == sum(batch.size_in_bytes for batch in batches)
     assert found.first == (batches[0].base_offset if batches else -1)
-    assert found.end == (batches[-1].last_offset + 1 if batches else -1)
+    assert found.end == max((batch.last_offset + 1 for batch in batches), default=-1)
     if not batches:
         assert is_cut_short(data) is is_only_cut
 
@@ -89,6 +92,27 @@ def test_batches_of_one_leader_epoch_are_one_span() -> None:
     data = b"".join(map(of_epoch, batches, (3, 3, 5, -1)))
     assert scan_record_set(data).spans == [(0, 20, 3), (20, 30, 5), (30, 40, -1)]
     assert scan_record_set(b"").spans == []
+
+
+def test_offsets_that_go_back_are_passed_over_as_a_reader_does() -> None:
+    """Else the next fetch would bring once more what the reader has returned."""
+    dice = Dice(1)
+    for _ in range(200):
+        places = [(dice.below(30), 1 + dice.below(10)) for _ in range(1 + dice.below(4))]
+        batches = [make_batch(numbered(count), base_offset=first) for first, count in places]
+        data = b"".join(of_epoch(batch, dice.below(3)) for batch in batches)
+        found = scan_record_set(data)
+        assert found.size == len(data)
+        spans = found.spans
+        assert [span[0] for span in spans] == sorted({span[0] for span in spans})
+        assert all(one[1] <= next_one[0] for one, next_one in itertools.pairwise(spans))
+        assert spans[-1][1] == found.end
+        start = dice.below(30)
+        if found.end <= start:
+            continue  # an error of the broker
+        reader = RecordReader(data, "t", 0, position=start)
+        reader.take(1000)
+        assert reader.position == found.end
 
 
 def test_the_latest_leader_epochs_are_kept() -> None:
