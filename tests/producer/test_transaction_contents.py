@@ -27,6 +27,7 @@ from aiokafka.protocol.messages.transactions import (
     AddPartitionsToTxnTopicResult,
     EndTxnRequest,
     TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
 )
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Delay, Fail, FakeCluster, Hold
@@ -54,6 +55,50 @@ async def test_no_offsets_enter_nothing(release: str) -> None:
                     await producer.send_offsets_to_transaction({}, "")
         for request_type in (AddOffsetsToTxnRequest, TxnOffsetCommitRequest, EndTxnRequest):
             assert cluster.count(request_type) == 0
+
+
+# -- responses without a word about a partition
+
+
+@pytest.mark.parametrize("release", ["0.11", "2.1", "2.8", "4.3"])
+async def test_offsets_that_a_response_leaves_out_are_sent_again(release: str) -> None:
+    """They were not stored, as far as the producer knows."""
+    async with FakeCluster(as_version=release) as cluster:
+        await cluster.create_topic(TOPIC)
+        silent = TxnOffsetCommitResponse(throttle_time_ms=0, topics=[])
+        with cluster.intercept(TxnOffsetCommitRequest, silent, times=2) as script:
+            async with transactional(cluster) as producer:
+                async with producer.transaction():
+                    await producer.send_offsets_to_transaction({T0: 2}, "group")
+        assert (stored(cluster), script.hits) == (2, 2)
+
+
+@pytest.mark.parametrize("release", ["0.11", "2.8"])
+async def test_partitions_that_a_response_leaves_out_are_entered_again(release: str) -> None:
+    """A record that is sent before its partition was entered is not part of the transaction."""
+    async with FakeCluster(as_version=release) as cluster:
+        await cluster.create_topic(TOPIC)
+        with cluster.intercept(AddPartitionsToTxnRequest, answer(("b", 0)), times=2) as script:
+            async with transactional(cluster) as producer:
+                async with producer.transaction():
+                    sent = await producer.send(TOPIC, b"1", partition=0)
+                    await cluster.wait_for(lambda: script.hits == 2)
+                    assert cluster.count(ProduceRequest) == 0
+                    await sent
+        assert committed(cluster) == [b"1"]
+
+
+async def test_a_word_about_a_partition_is_not_waited_for_without_end() -> None:
+    async with FakeCluster(as_version="2.8") as cluster:
+        await cluster.create_topic(TOPIC)
+        async with transactional(cluster, max_block_ms=300) as producer:
+            with cluster.intercept(AddPartitionsToTxnRequest, answer(("b", 0))):
+                with pytest.raises(KafkaTimeoutError, match=f"no word about {TOPIC}-0 in the resp"):
+                    async with producer.transaction():
+                        await producer.send_and_wait(TOPIC, b"1", partition=0)
+            async with producer.transaction():
+                await producer.send_and_wait(TOPIC, b"2", partition=0)
+        assert committed(cluster) == [b"2"]
 
 
 # -- AddPartitionsToTxn

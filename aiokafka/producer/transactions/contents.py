@@ -200,7 +200,7 @@ class TransactionContents:
             if not transaction.is_version_2:
                 # To ask for a new epoch would end an open transaction before Kafka 4.0, and fence
                 # this producer. A partition that was added can be added again without any effect.
-                known = tuple(transaction.partitions)[:1]
+                known = set(sorted(transaction.partitions)[:1])
                 await self._requests.add_partitions(self._fencing.identity, known, deadline, errand)
                 raise doubt
         except PAST as error:

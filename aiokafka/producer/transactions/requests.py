@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Set
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokafka._compat import timeout_at
@@ -11,6 +11,7 @@ from aiokafka.client import CoordinationType
 from aiokafka.errors import (
     InvalidTransactionTimeout,
     KafkaError,
+    KafkaProtocolError,
     OperationNotAttempted,
     UnknownTopicOrPartitionError,
     for_code,
@@ -192,13 +193,13 @@ class TransactionRequests:
     async def add_partitions(
         self,
         identity: ProducerIdentity,
-        partitions: Iterable[TopicPartition],
+        partitions: Set[TopicPartition],
         deadline: float,
         errand: Errand,
     ) -> None:
         """Add partitions to the transaction, before anything is written to them."""
         topics: dict[str, list[int]] = {}
-        for topic, number in partitions:
+        for topic, number in sorted(partitions):
             topics.setdefault(topic, []).append(number)
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self._id,
@@ -212,8 +213,12 @@ class TransactionRequests:
         kind = CoordinationType.TRANSACTION
         limit = _LAST_CLIENT_SIDE_ADD
 
+        def check_response(response: AddPartitionsToTxnResponse) -> None:
+            check(*_telling_code(response))
+            _check_named(partitions, _added(response), f"AddPartitionsToTxn of {self._id!r}")
+
         async def attempt() -> None:
-            await self._send(kind, self._id, request, deadline, limit, _check_added, errand)
+            await self._send(kind, self._id, request, deadline, limit, check_response, errand)
 
         await self._retry(f"AddPartitionsToTxn of {self._id!r}", deadline, attempt)
 
@@ -254,7 +259,7 @@ class TransactionRequests:
         )
         kind, group_id = CoordinationType.GROUP, member.group_id
         limit = None if is_version_2 else _LAST_PLAIN_OFFSETS
-        commit = _OffsetsCommit(group_id)
+        commit = _OffsetsCommit(group_id, offsets.keys())
 
         def adapt(connection: BrokerConnection) -> None:
             if connection.pick(TxnOffsetCommitRequest, limit) >= _FIRST_WITH_MEMBER:
@@ -313,14 +318,17 @@ class _OffsetsCommit:
     Owns `unknown`: the errors of a partition that it does not know, as long as they come in a row.
     """
 
-    def __init__(self, group_id: str) -> None:
+    def __init__(self, group_id: str, wanted: Set[TopicPartition]) -> None:
         self.unknown: list[KafkaError] = []
         self._group_id = group_id
+        self._wanted = wanted
 
     def check_response(self, response: TxnOffsetCommitResponse) -> None:
         """Raise the first error. When a partition is unknown for the last time, give up quietly."""
+        named = set()
         for topic in response.topics:
             for result in topic.partitions:
+                named.add(TopicPartition(topic.name, result.partition_index))
                 where = f"{topic.name}-{result.partition_index} of group {self._group_id!r}"
                 try:
                     check(result.error_code, where)
@@ -330,10 +338,28 @@ class _OffsetsCommit:
                         return
                     raise
         self.unknown.clear()
+        _check_named(self._wanted, named, f"TxnOffsetCommit for {self._group_id!r}")
 
 
-def _check_added(response: AddPartitionsToTxnResponse) -> None:
-    check(*_telling_code(response))
+def _check_named(wanted: Set[TopicPartition], named: Set[TopicPartition], what: str) -> None:
+    """Raise KafkaProtocolError, which is retried, for a response without a word about a partition.
+
+    If it were taken for added, its records could stay out of the transaction; and its offsets, if
+    they were taken for stored, would be lost.
+    """
+    missing = wanted - named
+    if missing:
+        topic, number = min(missing)
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise KafkaProtocolError(f"{what}: no word about {topic}-{number}{more} in the response")
+
+
+def _added(response: AddPartitionsToTxnResponse) -> set[TopicPartition]:
+    return {
+        TopicPartition(topic.name, result.partition_index)
+        for topic in response.results_by_topic_v3_and_below
+        for result in topic.results_by_partition
+    }
 
 
 def _telling_code(response: AddPartitionsToTxnResponse) -> tuple[int, str]:
