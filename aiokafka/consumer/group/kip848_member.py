@@ -96,6 +96,8 @@ class _Said(NamedTuple):
 
     interest: Interest
     owned: Slots
+    is_answer: bool
+    """Whether this was the acknowledgement of an assignment."""
 
 
 class Kip848Member:
@@ -196,18 +198,21 @@ class Kip848Member:
 
         1. `_said` is None from the first step on: it is not known what the coordinator knows.
         2. The application reaches the target, and `reconciled()` changes `owned`. The request says
-           what we had before. `_accept()` compares with that, so this response does not confirm the
-           new partitions; the next request names them.
+           what we had before. It was no acknowledgement (`is_answer`), so its response confirms
+           nothing; the next request names what we have.
         3. The membership ends, and the next one may begin: `_life` has changed. The response, or
            the error, belongs to the one that is over, and is dropped. Its epoch would otherwise be
            taken for that of the next one.
         4. The response comes: `_accept()` takes target, epoch and interval. The next request has
            only what differs from `said`.
-        5. There is no response. The coordinator may have taken the request or not, so the next one
+        5. An acknowledgement names what we have even if that is as before. Partitions may have been
+           assigned and taken away again while the listener was at work: the coordinator waits to
+           hear that we do not have them, and gives them to no other member until then.
+        6. There is no response. The coordinator may have taken the request or not, so the next one
            says all again (`_news()`).
         """
         life = self._life
-        said = _Said(interest, self.owned)
+        said = _Said(interest, self.owned, self.state is MemberState.ACKNOWLEDGING)
         request = self._news(said)
         # Until there is a response it is not known what arrived; without one all is said again.
         self._said = None
@@ -270,7 +275,7 @@ class Kip848Member:
             request.subscribed_topic_names = sorted(saying.interest.topics)
         if saying.interest.regex != (None if said is None else said.interest.regex):
             request.subscribed_topic_regex = saying.interest.regex or ""
-        if said is None or said.owned != saying.owned:
+        if said is None or said.owned != saying.owned or saying.is_answer:
             request.topic_partitions = _by_topic(saying.owned)
         return request
 
@@ -291,7 +296,7 @@ class Kip848Member:
         self._epoch = self.generation = response.member_epoch
         interval = response.heartbeat_interval_ms / 1000
         self.interval = max(interval, _SHORTEST_INTERVAL) if interval > 0 else _DEFAULT_INTERVAL
-        if self.state is MemberState.ACKNOWLEDGING and said.owned == self.owned:
+        if self.state is MemberState.ACKNOWLEDGING and said.is_answer:
             self._transition(MemberState.STABLE)
         is_news = self.state is MemberState.STABLE and self.target != self.owned
         if is_news or self.state is MemberState.JOINING:
