@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from aiokafka._any_node import AnyNode
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
@@ -21,7 +22,7 @@ from aiokafka._form import mention_form
 from aiokafka._loops import made_for, refuse_other_loop
 from aiokafka._metadata.loop import MetadataLoop
 from aiokafka._metadata.topics import check_name, wait_for_partition, wait_for_topic
-from aiokafka._retry import OutOfTimeError, until, within
+from aiokafka._retry import OutOfTimeError, until
 from aiokafka._tasks import TaskOwner
 from aiokafka._version import __version__
 from aiokafka.cluster import ClusterMetadata
@@ -543,9 +544,9 @@ class AIOKafkaClient:
                 on_failure(error)
             return backoff.next()
 
+        nodes, find = AnyNode(self), partial(self._find_coordinator, kind, key)
         try:
-            search = within(deadline, partial(self._find_coordinator, kind, key))
-            return await until(deadline, search, pause)
+            return await until(deadline, lambda: nodes.ask(find, deadline), pause)
         except OutOfTimeError as late:
             failure = late.failure
             reason = f": {failure}" if failure is not None else ""
@@ -604,10 +605,7 @@ class AIOKafkaClient:
         deadline = self._loop.time() + self._config.request_timeout
         return await self.coordinator(coordinator_type, coordinator_key, deadline)
 
-    async def _find_coordinator(self, kind: int, key: str) -> int:
-        node_id = self.get_random_node()
-        if node_id is None:
-            raise KafkaConnectionError("no broker is known: bootstrap() first")
+    async def _find_coordinator(self, kind: int, key: str, node_id: int) -> int:
         connection = self._pool.find(node_id) or await self.connection(node_id)
         version = connection.pick(FindCoordinatorRequest)
         response = await connection.request(lookup_of(version, kind, [key]), version=version)

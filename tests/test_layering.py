@@ -41,6 +41,7 @@ LAYERS = {
     "net": 2,
     "oauth": 2,
     # 3, cluster
+    "_any_node": 3,
     "_group_members": 3,
     "_coordinator_lookup": 3,
     "_form": 3,

@@ -11,9 +11,7 @@ from aiokafka.errors import IllegalStateError
 from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.ranges import PartitionRange
 from aiokafka.testing import FakeCluster
-from tests.ranges.test_reading import cluster, fill, reading
-
-__all__ = ["cluster"]
+from tests.ranges.support import fill, reading
 
 
 async def test_a_call_that_waits_hears_that_the_reader_is_closed(cluster: FakeCluster) -> None:

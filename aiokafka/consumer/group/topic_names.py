@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from aiokafka._any_node import AnyNode
 from aiokafka.errors import KafkaError
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
@@ -26,6 +28,7 @@ class TopicNames:
 
     def __init__(self, client: AIOKafkaClient) -> None:
         self._client = client
+        self._nodes = AnyNode(client)
         self._names: dict[bytes, str] = {}
 
     def get(self, topic_id: bytes) -> str | None:
@@ -43,18 +46,16 @@ class TopicNames:
         if missing:
             try:
                 self._names.update(await self._ask(missing))
-            except KafkaError as error:
+            except (KafkaError, asyncio.TimeoutError) as error:
                 log.debug("names of %d topics not found: %s", len(missing), error)
         return set(missing - self._names.keys())
 
     async def _ask(self, topic_ids: Iterable[bytes]) -> dict[bytes, str]:
         self._client.request_metadata("the group's coordinator assigned an unknown topic")
-        node_id = self._client.get_random_node()
-        if node_id is None:
-            return {}
         wanted = [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in topic_ids]
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-        response = await self._client.send(node_id, request)
+        deadline = asyncio.get_running_loop().time() + self._client.config.request_timeout
+        response = await self._nodes.ask(lambda node: self._client.send(node, request), deadline)
         return {
             topic.topic_id: topic.name
             for topic in response.topics

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from aiokafka._any_node import AnyNode
 from aiokafka._backoff import Backoff
-from aiokafka._compat import timeout_at
 from aiokafka._retry import OutOfTimeError, until
 from aiokafka.errors import (
     ConcurrentTransactions,
     InvalidProducerEpoch,
-    KafkaConnectionError,
     KafkaError,
     KafkaProtocolError,
     KafkaTimeoutError,
@@ -75,22 +74,23 @@ async def retry(
 async def init_producer_id(client: AIOKafkaClient, deadline: float) -> ProducerIdentity:
     """Return a producer id and its first epoch, for a producer without transactions.
 
-    Any broker can give them. Raises KafkaTimeoutError at `deadline` (loop time),
-    UnsupportedVersionError before Kafka 0.11, other refusals as they are.
+    Any broker can give them; one that did not is not asked again while there are others.
+
+    Raises KafkaTimeoutError at `deadline` (loop time), UnsupportedVersionError before Kafka 0.11,
+    other refusals as they are.
     """
 
-    async def ask() -> ProducerIdentity:
-        node_id = client.get_random_node()
-        if node_id is None:
-            raise KafkaConnectionError("no broker is known")
+    nodes = AnyNode(client)
+
+    async def ask(node_id: int) -> ProducerIdentity:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_NO_TIMEOUT)
-        async with timeout_at(deadline):
-            response = await client.send(node_id, request)
+        response = await client.send(node_id, request)
         what = f"node {node_id} gave no producer id"
         check(response.error_code, what)
         return identity_in(response, what)
 
-    return await retry(client, "a producer id, which idempotence needs", deadline, ask)
+    what = "a producer id, which idempotence needs"
+    return await retry(client, what, deadline, lambda: nodes.ask(ask, deadline))
 
 
 def identity_in(response: InitProducerIdResponse, what: str) -> ProducerIdentity:

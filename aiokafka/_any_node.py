@@ -1,0 +1,75 @@
+"""Choose brokers for a request that any of them can answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from aiokafka._compat import timeout_at
+from aiokafka.errors import KafkaConnectionError, KafkaError, RequestTimedOutError
+
+if TYPE_CHECKING:
+    from aiokafka.cluster import ClusterMetadata
+
+__all__ = ["AnyNode"]
+
+T = TypeVar("T")
+
+# Of the time that is left, while there are other brokers to ask.
+_PART = 1 / 3
+
+
+class Nodes(Protocol):
+    """The brokers to choose from: an AIOKafkaClient."""
+
+    @property
+    def cluster(self) -> ClusterMetadata:
+        """The current snapshot of the cluster."""
+
+    def get_random_node(self, avoid: Collection[int] = ()) -> int | None:
+        """Return the id of some broker, another than these if there is one."""
+
+
+class AnyNode:
+    """Asks one broker with each attempt, another than those that failed before.
+
+    Owns: which brokers have failed. Once all have, only the last one is avoided.
+    """
+
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+        self._failed: set[int] = set()
+
+    async def ask(self, attempt: Callable[[int], Awaitable[T]], deadline: float) -> T:
+        """Return what `attempt` returns for the node id of a broker.
+
+        A broker that keeps silent gets a third of the time until `deadline` (loop time), so that
+        others can be asked, and the last one all of it. Raises what `attempt` raises,
+        RequestTimedOutError for a silent broker, asyncio.TimeoutError at the deadline, and
+        KafkaConnectionError when no broker is known.
+        """
+        node_id = self._nodes.get_random_node(self._failed)
+        if node_id is None:
+            raise KafkaConnectionError("no broker is known: bootstrap() first")
+        now = asyncio.get_running_loop().time()
+        has_others = bool(set(self._nodes.cluster.node_ids) - self._failed - {node_id})
+        end = now + (deadline - now) * _PART if has_others else deadline
+        try:
+            async with timeout_at(end):
+                return await attempt(node_id)
+        except asyncio.TimeoutError:
+            self._note(node_id)
+            if not has_others:
+                raise
+            text = f"node {node_id}: no response in {end - now:.1f} s"
+            raise RequestTimedOutError(text) from None
+        except KafkaError as error:
+            if error.retriable:
+                self._note(node_id)
+            raise
+
+    def _note(self, node_id: int) -> None:
+        self._failed.add(node_id)
+        if self._failed.issuperset(self._nodes.cluster.node_ids):
+            self._failed = {node_id}

@@ -1,0 +1,135 @@
+"""Requests that any broker can answer, and brokers that do not answer them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+
+import pytest
+
+from aiokafka import AIOKafkaClient
+from aiokafka._any_node import AnyNode
+from aiokafka._compat import timeout
+from aiokafka.client import CoordinationType
+from aiokafka.errors import (
+    GroupLoadInProgressError,
+    KafkaConnectionError,
+    RequestTimedOutError,
+    TopicAuthorizationFailedError,
+)
+from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
+from aiokafka.testing import Fail, FakeCluster, Silence
+from tests.support.producers import new_producer
+
+
+@pytest.fixture
+async def three() -> AsyncIterator[FakeCluster]:
+    async with FakeCluster(brokers=3) as cluster:
+        yield cluster
+        assert cluster.failures == []
+
+
+@pytest.fixture
+async def client(three: FakeCluster) -> AsyncIterator[AIOKafkaClient]:
+    async with AIOKafkaClient(bootstrap_servers=three.bootstrap_servers) as client:
+        yield client
+
+
+def soon(seconds: float = 10.0) -> float:
+    return asyncio.get_running_loop().time() + seconds
+
+
+async def test_brokers_that_failed_are_asked_again_when_all_have(client: AIOKafkaClient) -> None:
+    nodes, asked = AnyNode(client), Counter[int]()
+
+    async def fail(node_id: int) -> None:
+        asked[node_id] += 1
+        raise GroupLoadInProgressError
+
+    last = -1
+    for _ in range(20):
+        before = asked.copy()
+        with pytest.raises(GroupLoadInProgressError):
+            await nodes.ask(fail, soon())
+        (node_id,) = asked - before
+        assert node_id != last
+        last = node_id
+        if asked.total() == 3:
+            assert set(asked.values()) == {1}
+
+
+async def test_an_error_that_does_not_pass_says_nothing_about_the_broker(
+    client: AIOKafkaClient,
+) -> None:
+    nodes, asked = AnyNode(client), set[int]()
+
+    async def fail(node_id: int) -> None:
+        asked.add(node_id)
+        raise TopicAuthorizationFailedError
+
+    async with timeout(10):
+        while len(asked) < 3:
+            with pytest.raises(TopicAuthorizationFailedError):
+                await nodes.ask(fail, soon())
+
+
+async def test_a_silent_broker_gets_a_part_of_the_time(client: AIOKafkaClient) -> None:
+    async def be_silent(node_id: int) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    nodes = AnyNode(client)
+    deadline = soon(0.5)
+    for _ in range(2):
+        with pytest.raises(RequestTimedOutError, match=r"node \d: no response in 0.\d s"):
+            await nodes.ask(be_silent, deadline)
+    with pytest.raises(asyncio.TimeoutError):
+        await nodes.ask(be_silent, deadline)
+    assert soon(0) >= deadline
+
+
+async def test_no_broker_is_known(three: FakeCluster) -> None:
+    nodes = AnyNode(AIOKafkaClient(bootstrap_servers=three.bootstrap_servers))
+
+    async def ask(node_id: int) -> None:
+        raise AssertionError(node_id)
+
+    with pytest.raises(KafkaConnectionError, match="no broker is known"):
+        await nodes.ask(ask, soon())
+
+
+@pytest.mark.parametrize("broker", range(3))
+async def test_a_producer_starts_beside_a_broker_that_gives_no_ids(
+    three: FakeCluster, broker: int
+) -> None:
+    """No start asks it twice."""
+    error = Fail(GroupLoadInProgressError)
+    with three.intercept(InitProducerIdRequest, error, broker=broker) as script:
+        for _ in range(20):
+            hits = script.hits
+            async with new_producer(three, retry_backoff_ms=10):
+                pass
+            assert script.hits <= hits + 1
+
+
+@pytest.mark.parametrize("broker", range(3))
+async def test_a_producer_starts_beside_a_silent_broker(three: FakeCluster, broker: int) -> None:
+    with three.intercept(InitProducerIdRequest, Silence(), broker=broker) as script:
+        async with timeout(30):
+            while not script.hits:
+                async with new_producer(three, request_timeout_ms=3000, retry_backoff_ms=10):
+                    pass
+
+
+@pytest.mark.parametrize("broker", range(3))
+async def test_a_coordinator_is_found_beside_a_silent_broker(
+    three: FakeCluster, client: AIOKafkaClient, broker: int
+) -> None:
+    with three.intercept(FindCoordinatorRequest, Silence(), broker=broker) as script:
+        async with timeout(30):
+            number = 0
+            while not script.hits:
+                number += 1
+                key = f"g{number}"
+                assert await client.coordinator(CoordinationType.GROUP, key, soon(1.5)) >= 0
