@@ -41,7 +41,7 @@ JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 SPARK_TESTS := tests/integration/test_spark_kills.py \
 	$(filter-out %_kills.py,$(sort $(wildcard tests/integration/test_spark*.py))) tests/spark
 
-.PHONY: help demo check pictures test test-unit test-all test-long test-spark test-dependents simulate spark-demo java fuzz mutants traces figures lint format docs bench bench-spark broker dist clean
+.PHONY: help demo check pictures test test-unit test-all test-long test-spark test-dependents simulate spark-demo java fuzz mutants traces figures options lint format docs bench bench-spark broker dist clean
 .DELETE_ON_ERROR:
 
 help:
@@ -58,6 +58,7 @@ help:
 	@echo "make fuzz       read damaged record sets (MUTATIONS=10000000)"
 	@echo "make mutants    plant faults and see what notices them (FAULTS=suite or simulation)"
 	@echo "make figures    cycles, large classes, repetition, docstrings, comments: the shape of the code"
+	@echo "make options    write the options into docstrings and types, after a change of one"
 	@echo "make lint docs  ruff and mypy; the manual, warnings are errors"
 	@echo "make pictures   draw the pictures of the manual from docs/pictures/*.txt"
 	@echo "make bench      compare with the other clients (ROWS=... ROUNDS=...)"
@@ -177,6 +178,9 @@ lint: $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+options: $(LIBRARY)
+	$(BIN)/python -m tests.house.options
 
 format: $(VENV)/.lint
 	$(BIN)/ruff check --fix .

@@ -10,15 +10,13 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from types import GenericAlias
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
 from aiokafka import _gc as gc
 from aiokafka import _names as names
+from aiokafka._typevars import KT, VT
 
 __all__ = ["KT", "VT", "ConsumerRecord"]
-
-KT = TypeVar("KT", covariant=True)
-VT = TypeVar("VT", covariant=True)
 
 _TYPES = {
     "topic": "str",
@@ -26,8 +24,8 @@ _TYPES = {
     "offset": "int",
     "timestamp": "int",
     "timestamp_type": "int",
-    "key": "KT | None",
-    "value": "VT | None",
+    "key": "KT",
+    "value": "VT",
     "checksum": "int | None",
     "serialized_key_size": "int",
     "serialized_value_size": "int",
@@ -200,11 +198,11 @@ if TYPE_CHECKING:
         timestamp_type: int
         """0 for the time given by the producer, 1 for the time of the append."""
 
-        key: KT | None
-        """The key, deserialized; None for a record without key."""
+        key: KT
+        """The key: what the deserializer returned, else the bytes, or None."""
 
-        value: VT | None
-        """The value, deserialized; None for a record without value (a tombstone)."""
+        value: VT
+        """The value: what the deserializer returned, else the bytes, or None for a tombstone."""
 
         checksum: int | None
         """The CRC-32 of a message from before Kafka 0.11, else None."""

@@ -6,9 +6,7 @@ import abc
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Set
-
-    from aiokafka.structs import TopicPartition
+    from collections.abc import Awaitable
 
 __all__ = [
     "AbstractTokenProvider",
@@ -27,10 +25,14 @@ class ConsumerRebalanceListener(abc.ABC):
     IllegalStateError: `getone`, `getmany`, `stop`, `subscribe`, `unsubscribe`, `assign`. Exceptions
     do not stop the rebalance: they are logged, and raised by the application's next `getone` or
     `getmany`.
+
+    The methods get a frozenset of TopicPartition. Annotate it as `set[TopicPartition]`,
+    `frozenset[TopicPartition]`, `Collection[TopicPartition]` or otherwise, as you like: it is an
+    Any here, so that all of them check.
     """
 
     @abc.abstractmethod
-    def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> Awaitable[None] | None:
+    def on_partitions_revoked(self, revoked: Any) -> Awaitable[None] | None:
         """Give up partitions: the last chance to commit or to save local state for them.
 
         Called before a rebalance, when no more records of these partitions are returned. With
@@ -39,14 +41,14 @@ class ConsumerRebalanceListener(abc.ABC):
         """
 
     @abc.abstractmethod
-    def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> Awaitable[None] | None:
+    def on_partitions_assigned(self, assigned: Any) -> Awaitable[None] | None:
         """Take over partitions: the place to seek or to load local state.
 
         Called after a rebalance, before the first record of these partitions is returned. With
         eager assignors it gets all partitions, else those that are new, which may be none.
         """
 
-    def on_partitions_lost(self, lost: Set[TopicPartition]) -> Awaitable[None] | None:
+    def on_partitions_lost(self, lost: Any) -> Awaitable[None] | None:
         """Drop partitions that another member may own already (KIP-429).
 
         Called in place of `on_partitions_revoked` when the group has removed this member, so a
@@ -60,14 +62,14 @@ class AsyncConsumerRebalanceListener(ConsumerRebalanceListener):
     for something, such as a database."""
 
     @abc.abstractmethod
-    async def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
+    async def on_partitions_revoked(self, revoked: Any) -> None:
         """Give up partitions; see ConsumerRebalanceListener."""
 
     @abc.abstractmethod
-    async def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
+    async def on_partitions_assigned(self, assigned: Any) -> None:
         """Take over partitions; see ConsumerRebalanceListener."""
 
-    async def on_partitions_lost(self, lost: Set[TopicPartition]) -> None:
+    async def on_partitions_lost(self, lost: Any) -> None:
         """Drop partitions; by default it awaits `on_partitions_revoked`."""
         await self.on_partitions_revoked(lost)
 

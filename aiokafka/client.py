@@ -17,6 +17,7 @@ from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
 from aiokafka._config.options import refuse_unknown
+from aiokafka._config.signature import show_options
 from aiokafka._coordinator_lookup import coordinators_in, lookup_of
 from aiokafka._form import mention_form
 from aiokafka._loops import made_for, refuse_other_loop
@@ -24,7 +25,6 @@ from aiokafka._metadata.loop import MetadataLoop
 from aiokafka._metadata.topics import check_name, wait_for_partition, wait_for_topic
 from aiokafka._retry import OutOfTimeError, until
 from aiokafka._tasks import TaskOwner
-from aiokafka._version import __version__
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import (
     BrokerResponseError,
@@ -48,8 +48,9 @@ from aiokafka.protocol.schema import Request, Response
 from aiokafka.structs import BrokerMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka._config import Credential, TlsSource
-    from aiokafka.abc import AbstractTokenProvider
+    from typing_extensions import Unpack
+
+    from aiokafka.options import ClientOptions
     from aiokafka.protocol.versions import BrokerVersions
 
 __all__ = ["AIOKafkaClient", "ConnectionGroup", "CoordinationType"]
@@ -89,46 +90,78 @@ class AIOKafkaClient:
 
     Producers, consumers and admin clients stand on it. It is made in a running event loop and used
     in that loop only. Owns: the metadata task, the connection pool, the cache of coordinators.
+
+    Options, as keyword arguments (times in milliseconds, sizes in bytes):
+
+    - `bootstrap_servers="localhost"`: Brokers to ask for the rest of the cluster. A few of them
+      suffice; the port is 9092 where none is given.
+    - `client_dns_lookup="use_all_dns_ips"`: Names of bootstrap_servers are used as they are, or
+      replaced by the canonical names of all their addresses, which Kerberos wants of an alias
+      (KIP-235).
+    - `client_id`: Name of the client in the broker's logs; None for the default.
+    - `request_timeout_ms=40000`: How long to wait for the response to a request.
+    - `retry_backoff_ms=100`: Pause before a failed request is sent again; doubles with every
+      further failure.
+    - `retry_backoff_max_ms=1000`: Longest pause between retries.
+    - `reconnect_backoff_ms=50`: Pause before a broken connection is made again; doubles with every
+      further failure.
+    - `reconnect_backoff_max_ms=1000`: Longest pause between attempts to connect.
+    - `socket_connection_setup_timeout_ms=10000`: How long a connection may take to be made; doubles
+      with every further failure.
+    - `socket_connection_setup_timeout_max_ms=30000`: Longest time that a connection may take to be
+      made.
+    - `connections_max_idle_ms=540000`: Close a connection that was not used for this long; None for
+      never.
+    - `metadata_max_age_ms=300000`: Ask for the state of the cluster at least this often.
+    - `metadata_max_idle_ms=300000`: Forget a topic that was not used for this long (KIP-526).
+    - `metadata_recovery_rebootstrap_trigger_ms=300000`: Start again from bootstrap_servers when no
+      known broker gives metadata: as soon as all of them were tried, at the latest after this long;
+      None for never.
+    - `receive_message_max_bytes=268435456`: Refuse a response larger than this many bytes.
+    - `allow_auto_create_topics=True`: Let a broker that is configured so create a missing topic
+      when it is asked for it.
+    - `client_rack=None`: Rack of the client, to read from a replica near by (KIP-392, Kafka 2.4);
+      told to the group, whose assignor may prefer partitions with such a replica.
+    - `security_protocol="PLAINTEXT"`: Protocol of the listener: with or without TLS, with or
+      without SASL.
+    - `ssl_context=None`: TLS settings, or a function that gives them for each new connection;
+      needed for SSL and SASL_SSL.
+    - `sasl_mechanism="PLAIN"`: How SASL authenticates.
+    - `sasl_plain_username=None`: User name for PLAIN and SCRAM, or a function that gives it for
+      each authentication.
+    - `sasl_plain_password=None`: Password for PLAIN and SCRAM, or a function that gives it for each
+      authentication.
+    - `sasl_scram_tokenauth=False`: With SCRAM: the user name is the id of a delegation token, the
+      password its HMAC in base64 (KIP-48).
+    - `sasl_kerberos_service_name="kafka"`: Service name of the brokers for GSSAPI.
+    - `sasl_kerberos_domain_name=None`: Kerberos domain for GSSAPI; by default the host name of the
+      broker.
+    - `sasl_kerberos_principal=None`: Principal of the client for GSSAPI; by default that of the
+      ticket cache, or the first of the keytab.
+    - `sasl_kerberos_keytab=None`: Path of a keytab to get tickets with, for GSSAPI; by default
+      KRB5CCNAME and KRB5_CLIENT_KTNAME of the environment count.
+    - `sasl_oauth_token_provider=None`: Source of tokens for OAUTHBEARER.
     """
 
     def __init__(
         self,
         config: ClientConfig | None = None,
         *,
-        loop: Any = None,
-        bootstrap_servers: str | list[str] = "localhost",
-        client_id: str = f"aiokafka-{__version__}",
-        metadata_max_age_ms: float = 300_000,
-        request_timeout_ms: float = 40_000,
-        retry_backoff_ms: float = 100,
-        ssl_context: TlsSource | None = None,
-        security_protocol: str = "PLAINTEXT",
-        api_version: Any = None,
-        connections_max_idle_ms: float | None = 540_000,
-        sasl_mechanism: str = "PLAIN",
-        sasl_plain_username: Credential | None = None,
-        sasl_plain_password: Credential | None = None,
-        sasl_kerberos_service_name: str = "kafka",
-        sasl_kerberos_domain_name: str | None = None,
-        sasl_oauth_token_provider: AbstractTokenProvider | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
+        api_version: str | None = None,
         subject: str | None = None,
-        **client_options: Any,
+        **options: Unpack[ClientOptions],
     ) -> None:
-        """Take a ready `config`, or keywords; `ClientConfig.describe()` lists them all.
+        """Take a ready `config`, or keywords.
 
         `subject` is what lines in the log call the client; by default its client id.
 
         Raises ValueError or TypeError naming a wrong keyword, RuntimeError without an event loop:
         without a running one `loop` is the one that it will be used in, which is deprecated.
         """
-        options = {
-            name: value
-            for name, value in locals().items()
-            if name not in ("self", "config", "loop", "api_version", "subject", "client_options")
-        }
         warn_ignored(api_version=api_version)
-        refuse_unknown(type(self).__name__, client_options, ClientConfig, SecurityConfig)
-        self._config = config or ClientConfig.from_options(**options, **client_options)
+        refuse_unknown(type(self).__name__, options, ClientConfig, SecurityConfig)
+        self._config = config or ClientConfig.from_options(**options)
         with made_for(loop, type(self).__name__) as self._loop:
             self._metadata = MetadataLoop(
                 self._config, subject or f"Client {self._config.client_id}"
@@ -657,3 +690,6 @@ async def _send_tuples(
     struct = request.prepare({} if known is None else known.api_versions)
     answer = connection.request(struct.message(), version=struct.API_VERSION, timeout=timeout)
     return struct.answer(await answer)
+
+
+show_options(AIOKafkaClient.__init__, ClientConfig, SecurityConfig)

@@ -23,6 +23,7 @@ LAYERS = {
     "_partitions": 0,
     "_pure": 0,
     "_seams": 0,
+    "_typevars": 0,
     "_version": 0,
     "abc": 0,
     "errors": 0,
@@ -55,6 +56,7 @@ LAYERS = {
     "_vitals": 3,
     "client": 3,
     "cluster": 3,
+    "options": 3,
     # 4, roles
     "admin": 4,
     "consumer": 4,
@@ -75,12 +77,14 @@ ROLES = {"admin", "consumer", "producer", "ranges"}
 PURE = {"asyncio", "socket", "ssl", "time", "logging"}
 # The fake broker shares no code with the client above the codec.
 TESTING_MAY_IMPORT = {name for name, layer in LAYERS.items() if layer <= 1} | {"testing"}
-# Applications could have written it: beside the public names, only how to wait and to own tasks.
+# Applications could have written it: beside the public names, only how to wait, to own
+# tasks, and the names of types.
 PARALLEL_MAY_IMPORT = {
     "_log",
     "_compat",
     "_seams",
     "_tasks",
+    "_typevars",
     "abc",
     "errors",
     "parallel",

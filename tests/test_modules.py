@@ -51,6 +51,7 @@ PUBLIC = {
     "helpers",
     "interceptors",
     "metrics.prometheus",
+    "options",
     "partitioner",
     "producer.message_accumulator",
     "producer.producer",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -30,12 +31,13 @@ class Addresses:
     """Addresses to find the cluster: a comma separated string or a list of host:port."""
 
     accepts = '"host:port", several of them separated by commas, or a list of such strings'
+    annotation = "str | list[str] | tuple[str, ...] | AbstractSet[str]"
 
     def convert(self, value: Any) -> tuple[tuple[str, int], ...]:
         """Return (host, port) pairs in the order given, each once."""
         if isinstance(value, str):
             value = value.split(",")
-        elif not isinstance(value, (list, tuple, set, frozenset)):
+        elif not isinstance(value, (list, tuple, Set)):
             raise TypeError
         found: dict[tuple[str, int], None] = {}
         for part in value:
@@ -90,7 +92,10 @@ class ClientConfig(Options):
         "all their addresses, which Kerberos wants of an alias (KIP-235).",
     )
     client_id: str = option(
-        Text(), "client_id", f"aiokafka-{__version__}", "Name of the client in the broker's logs."
+        Text(optional=True),
+        "client_id",
+        f"aiokafka-{__version__}",
+        "Name of the client in the broker's logs; None for the default.",
     )
     request_timeout: float = option(
         Milliseconds(1, is_sent=True),
@@ -172,7 +177,8 @@ class ClientConfig(Options):
         Text(optional=True),
         "client_rack",
         None,
-        "Rack of the client, to read from a replica near by (KIP-392).",
+        "Rack of the client, to read from a replica near by (KIP-392, Kafka 2.4); told to the "
+        "group, whose assignor may prefer partitions with such a replica.",
     )
     security: SecurityConfig = field(default_factory=SecurityConfig)
 
@@ -184,6 +190,8 @@ class ClientConfig(Options):
     @classmethod
     def from_options(cls, **options: Any) -> Self:
         """Make the configuration from public keywords, those of `SecurityConfig` included."""
+        if "client_id" in options and options["client_id"] is None:
+            del options["client_id"]
         keywords = SecurityConfig.keywords()
         security = {name: options.pop(name) for name in keywords & options.keys()}
         if security:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from aiokafka._config.client import ClientConfig
@@ -40,9 +41,17 @@ _MEBIBYTE = 1024 * 1024
 class _OffsetReset:
     """A policy for a partition without a valid position."""
 
-    accepts = "'earliest', 'latest', 'none', or 'by_duration:' and an ISO 8601 duration as PT1H"
+    accepts = (
+        "'earliest', 'latest', 'none', a timedelta that is not negative, or 'by_duration:' and an "
+        "ISO 8601 duration as PT1H"
+    )
+    annotation = 'Literal["earliest", "latest", "none"] | timedelta'
 
     def convert(self, value: Any) -> str:
+        if isinstance(value, timedelta):
+            if value < timedelta():
+                raise ValueError
+            return f"by_duration:PT{value // timedelta(seconds=1)}.{value.microseconds:06}S"
         if not isinstance(value, str):
             raise TypeError
         name, _, rest = value.partition(":")
@@ -72,6 +81,7 @@ class _PollLimit:
     """A positive integer or None; any other value is a ValueError."""
 
     accepts = "an integer of at least 1, or None"
+    annotation = "int | None"
 
     def convert(self, value: Any) -> int | None:
         if value is None:
@@ -85,6 +95,7 @@ class _Assignors:
     """Assignment strategies in the order of preference."""
 
     accepts = "a list or tuple of at least one partition assignor"
+    annotation = "Sequence[type[AbstractPartitionAssignor] | AbstractPartitionAssignor]"
 
     def convert(self, value: Any) -> tuple[Any, ...]:
         if not isinstance(value, (list, tuple)):
@@ -110,7 +121,7 @@ class ConsumerConfig(Options):
         Text(optional=True),
         "group_id",
         None,
-        "Group to join and to commit offsets for; None for neither.",
+        "Group to join and to commit offsets for; None for neither: every partition is read.",
     )
     group_instance_id: str | None = option(
         Text(optional=True, empty=False),
@@ -133,13 +144,23 @@ class ConsumerConfig(Options):
         configured with (group.consumer.assignors); None for the broker's first.""",
     )
     key_deserializer: Callable[[bytes], Any] | None = option(
-        Function(), "key_deserializer", None, "Turns the bytes of a key into what a record holds."
+        Function(),
+        "key_deserializer",
+        None,
+        """Turns the bytes of a key into what a record holds; called with None for a record without
+        key. See value_deserializer.""",
+        annotation="Callable[[bytes], Any] | None",
     )
     value_deserializer: Callable[[bytes], Any] | None = option(
         Function(),
         "value_deserializer",
         None,
-        "Turns the bytes of a value into what a record holds.",
+        """Turns the bytes of a value into what a record holds; called with None for a record
+        without value (a tombstone). If it raises, the call raises RecordDeserializationError, with
+        topic, partition, offset and the raw record, again and again until the application goes past
+        it: consumer.seek(error.topic_partition, error.offset + 1). Records before it are returned
+        first.""",
+        annotation="Callable[[bytes], Any] | None",
     )
     fetch_max_wait: float = option(
         Milliseconds(0, is_sent=True),
@@ -201,11 +222,16 @@ class ConsumerConfig(Options):
         _OffsetReset(),
         "auto_offset_reset",
         "latest",
-        """Where to start without a valid position: the oldest record, the newest, or, with none,
-        raise an error. With by_duration: the first record not older than that (KIP-1106).""",
+        """Where to start without a valid position: the oldest record, after the newest, or, with
+        none, raise NoOffsetForPartitionError or OffsetOutOfRangeError. With a timedelta, or
+        by_duration:, the first record not older than that (KIP-1106).""",
     )
     enable_auto_commit: bool = option(
-        Flag(), "enable_auto_commit", True, "Commit in the background what has been processed."
+        Flag(),
+        "enable_auto_commit",
+        True,
+        "Commit in the background what the application has finished: all that was returned before "
+        "its latest call.",
     )
     auto_commit_interval: float = option(
         Milliseconds(0), "auto_commit_interval_ms", 5_000, "Time between such commits."

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
+import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
@@ -32,6 +33,10 @@ class Kind(Protocol):
     def accepts(self) -> str:
         """Complete the sentence "must be ..."."""
 
+    @property
+    def annotation(self) -> str:
+        """The type of what callers pass, as it is written in an annotation."""
+
     def convert(self, value: Any) -> Any:
         """Return the value in internal units, or raise TypeError or ValueError."""
 
@@ -43,6 +48,7 @@ class Option(NamedTuple):
     accepts: str
     default: Any
     help: str
+    annotation: str
 
 
 class _Missing:
@@ -66,6 +72,10 @@ class Number:
     def accepts(self) -> str:
         text = f"an integer from {self.minimum} to {self.maximum}"
         return f"{text}, or None" if self.optional else text
+
+    @property
+    def annotation(self) -> str:
+        return "int | None" if self.optional else "int"
 
     def convert(self, value: Any) -> int | None:
         if value is None and self.optional:
@@ -95,6 +105,10 @@ class Milliseconds:
             text += f" and at most {MOST_SENT_MS}"
         return f"{text}, or None" if self.optional else text
 
+    @property
+    def annotation(self) -> str:
+        return "float | None" if self.optional else "float"
+
     def convert(self, value: Any) -> float | None:
         if value is None and self.optional:
             return None
@@ -114,6 +128,11 @@ class Choice:
     @property
     def accepts(self) -> str:
         return "one of " + ", ".join(repr(value) for value in self.values)
+
+    @property
+    def annotation(self) -> str:
+        given = ", ".join(json.dumps(value) for value in self.values if value is not None)
+        return f"Literal[{given}]" + " | None" * (None in self.values)
 
     def convert(self, value: Any) -> Any:
         for choice in self.values:
@@ -135,6 +154,10 @@ class Text:
         text = "a string" if self.empty else "a string that is not empty"
         return f"{text}, or None" if self.optional else text
 
+    @property
+    def annotation(self) -> str:
+        return "str | None" if self.optional else "str"
+
     def convert(self, value: Any) -> str | None:
         if value is None and self.optional:
             return None
@@ -150,6 +173,7 @@ class TextSource:
     """A string, or a function that gives one each time it is needed."""
 
     accepts = "a string, a function or coroutine function that gives one, or None"
+    annotation = "Credential | None"
 
     def __init__(self, secret: bool = False) -> None:
         self.secret = secret
@@ -166,6 +190,7 @@ class Flag:
     """True or False."""
 
     accepts = "True or False"
+    annotation = "bool"
 
     def convert(self, value: Any) -> bool:
         if value not in (True, False):
@@ -183,6 +208,10 @@ class Function:
     def accepts(self) -> str:
         return "a function or None" if self.optional else "a function"
 
+    @property
+    def annotation(self) -> str:
+        return "Callable[..., Any] | None" if self.optional else "Callable[..., Any]"
+
     def convert(self, value: Any) -> Callable[..., Any] | None:
         if value is None and self.optional:
             return None
@@ -197,6 +226,7 @@ class Instance:
     def __init__(self, cls: type) -> None:
         self.cls = cls
         self.accepts = f"an instance of {cls.__name__}, or None"
+        self.annotation = f"{cls.__name__} | None"
 
     def convert(self, value: Any) -> Any:
         if value is not None and not isinstance(value, self.cls):
@@ -210,6 +240,7 @@ class Instances:
     def __init__(self, cls: type) -> None:
         self.cls = cls
         self.accepts = f"a list of instances of {cls.__name__}"
+        self.annotation = f"Sequence[{cls.__name__}]"
 
     def convert(self, value: Any) -> tuple[Any, ...]:
         if not isinstance(value, (list, tuple)):
@@ -225,9 +256,10 @@ class Having:
 
     secret = True
 
-    def __init__(self, method: str, accepts: str) -> None:
+    def __init__(self, method: str, accepts: str, annotation: str) -> None:
         self.method = method
         self.accepts = accepts
+        self.annotation = annotation
 
     def convert(self, value: Any) -> Any:
         if value is None:
@@ -250,14 +282,23 @@ def _kind_of(value: Any) -> str:
 
 
 def option(
-    kind: Kind, keyword: str, default: Any, help: str, *, repr: bool = True, opening: str = ""
+    kind: Kind,
+    keyword: str,
+    default: Any,
+    help: str,
+    *,
+    repr: bool = True,
+    opening: str = "",
+    annotation: str = "",
 ) -> Any:
     """Declare an option as the default of a dataclass field.
 
     `default` is in public units. It is converted once, when the class is made. `opening` is what
     aiokafka says of a wrong value, where programs may match that: errors begin with it.
+    `annotation` is a narrower type than that of the kind.
     """
-    described = Option(keyword, kind.accepts, default, " ".join(help.split()))
+    told = " ".join(help.split())
+    described = Option(keyword, kind.accepts, default, told, annotation or kind.annotation)
     internal = default if default is MISSING else kind.convert(default)
     return dataclasses.field(
         default=internal,

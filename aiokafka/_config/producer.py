@@ -75,16 +75,26 @@ class ProducerConfig(Options):
         "The broker aborts a transaction that lasts longer.",
     )
     key_serializer: Callable[[Any], bytes | None] | None = option(
-        Function(), "key_serializer", None, "Turns the key given to send into bytes."
+        Function(),
+        "key_serializer",
+        None,
+        "Turns the key given to send into bytes, or None for none.",
+        annotation="Callable[[Any], bytes | None] | None",
     )
     value_serializer: Callable[[Any], bytes | None] | None = option(
-        Function(), "value_serializer", None, "Turns the value given to send into bytes."
+        Function(),
+        "value_serializer",
+        None,
+        "Turns the value given to send into bytes, or None for none.",
+        annotation="Callable[[Any], bytes | None] | None",
     )
     partitioner: Callable[..., int] | None = option(
         Function(),
         "partitioner",
         None,
-        "Chooses a partition: partitioner(key bytes, all partitions, available partitions).",
+        "Chooses a partition: partitioner(key bytes, all partitions, available partitions). By "
+        "default as Java's client does, see DefaultPartitioner.",
+        annotation="Callable[[bytes | None, list[int], list[int]], int] | None",
     )
     compression_type: str | None = option(
         Choice(COMPRESSION_TYPES),
@@ -151,14 +161,16 @@ class ProducerConfig(Options):
     )
 
     @classmethod
-    def of(cls, owner: str, options: dict[str, Any], client_options: dict[str, Any]) -> Self:
-        """Make it from the arguments of the constructor of `owner`: those that it names, and the
-        others, of which the client has to have each."""
-        refuse_unknown(owner, client_options, cls, ClientConfig, SecurityConfig)
+    def of(cls, owner: str, options: dict[str, Any]) -> Self:
+        """Make it from the keywords of the constructor of `owner`; the client has those that it has
+        not."""
+        refuse_unknown(owner, options, cls, ClientConfig, SecurityConfig)
         own = cls.keywords()
         rest = {name: value for name, value in options.items() if name not in own}
-        client = ClientConfig.from_options(**rest, **client_options)
-        return cls.from_options(client=client, **{name: options[name] for name in own})
+        client = ClientConfig.from_options(**rest)
+        return cls.from_options(
+            client=client, **{name: value for name, value in options.items() if name in own}
+        )
 
     def __post_init__(self) -> None:
         self._settle_acks()

@@ -53,6 +53,7 @@ class SecurityConfig(Options):
             "wrap_bio",
             "an ssl.SSLContext (see aiokafka.helpers.create_ssl_context), a function that makes "
             "one for each connection, or None",
+            "TlsSource | None",
         ),
         "ssl_context",
         None,
@@ -112,7 +113,11 @@ class SecurityConfig(Options):
         "KRB5_CLIENT_KTNAME of the environment count.",
     )
     sasl_oauth_token_provider: AbstractTokenProvider | None = option(
-        Having("token", "an instance of aiokafka.abc.AbstractTokenProvider or None"),
+        Having(
+            "token",
+            "an instance of aiokafka.abc.AbstractTokenProvider or None",
+            "AbstractTokenProvider | None",
+        ),
         "sasl_oauth_token_provider",
         None,
         "Source of tokens for OAUTHBEARER.",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from aiokafka.admin._routing import Call, Router
+from aiokafka.admin.results import ClusterDict, TopicDict
 from aiokafka.errors import UnknownTopicOrPartitionError
 from aiokafka.protocol.messages.metadata import (
     MetadataRequest,
@@ -84,7 +84,7 @@ async def list_topics(router: Router, deadline: float) -> list[str]:
 
 async def describe_topics(
     router: Router, topics: Iterable[str] | None, deadline: float
-) -> list[dict[str, Any]]:
+) -> list[TopicDict]:
     """Return one dict per topic; a topic that does not exist has an error code."""
     wanted = None if topics is None else list(topics)
     if wanted is not None and not wanted:
@@ -93,10 +93,10 @@ async def describe_topics(
     return [_topic(topic) for topic in response.topics]
 
 
-def _topic(topic: MetadataResponseTopic) -> dict[str, Any]:
+def _topic(topic: MetadataResponseTopic) -> TopicDict:
     return {
         "error_code": topic.error_code,
-        "topic": topic.name,
+        "topic": topic.name or "",
         "is_internal": topic.is_internal,
         "partitions": [
             {
@@ -112,7 +112,7 @@ def _topic(topic: MetadataResponseTopic) -> dict[str, Any]:
     }
 
 
-async def describe_cluster(router: Router, deadline: float) -> dict[str, Any]:
+async def describe_cluster(router: Router, deadline: float) -> ClusterDict:
     """Return the brokers, the id of the cluster and the controller."""
     response = await fetch_metadata(router, [], deadline)
     return {

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
 from aiokafka._config.options import refuse_unknown
+from aiokafka._config.signature import show_options
 from aiokafka._loops import made_for, refuse_other_loop
 from aiokafka._partitions import as_partition
-from aiokafka._version import __version__
 from aiokafka.admin import _cluster, _configs, _groups, _records, _tokens, _topics
 from aiokafka.admin._delegation_token import DelegationToken
 from aiokafka.admin._routing import Router
@@ -28,9 +28,11 @@ from aiokafka.admin.records import Records
 from aiokafka.admin.records_to_delete import RecordsToDelete
 from aiokafka.admin.results import (
     AlterConfigsResult,
+    ClusterDict,
     CreatedTopics,
     DescribeConfigsResult,
     DescribeGroupsResult,
+    TopicDict,
     TopicResults,
 )
 from aiokafka.admin.tokens import Tokens
@@ -43,11 +45,10 @@ from aiokafka.metrics._clients import register
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing_extensions import Self, Unpack
 
-    from aiokafka._config import Credential, TlsSource
-    from aiokafka.abc import AbstractTokenProvider
     from aiokafka.metrics import MetricsSnapshot
+    from aiokafka.options import ClientOptions
 
 __all__ = ["AIOKafkaAdminClient", "NewPartitions", "NewTopic", "RecordsToDelete"]
 
@@ -64,51 +65,71 @@ class AIOKafkaAdminClient:
     The methods here are those of aiokafka. All others stand in rooms, which are attributes:
     `acls`, `groups`, `records` and so on.
 
-    Times are in milliseconds. `client_options` are the other options of `ClientConfig`.
     `api_version` has no effect. `loop` is deprecated: it is the loop that the client will run in,
     when none is running yet.
+
+    Options, as keyword arguments (times in milliseconds, sizes in bytes):
+
+    - `bootstrap_servers="localhost"`: Brokers to ask for the rest of the cluster. A few of them
+      suffice; the port is 9092 where none is given.
+    - `client_dns_lookup="use_all_dns_ips"`: Names of bootstrap_servers are used as they are, or
+      replaced by the canonical names of all their addresses, which Kerberos wants of an alias
+      (KIP-235).
+    - `client_id`: Name of the client in the broker's logs; None for the default.
+    - `request_timeout_ms=40000`: How long to wait for the response to a request.
+    - `retry_backoff_ms=100`: Pause before a failed request is sent again; doubles with every
+      further failure.
+    - `retry_backoff_max_ms=1000`: Longest pause between retries.
+    - `reconnect_backoff_ms=50`: Pause before a broken connection is made again; doubles with every
+      further failure.
+    - `reconnect_backoff_max_ms=1000`: Longest pause between attempts to connect.
+    - `socket_connection_setup_timeout_ms=10000`: How long a connection may take to be made; doubles
+      with every further failure.
+    - `socket_connection_setup_timeout_max_ms=30000`: Longest time that a connection may take to be
+      made.
+    - `connections_max_idle_ms=540000`: Close a connection that was not used for this long; None for
+      never.
+    - `metadata_max_age_ms=300000`: Ask for the state of the cluster at least this often.
+    - `metadata_max_idle_ms=300000`: Forget a topic that was not used for this long (KIP-526).
+    - `metadata_recovery_rebootstrap_trigger_ms=300000`: Start again from bootstrap_servers when no
+      known broker gives metadata: as soon as all of them were tried, at the latest after this long;
+      None for never.
+    - `receive_message_max_bytes=268435456`: Refuse a response larger than this many bytes.
+    - `allow_auto_create_topics=True`: Let a broker that is configured so create a missing topic
+      when it is asked for it.
+    - `client_rack=None`: Rack of the client, to read from a replica near by (KIP-392, Kafka 2.4);
+      told to the group, whose assignor may prefer partitions with such a replica.
+    - `security_protocol="PLAINTEXT"`: Protocol of the listener: with or without TLS, with or
+      without SASL.
+    - `ssl_context=None`: TLS settings, or a function that gives them for each new connection;
+      needed for SSL and SASL_SSL.
+    - `sasl_mechanism="PLAIN"`: How SASL authenticates.
+    - `sasl_plain_username=None`: User name for PLAIN and SCRAM, or a function that gives it for
+      each authentication.
+    - `sasl_plain_password=None`: Password for PLAIN and SCRAM, or a function that gives it for each
+      authentication.
+    - `sasl_scram_tokenauth=False`: With SCRAM: the user name is the id of a delegation token, the
+      password its HMAC in base64 (KIP-48).
+    - `sasl_kerberos_service_name="kafka"`: Service name of the brokers for GSSAPI.
+    - `sasl_kerberos_domain_name=None`: Kerberos domain for GSSAPI; by default the host name of the
+      broker.
+    - `sasl_kerberos_principal=None`: Principal of the client for GSSAPI; by default that of the
+      ticket cache, or the first of the keytab.
+    - `sasl_kerberos_keytab=None`: Path of a keytab to get tickets with, for GSSAPI; by default
+      KRB5CCNAME and KRB5_CLIENT_KTNAME of the environment count.
+    - `sasl_oauth_token_provider=None`: Source of tokens for OAUTHBEARER.
     """
 
     def __init__(
         self,
         *,
         loop: asyncio.AbstractEventLoop | None = None,
-        bootstrap_servers: str | Iterable[str] = "localhost",
-        client_id: str = f"aiokafka-{__version__}",
-        request_timeout_ms: int = 40_000,
-        connections_max_idle_ms: int | None = 540_000,
-        retry_backoff_ms: int = 100,
-        metadata_max_age_ms: int = 300_000,
-        security_protocol: str = "PLAINTEXT",
-        ssl_context: TlsSource | None = None,
         api_version: str | None = None,
-        sasl_mechanism: str = "PLAIN",
-        sasl_plain_username: Credential | None = None,
-        sasl_plain_password: Credential | None = None,
-        sasl_kerberos_service_name: str = "kafka",
-        sasl_kerberos_domain_name: str | None = None,
-        sasl_oauth_token_provider: AbstractTokenProvider | None = None,
-        **client_options: Any,
+        **options: Unpack[ClientOptions],
     ) -> None:
         warn_ignored(api_version=api_version)
-        refuse_unknown(type(self).__name__, client_options, ClientConfig, SecurityConfig)
-        self._config = ClientConfig.from_options(
-            bootstrap_servers=bootstrap_servers,
-            client_id=client_id,
-            request_timeout_ms=request_timeout_ms,
-            connections_max_idle_ms=connections_max_idle_ms,
-            retry_backoff_ms=retry_backoff_ms,
-            metadata_max_age_ms=metadata_max_age_ms,
-            security_protocol=security_protocol,
-            ssl_context=ssl_context,
-            sasl_mechanism=sasl_mechanism,
-            sasl_plain_username=sasl_plain_username,
-            sasl_plain_password=sasl_plain_password,
-            sasl_kerberos_service_name=sasl_kerberos_service_name,
-            sasl_kerberos_domain_name=sasl_kerberos_domain_name,
-            sasl_oauth_token_provider=sasl_oauth_token_provider,
-            **client_options,
-        )
+        refuse_unknown(type(self).__name__, options, ClientConfig, SecurityConfig)
+        self._config = ClientConfig.from_options(**options)
         with made_for(loop, type(self).__name__) as self._loop:
             self._client = AIOKafkaClient(self._config)
         self._router = Router(self._client, self._config)
@@ -209,12 +230,15 @@ class AIOKafkaAdminClient:
         return await _topics.create_topics(self._router, new_topics, validate_only, deadline)
 
     async def delete_topics(
-        self, topics: Iterable[str], timeout_ms: int | None = None
+        self,
+        topics: list[str] | tuple[str, ...] | Set[str],
+        timeout_ms: int | None = None,
     ) -> TopicResults:
         """Delete topics with all their records.
 
         Errors of single topics are not raised: see `topic_errors` and `topic_error_codes`.
         """
+        _refuse_text("topics", topics)
         return await _topics.delete_topics(self._router, topics, self._deadline(timeout_ms))
 
     async def create_partitions(
@@ -237,11 +261,14 @@ class AIOKafkaAdminClient:
         """Return the names of all topics, internal ones included."""
         return await _cluster.list_topics(self._router, self._deadline())
 
-    async def describe_topics(self, topics: Iterable[str] | None = None) -> list[dict[str, Any]]:
+    async def describe_topics(
+        self, topics: list[str] | tuple[str, ...] | Set[str] | None = None
+    ) -> list[TopicDict]:
         """Return a dict per topic (default: all) with its partitions, their leaders and replicas.
 
         A topic that does not exist is returned with its `error_code`. It is not created.
         """
+        _refuse_text("topics", topics)
         return await _cluster.describe_topics(self._router, topics, self._deadline())
 
     async def delete_records(
@@ -263,7 +290,7 @@ class AIOKafkaAdminClient:
 
     # -- cluster and configurations
 
-    async def describe_cluster(self) -> dict[str, Any]:
+    async def describe_cluster(self) -> ClusterDict:
         """Return a dict with the brokers, the id of the cluster and the id of the controller."""
         return await _cluster.describe_cluster(self._router, self._deadline())
 
@@ -299,6 +326,7 @@ class AIOKafkaAdminClient:
             group_coordinator_id: the broker to ask; by default it is looked up.
             include_authorized_operations: also return what the user may do with each group.
         """
+        _refuse_text("group_ids", group_ids)
         return await _groups.describe_groups(
             self._router,
             group_ids,
@@ -350,8 +378,7 @@ class AIOKafkaAdminClient:
         FencedInstanceId or rejoins. `reason` goes to the broker's log (KIP-800). Raises
         UnknownMemberIdError for a name that is not in the group, after the others were removed.
         """
-        if isinstance(group_instance_ids, str):
-            raise TypeError("group_instance_ids: must be several names, not one str")
+        _refuse_text("group_instance_ids", group_instance_ids)
         await _groups.remove_members(
             self._router, group_id, group_instance_ids, reason, self._deadline()
         )
@@ -396,3 +423,12 @@ class AIOKafkaAdminClient:
     ) -> list[DelegationToken]:
         """Return the tokens of these owners; by default every token that the user may see."""
         return await _tokens.describe(self._router, owners, self._deadline())
+
+
+def _refuse_text(argument: str, names: Iterable[str] | None) -> None:
+    # It is an iterable of names, too: those of one letter.
+    if isinstance(names, str):
+        raise TypeError(f"{argument}: must be several names, not one str")
+
+
+show_options(AIOKafkaAdminClient.__init__, ClientConfig, SecurityConfig)

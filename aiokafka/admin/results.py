@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 __all__ = [
     "AlterConfigsResult",
     "AlteredConfigs",
+    "BrokerDict",
+    "ClusterDict",
     "ConfigEntry",
     "ConfigSynonym",
     "CreatedTopic",
@@ -23,10 +25,50 @@ __all__ = [
     "DescribedConfigs",
     "DescribedGroup",
     "DescribedMember",
+    "PartitionDict",
+    "TopicDict",
     "TopicError",
     "TopicErrorCode",
     "TopicResults",
 ]
+
+
+class BrokerDict(TypedDict):
+    """A broker, as `describe_cluster` returns it."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+class ClusterDict(TypedDict):
+    """What `describe_cluster` returns."""
+
+    throttle_time_ms: int
+    brokers: list[BrokerDict]
+    cluster_id: str | None
+    controller_id: int
+
+
+class PartitionDict(TypedDict):
+    """A partition, as `describe_topics` returns it."""
+
+    error_code: int
+    partition: int
+    leader: int
+    replicas: list[int]
+    isr: list[int]
+    offline_replicas: list[int]
+
+
+class TopicDict(TypedDict):
+    """A topic, as `describe_topics` returns it."""
+
+    error_code: int
+    topic: str
+    is_internal: bool
+    partitions: list[PartitionDict]
 
 
 def _as_object(value: Any) -> Any:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
-from aiokafka._config import ClientConfig
+from aiokafka._config import ClientConfig, SecurityConfig
 from aiokafka._config.consumer import ConsumerConfig
+from aiokafka._config.options import refuse_unknown
 from aiokafka._partitions import as_partition, check_topic_name
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import IllegalOperation
@@ -23,7 +24,7 @@ DEFAULT_STRATEGY = (RoundRobinPartitionAssignor,)
 
 def topic_names(topics: Any) -> frozenset[str]:
     """Check the names of topics."""
-    if not isinstance(topics, (tuple, set, frozenset, list)):
+    if not isinstance(topics, (tuple, list, Set)):
         raise TypeError(f"Topics should be list of strings, or a tuple or set, not {topics!r}")
     for name in topics:
         if not isinstance(name, str):
@@ -147,13 +148,13 @@ def server_regex(pattern: SubscriptionPattern, config: ConsumerConfig) -> str:
     return str(regex)
 
 
-def configure(options: dict[str, Any]) -> ConsumerConfig:
-    """Make the configuration from the keywords of the constructor."""
-    if (
-        options.get("group_protocol") == "consumer"
-        and options.get("partition_assignment_strategy") == DEFAULT_STRATEGY
-    ):
-        del options["partition_assignment_strategy"]
+def configure(owner: str, options: dict[str, Any]) -> ConsumerConfig:
+    """Make the configuration from the keywords of the constructor of `owner`."""
+    refuse_unknown(owner, options, ConsumerConfig, ClientConfig, SecurityConfig)
+    is_classic = options.get("group_protocol", "classic") != "consumer"
+    strategy = options.pop("partition_assignment_strategy", DEFAULT_STRATEGY)
+    if is_classic or strategy != DEFAULT_STRATEGY:
+        options["partition_assignment_strategy"] = strategy
     own = ConsumerConfig.keywords()
     client = ClientConfig.from_options(**{k: v for k, v in options.items() if k not in own})
     return ConsumerConfig.from_options(

@@ -9,19 +9,19 @@ import sys
 import traceback
 import warnings
 import weakref
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Set
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
 from aiokafka._config.consumer import ConsumerConfig
-from aiokafka._config.options import refuse_unknown
+from aiokafka._config.signature import show_options
 from aiokafka._group_members import add_reader
 from aiokafka._log import SubjectLog
 from aiokafka._loops import made_for, refuse_other_loop
 from aiokafka._tasks import TaskOwner
-from aiokafka._version import __version__
+from aiokafka._typevars import KT, VT, as_it_is
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.client import AIOKafkaClient
 from aiokafka.consumer._arguments import (
@@ -62,11 +62,12 @@ from aiokafka.metrics._clients import register
 from aiokafka.structs import ConsumerRecord, SubscriptionPattern, TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka._config import Credential, TlsSource
-    from aiokafka.abc import AbstractTokenProvider
+    from typing_extensions import Self, Unpack
+
+    from aiokafka._typevars import Key, Value
     from aiokafka.cluster import ClusterMetadata
-    from aiokafka.interceptors import ConsumerInterceptor
-    from aiokafka.metrics import ConsumerMetricsCollector, MetricsSnapshot
+    from aiokafka.metrics import MetricsSnapshot
+    from aiokafka.options import ConsumerOptions
 
 __all__ = ["AIOKafkaConsumer"]
 
@@ -81,10 +82,8 @@ _CLOSE_TIMEOUT = 1.0
 # How long start() waits for leaders to tell where their logs end.
 _LOOK_TIMEOUT = 5.0
 
-_NOT_OPTIONS = ("self", "topics", "loop", "api_version", "client_options")
 
-
-class AIOKafkaConsumer(ConsumerSettings, ConsumerPositions):
+class AIOKafkaConsumer(ConsumerSettings, ConsumerPositions, Generic[KT, VT]):
     """Reads records from a Kafka cluster.
 
     Partitions come from `assign()`, or from topics: given here, or to `subscribe()` by name or
@@ -94,102 +93,141 @@ class AIOKafkaConsumer(ConsumerSettings, ConsumerPositions):
     `fetch_buffer_memory` bytes over all brokers; records are decoded in the task that asks for
     them. A call that is cancelled or times out has taken no records: the next one gets them.
 
-    Arguments (times in milliseconds; the defaults are in the signature):
+    The types of keys and values are those that the deserializers return, else `bytes | None`:
+    `AIOKafkaConsumer(value_deserializer=as_order)` is an `AIOKafkaConsumer[bytes | None, Order]`.
 
-    - `bootstrap_servers`: `"host:port"`, several separated by commas, or a list.
-    - `group_id`: group to join and to commit offsets for; None for none.
-    - `group_protocol`: "classic", or "consumer" for groups that the broker assigns (KIP-848,
-      Kafka 4.0), with `group_remote_assignor`: its assignor, "uniform" or "range"; None: its first.
-    - `key_deserializer`, `value_deserializer`: called with the raw bytes. If one raises, the call
-      raises RecordDeserializationError, with topic, partition, offset and the raw record, again and
-      again until the application goes past it: `consumer.seek(error.topic_partition, error.offset +
-      1)`. Records before it are returned first.
-    - `fetch_min_bytes`, `fetch_max_wait_ms`: how much a broker collects, and how long, before it
-      answers.
-    - `fetch_max_bytes`, `max_partition_fetch_bytes`: most bytes in one answer, and of one partition
-      in it; one record batch is sent even if it is larger.
-    - `fetch_buffer_memory`: most bytes of answers kept in memory, over all brokers.
-    - `auto_offset_reset`: where to start without a position: "earliest", "latest",
-      "by_duration:PT1H" (the first record not older; any ISO 8601 duration), or "none" to have
-      NoOffsetForPartitionError or OffsetOutOfRangeError raised.
-    - `isolation_level`: "read_committed" leaves out records of aborted and open transactions.
-    - `client_rack`: rack of this client, to read from a replica near by (Kafka 2.4); told to the
-      group, whose assignor may prefer partitions with such a replica.
-    - `max_poll_records`: most records that `getmany()` returns.
-    - `default_api_timeout_ms`: limit of calls that have none of their own.
-    - `unreachable_timeout_ms`: reading raises KafkaUnreachableError when the group's coordinator,
-      or the brokers of all partitions, have not answered for so long; None: never.
-    - `exclude_internal_topics`: leave Kafka's own topics out of patterns and `topics()`.
-    - `enable_auto_commit`, `auto_commit_interval_ms`: commit in the background what the application
-      has finished: everything returned before its latest call.
-    - `request_timeout_ms`, `retry_backoff_ms`, `metadata_max_age_ms`, `connections_max_idle_ms`,
-      `security_protocol`, `ssl_context`, `sasl_*` and all `client_options`: see `ClientConfig`.
-    - `loop`: the event loop that it will be used in, where none is running yet; deprecated.
-    - `api_version`, `consumer_timeout_ms`: accepted, without effect.
+    Raises TypeError or ValueError for a wrong argument, RuntimeError without a running event loop;
+    `loop` is the one that it will be used in, where none is running yet, which is deprecated.
+    `api_version` is accepted, without effect.
 
-    Raises TypeError or ValueError for a wrong argument, RuntimeError without a running event loop.
+    Options, as keyword arguments (times in milliseconds, sizes in bytes):
+
+    - `group_id=None`: Group to join and to commit offsets for; None for neither: every partition is
+      read.
+    - `group_instance_id=None`: Name of a static member, which keeps its partitions over a restart
+      (KIP-345).
+    - `group_protocol="classic"`: How members come to their partitions: with classic one of them
+      assigns, with consumer the broker does (KIP-848, Kafka 4.0).
+    - `group_remote_assignor=None`: Assignor of the broker for group_protocol="consumer": uniform,
+      range, or one that it is configured with (group.consumer.assignors); None for the broker's
+      first.
+    - `key_deserializer=None`: Turns the bytes of a key into what a record holds; called with None
+      for a record without key. See value_deserializer.
+    - `value_deserializer=None`: Turns the bytes of a value into what a record holds; called with
+      None for a record without value (a tombstone). If it raises, the call raises
+      RecordDeserializationError, with topic, partition, offset and the raw record, again and again
+      until the application goes past it: consumer.seek(error.topic_partition, error.offset + 1).
+      Records before it are returned first.
+    - `fetch_max_wait_ms=500`: How long a broker waits until it has fetch_min_bytes.
+    - `fetch_min_bytes=1`: Bytes that a broker tries to collect before it answers.
+    - `fetch_max_bytes=52428800`: Most bytes in one answer of a broker.
+    - `max_partition_fetch_bytes=1048576`: Most bytes of one partition in one answer; one larger
+      batch is sent all the same.
+    - `fetch_buffer_memory=67108864`: Bytes fetched ahead of the application, over all brokers.
+    - `max_decompressed_bytes=268435456`: Refuse a batch that would decompress to more bytes than
+      this.
+    - `default_api_timeout_ms=60000`: How long a call that has no time limit of its own may take.
+    - `unreachable_timeout_ms=None`: Reading raises KafkaUnreachableError when the group's
+      coordinator, or the brokers of all partitions, have not answered for this long; None: it waits
+      for them without limit.
+    - `max_poll_records=None`: Most records that getmany returns; None: no limit.
+    - `consumer_timeout_ms=200`: Accepted for compatibility; the consumer waits for data without
+      polling.
+    - `auto_offset_reset="latest"`: Where to start without a valid position: the oldest record,
+      after the newest, or, with none, raise NoOffsetForPartitionError or OffsetOutOfRangeError.
+      With a timedelta, or by_duration:, the first record not older than that (KIP-1106).
+    - `enable_auto_commit=True`: Commit in the background what the application has finished: all
+      that was returned before its latest call.
+    - `auto_commit_interval_ms=5000`: Time between such commits.
+    - `check_crcs=True`: Check the checksum of every batch that is read.
+    - `isolation_level="read_uncommitted"`: Whether records of open and aborted transactions are
+      read.
+    - `exclude_internal_topics=True`: Leave internal topics out when topics are listed or matched by
+      a pattern.
+    - `partition_assignment_strategy=[RoundRobinPartitionAssignor]`: Ways to assign partitions in a
+      group, in the order of preference.
+    - `session_timeout_ms=10000`: The group removes a member that has sent no heartbeat for this
+      long (classic protocol).
+    - `heartbeat_interval_ms=3000`: Time between heartbeats, less than session_timeout_ms (classic
+      protocol).
+    - `max_poll_interval_ms=300000`: A member that has not asked for records for this long leaves
+      the group.
+    - `rebalance_timeout_ms=None`: How long a member may take to give up partitions in a rebalance.
+      None: session_timeout_ms, or max_poll_interval_ms with group_protocol="consumer".
+    - `interceptors=()`: See records before they are returned, and may change them, in this order.
+    - `metrics_collector=None`: Is called with what is fetched, returned and committed.
+    - `bootstrap_servers="localhost"`: Brokers to ask for the rest of the cluster. A few of them
+      suffice; the port is 9092 where none is given.
+    - `client_dns_lookup="use_all_dns_ips"`: Names of bootstrap_servers are used as they are, or
+      replaced by the canonical names of all their addresses, which Kerberos wants of an alias
+      (KIP-235).
+    - `client_id`: Name of the client in the broker's logs; None for the default.
+    - `request_timeout_ms=40000`: How long to wait for the response to a request.
+    - `retry_backoff_ms=100`: Pause before a failed request is sent again; doubles with every
+      further failure.
+    - `retry_backoff_max_ms=1000`: Longest pause between retries.
+    - `reconnect_backoff_ms=50`: Pause before a broken connection is made again; doubles with every
+      further failure.
+    - `reconnect_backoff_max_ms=1000`: Longest pause between attempts to connect.
+    - `socket_connection_setup_timeout_ms=10000`: How long a connection may take to be made; doubles
+      with every further failure.
+    - `socket_connection_setup_timeout_max_ms=30000`: Longest time that a connection may take to be
+      made.
+    - `connections_max_idle_ms=540000`: Close a connection that was not used for this long; None for
+      never.
+    - `metadata_max_age_ms=300000`: Ask for the state of the cluster at least this often.
+    - `metadata_max_idle_ms=300000`: Forget a topic that was not used for this long (KIP-526).
+    - `metadata_recovery_rebootstrap_trigger_ms=300000`: Start again from bootstrap_servers when no
+      known broker gives metadata: as soon as all of them were tried, at the latest after this long;
+      None for never.
+    - `receive_message_max_bytes=268435456`: Refuse a response larger than this many bytes.
+    - `allow_auto_create_topics=True`: Let a broker that is configured so create a missing topic
+      when it is asked for it.
+    - `client_rack=None`: Rack of the client, to read from a replica near by (KIP-392, Kafka 2.4);
+      told to the group, whose assignor may prefer partitions with such a replica.
+    - `security_protocol="PLAINTEXT"`: Protocol of the listener: with or without TLS, with or
+      without SASL.
+    - `ssl_context=None`: TLS settings, or a function that gives them for each new connection;
+      needed for SSL and SASL_SSL.
+    - `sasl_mechanism="PLAIN"`: How SASL authenticates.
+    - `sasl_plain_username=None`: User name for PLAIN and SCRAM, or a function that gives it for
+      each authentication.
+    - `sasl_plain_password=None`: Password for PLAIN and SCRAM, or a function that gives it for each
+      authentication.
+    - `sasl_scram_tokenauth=False`: With SCRAM: the user name is the id of a delegation token, the
+      password its HMAC in base64 (KIP-48).
+    - `sasl_kerberos_service_name="kafka"`: Service name of the brokers for GSSAPI.
+    - `sasl_kerberos_domain_name=None`: Kerberos domain for GSSAPI; by default the host name of the
+      broker.
+    - `sasl_kerberos_principal=None`: Principal of the client for GSSAPI; by default that of the
+      ticket cache, or the first of the keytab.
+    - `sasl_kerberos_keytab=None`: Path of a keytab to get tickets with, for GSSAPI; by default
+      KRB5CCNAME and KRB5_CLIENT_KTNAME of the environment count.
+    - `sasl_oauth_token_provider=None`: Source of tokens for OAUTHBEARER.
     """
 
     _closed: bool | None = None  # None: __init__ did not finish
     _source_traceback: traceback.StackSummary | None = None
 
     def __init__(
-        self,
+        self: AIOKafkaConsumer[Key, Value],
         *topics: str,
-        loop: Any = None,
-        bootstrap_servers: str | list[str] = "localhost",
-        client_id: str = f"aiokafka-{__version__}",
-        group_id: str | None = None,
-        group_instance_id: str | None = None,
-        key_deserializer: Callable[[Any], Any] | None = None,
-        value_deserializer: Callable[[Any], Any] | None = None,
-        fetch_max_wait_ms: int = 500,
-        fetch_max_bytes: int = 52428800,
-        fetch_min_bytes: int = 1,
-        max_partition_fetch_bytes: int = 1024 * 1024,
-        request_timeout_ms: int = 40 * 1000,
-        retry_backoff_ms: int = 100,
-        auto_offset_reset: str = "latest",
-        enable_auto_commit: bool = True,
-        auto_commit_interval_ms: int = 5000,
-        check_crcs: bool = True,
-        metadata_max_age_ms: int = 5 * 60 * 1000,
-        partition_assignment_strategy: Any = DEFAULT_STRATEGY,
-        max_poll_interval_ms: int = 300000,
-        rebalance_timeout_ms: int | None = None,
-        session_timeout_ms: int = 10000,
-        heartbeat_interval_ms: int = 3000,
-        consumer_timeout_ms: int = 200,
-        max_poll_records: int | None = None,
-        ssl_context: TlsSource | None = None,
-        security_protocol: str = "PLAINTEXT",
+        loop: asyncio.AbstractEventLoop | None = None,
         api_version: str | None = None,
-        exclude_internal_topics: bool = True,
-        connections_max_idle_ms: int | None = 540000,
-        isolation_level: str = "read_uncommitted",
-        sasl_mechanism: str = "PLAIN",
-        sasl_plain_password: Credential | None = None,
-        sasl_plain_username: Credential | None = None,
-        sasl_kerberos_service_name: str = "kafka",
-        sasl_kerberos_domain_name: str | None = None,
-        sasl_oauth_token_provider: AbstractTokenProvider | None = None,
-        client_rack: str | None = None,
-        fetch_buffer_memory: int = 64 * 1024 * 1024,
-        max_decompressed_bytes: int = 256 * 1024 * 1024,
-        default_api_timeout_ms: int = 60000,
-        unreachable_timeout_ms: int | None = None,
-        group_protocol: str = "classic",
-        group_remote_assignor: str | None = None,
-        metrics_collector: ConsumerMetricsCollector | None = None,
-        interceptors: Sequence[ConsumerInterceptor] = (),
-        **client_options: Any,
+        key_deserializer: Callable[[bytes], Key] | None = as_it_is,  # type: ignore[assignment]
+        value_deserializer: Callable[[bytes], Value] | None = as_it_is,  # type: ignore[assignment]
+        **options: Unpack[ConsumerOptions],
     ) -> None:
-        given = locals()
-        options = {name: given[name] for name in given if name not in _NOT_OPTIONS}
         warn_ignored(api_version=api_version)
         name = type(self).__name__
-        refuse_unknown(name, client_options, ConsumerConfig, ClientConfig, SecurityConfig)
-        self._config = configure({**options, **client_options})
+        self._config = configure(
+            name,
+            {
+                **options,
+                "key_deserializer": key_deserializer,
+                "value_deserializer": value_deserializer,
+            },
+        )
         with made_for(loop, name) as self._loop:
             self._assemble()
         if topics:
@@ -395,7 +433,7 @@ class AIOKafkaConsumer(ConsumerSettings, ConsumerPositions):
         await self._client.close()
         self._is_finished = True
 
-    async def __aenter__(self) -> AIOKafkaConsumer:
+    async def __aenter__(self) -> Self:
         await self.start()
         return self
 
@@ -445,7 +483,7 @@ class AIOKafkaConsumer(ConsumerSettings, ConsumerPositions):
 
     def subscribe(
         self,
-        topics: Collection[str] = (),
+        topics: list[str] | tuple[str, ...] | Set[str] = (),
         pattern: str | SubscriptionPattern | None = None,
         listener: ConsumerRebalanceListener | None = None,
     ) -> None:
@@ -503,7 +541,7 @@ class AIOKafkaConsumer(ConsumerSettings, ConsumerPositions):
 
     # -- records -----------------------------------------------------------------------------------
 
-    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[Any, Any]:
+    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[KT, VT]:
         """Return the next record of these partitions (none given: of all), waiting for it without
         limit.
 
@@ -523,9 +561,7 @@ class AIOKafkaConsumer(ConsumerSettings, ConsumerPositions):
                 return record
         return await self._wait_for_one(partitions)
 
-    async def _wait_for_one(
-        self, partitions: tuple[TopicPartition, ...]
-    ) -> ConsumerRecord[Any, Any]:
+    async def _wait_for_one(self, partitions: tuple[TopicPartition, ...]) -> ConsumerRecord[KT, VT]:
         wanted = as_wanted(partitions)
         await self._maybe_yield()
         # No await from here to the wait: whatever ends the consumer then wakes this reader.
@@ -549,7 +585,7 @@ class AIOKafkaConsumer(ConsumerSettings, ConsumerPositions):
 
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
-    ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
+    ) -> dict[TopicPartition, list[ConsumerRecord[KT, VT]]]:
         """Return records of these partitions (none given: of all) that are there, or come within
         `timeout_ms`.
 
@@ -616,11 +652,11 @@ class AIOKafkaConsumer(ConsumerSettings, ConsumerPositions):
             self._reader = weakref.ref(task)
         self._desk.buffer.begin_call()
 
-    def __aiter__(self) -> AIOKafkaConsumer:
+    def __aiter__(self) -> Self:
         self._refuse_if_closed()
         return self
 
-    async def __anext__(self) -> ConsumerRecord[Any, Any]:
+    async def __anext__(self) -> ConsumerRecord[KT, VT]:
         """Return the next record; the loop ends when the consumer is stopped.
 
         A record too large to be fetched is logged and waited for; every other error is raised.
@@ -685,3 +721,12 @@ def _fail(shared: Shared, error: BaseException) -> None:
     """Wake whatever waits, so that it sees that the background work has failed."""
     shared.on_change()
     shared.desk.wake_all()
+
+
+show_options(
+    AIOKafkaConsumer.__init__,
+    ConsumerConfig,
+    ClientConfig,
+    SecurityConfig,
+    partition_assignment_strategy=DEFAULT_STRATEGY,
+)

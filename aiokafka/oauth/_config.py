@@ -17,6 +17,7 @@ class Real:
         self.minimum = minimum
         self.maximum = maximum
         self.accepts = f"a number from {minimum:g} to {maximum:g}"
+        self.annotation = "float"
 
     def convert(self, value: Any) -> float:
         if not isinstance(value, (int, float)) or isinstance(value, bool):

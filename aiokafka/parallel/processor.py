@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Awaitable, Callable, Collection, Hashable, Set
 from contextlib import AsyncExitStack
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from aiokafka._tasks import TaskOwner
+from aiokafka._typevars import KT, VT
 from aiokafka.errors import IllegalStateError
 from aiokafka.parallel.commits import Committer
 from aiokafka.parallel.delays import Delays
@@ -19,9 +20,11 @@ from aiokafka.parallel.listener import Handover
 from aiokafka.parallel.pump import Pump
 from aiokafka.parallel.retry import RetryTopics, is_count
 from aiokafka.parallel.work import LaneOf, Work, WorkQueue
-from aiokafka.parallel.workers import Handler, Workers
+from aiokafka.parallel.workers import Workers
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from aiokafka import AIOKafkaConsumer
     from aiokafka.abc import ConsumerRebalanceListener
     from aiokafka.structs import ConsumerRecord
@@ -47,7 +50,7 @@ _TRANSITIONS = {
 }
 
 
-class ParallelConsumer:
+class ParallelConsumer(Generic[KT, VT]):
     """Processes the records of a consumer side by side, those of one key in order.
 
     Two forms. `await parallel.run(handler)` calls `await handler(record)` for up to `concurrency`
@@ -86,20 +89,20 @@ class ParallelConsumer:
 
     def __init__(
         self,
-        consumer: AIOKafkaConsumer,
+        consumer: AIOKafkaConsumer[KT, VT],
         *,
-        topics: Collection[str] | None = None,
+        topics: list[str] | tuple[str, ...] | Set[str] | None = None,
         pattern: str | None = None,
         listener: ConsumerRebalanceListener | None = None,
         concurrency: int = 16,
-        order: str = "key",
-        key: Callable[[ConsumerRecord[Any, Any]], Hashable] | None = None,
+        order: Literal["key", "partition", "none"] = "key",
+        key: Callable[[ConsumerRecord[KT, VT]], Hashable] | None = None,
         max_records: int = 1000,
         max_bytes: int = 16 * 1024 * 1024,
         max_uncommitted: int = 10_000,
         commit_interval_ms: int = 1000,
         drain_timeout_ms: int = 5000,
-        retry: RetryTopics | None = None,
+        retry: RetryTopics[KT, VT] | None = None,
     ) -> None:
         asyncio.get_running_loop()
         limits = Limits(
@@ -207,7 +210,7 @@ class ParallelConsumer:
         await self._consumer.stop()
         self._transition(_Phase.STOPPED)
 
-    async def __aenter__(self) -> ParallelConsumer:
+    async def __aenter__(self) -> Self:
         await self.start()
         return self
 
@@ -230,7 +233,9 @@ class ParallelConsumer:
 
     # -- work --------------------------------------------------------------------------------------
 
-    async def run(self, handler: Handler) -> None:
+    async def run(
+        self, handler: Callable[[ConsumerRecord[KT, VT]], Awaitable[object] | object]
+    ) -> None:
         """Call `handler(record)` for every record, until `request_stop()`.
 
         The handler may be a coroutine function, or a quick plain function, for which the loop
@@ -262,10 +267,10 @@ class ParallelConsumer:
         if dispatcher.failure is not None:
             raise dispatcher.failure
 
-    def __aiter__(self) -> ParallelConsumer:
+    def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Work:
+    async def __anext__(self) -> Work[KT, VT]:
         """Return the next record that may be begun; wait while `concurrency` works are open.
 
         Several tasks may iterate at once. The loop ends after `request_stop()`, and when processing
@@ -288,7 +293,7 @@ class ParallelConsumer:
     # -- what there is to see ----------------------------------------------------------------------
 
     @property
-    def consumer(self) -> AIOKafkaConsumer:
+    def consumer(self) -> AIOKafkaConsumer[KT, VT]:
         """The consumer, to ask for its assignment, positions or offsets."""
         return self._consumer
 

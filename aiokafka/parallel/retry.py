@@ -6,10 +6,11 @@ import logging
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from aiokafka import _seams
 from aiokafka._log import SubjectLog
+from aiokafka._typevars import KeySent, ValueSent
 from aiokafka.errors import (
     IllegalStateError,
     InvalidRecord,
@@ -19,6 +20,7 @@ from aiokafka.errors import (
 
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaProducer
+    from aiokafka._typevars import KeyGiven, ValueGiven
     from aiokafka.structs import ConsumerRecord
 
 __all__ = ["RetryInfo", "RetryTopics"]
@@ -89,7 +91,7 @@ _NAMES = {*_NUMBERS, *_TEXTS}
 _OMITTED = "omitted"
 
 
-class RetryTopics:
+class RetryTopics(Generic[KeySent, ValueSent]):
     """Where records go whose processing failed.
 
     The first failure sends a record to the first retry topic, where it waits for the first of
@@ -117,8 +119,8 @@ class RetryTopics:
     """
 
     def __init__(
-        self,
-        producer: AIOKafkaProducer,
+        self: RetryTopics[KeyGiven | None, ValueGiven | None],
+        producer: AIOKafkaProducer[KeyGiven, ValueGiven],
         delays_ms: Sequence[int],
         *,
         retry_topic: str = "{topic}-retry-{n}",

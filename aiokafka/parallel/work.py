@@ -7,8 +7,9 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from enum import Enum
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
+from aiokafka._typevars import KT, VT
 from aiokafka.errors import IllegalStateError
 from aiokafka.parallel.sizes import size_of
 from aiokafka.parallel.tracker import OffsetTracker
@@ -64,7 +65,7 @@ class PartitionWork:
         self.idle: asyncio.Event | None = None  # set when nothing is running
 
 
-class Work:
+class Work(Generic[KT, VT]):
     """One record to be processed, from `async for work in parallel`.
 
     `async with work:` around the processing finishes it. If the block raises an exception, the
@@ -87,11 +88,11 @@ class Work:
     )
 
     #: The record.
-    record: ConsumerRecord[Any, Any]
+    record: ConsumerRecord[KT, VT]
 
     def __init__(
         self,
-        record: ConsumerRecord[Any, Any],
+        record: ConsumerRecord[KT, VT],
         partition: PartitionWork,
         lane: Hashable,
         size: int,
@@ -131,7 +132,7 @@ class Work:
         tp = self._partition.tp
         return f"<Work {tp.topic}-{tp.partition}@{self.record.offset} {self._state.value}>"
 
-    async def __aenter__(self) -> ConsumerRecord[Any, Any]:
+    async def __aenter__(self) -> ConsumerRecord[KT, VT]:
         if self._state is not WorkState.RUNNING:
             raise IllegalStateError(f"{self!r} cannot be entered")
         self.is_open = True

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import warnings
 from asyncio import Future
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from aiokafka import _seams
 from aiokafka._compat import timeout_at
-from aiokafka._config import ProducerConfig, warn_ignored
+from aiokafka._config import ClientConfig, ProducerConfig, SecurityConfig, warn_ignored
 from aiokafka._config.options import MISSING
+from aiokafka._config.signature import show_options
 from aiokafka._interception import Interception
 from aiokafka._log import SubjectLog
 from aiokafka._loops import made_for, refuse_other_loop
+from aiokafka._typevars import KeySent, ValueSent, as_bytes
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
     ClusterAuthorizationFailedError,
@@ -41,18 +43,17 @@ from aiokafka.producer.sending.sender import Sender, log
 from aiokafka.structs import RecordMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing_extensions import Self, Unpack
 
-    from aiokafka._config import Credential, TlsSource
-    from aiokafka.abc import AbstractTokenProvider
-    from aiokafka.interceptors import ProducerInterceptor
-    from aiokafka.metrics import MetricsSnapshot, ProducerMetricsCollector
+    from aiokafka._typevars import KeyGiven, Serializer, ValueGiven
+    from aiokafka.metrics import MetricsSnapshot
+    from aiokafka.options import ProducerOptions
     from aiokafka.producer.transactions.transactions import Transactions
 
 __all__ = ["AIOKafkaProducer", "TransactionContext"]
 
+# Programs for aiokafka import it, to leave an argument out.
 _missing: Any = MISSING
-"""The default of arguments whose absence means something that no value means."""
 
 _LONG_STOP = 3.0
 """Seconds after which `stop()` logs what it waits for."""
@@ -60,7 +61,7 @@ _LONG_STOP = 3.0
 _DEFAULT_PARTITIONER = DefaultPartitioner()
 
 
-class AIOKafkaProducer:
+class AIOKafkaProducer(Generic[KeySent, ValueSent]):
     """Sends records to a Kafka cluster.
 
     Records are collected into batches per partition and sent by background tasks; `send` returns a
@@ -71,67 +72,115 @@ class AIOKafkaProducer:
         async with AIOKafkaProducer(bootstrap_servers="localhost:9092") as producer:
             await producer.send_and_wait("topic", b"value")
 
-    Times are in milliseconds, sizes in bytes. Wrong arguments raise ValueError or TypeError at
+    Wrong arguments raise ValueError or TypeError at
     once; a missing compression package UnsupportedCodecError; no event loop RuntimeError. Without a
     running event loop `loop` is the one that it will be used in, which is deprecated.
-    The options are described in `aiokafka._config` (`ProducerConfig.describe()`,
-    `ClientConfig.describe()`).
+    `api_version` and `send_backoff_ms` are accepted, without effect.
+
+    The types of keys and values are those that the serializers take, else bytes or None:
+    `AIOKafkaProducer(value_serializer=dump_order)` sends values that are an `Order`.
+
+    Options, as keyword arguments (times in milliseconds, sizes in bytes):
+
+    - `acks`: Which brokers have written a record before it counts as sent: 0 none, 1 the leader,
+      "all" (or -1) every replica in sync. By default "all".
+    - `enable_idempotence`: Let the broker drop what a retry would write twice. By default on,
+      unless acks is set to 0 or 1; always on with a transactional_id.
+    - `transactional_id=None`: Name of the producer across restarts; turns transactions on.
+    - `transaction_timeout_ms=60000`: The broker aborts a transaction that lasts longer.
+    - `key_serializer=None`: Turns the key given to send into bytes, or None for none.
+    - `value_serializer=None`: Turns the value given to send into bytes, or None for none.
+    - `partitioner=DefaultPartitioner()`: Chooses a partition: partitioner(key bytes, all
+      partitions, available partitions). By default as Java's client does, see DefaultPartitioner.
+    - `compression_type=None`: How batches are compressed.
+    - `compression_level=None`: Level of the codec, where it has levels; None for its default.
+    - `max_batch_size=16384`: Size in bytes at which a batch is full.
+    - `max_request_size=1048576`: Largest size of a request in bytes.
+    - `linger_ms=0`: How long a batch that is not full waits for more records.
+    - `buffer_memory=33554432`: Bytes of records that may wait to be sent; beyond it send waits.
+    - `max_block_ms=60000`: How long send waits for metadata and for memory.
+    - `delivery_timeout_ms`: Time within which a record is delivered or fails, retries included. By
+      default 120000, or linger_ms + request_timeout_ms when that is more.
+    - `max_in_flight_requests_per_connection=5`: Requests that may be in flight to each broker; at
+      most 5 with idempotence.
+    - `interceptors=()`: See records on their way out, and may change them, in this order.
+    - `metrics_collector=None`: Is called with what becomes of the batches.
+    - `bootstrap_servers="localhost"`: Brokers to ask for the rest of the cluster. A few of them
+      suffice; the port is 9092 where none is given.
+    - `client_dns_lookup="use_all_dns_ips"`: Names of bootstrap_servers are used as they are, or
+      replaced by the canonical names of all their addresses, which Kerberos wants of an alias
+      (KIP-235).
+    - `client_id`: Name of the client in the broker's logs; None for the default.
+    - `request_timeout_ms=40000`: How long to wait for the response to a request.
+    - `retry_backoff_ms=100`: Pause before a failed request is sent again; doubles with every
+      further failure.
+    - `retry_backoff_max_ms=1000`: Longest pause between retries.
+    - `reconnect_backoff_ms=50`: Pause before a broken connection is made again; doubles with every
+      further failure.
+    - `reconnect_backoff_max_ms=1000`: Longest pause between attempts to connect.
+    - `socket_connection_setup_timeout_ms=10000`: How long a connection may take to be made; doubles
+      with every further failure.
+    - `socket_connection_setup_timeout_max_ms=30000`: Longest time that a connection may take to be
+      made.
+    - `connections_max_idle_ms=540000`: Close a connection that was not used for this long; None for
+      never.
+    - `metadata_max_age_ms=300000`: Ask for the state of the cluster at least this often.
+    - `metadata_max_idle_ms=300000`: Forget a topic that was not used for this long (KIP-526).
+    - `metadata_recovery_rebootstrap_trigger_ms=300000`: Start again from bootstrap_servers when no
+      known broker gives metadata: as soon as all of them were tried, at the latest after this long;
+      None for never.
+    - `receive_message_max_bytes=268435456`: Refuse a response larger than this many bytes.
+    - `allow_auto_create_topics=True`: Let a broker that is configured so create a missing topic
+      when it is asked for it.
+    - `client_rack=None`: Rack of the client, to read from a replica near by (KIP-392, Kafka 2.4);
+      told to the group, whose assignor may prefer partitions with such a replica.
+    - `security_protocol="PLAINTEXT"`: Protocol of the listener: with or without TLS, with or
+      without SASL.
+    - `ssl_context=None`: TLS settings, or a function that gives them for each new connection;
+      needed for SSL and SASL_SSL.
+    - `sasl_mechanism="PLAIN"`: How SASL authenticates.
+    - `sasl_plain_username=None`: User name for PLAIN and SCRAM, or a function that gives it for
+      each authentication.
+    - `sasl_plain_password=None`: Password for PLAIN and SCRAM, or a function that gives it for each
+      authentication.
+    - `sasl_scram_tokenauth=False`: With SCRAM: the user name is the id of a delegation token, the
+      password its HMAC in base64 (KIP-48).
+    - `sasl_kerberos_service_name="kafka"`: Service name of the brokers for GSSAPI.
+    - `sasl_kerberos_domain_name=None`: Kerberos domain for GSSAPI; by default the host name of the
+      broker.
+    - `sasl_kerberos_principal=None`: Principal of the client for GSSAPI; by default that of the
+      ticket cache, or the first of the keytab.
+    - `sasl_kerberos_keytab=None`: Path of a keytab to get tickets with, for GSSAPI; by default
+      KRB5CCNAME and KRB5_CLIENT_KTNAME of the environment count.
+    - `sasl_oauth_token_provider=None`: Source of tokens for OAUTHBEARER.
     """
 
     _closed: bool | None = None  # None until the constructor has finished
     _is_started = False
 
     def __init__(
-        self,
+        self: AIOKafkaProducer[KeyGiven, ValueGiven],
         *,
-        loop: Any = None,
-        bootstrap_servers: str | list[str] = "localhost",
-        client_id: str | None = None,
-        metadata_max_age_ms: float = 300_000,
-        request_timeout_ms: float = 40_000,
-        api_version: Any = None,
-        acks: Any = _missing,
-        key_serializer: Callable[[Any], bytes | None] | None = None,
-        value_serializer: Callable[[Any], bytes | None] | None = None,
-        compression_type: str | None = None,
-        max_batch_size: int = 16_384,
-        partitioner: Callable[..., int] = _DEFAULT_PARTITIONER,
-        max_request_size: int = 1_048_576,
-        linger_ms: float = 0,
-        retry_backoff_ms: float = 100,
-        security_protocol: str = "PLAINTEXT",
-        ssl_context: TlsSource | None = None,
-        connections_max_idle_ms: float | None = 540_000,
-        enable_idempotence: bool = _missing,
-        transactional_id: str | None = None,
-        transaction_timeout_ms: float = 60_000,
-        sasl_mechanism: str = "PLAIN",
-        sasl_plain_password: Credential | None = None,
-        sasl_plain_username: Credential | None = None,
-        sasl_kerberos_service_name: str = "kafka",
-        sasl_kerberos_domain_name: str | None = None,
-        sasl_oauth_token_provider: AbstractTokenProvider | None = None,
-        send_backoff_ms: Any = None,
-        compression_level: int | None = None,
-        buffer_memory: int = 33_554_432,
-        max_block_ms: float = 60_000,
-        delivery_timeout_ms: float = _missing,
-        max_in_flight_requests_per_connection: int = 5,
-        metrics_collector: ProducerMetricsCollector | None = None,
-        interceptors: Sequence[ProducerInterceptor] = (),
-        **client_options: Any,
+        loop: asyncio.AbstractEventLoop | None = None,
+        api_version: str | None = None,
+        send_backoff_ms: float | None = None,
+        key_serializer: Serializer[KeyGiven] | None = as_bytes,
+        value_serializer: Serializer[ValueGiven] | None = as_bytes,
+        **options: Unpack[ProducerOptions],
     ) -> None:
-        options = {
-            name: value
-            for name, value in locals().items()
-            if name not in ("self", "loop", "api_version", "send_backoff_ms", "client_options")
-        }
         warn_ignored(api_version=api_version, send_backoff_ms=send_backoff_ms)
-        if client_id is None:
-            options["client_id"] = f"aiokafka-producer-{_seams.next_number()}"
         name = type(self).__name__
-        self._config = config = ProducerConfig.of(name, options, client_options)
-        self._demands_idempotence = enable_idempotence is True
+        self._config = config = ProducerConfig.of(
+            name,
+            {
+                **options,
+                "client_id": options.get("client_id")
+                or f"aiokafka-producer-{_seams.next_number()}",
+                "key_serializer": key_serializer,
+                "value_serializer": value_serializer,
+            },
+        )
+        self._demands_idempotence = options.get("enable_idempotence") is True
         self._key_serializer = key_serializer
         self._value_serializer = value_serializer
         self._serializes = key_serializer is not None or value_serializer is not None
@@ -353,8 +402,8 @@ class AIOKafkaProducer:
     async def send(
         self,
         topic: str,
-        value: Any = None,
-        key: Any = None,
+        value: ValueSent | None = None,
+        key: KeySent | None = None,
         partition: int | None = None,
         timestamp_ms: float | None = None,
         headers: Iterable[tuple[str, bytes | None]] | None = None,
@@ -388,8 +437,8 @@ class AIOKafkaProducer:
     async def send_and_wait(
         self,
         topic: str,
-        value: Any = None,
-        key: Any = None,
+        value: ValueSent | None = None,
+        key: KeySent | None = None,
         partition: int | None = None,
         timestamp_ms: float | None = None,
         headers: Iterable[tuple[str, bytes | None]] | None = None,
@@ -698,3 +747,17 @@ class TransactionContext:
         except KafkaError as error:
             # The error that led to it says more. The next transaction begins with this abort.
             log.warning("%s: the transaction is not aborted yet: %s", self._producer, error)
+
+
+def _name(client_id: str | None) -> str:
+    return f"aiokafka-producer-{_seams.next_number()}" if client_id is None else client_id
+
+
+show_options(
+    AIOKafkaProducer.__init__,
+    ProducerConfig,
+    ClientConfig,
+    SecurityConfig,
+    client_id=None,
+    partitioner=_DEFAULT_PARTITIONER,
+)

@@ -10,11 +10,12 @@ import asyncio
 import logging
 from collections.abc import Set
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout
 from aiokafka._log import SubjectLog
+from aiokafka._typevars import KT, VT, KeySent, ValueSent
 from aiokafka.errors import (
     CommitFailedError,
     ConsumerStoppedError,
@@ -65,7 +66,7 @@ _AGAIN = "A transaction was aborted, its records are read again: %s"
 _GROUP_HAS_MOVED_ON = (RebalanceInProgressError, StaleMemberEpoch, FencedMemberEpoch)
 
 
-class TransactionalSession:
+class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
     """Processes records in transactions: what is sent, and the consumer's positions, are committed
     together or not at all.
 
@@ -101,8 +102,8 @@ class TransactionalSession:
 
     def __init__(
         self,
-        consumer: AIOKafkaConsumer,
-        producer: AIOKafkaProducer,
+        consumer: AIOKafkaConsumer[KT, VT],
+        producer: AIOKafkaProducer[KeySent, ValueSent],
         *,
         max_records: int = 1000,
         linger_ms: float = 0,
@@ -161,7 +162,7 @@ class TransactionalSession:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> SessionTransaction:
+    async def __anext__(self) -> SessionTransaction[KT, VT, KeySent, ValueSent]:
         """Return the next transaction, once there are records for it.
 
         Ends after `request_stop` and when the consumer is stopped. Raises what `getmany` raises,
@@ -185,7 +186,7 @@ class TransactionalSession:
         if failure is not None:
             raise failure
         while not self._is_ending:
-            transaction = SessionTransaction(self)
+            transaction: SessionTransaction[KT, VT, KeySent, ValueSent] = SessionTransaction(self)
             self._current = transaction
             try:
                 await self._fill(transaction)

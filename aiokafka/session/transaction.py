@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Iterator
 from enum import Enum
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol
 
+from aiokafka._typevars import KT, VT, KeySent, ValueSent
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 from aiokafka.structs import ConsumerRecord, RecordMetadata, TopicPartition
 
@@ -106,7 +107,7 @@ class TransactionRunner(Protocol):
         """Leave the block of `transaction`, which `raised`; return whether to suppress that."""
 
 
-class SessionTransaction:
+class SessionTransaction(Generic[KT, VT, KeySent, ValueSent]):
     """One transaction of a session: `async with transaction as records`.
 
     The end of the block commits what was sent in it and the positions after `records` together. If
@@ -145,7 +146,7 @@ class SessionTransaction:
         consumer or by another one."""
         return self._phase is _P.COMMITTED
 
-    async def __aenter__(self) -> Records:
+    async def __aenter__(self) -> list[ConsumerRecord[KT, VT]]:
         await self._session.begin(self)
         return self.records
 
@@ -160,8 +161,8 @@ class SessionTransaction:
     def send(
         self,
         topic: str,
-        value: Any = None,
-        key: Any = None,
+        value: ValueSent | None = None,
+        key: KeySent | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
         headers: Iterable[tuple[str, bytes | None]] | None = None,

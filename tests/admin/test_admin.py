@@ -98,6 +98,16 @@ async def test_only_checking_changes_nothing() -> None:
         assert await admin.list_topics() == []
 
 
+async def test_one_name_is_not_several() -> None:
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        await cluster.create_topic("t")
+        text: Any = "t"
+        for call in (admin.delete_topics, admin.describe_topics, admin.describe_consumer_groups):
+            with pytest.raises(TypeError, match="must be several names, not one str"):
+                await call(text)
+        assert await admin.list_topics() == ["t"]
+
+
 async def test_delete_topics() -> None:
     async with FakeCluster() as cluster, make_admin(cluster) as admin:
         await cluster.create_topic("t")

@@ -1,0 +1,144 @@
+"""Write what editors show of options from the one place that declares them, `aiokafka._config`.
+
+`python -m tests.house.options` writes `aiokafka/options.py`, and the lists at the end of the
+docstrings of the clients.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+from aiokafka._config import ClientConfig, ConsumerConfig, ProducerConfig, SecurityConfig
+from aiokafka._config.options import MISSING, Option, Options
+
+PACKAGE = Path(__file__).parent.parent.parent / "aiokafka"
+
+CLIENT: tuple[type[Options], ...] = (ClientConfig, SecurityConfig)
+CLIENTS: dict[str, tuple[str, tuple[type[Options], ...]]] = {
+    "client.py": ("AIOKafkaClient", CLIENT),
+    "admin/client.py": ("AIOKafkaAdminClient", CLIENT),
+    "producer/producer.py": ("AIOKafkaProducer", (ProducerConfig, *CLIENT)),
+    "consumer/consumer.py": ("AIOKafkaConsumer", (ConsumerConfig, *CLIENT)),
+}
+# Parameters of the constructors themselves: the types of records come from them.
+APART = {"key_serializer", "value_serializer", "key_deserializer", "value_deserializer"}
+# What the clients make of a default that they cannot name where options are declared.
+SHOWN = {
+    "partition_assignment_strategy": "[RoundRobinPartitionAssignor]",
+    "partitioner": "DefaultPartitioner()",
+}
+MARK = "Options, as keyword arguments (times in milliseconds, sizes in bytes):"
+
+HEAD = '''"""The options of clients as types, for dicts of options, editors and type checkers.
+
+`AIOKafkaConsumer(**options)` is checked when `options` is a `ConsumerOptions`. Written by
+`make options` from what `aiokafka._config` declares.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from collections.abc import Set as AbstractSet
+    from datetime import timedelta
+
+    from aiokafka._config.security import Credential, TlsSource
+    from aiokafka.abc import AbstractTokenProvider
+    from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+    from aiokafka.interceptors import ConsumerInterceptor, ProducerInterceptor
+    from aiokafka.metrics import ConsumerMetricsCollector, ProducerMetricsCollector
+
+__all__ = ["ClientOptions", "ConsumerOptions", "ProducerOptions"]
+'''
+CLASSES = (
+    ("ClientOptions", "TypedDict", "Options of all clients.", CLIENT),
+    ("ConsumerOptions", "ClientOptions", "Options of consumers.", (ConsumerConfig,)),
+    ("ProducerOptions", "ClientOptions", "Options of producers.", (ProducerConfig,)),
+)
+
+
+def default_of(option: Option) -> str:
+    """Return the default as it is shown; "" if it depends on other options."""
+    if option.keyword == "client_id" or option.default is MISSING:
+        return ""
+    shown = SHOWN.get(option.keyword)
+    if shown is None and isinstance(option.default, str):
+        shown = json.dumps(option.default)
+    return shown or repr(option.default)
+
+
+def wrapped(text: str, first: str, rest: str) -> list[str]:
+    return textwrap.wrap(
+        text, 100, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
+    )
+
+
+def typed_options() -> str:
+    """Return the text of `aiokafka/options.py`."""
+    return HEAD + "".join(f"\n\n{typed(*each)}" for each in CLASSES)
+
+
+def typed(name: str, base: str, about: str, configs: tuple[type[Options], ...]) -> str:
+    lines = [f"class {name}({base}, total=False):", f'    """{about}"""']
+    for option in (each for config in configs for each in config.describe()):
+        if option.keyword not in APART:
+            default = default_of(option)
+            text = f"{option.help} Default: {default}." if default else option.help
+            lines += ["", *annotation(option)]
+            quoted = wrapped(f'"""{text}"""', "    ", "    ")
+            lines += quoted
+    return "\n".join(lines) + "\n"
+
+
+def annotation(option: Option) -> list[str]:
+    line = f"    {option.keyword}: {option.annotation}"
+    if len(line) <= 100:
+        return [line]
+    # As ruff breaks it.
+    start, _, rest = line.partition("[")
+    inner, _, end = rest.rpartition("]")
+    broken = [f"{start}[", f"        {inner}", f"    ]{end}"]
+    if len(broken[1]) > 100:
+        broken[1:2] = [f"        {each.strip()}," for each in inner.split(",")]
+    return broken
+
+
+def listed(configs: tuple[type[Options], ...]) -> Iterator[str]:
+    """Give the lines of the list at the end of a docstring."""
+    for option in (each for config in configs for each in config.describe()):
+        default = default_of(option)
+        shown = f"`{option.keyword}={default}`" if default else f"`{option.keyword}`"
+        yield from wrapped(f"- {shown}: {option.help}", "    ", "      ")
+
+
+def with_list(text: str, name: str, configs: tuple[type[Options], ...]) -> str:
+    """Return the text of a module, the list in the docstring of its class `name` renewed."""
+    node = next(
+        each
+        for each in ast.parse(text).body
+        if isinstance(each, ast.ClassDef) and each.name == name
+    )
+    start, end = node.body[0].lineno, node.body[0].end_lineno
+    assert end is not None
+    lines = text.split("\n")
+    mark = lines.index(f"    {MARK}", start - 1, end)
+    return "\n".join([*lines[: mark + 1], "", *listed(configs), *lines[end - 1 :]])
+
+
+def texts() -> dict[Path, str]:
+    """Return each file that has such texts, as it should be."""
+    found = {PACKAGE / "options.py": typed_options()}
+    for path, (name, configs) in CLIENTS.items():
+        found[PACKAGE / path] = with_list((PACKAGE / path).read_text(), name, configs)
+    return found
+
+
+if __name__ == "__main__":
+    for path, text in texts().items():
+        path.write_text(text)
