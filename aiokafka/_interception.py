@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from aiokafka._compat import timeout_at
@@ -36,10 +36,18 @@ class Interception:
     """
 
     def __init__(
-        self, interceptors: Sequence[Any], log: SubjectLog, *, drops: bool = False
+        self,
+        interceptors: Sequence[Any],
+        log: SubjectLog,
+        options: Mapping[str, Any],
+        *,
+        drops: bool = False,
     ) -> None:
-        """Begin with nothing that waits. With `drops` notifications are dropped while too many
-        wait: for those that nothing calls `wait_for_room` before."""
+        """Give each interceptor `options`, what there is to know of its client.
+
+        With `drops` notifications are dropped while too many wait: for those that nothing calls
+        `wait_for_room` before.
+        """
         self._interceptors = tuple(interceptors)
         self._drops = drops
         self._guard = Guard(log, "an interceptor")
@@ -50,6 +58,8 @@ class Interception:
         self._current: asyncio.Task[BaseException | None] | None = None
         self._tasks = TaskOwner("interceptors")
         self._is_closed = False
+        for interceptor in self._interceptors:
+            self._guard.call(interceptor.configure, options)
 
     async def pass_on(self, method: str, item: T, is_valid: Callable[[Any], bool]) -> T:
         """Return what the interceptors make of `item`, each of what the one before returned."""

@@ -39,6 +39,13 @@ class ProducerInterceptor:
     minute, and the others go on as if it were not there.
     """
 
+    def configure(self, options: Mapping[str, Any]) -> None:
+        """Take note of the producer that it belongs to, which is being made.
+
+        `options` has the `client_id`, the `bootstrap_servers` as pairs of host and port, and the
+        `transactional_id` (None without).
+        """
+
     def on_send(
         self, record: ProducerRecord
     ) -> ProducerRecord | Awaitable[ProducerRecord | None] | None:
@@ -70,6 +77,13 @@ class ConsumerInterceptor:
     functions. Interceptors are called in the order of the list. What one raises is logged, once a
     minute, and the others go on as if it were not there.
     """
+
+    def configure(self, options: Mapping[str, Any]) -> None:
+        """Take note of the consumer that it belongs to, which is being made.
+
+        `options` has the `client_id`, the `bootstrap_servers` as pairs of host and port, and the
+        `group_id` (None without).
+        """
 
     def on_consume(self, records: Records) -> Records | Awaitable[Records | None] | None:
         """Return the records that the application is to get; None to leave them as they are.

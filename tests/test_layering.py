@@ -67,6 +67,7 @@ LAYERS = {
     "cli": 5,
     "codec": 5,
     "conn": 5,
+    "otel": 5,
     "parallel": 5,
     "session": 5,
     "spark": 5,

@@ -187,6 +187,14 @@ class ClientConfig(Options):
         _at_least(self, "reconnect_backoff_max", "reconnect_backoff")
         _at_least(self, "connection_setup_timeout_max", "connection_setup_timeout")
 
+    def introduction(self, **names: str | None) -> dict[str, Any]:
+        """Return what interceptors get to know of the client; `names` are those of its role."""
+        return {
+            "client_id": self.client_id,
+            "bootstrap_servers": list(self.bootstrap_servers),
+            **names,
+        }
+
     @classmethod
     def from_options(cls, **options: Any) -> Self:
         """Make the configuration from public keywords, those of `SecurityConfig` included."""

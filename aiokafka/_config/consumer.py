@@ -111,6 +111,11 @@ class ConsumerConfig(Options):
     """What a consumer needs besides `ClientConfig`."""
 
     @property
+    def introduction(self) -> dict[str, Any]:
+        """What interceptors get to know of their consumer."""
+        return self.client.introduction(group_id=self.group_id)
+
+    @property
     def subject(self) -> str:
         """What lines in the log call the consumer: its client id, and its group if it has one."""
         group = f" of group {self.group_id}" if self.group_id else ""

@@ -41,6 +41,11 @@ class ProducerConfig(Options):
     """What a producer needs besides `ClientConfig`."""
 
     @property
+    def introduction(self) -> dict[str, Any]:
+        """What interceptors get to know of their producer."""
+        return self.client.introduction(transactional_id=self.transactional_id)
+
+    @property
     def subject(self) -> str:
         """What lines in the log call the producer: its client id, and its transactional id."""
         name = f" with transactional_id {self.transactional_id}" if self.transactional_id else ""

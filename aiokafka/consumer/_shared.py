@@ -40,6 +40,9 @@ class Shared:
         meter = ConsumerMeter(subject, self.config.metrics_collector)
         object.__setattr__(self, "meter", meter)
         if self.config.interceptors:
-            interception = Interception(self.config.interceptors, subject, drops=True)
+            config = self.config
+            interception = Interception(
+                config.interceptors, subject, config.introduction, drops=True
+            )
             object.__setattr__(self, "interception", interception)
             self.desk.intercept()

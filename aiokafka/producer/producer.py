@@ -201,7 +201,7 @@ class AIOKafkaProducer(Generic[KeySent, ValueSent]):
         self._append: Callable[..., Any] = self._message_accumulator.appender.append
         self._interception: Interception | None = None
         if config.interceptors:
-            self._interception = Interception(config.interceptors, self._log)
+            self._interception = Interception(config.interceptors, self._log, config.introduction)
             # Their records have no short way, and their serializers come later.
             self._append = decline
             self._serializes = False

@@ -27,6 +27,11 @@ OUTPUT = {
         r"1000 records to my-topic\n"
         r"batches waited \d+\.\d ms, all together\nand were on their way for \d+\.\d ms\n"
     ),
+    "opentelemetry_traces.py": (
+        r"processing b'Test message'\n"
+        r"send my-topic: parent request, links 0\nrequest: parent None, links 0\n"
+        r"poll my-topic: parent None, links 1\nprocess my-topic: parent send my-topic, links 0\n"
+    ),
     "prometheus_metrics.py": (
         r'kafka_producer_topic_record_send_total\{client_id="example",topic="my-topic"\} 1000\.0\n'
         r'kafka_producer_topic_record_retry_total\{client_id="example",topic="my-topic"\} 0\.0\n'

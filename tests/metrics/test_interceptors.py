@@ -366,6 +366,34 @@ async def test_failed_records_that_the_program_ignores_are_logged(
     assert said == ["Future exception was never retrieved"]
 
 
+async def test_they_are_told_of_their_client(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Configured(ProducerInterceptor, ConsumerInterceptor):
+        def configure(self, options: Mapping[str, Any]) -> None:
+            told.append(dict(options))
+
+    class Broken(ProducerInterceptor):
+        def configure(self, options: Mapping[str, Any]) -> None:
+            raise RuntimeError("a broken interceptor")
+
+    told: list[dict[str, Any]] = []
+    interceptors = [Broken(), Configured()]
+    aiokafka.AIOKafkaProducer(
+        bootstrap_servers="one:1,two", client_id="writer", interceptors=interceptors
+    )
+    aiokafka.AIOKafkaConsumer(client_id="reader", group_id="g", interceptors=[Configured()])
+    assert told == [
+        {
+            "client_id": "writer",
+            "bootstrap_servers": [("one", 1), ("two", 9092)],
+            "transactional_id": None,
+        },
+        {"client_id": "reader", "bootstrap_servers": [("localhost", 9092)], "group_id": "g"},
+    ]
+    assert len([r for r in caplog.records if "a broken interceptor" in r.getMessage()]) == 1
+
+
 @pytest.mark.parametrize("wrong", [Adds("a"), [object()], [Adds], "interceptor"])
 async def test_anything_else_is_refused(wrong: Any) -> None:
     with pytest.raises(TypeError, match="interceptors"):

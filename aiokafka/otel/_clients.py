@@ -1,0 +1,153 @@
+"""What `metrics()` of clients returns, as instruments of OpenTelemetry."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from aiokafka._version import __version__
+from aiokafka.metrics import Distribution, Metric, MetricKind
+from aiokafka.metrics._clients import MeasuredClient, clients
+from aiokafka.otel._api import metrics
+
+__all__ = ["observe_clients"]
+
+_FRESH = 0.2
+"""Seconds for which all instruments use one look at the clients."""
+
+
+class _Seen(NamedTuple):
+    """A metric that is observed, by its group, its name, and the tag it is counted for."""
+
+    group: str
+    name: str
+    tag: str = ""
+
+
+_ROLES = ("producer", "consumer", "admin-client")
+_COUNTED = (
+    *(
+        _Seen(f"{role}-metrics", name)
+        for role in _ROLES
+        for name in (
+            "connection-creation-total",
+            "connection-failure-total",
+            "request-total",
+            "incoming-byte-total",
+            "outgoing-byte-total",
+        )
+    ),
+    *(_Seen(f"{role}-node-metrics", "throttle-time-total", "node-id") for role in _ROLES),
+    _Seen("producer-metrics", "bufferpool-wait-time-ns-total"),
+    _Seen("producer-metrics", "buffer-exhausted-total"),
+    _Seen("producer-metrics", "batch-split-total"),
+    _Seen("producer-topic-metrics", "record-send-total", "topic"),
+    _Seen("producer-topic-metrics", "record-retry-total", "topic"),
+    _Seen("producer-topic-metrics", "record-error-total", "topic"),
+    _Seen("producer-topic-metrics", "byte-total", "topic"),
+    _Seen("consumer-fetch-manager-metrics", "records-consumed-total", "topic"),
+    _Seen("consumer-fetch-manager-metrics", "bytes-consumed-total", "topic"),
+    _Seen("consumer-coordinator-metrics", "rebalance-total"),
+    _Seen("consumer-coordinator-metrics", "commit-total"),
+    _Seen("consumer-coordinator-metrics", "commit-failed-total"),
+)
+_GAUGES = (
+    *(_Seen(f"{role}-metrics", "connection-count") for role in _ROLES),
+    _Seen("producer-metrics", "buffer-available-bytes"),
+    _Seen("producer-metrics", "waiting-threads"),
+    _Seen("producer-metrics", "batches-pending"),
+    _Seen("producer-metrics", "requests-in-flight"),
+    _Seen("consumer-fetch-manager-metrics", "records-lag-max"),
+    _Seen("consumer-fetch-manager-metrics", "records-lag", "partition"),
+    _Seen("consumer-fetch-manager-metrics", "position", "partition"),
+    _Seen("consumer-coordinator-metrics", "assigned-partitions"),
+    _Seen("consumer-coordinator-metrics", "generation"),
+    _Seen("consumer-coordinator-metrics", "last-rebalance-seconds-ago"),
+    _Seen("consumer-coordinator-metrics", "last-heartbeat-seconds-ago"),
+)
+_TAGS = ("partition", "topic", "node-id")
+_UNIT_OF = {"byte": "By", "bytes": "By", "records": "{record}", "record": "{record}"}
+
+
+class _Look:
+    """The metrics of the clients, looked at once for all instruments of a collection."""
+
+    def __init__(self, only: Iterable[MeasuredClient]) -> None:
+        self._only = tuple(only)
+        self._found: dict[_Seen, list[Metric]] = {}
+        self._until = 0.0
+
+    def of(self, seen: _Seen) -> list[Metric]:
+        """Return the metrics that one instrument observes."""
+        if time.monotonic() >= self._until:
+            self._found = {}
+            for client in self._only or clients():
+                for metric in client.metrics():
+                    if not isinstance(metric.value, Distribution):
+                        tag = next((tag for tag in _TAGS if tag in metric.tags), "")
+                        key = _Seen(metric.group, metric.name, tag)
+                        self._found.setdefault(key, []).append(metric)
+            self._until = time.monotonic() + _FRESH
+        return self._found.get(seen, [])
+
+
+def observe_clients(
+    *only: MeasuredClient, meter_provider: Any = None, partitions: bool = True
+) -> None:
+    """Let OpenTelemetry read the most important numbers of `metrics()` of every client.
+
+    Call it once, when the program starts: clients made later are included, unless clients are
+    given. The instruments are called ``kafka.producer.record_send_total`` and so on, with the names
+    that `metrics()` has, and have the tags as attributes. Without `partitions` there are none for
+    each partition. Reading sends nothing to a broker.
+    """
+    meter = metrics.get_meter("aiokafka", __version__, meter_provider)
+    look = _Look(only)
+    for kind, all_seen in ((MetricKind.COUNTER, _COUNTED), (MetricKind.GAUGE, _GAUGES)):
+        is_counter = kind is MetricKind.COUNTER
+        make = meter.create_observable_counter if is_counter else meter.create_observable_gauge
+        for seen in all_seen:
+            if partitions or seen.tag != "partition":
+                make(_instrument(seen), [_Reader(look, seen)], _unit(seen.name), _text(seen))
+
+
+class _Reader:
+    """The callback of one instrument."""
+
+    def __init__(self, look: _Look, seen: _Seen) -> None:
+        self._look = look
+        self._seen = seen
+
+    def __call__(self, _: Any) -> Iterator[Any]:
+        # Clients with one name share a series: the last would win.
+        values: dict[tuple[tuple[str, str], ...], float] = {}
+        for metric in self._look.of(self._seen):
+            assert not isinstance(metric.value, Distribution)
+            key = tuple((tag.replace("-", "_"), text) for tag, text in sorted(metric.tags.items()))
+            before = values.get(key, 0)
+            is_added = metric.kind is MetricKind.COUNTER
+            values[key] = before + metric.value if is_added else max(before, metric.value)
+        for tags, value in values.items():
+            yield metrics.Observation(value, dict(tags))
+
+
+def _instrument(seen: _Seen) -> str:
+    role = seen.group.removesuffix("-metrics")
+    for part in ("-fetch-manager", "-coordinator", "-topic", "-node"):
+        role = role.removesuffix(part)
+    return f"kafka.{role}.{seen.name}".replace("-", "_")
+
+
+def _unit(name: str) -> str:
+    if name.endswith("-ns-total"):
+        return "ns"
+    if name.endswith("-time-total"):
+        return "ms"
+    if name.endswith("-seconds-ago"):
+        return "s"
+    return next((unit for word, unit in _UNIT_OF.items() if word in name.split("-")), "1")
+
+
+def _text(seen: _Seen) -> str:
+    return f"{seen.name} of {seen.group}: see the manual of aiokafka"

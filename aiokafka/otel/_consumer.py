@@ -1,0 +1,347 @@
+"""Spans and metrics of a consumer."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import functools
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aiokafka import _seams
+from aiokafka._version import __version__
+from aiokafka.interceptors import ConsumerInterceptor, Records
+from aiokafka.metrics import ConsumerMetricsCollector
+from aiokafka.otel import _names
+from aiokafka.otel._api import context, has_own_spans, is_suppressed, metrics, trace
+from aiokafka.otel._headers import Propagation
+from aiokafka.otel._transactions import TracedTransaction
+from aiokafka.structs import ConsumerRecord, TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka.session.transaction import SessionTransaction
+
+__all__ = ["ConsumerTelemetry"]
+
+T = TypeVar("T")
+
+_NS = 1_000_000_000
+
+
+class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
+    """Tells OpenTelemetry what one consumer does: an object for each consumer.
+
+    As one of `interceptors` it makes a span for each call that returns records, with links to the
+    spans that have sent them, and one for each commit. As `metrics_collector` it counts messages
+    and durations, per response and commit. `process` makes the span of what the program does with
+    a record, in the trace of its producer::
+
+        telemetry = ConsumerTelemetry()
+        consumer = AIOKafkaConsumer("orders", interceptors=[telemetry], metrics_collector=telemetry)
+        ...
+        async for record in consumer:
+            with telemetry.process(record):
+                await work(record)
+
+    Each of the three can be left out.
+    """
+
+    def __init__(
+        self,
+        *,
+        tracer_provider: Any = None,
+        meter_provider: Any = None,
+        propagator: Any = None,
+        keys: bool = True,
+        partitions: bool = False,
+        group_id: str | None = None,
+    ) -> None:
+        """Use these providers and this propagator; None: those of the process.
+
+        Without `keys` spans have no keys of records. With `partitions` there are metrics for each
+        partition, and not only for each topic. `group_id` is for a collector that is no
+        interceptor: interceptors learn it from the consumer.
+        """
+        self._tracer = trace.get_tracer(
+            "aiokafka", __version__, tracer_provider, schema_url=_names.SCHEMA
+        )
+        meter = metrics.get_meter("aiokafka", __version__, meter_provider, _names.SCHEMA)
+        self._propagation = Propagation(propagator)
+        self._keys = keys
+        self._partitions = partitions
+        self._identity = _names.Identity()
+        self._is_interceptor = False
+        self._commit_seconds = 0.0
+        if group_id is not None:
+            self._identity.attributes[_names.GROUP] = group_id
+        self._consumed = meter.create_counter(
+            "messaging.client.consumed.messages",
+            "{message}",
+            "Number of messages that were delivered to the application.",
+        )
+        self._duration = _names.durations(
+            meter,
+            "messaging.client.operation.duration",
+            "Duration of messaging operation initiated by a producer or consumer client.",
+        )
+        self._processing = _names.durations(
+            meter, "messaging.process.duration", "Duration of processing operation."
+        )
+
+    # -- what was received
+
+    def configure(self, options: Mapping[str, Any]) -> None:
+        """Learn what the consumer and its group are called, and where it connects to."""
+        self._identity.learn(options)
+        self._is_interceptor = True
+
+    def on_consume(self, records: Records) -> None:
+        """Make the span of a call that returns records."""
+        count = sum(map(len, records.values()))
+        if not count or is_suppressed() or has_own_spans():
+            return
+        topics = {tp.topic for tp, some in records.items() if some}
+        attributes: dict[str, Any] = {
+            **self._identity.attributes,
+            **_names.operation("poll"),
+            _names.BATCH_COUNT: count,
+        }
+        taken = [tp for tp, some in records.items() if some]
+        self._place(attributes, topics, {tp.partition for tp in taken} if len(taken) == 1 else ())
+        self._tracer.start_span(
+            _named("poll", topics),
+            kind=trace.SpanKind.CLIENT,
+            links=self._propagation.links(one for some in records.values() for one in some),
+            attributes=attributes,
+        ).end()
+
+    def _place(
+        self, attributes: dict[str, Any], topics: Iterable[str], partitions: Iterable[int]
+    ) -> None:
+        """Name topic and partition, if there is one of each."""
+        names, numbers = list(topics), list(partitions)
+        if len(names) == 1:
+            attributes[_names.DESTINATION] = names[0]
+            if len(numbers) == 1:
+                attributes[_names.PARTITION] = str(numbers[0])
+
+    # -- what is processed
+
+    @contextmanager
+    def process(
+        self, records: ConsumerRecord[Any, Any] | Iterable[ConsumerRecord[Any, Any]]
+    ) -> Iterator[trace.Span]:
+        """Make a span of the block, which processes a record, or records together.
+
+        The span of one record is a child of the span that has sent it, and has its baggage; a span
+        that was current is linked to. That of several belongs to the current one, and links to
+        those that have sent the records. Use it with ``with``, in coroutines as well.
+        """
+        span, ambient, attributes = self._begin_process(records)
+        began_at = time.perf_counter()
+        token = context.attach(ambient)
+        measured = {key: attributes[key] for key in _MEASURED if key in attributes}
+        try:
+            yield span
+        except BaseException as error:
+            measured[_names.ERROR_TYPE] = _names.kind_of(error)
+            _names.fail(span, error)
+            raise
+        finally:
+            self._processing.record(time.perf_counter() - began_at, measured, ambient)
+            context.detach(token)
+            span.end()
+
+    def _begin_process(self, records: Any) -> tuple[trace.Span, Any, dict[str, Any]]:
+        """Return a span, the context with it, and its attributes."""
+        attributes = {**self._identity.attributes, **_names.operation("process")}
+        ambient = context.get_current()
+        if isinstance(records, ConsumerRecord):
+            self._describe(attributes, records)
+            before = trace.get_current_span(ambient).get_span_context()
+            ambient = self._propagation.extract(records.headers, ambient)
+            parent = trace.get_current_span(ambient).get_span_context()
+            links = [trace.Link(before)] if before.is_valid and before != parent else []
+            topics = {records.topic}
+        else:
+            some = list(records)
+            attributes[_names.BATCH_COUNT] = len(some)
+            topics = {record.topic for record in some}
+            self._place(attributes, topics, {record.partition for record in some})
+            links = self._propagation.links(some)
+        if is_suppressed():
+            return trace.INVALID_SPAN, ambient, attributes
+        span = self._tracer.start_span(
+            _named("process", topics),
+            context=ambient,
+            kind=trace.SpanKind.CONSUMER,
+            links=links,
+            attributes=attributes,
+        )
+        return span, trace.set_span_in_context(span, ambient), attributes
+
+    def _describe(self, attributes: dict[str, Any], record: ConsumerRecord[Any, Any]) -> None:
+        attributes[_names.DESTINATION] = record.topic
+        attributes[_names.PARTITION] = str(record.partition)
+        attributes[_names.OFFSET] = record.offset
+        key = _names.text_of(record.key) if self._keys else None
+        if key is not None:
+            attributes[_names.KEY] = key
+        if record.value is None:
+            attributes[_names.TOMBSTONE] = True
+
+    def handler(
+        self, function: Callable[[ConsumerRecord[Any, Any]], Awaitable[T] | T]
+    ) -> Callable[[ConsumerRecord[Any, Any]], Awaitable[T]]:
+        """Return `function`, a handler of single records, with each call in a `process` span.
+
+        It may be a plain or a coroutine function, as that of `ParallelConsumer.run`.
+        """
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise TypeError(f"function={function!r}: nothing of a generator function would run")
+
+        @functools.wraps(function)
+        async def traced(record: ConsumerRecord[Any, Any]) -> T:
+            with self.process(record):
+                result = function(record)
+                if inspect.isawaitable(result):
+                    return await result
+                if isinstance(result, concurrent.futures.Future) or inspect.isgenerator(result):
+                    raise TypeError(f"the handler returned {result!r}, which cannot be awaited")
+                return result
+
+        return traced
+
+    def transaction(self, transaction: SessionTransaction) -> AbstractAsyncContextManager[Any]:
+        """Return a transaction of a `TransactionalSession` within a `process` span of its records.
+
+        ``async with telemetry.transaction(transaction) as records`` takes the place of ``async with
+        transaction as records``. What is sent in it belongs to that span.
+        """
+        attributes = self._identity.attributes
+        return TracedTransaction(
+            transaction,
+            self._tracer,
+            lambda: self._begin_process(transaction.records)[0],
+            attributes,
+        )
+
+    # -- what is settled
+
+    def on_commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Make the span of a commit that was made."""
+        self._settle(offsets, self._commit_seconds, None)
+        self._commit_seconds = 0.0
+
+    def on_commit_completed(
+        self, *, offsets: Mapping[TopicPartition, int], commit_seconds: float
+    ) -> None:
+        """Count how long a commit has taken."""
+        self._measure_commit(offsets, commit_seconds, None)
+        # `on_commit` follows at once.
+        self._commit_seconds = commit_seconds
+
+    def on_commit_failed(
+        self,
+        *,
+        offsets: Mapping[TopicPartition, int],
+        exception: BaseException,
+        commit_seconds: float,
+    ) -> None:
+        """Count a commit that has failed, and make its span."""
+        self._measure_commit(offsets, commit_seconds, exception)
+        if self._is_interceptor:
+            self._settle(offsets, commit_seconds, exception)
+
+    def _settle(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        seconds: float,
+        error: BaseException | None,
+    ) -> None:
+        if is_suppressed():
+            return
+        topics = {tp.topic for tp in offsets}
+        attributes = {**self._identity.attributes, **_names.operation("commit")}
+        self._place(attributes, topics, {tp.partition for tp in offsets})
+        ended_at = int(_seams.wall_time() * _NS)
+        span = self._tracer.start_span(
+            _named("commit", topics),
+            context=_without_ended_span(),
+            kind=trace.SpanKind.CLIENT,
+            attributes=attributes,
+            start_time=ended_at - int(seconds * _NS),
+        )
+        if error is not None:
+            _names.fail(span, error)
+        span.end(ended_at)
+
+    # -- metrics
+
+    def _measured(self, name: str, topic: str, partition: int) -> dict[str, Any]:
+        own = self._identity.attributes
+        attributes = {_names.SYSTEM: "kafka", **_names.operation(name), _names.DESTINATION: topic}
+        if _names.GROUP in own:
+            attributes[_names.GROUP] = own[_names.GROUP]
+        if self._partitions:
+            attributes[_names.PARTITION] = str(partition)
+        return attributes
+
+    def on_records_consumed(self, *, topic: str, partition: int, record_count: int) -> None:
+        """Count records that were returned."""
+        attributes = self._measured("poll", topic, partition)
+        self._consumed.add(record_count, attributes, context.Context())
+
+    def on_fetch_completed(
+        self,
+        *,
+        topic: str,
+        partition: int,
+        fetch_seconds: float,
+        record_count: int,
+        size_bytes: int,
+    ) -> None:
+        """Count how long a fetch of a partition has taken."""
+        attributes = self._measured("fetch", topic, partition)
+        self._duration.record(fetch_seconds, attributes, context.Context())
+
+    def _measure_commit(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        seconds: float,
+        error: BaseException | None,
+    ) -> None:
+        for topic in {tp.topic for tp in offsets}:
+            attributes = self._measured("commit", topic, -1)
+            attributes.pop(_names.PARTITION, None)
+            if error is not None:
+                attributes[_names.ERROR_TYPE] = _names.kind_of(error)
+            self._duration.record(seconds, attributes, context.Context())
+
+
+_MEASURED = (
+    _names.SYSTEM,
+    _names.OPERATION,
+    _names.OPERATION_TYPE,
+    _names.DESTINATION,
+    _names.GROUP,
+)
+"""The attributes of a `process` span that its duration has, too."""
+
+
+def _named(name: str, topics: Iterable[str]) -> str:
+    found = list(topics)
+    return f"{name} {found[0]}" if len(found) == 1 else name
+
+
+def _without_ended_span() -> Any:
+    """Return the current context; an empty one if its span is over.
+
+    Commits in the background run in a task that has the context in which the consumer was started.
+    """
+    ambient = context.get_current()
+    if getattr(trace.get_current_span(ambient), "end_time", None) is not None:
+        return context.Context()
+    return ambient

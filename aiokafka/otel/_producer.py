@@ -1,0 +1,194 @@
+"""Spans and metrics of a producer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from aiokafka._version import __version__
+from aiokafka.interceptors import ProducerInterceptor, ProducerRecord
+from aiokafka.metrics import ProducerMetricsCollector
+from aiokafka.otel import _names
+from aiokafka.otel._api import context, has_own_spans, is_suppressed, metrics, trace
+from aiokafka.otel._headers import Propagation
+from aiokafka.otel._transactions import TracedTransaction
+from aiokafka.structs import RecordMetadata
+
+__all__ = ["ProducerTelemetry"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _TracedRecord(ProducerRecord):
+    """A record and its span. A copy that `dataclasses.replace` makes has the span, too."""
+
+    span: Any = field(default=None, repr=False, compare=False)
+
+
+class ProducerTelemetry(ProducerInterceptor, ProducerMetricsCollector):
+    """Tells OpenTelemetry what one producer does: an object for each producer.
+
+    As one of `interceptors` it makes a span for each record, from `send` until the record is
+    written or has failed, and puts its context (and baggage) into the headers. As
+    `metrics_collector` it counts messages and durations, per batch::
+
+        telemetry = ProducerTelemetry()
+        producer = AIOKafkaProducer(interceptors=[telemetry], metrics_collector=telemetry)
+
+    Either can be left out. Let it be the last of several interceptors: one that makes a new record,
+    by other means than `dataclasses.replace`, loses the span.
+    """
+
+    def __init__(
+        self,
+        *,
+        tracer_provider: Any = None,
+        meter_provider: Any = None,
+        propagator: Any = None,
+        keys: bool = True,
+        partitions: bool = False,
+    ) -> None:
+        """Use these providers and this propagator; None: those of the process.
+
+        Without `keys` spans have no keys of records. With `partitions` there are metrics for each
+        partition, and not only for each topic.
+        """
+        self._tracer = trace.get_tracer(
+            "aiokafka", __version__, tracer_provider, schema_url=_names.SCHEMA
+        )
+        meter = metrics.get_meter("aiokafka", __version__, meter_provider, _names.SCHEMA)
+        self._propagation = Propagation(propagator)
+        self._keys = keys
+        self._partitions = partitions
+        self._identity = _names.Identity()
+        self._sent = meter.create_counter(
+            "messaging.client.sent.messages",
+            "{message}",
+            "Number of messages producer attempted to send to the broker.",
+        )
+        self._duration = _names.durations(
+            meter,
+            "messaging.client.operation.duration",
+            "Duration of messaging operation initiated by a producer or consumer client.",
+        )
+
+    # -- spans
+
+    def configure(self, options: Mapping[str, Any]) -> None:
+        """Learn what the producer is called and where it connects to."""
+        self._identity.learn(options)
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord | None:
+        """Begin the span of a record; return the record with its context in the headers.
+
+        A record that has a context already, such as one of its own, keeps that: the span links to
+        it.
+        """
+        if isinstance(record, _TracedRecord) or is_suppressed() or has_own_spans():
+            return None
+        creation = self._propagation.creation_of(record.headers)
+        span = self._tracer.start_span(
+            f"send {record.topic}",
+            kind=trace.SpanKind.PRODUCER if creation is None else trace.SpanKind.CLIENT,
+            links=[] if creation is None else [trace.Link(creation)],
+            attributes=self._attributes(record),
+        )
+        headers = record.headers
+        if creation is None:
+            headers = self._propagation.inject(headers, trace.set_span_in_context(span))
+        return _TracedRecord(
+            record.topic,
+            record.value,
+            record.key,
+            record.partition,
+            record.timestamp_ms,
+            headers,
+            span,
+        )
+
+    def _attributes(self, record: ProducerRecord) -> dict[str, Any]:
+        attributes = {
+            **self._identity.attributes,
+            **_names.operation("send"),
+            _names.DESTINATION: str(record.topic),
+        }
+        key = _names.text_of(record.key) if self._keys else None
+        if key is not None:
+            attributes[_names.KEY] = key
+        if record.value is None:
+            attributes[_names.TOMBSTONE] = True
+        return attributes
+
+    def on_acknowledgement(
+        self,
+        record: ProducerRecord,
+        metadata: RecordMetadata | None,
+        error: BaseException | None,
+    ) -> None:
+        """End the span of a record."""
+        if not isinstance(record, _TracedRecord):
+            return
+        span = record.span
+        if metadata is not None:
+            span.set_attribute(_names.DESTINATION, metadata.topic)
+            span.set_attribute(_names.PARTITION, str(metadata.partition))
+            span.set_attribute(_names.OFFSET, metadata.offset)
+        if error is not None:
+            _names.fail(span, error)
+        span.end()
+
+    def transaction(self, block: AbstractAsyncContextManager[T]) -> AbstractAsyncContextManager[T]:
+        """Return `producer.transaction()`, given as `block`, within a span.
+
+        What is sent in it belongs to that span, as does a span for its end, the commit or abort.
+        """
+        attributes = self._identity.attributes
+        span = self._tracer.start_span
+        return TracedTransaction(
+            block, self._tracer, lambda: span("transaction", attributes=attributes), attributes
+        )
+
+    # -- metrics
+
+    def on_batch_completed(
+        self,
+        *,
+        topic: str,
+        partition: int,
+        send_to_completion_seconds: float,
+        record_count: int,
+        acknowledged: bool,
+        batch_age_seconds: float,
+    ) -> None:
+        """Count the records of a batch, and how long its first record took to be written."""
+        attributes = self._metric_attributes(topic, partition)
+        self._sent.add(record_count, attributes, context.Context())
+        self._duration.record(batch_age_seconds, attributes, context.Context())
+
+    def on_batch_failed(
+        self,
+        *,
+        topic: str,
+        partition: int,
+        exception: BaseException,
+        record_count: int,
+        batch_age_seconds: float,
+    ) -> None:
+        """Count the records of a batch that was given up, with the kind of error."""
+        attributes = self._metric_attributes(topic, partition)
+        attributes[_names.ERROR_TYPE] = _names.kind_of(exception)
+        self._sent.add(record_count, attributes, context.Context())
+        self._duration.record(batch_age_seconds, attributes, context.Context())
+
+    def _metric_attributes(self, topic: str, partition: int) -> dict[str, Any]:
+        attributes = {
+            _names.SYSTEM: "kafka",
+            **_names.operation("send"),
+            _names.DESTINATION: topic,
+        }
+        if self._partitions:
+            attributes[_names.PARTITION] = str(partition)
+        return attributes

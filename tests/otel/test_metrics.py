@@ -1,0 +1,103 @@
+"""Metrics: what OpenTelemetry reads is what the clients have done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aiokafka import TopicPartition
+from aiokafka.errors import MessageSizeTooLargeError
+from aiokafka.otel import ConsumerTelemetry, ProducerTelemetry, observe_clients
+from aiokafka.otel import _names as names
+from aiokafka.protocol.messages.produce import ProduceRequest
+from aiokafka.testing import Fail, FakeCluster
+from tests.support.consumers import Start, fill
+from tests.support.producers import TOPIC, new_producer, numbers, results, send_all
+from tests.support.spans import Seen
+
+T0 = TopicPartition(TOPIC, 0)
+
+
+async def test_a_producer(cluster: FakeCluster, seen: Seen) -> None:
+    telemetry = ProducerTelemetry(**seen.providers)
+    async with new_producer(cluster, metrics_collector=telemetry, linger_ms=5) as producer:
+        await results(await send_all(producer, numbers(5)))
+        with cluster.intercept(ProduceRequest, Fail(MessageSizeTooLargeError)):
+            with pytest.raises(MessageSizeTooLargeError):
+                await producer.send_and_wait(TOPIC, b"value", partition=0)
+    good, bad = seen.points("messaging.client.sent.messages")
+    assert good.value == 5
+    assert dict(good.attributes) == {
+        "messaging.system": "kafka",
+        "messaging.operation.name": "send",
+        "messaging.operation.type": "send",
+        "messaging.destination.name": TOPIC,
+    }
+    assert (bad.value, bad.attributes[names.ERROR_TYPE]) == (1, "MessageSizeTooLargeError")
+    once, failed = seen.points("messaging.client.operation.duration")
+    assert (once.count, failed.count) == (1, 1)
+    assert 0.005 <= once.sum < 60
+    assert tuple(once.explicit_bounds) == names.DURATIONS
+    assert seen.spans() == []  # it was no interceptor
+
+
+async def test_a_consumer(cluster: FakeCluster, start: Start, seen: Seen) -> None:
+    fill(cluster, 0, 5, topic=TOPIC)
+    telemetry = ConsumerTelemetry(**seen.providers, partitions=True, group_id="group")
+    options = {"group_id": "group", "enable_auto_commit": False}
+    consumer = await start(cluster, assign=[T0], metrics_collector=telemetry, **options)
+    read = 0
+    while read < 5:
+        records = (await consumer.getmany(timeout_ms=5000)).get(T0, [])
+        read += len(records)
+        with telemetry.process(records):
+            pass
+    await consumer.commit()
+    (consumed,) = seen.points("messaging.client.consumed.messages")
+    assert consumed.value == 5
+    assert dict(consumed.attributes) == {
+        "messaging.system": "kafka",
+        "messaging.operation.name": "poll",
+        "messaging.operation.type": "receive",
+        "messaging.destination.name": TOPIC,
+        "messaging.destination.partition.id": "0",
+        "messaging.consumer.group.name": "group",
+    }
+    durations = {
+        point.attributes[names.OPERATION]: point
+        for point in seen.points("messaging.client.operation.duration")
+    }
+    assert durations.keys() == {"fetch", "commit"}
+    assert durations["commit"].count == 1
+    (processed,) = seen.points("messaging.process.duration")
+    assert processed.count >= 1
+    assert processed.attributes[names.GROUP] == "group"
+    assert seen.spans("commit topic") == []
+
+
+async def test_the_numbers_of_all_clients(cluster: FakeCluster, start: Start, seen: Seen) -> None:
+    fill(cluster, 0, 5, topic=TOPIC)
+    consumer = await start(cluster, assign=[T0], client_id="reader")
+    await consumer.getone()
+    async with new_producer(cluster, client_id="writer") as producer:
+        await producer.send_and_wait(TOPIC, b"value", partition=1)
+        observe_clients(producer, consumer, meter_provider=seen.metering)
+        observed: dict[str, Any] = {
+            name: seen.points(name)
+            for name in (
+                "kafka.consumer.records_lag",
+                "kafka.consumer.records_consumed_total",
+                "kafka.producer.record_send_total",
+                "kafka.producer.buffer_available_bytes",
+                "kafka.producer.connection_count",
+            )
+        }
+    (lag,) = observed["kafka.consumer.records_lag"]
+    assert lag.value == 4
+    assert dict(lag.attributes) == {"client_id": "reader", "topic": TOPIC, "partition": "0"}
+    values = {name: [point.value for point in points] for name, points in observed.items()}
+    assert values["kafka.consumer.records_consumed_total"] == [1]
+    assert values["kafka.producer.record_send_total"] == [1]
+    assert values["kafka.producer.buffer_available_bytes"] == [33_554_432]
+    assert values["kafka.producer.connection_count"][0] >= 1
