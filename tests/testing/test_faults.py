@@ -30,10 +30,12 @@ async def cluster() -> AsyncIterator[FakeCluster]:
         assert started.failures == []
 
 
-async def metadata(cluster: FakeCluster, broker: int, topic: str = "t") -> MetadataResponse:
+async def metadata(
+    cluster: FakeCluster, broker: int, topic: str = "t", *, may_create: bool = False
+) -> MetadataResponse:
     async with RawClient(cluster.address(broker)) as client:
         wanted = MetadataRequest(
-            topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+            topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=may_create
         )
         return await client.call(wanted, 9)
 
@@ -89,6 +91,14 @@ async def test_a_misled_broker_answers_by_what_it_knew(cluster: FakeCluster) -> 
     cluster.faults.inform(0)
     part = (await metadata(cluster, 0)).topics[0].partitions[0]
     assert (part.leader_id, part.leader_epoch) == (1, 1)
+
+
+async def test_a_misled_broker_does_not_create_a_topic_that_there_is(cluster: FakeCluster) -> None:
+    cluster.faults.mislead(0)
+    await cluster.create_topic("new")
+    known = (await metadata(cluster, 1, "new")).topics
+    assert (await metadata(cluster, 0, "new", may_create=True)).topics[0].error_code == 3
+    assert (await metadata(cluster, 1, "new")).topics == known
 
 
 async def test_a_new_leader_that_has_not_heard_of_it(cluster: FakeCluster) -> None:

@@ -98,7 +98,8 @@ def _one(
         return _missing(name, ZERO_UUID, exc.errno)
     if not request.allow_auto_topic_creation or not state.auto_create:
         return _missing(name, ZERO_UUID, codes.UNKNOWN_TOPIC_OR_PARTITION)
-    context.truth.create_topic(name)
+    if name not in context.truth.topics:  # else this broker has only not heard of it yet
+        context.truth.create_topic(name)
     # A broker answers before the new topic has a leader: the client has to ask again.
     kraft = state.profile.release >= FIRST_KRAFT
     errno = codes.UNKNOWN_TOPIC_OR_PARTITION if kraft else codes.LEADER_NOT_AVAILABLE
