@@ -8,6 +8,8 @@ import inspect
 import os
 import re
 import sys
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -33,12 +35,7 @@ def quoted(page: Path) -> set[str]:
 
 
 def defined_classes() -> set[str]:
-    names = {"AIOKafkaClient"}
-    for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef):
-                names.add(node.name)
-    return names
+    return {"AIOKafkaClient"}.union(*(module.classes for module in definitions().values()))
 
 
 def test_internals_names_files_that_exist() -> None:
@@ -49,6 +46,97 @@ def test_internals_names_files_that_exist() -> None:
     assert not [
         name for name in files if not (REPOSITORY / name).exists() and not (PACKAGE / name).exists()
     ]
+
+
+@dataclass
+class Definitions:
+    """What a module of the package defines: its functions, and its classes with their names."""
+
+    functions: set[str] = field(default_factory=set)
+    classes: dict[str, set[str]] = field(default_factory=dict)
+    bases: dict[str, list[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, path: Path) -> Definitions:
+        """Read a module."""
+        found = cls()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                found.functions.add(node.name)
+            elif isinstance(node, ast.ClassDef):
+                found.classes[node.name] = members(node)
+                found.bases[node.name] = [ast.unparse(base) for base in node.bases]
+        return found
+
+
+def members(node: ast.ClassDef) -> set[str]:
+    """Return methods, fields, and the attributes that methods set."""
+    found = set()
+    for each in ast.walk(node):
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.add(each.name)
+        elif isinstance(each, ast.AnnAssign | ast.Assign):
+            for target in each.targets if isinstance(each, ast.Assign) else [each.target]:
+                found.add(ast.unparse(target).removeprefix("self."))
+    return found
+
+
+@cache
+def definitions() -> dict[str, Definitions]:
+    return {
+        path.relative_to(PACKAGE).as_posix(): Definitions.of(path) for path in PACKAGE.rglob("*.py")
+    }
+
+
+def has(known: dict[str, Definitions], cls: str, name: str) -> bool:
+    """Say whether any class of this name, or a base of it, has a member of that name."""
+    for module in known.values():
+        if cls in module.classes:
+            bases = [base.partition("[")[0] for base in module.bases[cls]]
+            if name in module.classes[cls] or any(has(known, base, name) for base in bases):
+                return True
+    return False
+
+
+PLACE = re.compile(r"(?<![\w/])([\w/]+\.py|(?:\w+/)+):")
+MEMBER = re.compile(r"\b([A-Z]\w+)\.([a-z_]\w*)")
+STATION = re.compile(r"^ *(?:-> )?([A-Za-z]\w*)(?=[.( ]|$)")
+
+
+def journeys() -> list[str]:
+    """Return the lines of the ways through the code that internals.rst draws."""
+    page = (DOCS / "internals.rst").read_text()
+    blocks = re.findall(r"::\n\n((?:(?:    .*)?\n)+)", page)
+    lines = [line[4:] for block in blocks for line in block.splitlines()]
+    return [line for line in lines if line.strip() and "~~~" not in line]
+
+
+def test_journeys_pass_classes_and_functions_where_they_stand() -> None:
+    known = definitions()
+    lines = journeys()
+    assert len(lines) > 30
+    for line in lines:
+        for cls, name in MEMBER.findall(line):
+            assert has(known, cls, name), f"{cls}.{name} in {line!r}"
+        place, station = PLACE.search(line), STATION.match(line)
+        if place is None or station is None or line.startswith(" " * 30):
+            continue
+        inside = [known[name] for name in known if name.startswith(place[1])]
+        assert any(
+            station[1] in module.classes or station[1] in module.functions for module in inside
+        ), f"{station[1]} is not in {place[1]}"
+
+
+def test_members_and_calls_that_internals_names_exist() -> None:
+    known = definitions()
+    functions = {name for module in known.values() for name in module.functions}
+    named = quoted(DOCS / "internals.rst")
+    calls = {text for text in named if re.fullmatch(r"[\w.]+\(\)", text)}
+    assert len(calls) > 5
+    assert not [text for text in calls if text[:-2].rpartition(".")[2] not in functions | BUILT_IN]
+    classes = {cls for module in known.values() for cls in module.classes}
+    for match in filter(None, map(MEMBER.match, named)):
+        assert match[1] not in classes or has(known, match[1], match[2]), match[0]
 
 
 BUILT_IN = {
