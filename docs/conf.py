@@ -29,6 +29,8 @@ extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 html_theme = "furo"
 html_title = f"aiokafka {release}"
 html_show_sphinx = False
+html_static_path = ["_static"]
+html_css_files = ["wide.css"]
 exclude_patterns = ["_build"]
 default_role = "literal"
 

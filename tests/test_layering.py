@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -150,6 +151,19 @@ def imports(path: Path) -> Iterator[str]:
             if base == "aiokafka":
                 yield from (f"{base}.{alias.name}" for alias in node.names)
         pending.extend(ast.iter_child_nodes(node))
+
+
+def test_the_internals_page_shows_every_layer() -> None:
+    page = (ROOT.parent / "docs" / "internals.rst").read_text()
+    table = page[page.index("\nLayer  Name") : page.index("\nThe lower two")]
+    shown: dict[str, int] = {}
+    layer = -1
+    for line in table.splitlines():
+        if line[:1].isdigit():
+            layer = int(line[0])
+        names = re.findall(r"`(\w+)(?:\.py|/)`", line)
+        shown.update(dict.fromkeys(names, layer))
+    assert shown == LAYERS
 
 
 def own_imports(path: Path) -> set[str]:
