@@ -89,7 +89,6 @@ class MetadataLoop:
         missing = {name for name in wanted if self.cluster.partitions_for_topic(name) is None}
         new = {name for name in missing if name not in self.topics}
         self.topics.pin(wanted)
-        self.topics.want_all = False
         if new:
             self._schedule.request_new(new)
         elif missing:
@@ -100,7 +99,7 @@ class MetadataLoop:
     def want_all_topics(self) -> None:
         """Ask for every topic of the cluster from now on, until the next `set_topics`."""
         if not self.topics.want_all:
-            self.topics.want_all = True
+            self.topics.pin_all()
             self.request_update("all topics are wanted")
 
     def update_leaders(

@@ -45,6 +45,11 @@ class TopicsInUse:
     def pin(self, topics: Iterable[str]) -> None:
         """Replace the topics that stay until they are replaced."""
         self._pinned = frozenset(topics)
+        self.want_all = False
+
+    def pin_all(self) -> None:
+        """Use every topic of the cluster, until the next `pin`."""
+        self.want_all = True
 
     def touch(self, topic: str, now: float) -> None:
         """Keep `topic` until it was not touched for `max_idle` seconds."""

@@ -712,9 +712,7 @@ class AIOKafkaConsumer(ConsumerSettings, ConsumerPositions, Generic[KT, VT]):
 
     @rebalance_listener.setter
     def rebalance_listener(self, listener: ConsumerRebalanceListener | None) -> None:
-        if self._subscription.subscription is None:
-            raise IllegalStateError("a listener needs a subscription: call subscribe() or assign()")
-        self._subscription.subscription.listener = listener
+        self._subscription.replace_listener(listener)
 
 
 def _fail(shared: Shared, error: BaseException) -> None:

@@ -187,6 +187,20 @@ class SubscriptionState:
         self._refuse_manual()
         self._subscription = Subscription(self, frozenset(), regex=regex, listener=listener)
 
+    def take_topics(self, topics: frozenset[str]) -> bool:
+        """Take the topics that the broker found to match; True if that changed anything."""
+        current = self._subscription
+        if current is None or current.regex is None or topics == current.topics:
+            return False
+        current.topics = topics
+        return True
+
+    def replace_listener(self, listener: ConsumerRebalanceListener | None) -> None:
+        """Have another listener hear of the subscription's partitions."""
+        if self._subscription is None:
+            raise IllegalStateError("a listener needs a subscription: call subscribe() or assign()")
+        self._subscription.listener = listener
+
     def match_pattern(self, topics: Iterable[str]) -> bool:
         """Take the matching ones of `topics` as subscribed; True if that changed anything."""
         current = self._subscription

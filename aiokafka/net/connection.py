@@ -328,8 +328,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if received is None:
             return
         if self._exchange.surplus:
-            log.debug("%s: not looked at: %s", self.peer, self._exchange.surplus)
-            self._exchange.surplus = ""
+            log.debug("%s: not looked at: %s", self.peer, self._exchange.take_surplus())
         future, response = received
         self.is_proven = self.versions is not None
         throttle = getattr(response, "throttle_time_ms", 0)

@@ -94,7 +94,7 @@ class Committer:
             self._log.warning("Commit failed, there will be another: %s", error)
         else:
             for work, offset in finished:
-                work.committed = offset
+                self._queue.note_commit(work, offset)
 
     def _finished(self) -> list[tuple[PartitionWork, int]]:
         """Return what is finished and not committed, of partitions that are still ours."""

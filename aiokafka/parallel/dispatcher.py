@@ -195,7 +195,7 @@ class Dispatcher:
 
     def end(self) -> None:
         """Start nothing more."""
-        self.queue.is_closed = True
+        self.queue.close_all()
         self.ending.set()
         self._wake(len(self._waiters))
 
@@ -205,9 +205,7 @@ class Dispatcher:
             async with timeout_at(deadline):
                 for partition in partitions:
                     while partition.running:
-                        if partition.idle is None or partition.idle.is_set():
-                            partition.idle = asyncio.Event()
-                        await partition.idle.wait()
+                        await partition.next_idle().wait()
         except asyncio.TimeoutError:
             return False
         return True

@@ -50,8 +50,8 @@ class Pump:
             )
             # No await from here on: no partition can be revoked in between.
             if batches:
-                self._dispatcher.queue.in_transit = True
+                self._dispatcher.queue.begin_transit()
                 if self._delays is not None:
                     batches = self._delays.hold_back(batches, loop.time())
                 self._dispatcher.add(batches)
-                self._dispatcher.queue.in_transit = False
+                self._dispatcher.queue.finish_transit()

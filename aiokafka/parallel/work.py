@@ -64,6 +64,12 @@ class PartitionWork:
         self.is_current = True  # False: it is another's now, or was taken again
         self.idle: asyncio.Event | None = None  # set when nothing is running
 
+    def next_idle(self) -> asyncio.Event:
+        """Return what is set as soon as nothing is running."""
+        if self.idle is None or self.idle.is_set():
+            self.idle = asyncio.Event()
+        return self.idle
+
 
 class Work(Generic[KT, VT]):
     """One record to be processed, from `async for work in parallel`.
@@ -132,10 +138,18 @@ class Work(Generic[KT, VT]):
         tp = self._partition.tp
         return f"<Work {tp.topic}-{tp.partition}@{self.record.offset} {self._state.value}>"
 
+<<<<<<< HEAD
     async def __aenter__(self) -> ConsumerRecord[KT, VT]:
+=======
+    def open(self) -> None:
+        """Note that its block is entered, or its handler called."""
+        self.is_open = True
+
+    async def __aenter__(self) -> ConsumerRecord[Any, Any]:
+>>>>>>> 3e85e26 (Let each state of a group, a subscription, a work queue and an exchange be written by its owner only; write refused groups, members and the end of stacks once)
         if self._state is not WorkState.RUNNING:
             raise IllegalStateError(f"{self!r} cannot be entered")
-        self.is_open = True
+        self.open()
         return self.record
 
     async def __aexit__(
@@ -192,6 +206,14 @@ class WorkQueue:
         return 0 if self.is_closed else len(self._ready)
 
     # -- filling -----------------------------------------------------------------------------------
+
+    def begin_transit(self) -> None:
+        """Note that records were taken from the consumer that are not here yet."""
+        self.in_transit = True
+
+    def finish_transit(self) -> None:
+        """Note that all records that were taken have arrived."""
+        self.in_transit = False
 
     def add(
         self, tp: TopicPartition, records: list[ConsumerRecord[Any, Any]], max_bytes: float
@@ -358,7 +380,15 @@ class WorkQueue:
         if partition.idle is not None and not partition.running:
             partition.idle.set()
 
+    def note_commit(self, partition: PartitionWork, offset: int) -> None:
+        """Keep up to where a partition is committed."""
+        partition.committed = offset
+
     # -- giving up ---------------------------------------------------------------------------------
+
+    def close_all(self) -> None:
+        """Start nothing more, of any partition."""
+        self.is_closed = True
 
     def close(self, tps: Iterable[TopicPartition]) -> list[PartitionWork]:
         """Start nothing more of these partitions; what runs may finish."""

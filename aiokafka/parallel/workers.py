@@ -112,7 +112,7 @@ class Workers:
                     return
                 yield_at = loop.time() + turn
             worker.work = work
-            work.is_open = True
+            work.open()
             try:
                 if work.failure is not None:
                     raise work.failure

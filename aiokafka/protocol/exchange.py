@@ -120,7 +120,7 @@ class Exchange(Generic[T]):
         self._last_id = 0
         self.surplus = ""
         """What was left unread after a response: a gateway pads it, or a server is ahead of its
-        version. Set by the first such response of each kind. The caller reports and empties it."""
+        version. Set by the first such response of each kind; `take_surplus` empties it."""
 
     def __len__(self) -> int:
         """Return the number of requests in flight, cancelled ones included."""
@@ -176,6 +176,11 @@ class Exchange(Generic[T]):
                     self.surplus = f"{plan.name}: {len(frame) - end} bytes after the response"
         slots.popleft()
         return None if slot.is_cancelled else (slot.token, response)
+
+    def take_surplus(self) -> str:
+        """Return what was left unread, once."""
+        surplus, self.surplus = self.surplus, ""
+        return surplus
 
     def cancel(self, token: T) -> None:
         """Drop the response to a request when it comes. The request keeps its place."""

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiokafka import AIOKafkaClient
 from aiokafka.ranges import PartitionRange, RangeReader, RecordSet, Rows
-from aiokafka.spark._loop import SharedClients, loop_thread
+from aiokafka.spark._loop import SharedClients, loop_thread, unwind
 from aiokafka.spark._options import ReadOptions
 from aiokafka.spark._patience import connected
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 __all__ = ["read_batches"]
 
@@ -116,12 +113,7 @@ class _Task:
 
     async def close(self, error: BaseException | None) -> None:
         """Stop reading, and give the client back."""
-        traceback: TracebackType | None = None if error is None else error.__traceback__
-        try:
-            await self._stack.__aexit__(None if error is None else type(error), error, traceback)
-        except Exception as raised:
-            if raised is not error:
-                raise
+        await unwind(self._stack, error)
 
 
 async def _close(client: AIOKafkaClient) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from aiokafka._tasks import TaskOwner
 
-__all__ = ["LoopThread", "SharedClients", "loop_thread"]
+__all__ = ["LoopThread", "SharedClients", "loop_thread", "unwind"]
 
 log = logging.getLogger("aiokafka.spark")
 
@@ -216,3 +216,13 @@ async def _close(shared: _Shared[Any]) -> None:
         await shared.close(shared.client)
     except Exception as error:
         log.warning("A client was not closed cleanly: %s", error)
+
+
+async def unwind(stack: contextlib.AsyncExitStack, error: BaseException | None) -> None:
+    """Leave what a stack has entered, as if `error` went through it; raise only another one."""
+    traceback = None if error is None else error.__traceback__
+    try:
+        await stack.__aexit__(None if error is None else type(error), error, traceback)
+    except Exception as raised:
+        if raised is not error:
+            raise

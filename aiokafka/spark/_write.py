@@ -6,11 +6,11 @@ import contextlib
 import itertools
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.spark._loop import SharedClients, loop_thread
+from aiokafka.spark._loop import SharedClients, loop_thread, unwind
 from aiokafka.spark._options import WriteOptions
 from aiokafka.spark._patience import connected
 from aiokafka.spark._produce import (
@@ -28,10 +28,6 @@ from aiokafka.spark._produce import (
     read_marker,
 )
 from aiokafka.spark._repetition import Ended, Repetitions
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
 
 __all__ = ["Report", "check_producer", "check_repetition", "write_batches"]
 
@@ -189,12 +185,7 @@ class _Task:
 
     async def close(self, error: BaseException | None) -> None:
         """Drop what is not committed, and give the producer back."""
-        traceback: TracebackType | None = None if error is None else error.__traceback__
-        try:
-            await self._stack.__aexit__(None if error is None else type(error), error, traceback)
-        except Exception as raised:
-            if raised is not error:
-                raise
+        await unwind(self._stack, error)
 
 
 async def _make_admin(options: WriteOptions) -> AIOKafkaAdminClient:

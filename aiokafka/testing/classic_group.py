@@ -99,15 +99,7 @@ class ClassicGroup:
         self._maybe_complete_join()
 
     def _add(self, application: Application, member_id: str) -> asyncio.Future[Joined]:
-        member = Member(
-            member_id,
-            application.instance_id,
-            application.client_id,
-            application.client_host,
-            application.session_timeout,
-            application.rebalance_timeout,
-            application.protocols,
-        )
+        member = application.as_member(member_id)
         self.members[member_id] = member
         self.protocol_type = application.protocol_type
         return self._wait_for_join(member)
@@ -137,16 +129,7 @@ class ClassicGroup:
         return _done(answer)
 
     def _add_quietly(self, application: Application, member_id: str, assignment: bytes) -> Member:
-        member = Member(
-            member_id,
-            application.instance_id,
-            application.client_id,
-            application.client_host,
-            application.session_timeout,
-            application.rebalance_timeout,
-            application.protocols,
-            assignment,
-        )
+        member = application.as_member(member_id, assignment)
         self.members[member_id] = member
         self._touch(member)
         return member

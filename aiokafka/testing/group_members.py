@@ -85,6 +85,19 @@ class Application:
     knows_skip: bool
     """The version of the response can say that the assignment is to be kept (KIP-814)."""
 
+    def as_member(self, member_id: str, assignment: bytes = b"") -> Member:
+        """Return the member that applies, under an id."""
+        return Member(
+            member_id,
+            self.instance_id,
+            self.client_id,
+            self.client_host,
+            self.session_timeout,
+            self.rebalance_timeout,
+            self.protocols,
+            assignment,
+        )
+
 
 @dataclass(frozen=True)
 class StoredGroup:

@@ -105,7 +105,7 @@ class ClassicProtocol:
         await self._prepare()
         if not self._standing.may_take_part():
             return
-        reason, self._standing.reason = self._standing.reason or "", None
+        reason = self._standing.take_reason()
         subscription = self._subscriptions.subscription
         topics = self._subscriptions.topics
         self._standing.unsettle()
@@ -116,8 +116,7 @@ class ClassicProtocol:
             shares = await self._share_out(joined)
             data = await self.member.sync(joined, shares)
         except KafkaError:
-            if self._standing.reason is None:
-                self._standing.reason = reason
+            self._standing.restore_reason(reason)
             raise
         self._is_joining = False
         self._log.info(
@@ -200,7 +199,7 @@ class ClassicProtocol:
 
     def _on_join_failed(self, error: KafkaError) -> None:
         """Note an error that another attempt may clear; raise any other."""
-        self._standing.trouble = error
+        self._standing.note_trouble(error)
         if isinstance(error, _LOST):
             self._lose_membership(error)
         elif isinstance(error, RebalanceInProgressError):

@@ -147,13 +147,13 @@ class Group:
         """
         tasks.start(self._topics.follow(self.on_metadata), name="metadata")
         self._polls.note_call()
-        self._standing.is_starting = True
+        self._standing.begin_start()
         self._tasks.start(self.run(), name="membership")
         self._tasks.start(self._protocol.send_heartbeats(), name="heartbeat")
         if self._config.enable_auto_commit:
             self._tasks.start(self._commits.run(), name="auto-commit")
         await self._wait_until_joined()
-        self._standing.is_starting = False
+        self._standing.finish_start()
         self._polls.note_call()
         self.check()
 
@@ -175,8 +175,7 @@ class Group:
     async def stop(self, deadline: float) -> None:
         """End the background work, commit what is finished if so configured, leave the group
         unless a static member; until `deadline` (loop time) at most."""
-        self._standing.is_stopping = True
-        self._standing.signal.notify()
+        self._standing.begin_stop()
         loop = asyncio.get_running_loop()
         await self._tasks.stop(min(deadline, loop.time() + _STOP_TIMEOUT))
         self._commits.resume()
@@ -297,7 +296,7 @@ class Group:
     async def _stay_outside(self) -> None:
         """Wait for a subscription. A first join may have been under way when the application
         unsubscribed: the group did not know us yet, and does now, so leave it."""
-        self._standing.reason = None
+        self._standing.take_reason()
         if self._standing.state is GroupState.OUTSIDE and self._member.is_member:
             self._forget_assignment()
             await self._leave("the consumer unsubscribed")
@@ -335,7 +334,7 @@ class Group:
     def _forget_assignment(self) -> None:
         """Drop the pending reason to join; the assignment no longer counts."""
         self._standing.unsettle()
-        self._standing.reason = None
+        self._standing.take_reason()
         self._protocol.forget()
 
     async def _leave(self, reason: str, deadline: float | None = None) -> None:

@@ -133,7 +133,7 @@ class Kip848Protocol:
             self.member.forget_member()
             self._standing.request_join("the group removed us")
         elif self._standing.reason is not None:
-            self._standing.reason = None
+            self._standing.take_reason()
             if not self.member.is_member:
                 self._ids.clear()
                 self.member.begin()
@@ -191,13 +191,10 @@ class Kip848Protocol:
     async def _follow_topics(self, wanted: dict[TopicPartition, bytes]) -> None:
         """Take the topics of the assignment as subscribed, for a regular expression: only the
         broker knows what matches."""
-        subscription = self._subscriptions.subscription
-        if subscription is not None and subscription.regex is not None:
-            topics = frozenset(tp.topic for tp in wanted)
-            if topics != subscription.topics:
-                subscription.topics = topics
-                known = self._client.set_topics(topics)
-                await asyncio.wait([known], timeout=self.member.interval)
+        topics = frozenset(tp.topic for tp in wanted)
+        if self._subscriptions.take_topics(topics):
+            known = self._client.set_topics(topics)
+            await asyncio.wait([known], timeout=self.member.interval)
 
     # -- heartbeats --------------------------------------------------------------------------------
 

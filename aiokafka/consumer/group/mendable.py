@@ -49,7 +49,7 @@ class MendableErrors:
     def may_pass(self, error: KafkaError) -> bool:
         """Report an error that a retry may clear; return False for any other, and for those that
         `start()` raises."""
-        self._standing.trouble = error
+        self._standing.note_trouble(error)
         if self._standing.is_starting and isinstance(error, (*_MENDABLE, KafkaTimeoutError)):
             return False
         if isinstance(error, _MENDABLE):

@@ -150,6 +150,34 @@ class Standing:
         self.signal.notify()
         self._polls.notify()
 
+    def take_reason(self) -> str:
+        """Return why a join begins now, "" without a reason; one that comes up from here on leads
+        to another join."""
+        reason, self.reason = self.reason or "", None
+        return reason
+
+    def restore_reason(self, reason: str) -> None:
+        """Put back the reason of a join that has failed, unless another one has come up."""
+        if self.reason is None:
+            self.reason = reason
+
+    def note_trouble(self, error: KafkaError) -> None:
+        """Keep why there is no assignment yet."""
+        self.trouble = error
+
+    def begin_start(self) -> None:
+        """Note that `start()` waits for the first assignment."""
+        self.is_starting = True
+
+    def finish_start(self) -> None:
+        """Note that `start()` waits no longer."""
+        self.is_starting = False
+
+    def begin_stop(self) -> None:
+        """Note that `stop()` was called, and wake whatever waits for a change."""
+        self.is_stopping = True
+        self.signal.notify()
+
     def settle(self) -> None:
         """Note that the member has its assignment, unless it has to leave meanwhile."""
         self.trouble = None

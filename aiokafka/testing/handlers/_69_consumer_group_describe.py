@@ -12,6 +12,7 @@ from aiokafka.protocol.messages.consumer_group_describe import (
 )
 from aiokafka.testing import codes
 from aiokafka.testing.consumer_group import ConsumerGroup, ConsumerMember, Slots
+from aiokafka.testing.group_refusals import refused_group
 from aiokafka.testing.handlers._common import GROUP_OPERATIONS, authorized_operations
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import ClusterState
@@ -40,15 +41,7 @@ def refuse(
 
 
 def _refused(group_id: str, errno: int) -> DescribedGroup:
-    return DescribedGroup(
-        error_code=errno,
-        group_id=group_id,
-        group_state="",
-        group_epoch=0,
-        assignment_epoch=0,
-        assignor_name="",
-        members=[],
-    )
+    return refused_group(DescribedGroup, group_id, errno, assignor_name="")
 
 
 def _describe(

@@ -8,6 +8,7 @@ from aiokafka.protocol.messages.streams_group_describe import (
     StreamsGroupDescribeResponse,
 )
 from aiokafka.testing import codes
+from aiokafka.testing.group_refusals import refused_group
 from aiokafka.testing.script import RequestContext
 
 REQUEST = StreamsGroupDescribeRequest
@@ -36,11 +37,4 @@ def refuse(
 
 
 def _refused(group_id: str, errno: int) -> DescribedGroup:
-    return DescribedGroup(
-        error_code=errno,
-        group_id=group_id,
-        group_state="",
-        group_epoch=0,
-        assignment_epoch=0,
-        members=[],
-    )
+    return refused_group(DescribedGroup, group_id, errno)
