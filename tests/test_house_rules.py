@@ -175,3 +175,74 @@ def test_tests_touch_nothing_private() -> None:
         and ast.unparse(node.value) not in ("self", "cls", "super()")
     ]
     assert not found
+
+
+# -- names
+
+# Messages are named as Kafka names them, each in the module of its API; aiokafka's in shims. The
+# fake cluster plays brokers, which have the same things as clients on their side.
+NAMED_BY_OTHERS = ("protocol/", "testing/")
+# Two classes of one name mean the same, each for its own side.
+SAME_MEANING = {
+    "TopicCounts": "what a topic adds to the counts of a consumer, and of a producer",
+    "OffsetSpec": "which offset to look up: the admin client's public enum, and the consumer's",
+    "Subscription": "what is to be read: by a consumer, and by a query of Spark",
+    "ConfigSynonym": "where a setting comes from: aiokafka's form, and that of `admin.configs`",
+    "TransactionState": "of a transaction: as coordinators name it, and as its producer needs it",
+    "Committer": "commits what is finished: for the command line, and for a ParallelConsumer",
+    "Ends": "where partitions end: for the lag of groups, and for the command line",
+}
+
+
+def test_no_two_classes_of_one_name_mean_different_things() -> None:
+    places: dict[str, list[str]] = {}
+    for path in package_files():
+        if not relative(path).startswith(NAMED_BY_OTHERS):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places.setdefault(node.name, []).append(relative(path))
+    twice = {name: found for name, found in places.items() if len(found) > 1}
+    assert not {name: found for name, found in twice.items() if name not in SAME_MEANING}
+    assert not set(SAME_MEANING) - set(twice), "these are gone"
+
+
+# -- who writes what
+
+# Objects that others make and one alone fills, and listeners that are put in place.
+WRITTEN_FROM_OUTSIDE = {
+    ("consumer/_meter.py", "all"): "counts, which the meter alone adds to",
+    ("consumer/fetch/node.py", "_backoff"): "the pauses of this fetcher",
+    ("net/connection.py", "traffic"): "counts of a broker, which its connections add to",
+    ("net/connector.py", "_greeting"): "what a connector has learned about its broker",
+    ("net/pool.py", "traffic"): "counts of connections, which the pool makes",
+    ("consumer/subscription_state.py", "_subscription"): "the subscription that it has made",
+    ("parallel/processor.py", "_listener"): "its own listener, until processing begins",
+    ("parallel/processor.py", "_consumer"): "`rebalance_listener`, which is public",
+    ("session/session.py", "_listener"): "its own listener, until processing begins",
+    ("session/session.py", "consumer"): "`rebalance_listener`, which is public",
+}
+ROOMS = ("consumer/", "producer/", "net/", "_metadata/", "parallel/", "session/", "ranges/")
+
+
+def written_parts(tree: ast.AST) -> set[str]:
+    """Return the parts of which an object writes attributes: `x` of `self.x.y = ...`."""
+    return {
+        node.value.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and node.attr != "__cause__"
+        and isinstance(node.value, ast.Attribute)
+        and ast.unparse(node.value.value) == "self"
+    }
+
+
+def test_every_state_is_written_by_its_owner() -> None:
+    found = {
+        (relative(path), part)
+        for path in package_files()
+        if relative(path).startswith(ROOMS)
+        for part in written_parts(ast.parse(path.read_text()))
+    }
+    assert not found - set(WRITTEN_FROM_OUTSIDE), "call a method of the owner"
+    assert not set(WRITTEN_FROM_OUTSIDE) - found, "these are gone"

@@ -29,10 +29,10 @@ __all__ = [
     "CutShort",
     "Failed",
     "Failure",
+    "Fetched",
     "NotNow",
     "Nothing",
     "OutOfRange",
-    "Records",
     "is_passing",
     "read_answer",
 ]
@@ -45,7 +45,7 @@ MAX_OFFSET = 2**63 - 1
 _ALSO_REFRESH = frozenset({OffsetNotAvailable.errno, UnknownLeaderEpoch.errno})
 
 
-class Records(NamedTuple):
+class Fetched(NamedTuple):
     """A record set, and what its headers say. Without a complete batch (`scan.end` is -1) the first
     header is not valid: reading the set tells what is wrong with it."""
 
@@ -89,7 +89,7 @@ class OutOfRange(NamedTuple):
     failure: Failure
 
 
-Answer = Records | Nothing | CutShort | Failed | NotNow | OutOfRange
+Answer = Fetched | Nothing | CutShort | Failed | NotNow | OutOfRange
 
 
 def read_answer(
@@ -110,7 +110,7 @@ def read_answer(
         text = f"{tp}: asked for offset {offset}, the broker sent records up to {scan.end} only"
         return Failed(lambda: CorruptRecordException(text), may_pass=False)
     aborted = data.aborted_transactions or ()
-    return Records(data.records, scan, [(a.producer_id, a.first_offset) for a in aborted])
+    return Fetched(data.records, scan, [(a.producer_id, a.first_offset) for a in aborted])
 
 
 def is_passing(error: KafkaError | type[KafkaError]) -> bool:

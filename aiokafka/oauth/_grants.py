@@ -17,7 +17,7 @@ from typing import Any
 from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError, KafkaError
 from aiokafka.oauth._assertion import Assertion
 from aiokafka.oauth._cache import CachedTokenProvider, Token
-from aiokafka.oauth._http import Answer, Endpoint, need_httpx, parse_url, post
+from aiokafka.oauth._http import Answer, TokenEndpoint, need_httpx, parse_url, post
 from aiokafka.oauth._jwt import expiry_of
 
 __all__ = ["ClientCredentialsTokenProvider", "JwtBearerTokenProvider"]
@@ -48,7 +48,7 @@ class _EndpointTokenProvider(CachedTokenProvider):
         if ssl_context is not None and not isinstance(ssl_context, ssl.SSLContext):
             raise TypeError("ssl_context: must be an ssl.SSLContext or None")
         need_httpx()
-        self._endpoint = Endpoint(
+        self._endpoint = TokenEndpoint(
             url=f"{parts.scheme}://{parts.netloc}{parts.path or '/'}",
             host=parts.hostname or "",
             query=parts.query,

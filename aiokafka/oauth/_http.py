@@ -25,14 +25,14 @@ from aiokafka.errors import (
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["Answer", "Endpoint", "need_httpx", "parse_url", "post"]
+__all__ = ["Answer", "TokenEndpoint", "need_httpx", "parse_url", "post"]
 
 # A token takes a few kilobytes.
 _MAX_BODY = 256 * 1024
 
 
 @dataclass(frozen=True)
-class Endpoint:
+class TokenEndpoint:
     """An endpoint that issues tokens."""
 
     url: str
@@ -109,7 +109,7 @@ def need_httpx() -> None:
         ) from error
 
 
-async def post(endpoint: Endpoint, headers: Mapping[str, str], body: bytes) -> Answer:
+async def post(endpoint: TokenEndpoint, headers: Mapping[str, str], body: bytes) -> Answer:
     """Send a form; return the response, whatever its status.
 
     Raises KafkaConnectionError when there is none, or only a part of it, and
@@ -130,7 +130,7 @@ async def post(endpoint: Endpoint, headers: Mapping[str, str], body: bytes) -> A
         raise _explained(endpoint, error) from error
 
 
-def _client(endpoint: Endpoint) -> httpx.AsyncClient:
+def _client(endpoint: TokenEndpoint) -> httpx.AsyncClient:
     import httpx
 
     context = endpoint.context or ssl.create_default_context()
@@ -159,7 +159,7 @@ async def _bounded(response: httpx.Response) -> bytes:
     return content
 
 
-def _proxy(endpoint: Endpoint) -> str | None:
+def _proxy(endpoint: TokenEndpoint) -> str | None:
     """Return the proxy that the environment names for the endpoint (HTTPS_PROXY, NO_PROXY ...).
 
     None for this machine: http is allowed to it because it stays on it, and a proxy is elsewhere.
@@ -172,7 +172,7 @@ def _proxy(endpoint: Endpoint) -> str | None:
     return found if "://" in found else f"http://{found}"
 
 
-def _explained(endpoint: Endpoint, error: Exception) -> KafkaError:
+def _explained(endpoint: TokenEndpoint, error: Exception) -> KafkaError:
     innermost: BaseException = error
     while innermost.__cause__ is not None or innermost.__context__ is not None:
         innermost = innermost.__cause__ or innermost.__context__ or innermost

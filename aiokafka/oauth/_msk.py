@@ -18,7 +18,7 @@ from aiokafka._version import __version__
 from aiokafka.errors import AuthenticationFailedError
 from aiokafka.oauth._cache import CachedTokenProvider, Token
 
-__all__ = ["Credentials", "MskIamTokenProvider", "presigned_token"]
+__all__ = ["AwsCredentials", "MskIamTokenProvider", "presigned_token"]
 
 _LIFETIME = 900
 _SERVICE = "kafka-cluster"
@@ -26,7 +26,7 @@ _REGION = re.compile(r"[a-z0-9-]{1,40}")
 
 
 @dataclass(frozen=True)
-class Credentials:
+class AwsCredentials:
     """An AWS identity."""
 
     access_key: str
@@ -81,11 +81,11 @@ class MskIamTokenProvider(CachedTokenProvider):
         now = datetime.datetime.now(datetime.timezone.utc)
         return Token(presigned_token(self._region, credentials, now), float(_LIFETIME))
 
-    def _credentials(self) -> Credentials:
+    def _credentials(self) -> AwsCredentials:
         access_key = os.environ.get("AWS_ACCESS_KEY_ID")
         secret_key = os.environ.get("AWS_SECRET_ACCESS_KEY")
         if self._profile is None and access_key and secret_key:
-            return Credentials(access_key, secret_key, os.environ.get("AWS_SESSION_TOKEN"))
+            return AwsCredentials(access_key, secret_key, os.environ.get("AWS_SESSION_TOKEN"))
         session = self._botocore()
         if session is None:
             raise AuthenticationFailedError(
@@ -102,7 +102,7 @@ class MskIamTokenProvider(CachedTokenProvider):
             ) from error
         if frozen is None:
             raise AuthenticationFailedError("no AWS credentials: botocore found none either")
-        return Credentials(frozen.access_key, frozen.secret_key, frozen.token)
+        return AwsCredentials(frozen.access_key, frozen.secret_key, frozen.token)
 
     def _configured_region(self) -> str | None:
         session = self._botocore()
@@ -123,7 +123,7 @@ class MskIamTokenProvider(CachedTokenProvider):
         return self._session
 
 
-def presigned_token(region: str, credentials: Credentials, now: datetime.datetime) -> str:
+def presigned_token(region: str, credentials: AwsCredentials, now: datetime.datetime) -> str:
     """Return the URL that would connect to a cluster, signed, in base64url. `now` is in UTC."""
     host = f"kafka.{region}.amazonaws.com"
     day, moment = now.strftime("%Y%m%d"), now.strftime("%Y%m%dT%H%M%SZ")

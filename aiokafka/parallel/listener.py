@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from aiokafka.parallel.retry import RetryTopics
     from aiokafka.parallel.workers import Workers
 
-__all__ = ["Handover"]
+__all__ = ["DrainingListener"]
 
 
 # Seconds for a cancelled handler to end.
 _GRACE = 1.0
 
 
-class Handover(ConsumerRebalanceListener):
+class DrainingListener(ConsumerRebalanceListener):
     """Gives up partitions: finishes what runs, commits it, forgets the rest.
 
     The consumer calls it; it calls the application's own listener in between.

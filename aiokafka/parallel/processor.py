@@ -16,7 +16,7 @@ from aiokafka.parallel.commits import Committer
 from aiokafka.parallel.delays import Delays
 from aiokafka.parallel.dispatcher import Dispatcher
 from aiokafka.parallel.flow import Flow, Limits
-from aiokafka.parallel.listener import Handover
+from aiokafka.parallel.listener import DrainingListener
 from aiokafka.parallel.pump import Pump
 from aiokafka.parallel.retry import RetryTopics, is_count
 from aiokafka.parallel.work import LaneOf, Work, WorkQueue
@@ -124,11 +124,11 @@ class ParallelConsumer(Generic[KT, VT]):
         self._workers = Workers(self._dispatcher, concurrency)
         interval = _positive("commit_interval_ms", commit_interval_ms) / 1000
         self._committer = Committer(consumer, queue, interval)
-        self._handover = Handover(
+        self._listener = DrainingListener(
             self._dispatcher, flow, self._committer, self._workers, self._drain_timeout
         )
-        self._handover.listener = consumer.rebalance_listener if listener is None else listener
-        self._handover.retry = self._retry = retry
+        self._listener.listener = consumer.rebalance_listener if listener is None else listener
+        self._listener.retry = self._retry = retry
         delays = None
         if retry is not None:
             delays = Delays(consumer, flow, queue.waiting, retry, limits.max_bytes)
@@ -157,14 +157,14 @@ class ParallelConsumer(Generic[KT, VT]):
         consumer = self._consumer
         _check_assigned(consumer, self._retry)
         is_named = bool(topics or consumer.subscription() or consumer.assignment())
-        self._handover.is_pattern = not is_named
+        self._listener.is_pattern = not is_named
         self._transition(_Phase.STARTED)
         if pattern is not None:
-            self._consumer.subscribe(pattern=pattern, listener=self._handover)
+            self._consumer.subscribe(pattern=pattern, listener=self._listener)
         elif topics:
-            self._consumer.subscribe(topics, listener=self._handover)
+            self._consumer.subscribe(topics, listener=self._listener)
         else:
-            self._consumer.rebalance_listener = self._handover
+            self._consumer.rebalance_listener = self._listener
         await self._consumer.start()
         self._tasks.start(self._pump.run(), name="pump")
         self._tasks.start(self._committer.run(), name="commit")
@@ -190,7 +190,7 @@ class ParallelConsumer(Generic[KT, VT]):
         `request_stop()` is for those.
         """
         task = asyncio.current_task()
-        if self._workers.is_calling(task) or self._handover.is_calling(task):
+        if self._workers.is_calling(task) or self._listener.is_calling(task):
             raise IllegalStateError(
                 "stop() would wait for the handler or listener that calls it: call request_stop()"
             )
@@ -203,9 +203,9 @@ class ParallelConsumer(Generic[KT, VT]):
         self._transition(_Phase.STOPPING)
         loop = asyncio.get_running_loop()
         if self.failure is None:
-            await self._handover.finish(self._consumer.assignment(), self._drain_timeout)
+            await self._listener.finish(self._consumer.assignment(), self._drain_timeout)
         await self._workers.stop(loop.time() + _GRACE)
-        await self._handover.commit()
+        await self._listener.commit()
         await self._tasks.stop(loop.time() + _GRACE)
         await self._consumer.stop()
         self._transition(_Phase.STOPPED)

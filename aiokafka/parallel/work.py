@@ -138,15 +138,11 @@ class Work(Generic[KT, VT]):
         tp = self._partition.tp
         return f"<Work {tp.topic}-{tp.partition}@{self.record.offset} {self._state.value}>"
 
-<<<<<<< HEAD
-    async def __aenter__(self) -> ConsumerRecord[KT, VT]:
-=======
     def open(self) -> None:
         """Note that its block is entered, or its handler called."""
         self.is_open = True
 
-    async def __aenter__(self) -> ConsumerRecord[Any, Any]:
->>>>>>> 3e85e26 (Let each state of a group, a subscription, a work queue and an exchange be written by its owner only; write refused groups, members and the end of stacks once)
+    async def __aenter__(self) -> ConsumerRecord[KT, VT]:
         if self._state is not WorkState.RUNNING:
             raise IllegalStateError(f"{self!r} cannot be entered")
         self.open()

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from aiokafka._typevars import KeyGiven, Serializer, ValueGiven
     from aiokafka.metrics import MetricsSnapshot
     from aiokafka.options import ProducerOptions
-    from aiokafka.producer.transactions.transactions import Transactions
+    from aiokafka.producer.transactions.transactions import ProducerTransactions
 
 __all__ = ["AIOKafkaProducer", "TransactionContext"]
 
@@ -206,12 +206,12 @@ class AIOKafkaProducer(Generic[KeySent, ValueSent]):
             self._append = decline
             self._serializes = False
         self._health = self._sender.health
-        self._transactions: Transactions | None = None
+        self._transactions: ProducerTransactions | None = None
         if config.transactional_id is not None:
             # Only here: their messages are many, and most producers need none of them.
-            from aiokafka.producer.transactions.transactions import Transactions
+            from aiokafka.producer.transactions.transactions import ProducerTransactions
 
-            self._transactions = Transactions(
+            self._transactions = ProducerTransactions(
                 self.client, config, self._sender, config.transactional_id
             )
         # Fails here, not with the first record, if the codec's package is missing.
@@ -271,7 +271,7 @@ class AIOKafkaProducer(Generic[KeySent, ValueSent]):
                 self._abandon()
             raise
 
-    async def _become_transactional(self, transactions: Transactions) -> None:
+    async def _become_transactional(self, transactions: ProducerTransactions) -> None:
         with self._sender.meter.transacting("init"):
             await transactions.start(self._loop.time() + self._config.client.request_timeout)
         self._sender.delivery.number_batches(transactions.sequencer)
@@ -608,7 +608,7 @@ class AIOKafkaProducer(Generic[KeySent, ValueSent]):
 
     # -- transactions
 
-    def _transactional(self) -> Transactions:
+    def _transactional(self) -> ProducerTransactions:
         self._check_usable()
         if self._transactions is None:
             raise IllegalOperation("You need to configure transaction_id: transactional_id=...")

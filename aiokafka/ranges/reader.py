@@ -15,9 +15,9 @@ from aiokafka._reading.answers import (
     MAX_OFFSET,
     CutShort,
     Failed,
+    Fetched,
     NotNow,
     OutOfRange,
-    Records,
     is_passing,
     read_answer,
 )
@@ -45,7 +45,7 @@ from aiokafka.ranges.state import (
     DataLossError,
     LossKind,
     PartitionRange,
-    Phase,
+    RangePhase,
     RangeState,
 )
 from aiokafka.record.columns import ColumnReader
@@ -63,13 +63,13 @@ log = logging.getLogger("aiokafka.ranges")
 
 _MEBIBYTE = 1024 * 1024
 _CLOSE_TIMEOUT = 2.0
-_BUSY = (Phase.FETCHING, Phase.LOOKING_UP)
+_BUSY = (RangePhase.FETCHING, RangePhase.LOOKING_UP)
 _MAX_PARTITION = 2**31 - 1
 _LOOK_INTERVAL = 1.0  # seconds between looks at deadlines and at new metadata
 
 
-class Limits(NamedTuple):
-    """Limits of size and time; times in seconds."""
+class RangeLimits(NamedTuple):
+    """RangeLimits of size and time; times in seconds."""
 
     max_bytes: int
     max_partition_bytes: int
@@ -121,7 +121,7 @@ class RangeReader:
         self._read_committed = read_committed
         self._fail_on_data_loss = fail_on_data_loss
         self._check_crcs = check_crcs
-        self._limits = Limits(
+        self._limits = RangeLimits(
             max_bytes,
             max_partition_bytes,
             min_bytes,
@@ -201,7 +201,7 @@ class RangeReader:
 
     @property
     def _is_read(self) -> bool:
-        return all(state.phase is Phase.DONE for state in self._states)
+        return all(state.phase is RangePhase.DONE for state in self._states)
 
     def _fail(self, error: BaseException) -> None:
         """Stop fetching; raise this error after everything that was fetched has been read."""
@@ -245,7 +245,7 @@ class RangeReader:
                     state.since = now
                 continue
             for state in states:
-                state.transition(Phase.FETCHING)
+                state.transition(RangePhase.FETCHING)
             self._busy.add(node_id)
             self._tasks.start(self._fetch(node_id, states, size), name=f"fetch-{node_id}")
 
@@ -254,7 +254,7 @@ class RangeReader:
         homes: dict[int, list[RangeState]] = {}
         taken: set[TopicPartition] = {s.tp for s in self._states if s.phase in _BUSY}
         for state in sorted(self._states, key=lambda s: s.turn):
-            if state.phase is not Phase.IDLE or state.retry_at > now:
+            if state.phase is not RangePhase.IDLE or state.retry_at > now:
                 continue
             if state.tp in taken:
                 state.since = now
@@ -269,7 +269,7 @@ class RangeReader:
         topic = state.tp.topic
         self._client.touch_topic(topic)
         if is_another_topic(self._client, state):
-            state.transition(Phase.LOOKING_UP)
+            state.transition(RangePhase.LOOKING_UP)
             self._tasks.start(self._check_topic(state), name=f"check-{state}")
             return None
         cluster = self._client.cluster
@@ -285,13 +285,13 @@ class RangeReader:
     def _check_deadlines(self, now: float) -> None:
         for state in self._states:
             # A request has a deadline of its own.
-            if state.phase is not Phase.IDLE or now - state.since < self._limits.timeout:
+            if state.phase is not RangePhase.IDLE or now - state.since < self._limits.timeout:
                 continue
             if 0 <= state.high_watermark < state.range.until:
                 self._lose(state, LossKind.TRUNCATION, state.range.until, now)
                 continue
             if is_missing(self._client, state):
-                state.transition(Phase.LOOKING_UP)
+                state.transition(RangePhase.LOOKING_UP)
                 self._tasks.start(self._check_missing(state), name=f"missing-{state}")
                 continue
             self._fail_late(state)
@@ -359,15 +359,15 @@ class RangeReader:
         frame = PinnedResponse(node_id)
         for tp, data in partitions_in(answer, names):
             found = asked.get(tp)
-            if found is not None and found.phase is Phase.FETCHING:
+            if found is not None and found.phase is RangePhase.FETCHING:
                 self._settle_one(found, data, frame, limit)
         is_filled = frame.nbytes > size // 2  # by others
         for state in states:
-            if state.phase is not Phase.FETCHING:
+            if state.phase is not RangePhase.FETCHING:
                 continue
             is_short = not (is_filled or answer.error_code) and state.left_in_log > 0
             if (is_short and state.size.too_small(limit)) or frame.unread:
-                state.transition(Phase.IDLE)
+                state.transition(RangePhase.IDLE)
                 continue
             code = answer.error_code
             end = f"nothing before {state.high_watermark}, the end of the log"
@@ -380,15 +380,15 @@ class RangeReader:
         if not data.error_code:
             state.high_watermark = data.high_watermark
         answer = read_answer(state.tp, state.position, data, state.range.until)
-        if isinstance(answer, Records):
+        if isinstance(answer, Fetched):
             self._take_in(state, answer, frame)
         elif isinstance(answer, CutShort):
             if state.size.too_small(limit):
-                state.transition(Phase.IDLE)
+                state.transition(RangePhase.IDLE)
             else:
                 self._fail(too_large(state, limit))
         elif isinstance(answer, OutOfRange):
-            state.transition(Phase.LOOKING_UP)
+            state.transition(RangePhase.LOOKING_UP)
             self._tasks.start(self._look_up(state), name=f"look-up-{state}")
         elif isinstance(answer, Failed) and not answer.may_pass:
             self._fail(answer.failure())
@@ -397,7 +397,7 @@ class RangeReader:
             state.postpone(self._loop.time(), name)
             self._client.request_metadata(f"{state}: fetch answered {name}")
 
-    def _take_in(self, state: RangeState, answer: Records, frame: PinnedResponse) -> None:
+    def _take_in(self, state: RangeState, answer: Fetched, frame: PinnedResponse) -> None:
         """Queue the records of the range, and go on behind them."""
         scan = answer.scan
         if scan.end < 0:
@@ -411,7 +411,7 @@ class RangeReader:
         state.turn = self._turns
         state.moved(scan.end, self._loop.time())
 
-    def _add(self, state: RangeState, found: Records, frame: PinnedResponse) -> None:
+    def _add(self, state: RangeState, found: Fetched, frame: PinnedResponse) -> None:
         reader = ColumnReader(
             memoryview(found.data)[: found.scan.size],
             position=state.position,
@@ -459,7 +459,7 @@ class RangeReader:
         elif is_another is None:
             state.postpone(self._loop.time(), "the metadata of its topic cannot be had")
         else:
-            state.transition(Phase.IDLE)
+            state.transition(RangePhase.IDLE)
         self._wake.set()
 
     async def _check_missing(self, state: RangeState) -> None:

@@ -10,7 +10,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.ranges.sizing import FetchSize
 from aiokafka.structs import TopicPartition
 
-__all__ = ["DataLoss", "DataLossError", "LossKind", "PartitionRange", "Phase", "RangeState"]
+__all__ = ["DataLoss", "DataLossError", "LossKind", "PartitionRange", "RangePhase", "RangeState"]
 
 
 class PartitionRange(NamedTuple):
@@ -75,7 +75,7 @@ class DataLossError(KafkaError):
         self.loss = loss
 
 
-class Phase(enum.Enum):
+class RangePhase(enum.Enum):
     """What a range is waiting for."""
 
     IDLE = "idle"
@@ -85,10 +85,10 @@ class Phase(enum.Enum):
 
 
 _NEXT = {
-    Phase.IDLE: {Phase.FETCHING, Phase.LOOKING_UP, Phase.DONE},
-    Phase.FETCHING: {Phase.IDLE, Phase.LOOKING_UP, Phase.DONE},
-    Phase.LOOKING_UP: {Phase.IDLE, Phase.DONE},
-    Phase.DONE: set[Phase](),
+    RangePhase.IDLE: {RangePhase.FETCHING, RangePhase.LOOKING_UP, RangePhase.DONE},
+    RangePhase.FETCHING: {RangePhase.IDLE, RangePhase.LOOKING_UP, RangePhase.DONE},
+    RangePhase.LOOKING_UP: {RangePhase.IDLE, RangePhase.DONE},
+    RangePhase.DONE: set[RangePhase](),
 }
 
 
@@ -103,7 +103,7 @@ class RangeState:
         self.range = wanted
         self.tp = TopicPartition(wanted.topic, wanted.partition)
         self.position = wanted.start
-        self.phase = Phase.IDLE if wanted.start < wanted.until else Phase.DONE
+        self.phase = RangePhase.IDLE if wanted.start < wanted.until else RangePhase.DONE
         self.since = now
         self.retry_at = 0.0
         self.high_watermark = -1
@@ -125,7 +125,7 @@ class RangeState:
         """How many offsets the log has from the position on, as of the last response."""
         return self.high_watermark - self.position
 
-    def transition(self, phase: Phase) -> None:
+    def transition(self, phase: RangePhase) -> None:
         """Change the phase."""
         assert phase in _NEXT[self.phase], f"{self}: {self.phase} to {phase}"
         self.phase = phase
@@ -136,14 +136,14 @@ class RangeState:
         self.since = now
         self.reason = ""
         self._backoff.reset()
-        self.transition(Phase.DONE if position >= self.range.until else Phase.IDLE)
+        self.transition(RangePhase.DONE if position >= self.range.until else RangePhase.IDLE)
 
     def postpone(self, now: float, reason: str) -> None:
         """Retry later."""
         self.reason = reason
         self.retry_at = now + self._backoff.next()
-        if self.phase is not Phase.IDLE:
-            self.transition(Phase.IDLE)
+        if self.phase is not RangePhase.IDLE:
+            self.transition(RangePhase.IDLE)
 
     def lost(self, kind: LossKind, until: int) -> DataLoss:
         """Return the loss if everything below `until` is gone."""

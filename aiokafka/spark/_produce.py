@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from aiokafka.structs import RecordMetadata
 
 __all__ = [
-    "Identity",
     "Marker",
     "NotRepeatedError",
     "RecordWriter",
     "Tally",
+    "TaskIdentity",
+    "TaskTransaction",
     "TopicRows",
-    "Transaction",
     "WrittenLaterError",
     "check_mark",
     "make_producer",
@@ -162,7 +162,7 @@ class RecordWriter:
 # -- exactly once
 
 
-class Identity(NamedTuple):
+class TaskIdentity(NamedTuple):
     """What stays the same when a task is repeated."""
 
     query: str
@@ -229,14 +229,14 @@ def place_of_marks(options: WriteOptions) -> TopicPartition:
     return TopicPartition(topic, 0)
 
 
-class Transaction:
+class TaskTransaction:
     """The one transaction in which a task writes a batch and its mark.
 
     The mark is an offset of a group without members, committed inside the transaction. So either
     both the rows and the mark are visible, or neither.
     """
 
-    def __init__(self, options: WriteOptions, identity: Identity) -> None:
+    def __init__(self, options: WriteOptions, identity: TaskIdentity) -> None:
         self.name = f"{name_of_marks(options, identity.query)}{identity.task}"
         self._options = options
         self._identity = identity
@@ -284,7 +284,7 @@ class Transaction:
         return await connected(ask, kafka.patience)
 
 
-def check_mark(identity: Identity, marker: Marker, tally: Tally) -> None:
+def check_mark(identity: TaskIdentity, marker: Marker, tally: Tally) -> None:
     """Raise NotRepeatedError unless these are the rows that were written for this batch."""
     if marker.batch == identity.batch and not marker.is_same(tally):
         raise NotRepeatedError(

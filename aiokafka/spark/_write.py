@@ -14,12 +14,12 @@ from aiokafka.spark._loop import SharedClients, loop_thread, unwind
 from aiokafka.spark._options import WriteOptions
 from aiokafka.spark._patience import connected
 from aiokafka.spark._produce import (
-    Identity,
     Marker,
     RecordWriter,
     Tally,
+    TaskIdentity,
+    TaskTransaction,
     TopicRows,
-    Transaction,
     WrittenLaterError,
     check_mark,
     make_producer,
@@ -49,7 +49,7 @@ class Report(NamedTuple):
 
 
 def write_batches(
-    options: WriteOptions, batches: Iterator[Any], identity: Identity | None
+    options: WriteOptions, batches: Iterator[Any], identity: TaskIdentity | None
 ) -> Report:
     """Write Arrow batches and wait until they are acknowledged; with exactly-once, commit them.
 
@@ -84,13 +84,13 @@ class _Task:
     """
 
     def __init__(
-        self, options: WriteOptions, identity: Identity | None, clients: SharedClients
+        self, options: WriteOptions, identity: TaskIdentity | None, clients: SharedClients
     ) -> None:
         self._options = options
         self._identity = identity
         self._clients = clients
         self._stack = contextlib.AsyncExitStack()
-        self._transaction: Transaction | None = None
+        self._transaction: TaskTransaction | None = None
         self._marker: Marker | None = None
         self._writer: RecordWriter | None = None
         self._tally = Tally()
@@ -107,7 +107,7 @@ class _Task:
         options, identity = self._options, self._identity
         if options.exactly_once:
             assert identity is not None
-            self._transaction = Transaction(options, identity)
+            self._transaction = TaskTransaction(options, identity)
             self._stack.push_async_callback(self._transaction.close)
             producer, self._marker = await self._transaction.begin()
             self._look_at_marker(identity)
@@ -119,7 +119,7 @@ class _Task:
         self._writer = RecordWriter(producer)
         self._stack.callback(self._writer.drop)
 
-    def _look_at_marker(self, identity: Identity) -> None:
+    def _look_at_marker(self, identity: TaskIdentity) -> None:
         marker = self._marker
         if marker is None or marker.batch <= identity.batch:
             return

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import (
 
 from aiokafka.spark._errors import brief
 from aiokafka.spark._options import WriteOptions
-from aiokafka.spark._produce import Identity
+from aiokafka.spark._produce import TaskIdentity
 from aiokafka.spark._repetition import Ended
 from aiokafka.spark._write import Report, check_repetition, write_batches
 
@@ -33,7 +33,7 @@ class Written(WriterCommitMessage):
     """What one task wrote: rows by topic and partition; or that the batch was written before."""
 
     def __init__(
-        self, report: Report, identity: Identity | None = None, run: str | None = None
+        self, report: Report, identity: TaskIdentity | None = None, run: str | None = None
     ) -> None:
         self.counts = dict(report.counts)
         self.rows = report.rows
@@ -90,7 +90,7 @@ class KafkaBatchWriter(DataSourceArrowWriter):
         options, task = self._options, _task()
         identity = None
         if options.app_id is not None and options.version is not None:
-            identity = Identity(options.app_id, options.version, task.partitionId())
+            identity = TaskIdentity(options.app_id, options.version, task.partitionId())
         # A run of a query exists in foreachBatch as well. Elsewhere the group of jobs is the
         # user's, and means nothing here.
         is_of_stream = task.getLocalProperty(_BATCH_ID) is not None
@@ -121,7 +121,7 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
         query, batch = task.getLocalProperty(_QUERY_ID), task.getLocalProperty(_BATCH_ID)
         identity = None
         if query is not None and batch is not None:
-            identity = Identity(query, int(batch), task.partitionId())
+            identity = TaskIdentity(query, int(batch), task.partitionId())
         elif self._options.exactly_once:
             raise RuntimeError(
                 "deliveryGuarantee=exactly-once: Spark does not tell which query and batch this is"

@@ -6,7 +6,7 @@ from aiokafka import AIOKafkaClient
 from aiokafka._backoff import Backoff
 from aiokafka.ranges import LossKind, PartitionRange
 from aiokafka.ranges.questions import is_so_for_sure
-from aiokafka.ranges.state import Phase, RangeState
+from aiokafka.ranges.state import RangePhase, RangeState
 from aiokafka.testing import FakeCluster
 
 WANTED = PartitionRange("t", 0, 0, 50)
@@ -17,9 +17,9 @@ def test_progress_ends_the_growth_of_pauses() -> None:
     for _ in range(10):
         state.postpone(0.0, "LeaderNotAvailableError")
     assert state.retry_at > 10
-    state.transition(Phase.FETCHING)
+    state.transition(RangePhase.FETCHING)
     state.moved(5, 1.0)
-    assert (state.reason, state.phase, state.since) == ("", Phase.IDLE, 1.0)
+    assert (state.reason, state.phase, state.since) == ("", RangePhase.IDLE, 1.0)
     state.postpone(0.0, "LeaderNotAvailableError")
     assert state.retry_at < 0.2
 

@@ -9,10 +9,10 @@ from aiokafka._reading.answers import (
     Answer,
     CutShort,
     Failed,
+    Fetched,
     Nothing,
     NotNow,
     OutOfRange,
-    Records,
     read_answer,
 )
 from aiokafka.errors import (
@@ -43,7 +43,7 @@ def answer(
 
 def test_records_come_with_what_their_headers_say() -> None:
     found = answer(25, records=BATCH)
-    assert isinstance(found, Records)
+    assert isinstance(found, Fetched)
     assert (found.scan.size, found.scan.end, found.aborted) == (len(BATCH), 30, [])
     assert isinstance(answer(), Nothing)
 
@@ -54,7 +54,7 @@ def test_aborted_transactions_come_with_the_records() -> None:
         partition_index=3, high_watermark=0, aborted_transactions=aborted, records=BATCH
     )
     found = read_answer(TP, 20, data)
-    assert isinstance(found, Records)
+    assert isinstance(found, Fetched)
     assert found.aborted == [(7, 20)]
 
 
@@ -62,7 +62,7 @@ def test_records_keep_all_of_their_response_in_memory() -> None:
     frame = bytes(1000) + BATCH
     data = PartitionData(partition_index=3, high_watermark=0, records=memoryview(frame)[1000:])
     found = read_answer(TP, 20, data)
-    assert isinstance(found, Records)
+    assert isinstance(found, Fetched)
     assert found.response_bytes == len(frame)
 
 
@@ -73,7 +73,7 @@ def test_a_part_of_a_batch_is_no_damage() -> None:
 
 def test_a_damaged_header_is_left_to_the_reader() -> None:
     found = answer(records=BATCH[:16] + b"\x09" + BATCH[17:])
-    assert isinstance(found, Records)
+    assert isinstance(found, Fetched)
     assert found.scan.end == -1
 
 

@@ -17,7 +17,7 @@ from aiokafka.ranges import PartitionRange  # noqa: E402
 from aiokafka.spark._fetch import read_batches  # noqa: E402
 from aiokafka.spark._loop import loop_thread  # noqa: E402
 from aiokafka.spark._options import parse_read, parse_write  # noqa: E402
-from aiokafka.spark._produce import Identity  # noqa: E402
+from aiokafka.spark._produce import TaskIdentity  # noqa: E402
 from aiokafka.spark._write import write_batches  # noqa: E402
 from aiokafka.testing import FakeCluster  # noqa: E402
 
@@ -54,7 +54,7 @@ def writing(cluster: FakeCluster, rows: Iterator[Any], guarantee: str) -> None:
         "clientIdleTimeout": "10ms",
         "deliveryGuarantee": guarantee,
     }
-    write_batches(parse_write(given, streaming=True), rows, Identity("query", 0, 0))
+    write_batches(parse_write(given, streaming=True), rows, TaskIdentity("query", 0, 0))
 
 
 def fill(cluster: FakeCluster) -> None:

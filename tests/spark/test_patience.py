@@ -13,7 +13,7 @@ from aiokafka.ranges import PartitionRange
 from aiokafka.spark._loop import loop_thread
 from aiokafka.spark._options import parse_read, parse_write
 from aiokafka.spark._patience import connected
-from aiokafka.spark._produce import Identity
+from aiokafka.spark._produce import TaskIdentity
 from aiokafka.testing import FakeCluster
 
 pa: Any = pytest.importorskip("pyarrow", reason="needs pyarrow")
@@ -48,7 +48,7 @@ async def test_a_task_that_writes(
     options = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "topic": "t"}
     given = parse_write({**options, "deliveryGuarantee": guarantee}, streaming=True)
     rows = iter([pa.record_batch({"value": ["a", "b"]})])
-    identity = Identity("query", 0, 0)
+    identity = TaskIdentity("query", 0, 0)
     report = await while_away(cluster, caplog, lambda: write_batches(given, rows, identity))
     assert report.rows == 2
     assert sorted(r.value for n in range(3) for r in cluster.log("t", n).records()) == [b"a", b"b"]

@@ -23,12 +23,12 @@ from aiokafka.ranges import PartitionRange, RangeReader
 from aiokafka.record.rows import RowSource
 from aiokafka.spark._options import parse_write
 from aiokafka.spark._produce import (
-    Identity,
     NotRepeatedError,
     RecordWriter,
     Tally,
+    TaskIdentity,
+    TaskTransaction,
     TopicRows,
-    Transaction,
     check_mark,
     make_producer,
 )
@@ -175,15 +175,15 @@ async def test_many_open_batches_do_not_pile_up(cluster: FakeCluster) -> None:
 
 
 ROWS = rows_of([{"key": b"%d" % n, "value": b"v%d" % n} for n in range(50)])
-ONE = Identity("query", 3, 0)
+ONE = TaskIdentity("query", 3, 0)
 
 
 async def once(
-    cluster: FakeCluster, identity: Identity, rows: list[TopicRows] = ROWS, commit: bool = True
+    cluster: FakeCluster, identity: TaskIdentity, rows: list[TopicRows] = ROWS, commit: bool = True
 ) -> bool:
     """One attempt of a task; whether it wrote."""
     parsed = options(cluster, deliveryGuarantee="exactly-once")
-    transaction = Transaction(parsed, identity)
+    transaction = TaskTransaction(parsed, identity)
     try:
         producer, marker = await transaction.begin()
         tally = Tally()
@@ -234,7 +234,7 @@ async def test_an_attempt_that_died_leaves_nothing(cluster: FakeCluster) -> None
 
 
 async def test_other_tasks_and_batches_are_others(cluster: FakeCluster) -> None:
-    for identity in (ONE, ONE._replace(task=1), ONE._replace(batch=4), Identity("q2", 3, 0)):
+    for identity in (ONE, ONE._replace(task=1), ONE._replace(batch=4), TaskIdentity("q2", 3, 0)):
         assert await once(cluster, identity)
     assert await visible(cluster) == sorted(WANTED * 4)
 
@@ -246,7 +246,7 @@ async def test_an_older_batch_is_not_written_again(cluster: FakeCluster) -> None
 
 async def test_a_zombie_is_fenced(cluster: FakeCluster) -> None:
     parsed = options(cluster, deliveryGuarantee="exactly-once")
-    zombie = Transaction(parsed, ONE)
+    zombie = TaskTransaction(parsed, ONE)
     producer, marker = await zombie.begin()
     assert marker is None
     writer = RecordWriter(producer)
@@ -286,7 +286,7 @@ async def test_cancelled_in_the_middle(cluster: FakeCluster) -> None:
     assert await visible(cluster) == WANTED
 
 
-async def store_mark(cluster: FakeCluster, identity: Identity, metadata: str) -> None:
+async def store_mark(cluster: FakeCluster, identity: TaskIdentity, metadata: str) -> None:
     """A mark that another version of the library wrote."""
     name = f"aiokafka-spark-{identity.query}-{identity.task}"
     offset = OffsetAndMetadata(identity.batch + 1, metadata)
@@ -337,10 +337,10 @@ async def test_a_batch_that_fewer_tasks_repeat_is_found(cluster: FakeCluster) ->
 
 
 async def test_tasks_of_earlier_batches_and_other_queries_do_no_harm(cluster: FakeCluster) -> None:
-    assert await once(cluster, Identity("query", 2, 5))
-    assert await once(cluster, Identity("query-7", 3, 5))
-    assert await once(cluster, Identity("quer", 3, 5))
-    assert await once(cluster, Identity("query", 3, 1))
+    assert await once(cluster, TaskIdentity("query", 2, 5))
+    assert await once(cluster, TaskIdentity("query-7", 3, 5))
+    assert await once(cluster, TaskIdentity("quer", 3, 5))
+    assert await once(cluster, TaskIdentity("query", 3, 1))
     await check(cluster, ENDED)
 
 
@@ -348,7 +348,7 @@ async def test_a_checkpoint_that_was_turned_back_is_checked_until_it_is_new_agai
     cluster: FakeCluster,
 ) -> None:
     found = Repetitions()
-    assert await once(cluster, Identity("query", 4, 6))
+    assert await once(cluster, TaskIdentity("query", 4, 6))
     # The batch has seven tasks again, so that of the seventh is no stranger.
     await check(cluster, ENDED._replace(tasks=7, last_marked=4), found)
     with pytest.raises(NotRepeatedError, match=r"batch 4.*tasks 6 had"):

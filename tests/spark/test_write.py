@@ -19,8 +19,8 @@ pa: Any = pytest.importorskip("pyarrow", reason="needs pyarrow")
 
 from aiokafka.spark._produce import (  # noqa: E402
     BATCH_HEADER,
-    Identity,
     NotRepeatedError,
+    TaskIdentity,
     WrittenLaterError,
 )
 from aiokafka.spark._repetition import Ended  # noqa: E402
@@ -31,7 +31,7 @@ from aiokafka.spark._write import (  # noqa: E402
     write_batches,
 )
 
-ONE = Identity("query", 3, 0)
+ONE = TaskIdentity("query", 3, 0)
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +64,7 @@ def broken(until: int) -> Iterator[Any]:
 
 
 async def write(
-    given: WriteOptions, rows: Iterator[Any], identity: Identity | None = None
+    given: WriteOptions, rows: Iterator[Any], identity: TaskIdentity | None = None
 ) -> Report:
     return await asyncio.to_thread(write_batches, given, rows, identity)
 

@@ -13,9 +13,9 @@ from aiokafka._reading.answers import (
     CutShort,
     Failed,
     Failure,
+    Fetched,
     NotNow,
     OutOfRange,
-    Records,
     read_answer,
 )
 from aiokafka.consumer._partition_state import PartitionState
@@ -75,7 +75,7 @@ class Intake:
             lag = state.lag(self._shared.config.read_committed)
             self._shared.meter.fetched(state, data.records, self._sent_at, lag)
         answer = read_answer(state.tp, state.cursor.offset, data)
-        if isinstance(answer, Records):
+        if isinstance(answer, Fetched):
             self._buffer(state, answer)
         elif isinstance(answer, CutShort):
             self._fail(state, self._too_large(state))
@@ -109,7 +109,7 @@ class Intake:
             self._timestamp,
         )
 
-    def _buffer(self, state: PartitionState, found: Records) -> None:
+    def _buffer(self, state: PartitionState, found: Fetched) -> None:
         if self._frame is None:
             # All of the response stays in memory while one record set of it does.
             self._frame = self._pin(found.response_bytes)
@@ -121,7 +121,7 @@ class Intake:
         else:
             state.cursor.advance(found.scan.end, found.scan.spans)
 
-    def _reader(self, state: PartitionState, found: Records) -> RecordReader:
+    def _reader(self, state: PartitionState, found: Fetched) -> RecordReader:
         config = self._shared.config
         return RecordReader(
             found.data,

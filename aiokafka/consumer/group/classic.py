@@ -10,7 +10,7 @@ from aiokafka._log import SubjectLog
 from aiokafka.consumer.group.assignors import GroupAssignors, assignment_of, subscriptions_of
 from aiokafka.consumer.group.classic_member import ClassicMember, Joined
 from aiokafka.consumer.group.protocol import GroupParts
-from aiokafka.consumer.group.state import GroupState
+from aiokafka.consumer.group.state import StandingState
 from aiokafka.consumer.position.committed import Identity
 from aiokafka.errors import (
     BrokerResponseError,
@@ -224,7 +224,7 @@ class ClassicProtocol:
             await asyncio.sleep(delay)
             delay = interval
             self._parts.polls.notice_idleness()
-            is_idle = self._standing.state is GroupState.IDLE
+            is_idle = self._standing.state is StandingState.IDLE
             if self.member.generation < 0 or self._is_joining or is_idle:
                 continue
             generation = self.member.generation

@@ -17,7 +17,7 @@ from aiokafka.consumer.group.mendable import MendableErrors
 from aiokafka.consumer.group.old_names import CommitLock
 from aiokafka.consumer.group.poll_watch import PollWatch
 from aiokafka.consumer.group.protocol import GroupParts, GroupProtocol
-from aiokafka.consumer.group.state import GroupPhase, GroupState, Standing
+from aiokafka.consumer.group.state import GroupPhase, Standing, StandingState
 from aiokafka.consumer.group.topics import SubscribedTopics
 from aiokafka.consumer.position.committed import CommittedOffset, Identity, OffsetCommitter
 from aiokafka.errors import (
@@ -184,7 +184,7 @@ class Group:
             self._member.forget_member()
             return
         commit_by = deadline - left * _PART_TO_LEAVE
-        if self._standing.state is GroupState.LEAVING:
+        if self._standing.state is StandingState.LEAVING:
             await self._hand_over_in_time(commit_by)
         await self._protocol.catch_up(left * _PART_TO_CATCH_UP)
         is_lost = self._subscriptions.is_by_group and self.generation < 0
@@ -232,7 +232,7 @@ class Group:
         standing = self._standing
         is_owed = self._handover.is_owed
         is_member = self._member.is_member or is_owed
-        if standing.state is not GroupState.FAILED:
+        if standing.state is not StandingState.FAILED:
             standing.follow_subscription(is_member, is_owed)
         elif self._tasks.failure is None:
             standing.follow_subscription(is_member, is_owed)
@@ -272,7 +272,7 @@ class Group:
                 self._member.fail()
                 await self._handover.lose()
                 self._fail(error)
-            while self._standing.state is GroupState.FAILED:
+            while self._standing.state is StandingState.FAILED:
                 await self._standing.signal.wait()
             self._member.forget_member()
 
@@ -280,13 +280,13 @@ class Group:
         standing = self._standing
         # A listener may have swallowed the cancellation.
         while not standing.is_stopping:
-            if standing.state is GroupState.FAILING and standing.error is not None:
+            if standing.state is StandingState.FAILING and standing.error is not None:
                 raise standing.error
-            if standing.state is GroupState.LEAVING:
+            if standing.state is StandingState.LEAVING:
                 await self._hand_over_and_leave()
-            elif standing.state is GroupState.OUTSIDE or not self._subscriptions.is_by_group:
+            elif standing.state is StandingState.OUTSIDE or not self._subscriptions.is_by_group:
                 await self._stay_outside()
-            elif standing.state is GroupState.IDLE:
+            elif standing.state is StandingState.IDLE:
                 await self._go_idle()
             elif self._protocol.has_work():
                 await self._protocol.advance()
@@ -297,7 +297,7 @@ class Group:
         """Wait for a subscription. A first join may have been under way when the application
         unsubscribed: the group did not know us yet, and does now, so leave it."""
         self._standing.take_reason()
-        if self._standing.state is GroupState.OUTSIDE and self._member.is_member:
+        if self._standing.state is StandingState.OUTSIDE and self._member.is_member:
             self._forget_assignment()
             await self._leave("the consumer unsubscribed")
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from aiokafka.consumer.group.state import GroupState, Standing
+from aiokafka.consumer.group.state import Standing, StandingState
 
 if TYPE_CHECKING:
     from aiokafka.consumer._shared import Shared
@@ -38,19 +38,19 @@ class PollWatch:
         here meanwhile for an old one.
         """
         standing = self._standing
-        if standing.state is GroupState.IDLE:
+        if standing.state is StandingState.IDLE:
             return
         is_asking = self._desk.buffer.call != self._call or self._desk.has_readers
         if is_asking or standing.is_starting:
             self.note_call()
         late = asyncio.get_running_loop().time() - self._polled_at
-        if late > self._limit and standing.state in (GroupState.JOINING, GroupState.JOINED):
-            standing.move(GroupState.IDLE)
+        if late > self._limit and standing.state in (StandingState.JOINING, StandingState.JOINED):
+            standing.move(StandingState.IDLE)
             self._on_change()
             standing.signal.notify()
 
     async def wait_for_call(self) -> None:
         """Wait until the application asks for records, or subscribes."""
-        while self._standing.state is GroupState.IDLE and self._desk.buffer.call == self._call:
+        while self._standing.state is StandingState.IDLE and self._desk.buffer.call == self._call:
             await self._desk.polls.wait()
         self.note_call()

@@ -14,7 +14,7 @@ from aiokafka.errors import IllegalStateError, KafkaError
 if TYPE_CHECKING:
     from aiokafka.consumer._shared import Shared
 
-__all__ = ["GroupPhase", "GroupState", "Standing"]
+__all__ = ["GroupPhase", "Standing", "StandingState"]
 
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
@@ -28,7 +28,7 @@ class GroupPhase(enum.Enum):
     IDLE = "left, because the application does not ask for records"
 
 
-class GroupState(enum.Enum):
+class StandingState(enum.Enum):
     """What the task of the membership has to do next."""
 
     OUTSIDE = "nothing: there is no subscription by topics or pattern"
@@ -40,12 +40,12 @@ class GroupState(enum.Enum):
     FAILED = "nothing, until the application subscribes again"
 
 
-_S = GroupState
+_S = StandingState
 _TROUBLE = {
     _S.FAILING: "a heartbeat or a commit got an error that no retry mends",
     _S.FAILED: "a join, a listener's partitions or a background task failed",
 }
-_TRANSITIONS: dict[GroupState, dict[GroupState, str]] = {
+_TRANSITIONS: dict[StandingState, dict[StandingState, str]] = {
     _S.OUTSIDE: {
         _S.JOINING: "subscribe()",
         _S.LEAVING: "unsubscribe() or assign(), called again when a late join had made us a member",
@@ -98,7 +98,7 @@ class Standing:
 
     def __init__(self, shared: Shared) -> None:
         self.signal = Signal()
-        self.state = GroupState.OUTSIDE
+        self.state = StandingState.OUTSIDE
         self.reason: str | None = None
         self.error: BaseException | None = None
         self.trouble: KafkaError | None = None
@@ -122,18 +122,18 @@ class Standing:
     @property
     def is_joined(self) -> bool:
         """Whether the member has its assignment."""
-        return self.state is GroupState.JOINED
+        return self.state is StandingState.JOINED
 
     @property
     def failure(self) -> BaseException | None:
         """The error that ended the membership, once everything is given up."""
-        return self.error if self.state is GroupState.FAILED else None
+        return self.error if self.state is StandingState.FAILED else None
 
     def phase(self, has_work: bool) -> GroupPhase:
         """Return how the consumer stands with its group. `has_work`: the protocol has."""
         if not self._subscriptions.is_by_group:
             return GroupPhase.OUTSIDE
-        if self.state is GroupState.IDLE:
+        if self.state is StandingState.IDLE:
             return GroupPhase.IDLE
         is_joined = self.is_joined and not has_work
         return GroupPhase.JOINED if is_joined else GroupPhase.JOINING
@@ -181,16 +181,16 @@ class Standing:
     def settle(self) -> None:
         """Note that the member has its assignment, unless it has to leave meanwhile."""
         self.trouble = None
-        if self.state is GroupState.JOINING:
-            self.move(GroupState.JOINED)
+        if self.state is StandingState.JOINING:
+            self.move(StandingState.JOINED)
         self._on_change()
         self.signal.notify()
 
     def unsettle(self) -> None:
         """Note that the assignment does not count any more, as a join begins or the group has
         removed the member."""
-        if self.state is GroupState.JOINED:
-            self.move(GroupState.JOINING)
+        if self.state is StandingState.JOINED:
+            self.move(StandingState.JOINING)
 
     def follow_subscription(self, is_member: bool, is_owed: bool) -> None:
         """Go where a new subscription leads, unless there is something to finish first.
@@ -199,49 +199,49 @@ class Standing:
             is_member: The group counts us.
             is_owed: A listener has yet to hear that its partitions are gone.
         """
-        if self.state in (GroupState.FAILING, GroupState.LEAVING):
+        if self.state in (StandingState.FAILING, StandingState.LEAVING):
             return
         must_leave = is_owed
-        if self.state is not GroupState.FAILED:
+        if self.state is not StandingState.FAILED:
             must_leave = (is_member or is_owed) and not self._subscriptions.is_by_group
         if must_leave:
-            self.move(GroupState.LEAVING)
+            self.move(StandingState.LEAVING)
         elif not self._subscriptions.is_by_group:
-            self._move_unless_there(GroupState.OUTSIDE)
-        elif self.state is not GroupState.JOINED:
-            self._move_unless_there(GroupState.JOINING)
+            self._move_unless_there(StandingState.OUTSIDE)
+        elif self.state is not StandingState.JOINED:
+            self._move_unless_there(StandingState.JOINING)
         self.error = None
 
     def finish_leaving(self) -> None:
         """Join if the application has subscribed again, unless something else has come up."""
-        if self.state is GroupState.LEAVING:
+        if self.state is StandingState.LEAVING:
             is_by_group = self._subscriptions.is_by_group
-            self.move(GroupState.JOINING if is_by_group else GroupState.OUTSIDE)
+            self.move(StandingState.JOINING if is_by_group else StandingState.OUTSIDE)
 
     def finish_idling(self) -> None:
         """Join, unless something else has come up."""
-        if self.state is GroupState.IDLE:
-            self.move(GroupState.JOINING)
+        if self.state is StandingState.IDLE:
+            self.move(StandingState.JOINING)
 
     def begin_failing(self, error: BaseException) -> None:
         """Make the membership's task give up everything because of this error."""
-        if self.state not in (GroupState.FAILING, GroupState.FAILED):
+        if self.state not in (StandingState.FAILING, StandingState.FAILED):
             self.error = error
-            self.move(GroupState.FAILING)
+            self.move(StandingState.FAILING)
         self.signal.notify()
 
     def fail(self, error: BaseException) -> None:
         """Note that the membership has ended."""
         self.error = error
-        self.move(GroupState.FAILED)
+        self.move(StandingState.FAILED)
         self._on_change()
         self.signal.notify()
 
-    def _move_unless_there(self, state: GroupState) -> None:
+    def _move_unless_there(self, state: StandingState) -> None:
         if self.state is not state:
             self.move(state)
 
-    def move(self, state: GroupState) -> None:
+    def move(self, state: StandingState) -> None:
         """Go to another state, by one of the transitions in the table."""
         if state not in _TRANSITIONS[self.state]:
             raise IllegalStateError(f"a group cannot go from {self.state.name} to {state.name}")

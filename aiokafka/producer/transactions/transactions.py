@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from aiokafka.client import AIOKafkaClient
     from aiokafka.producer.sending.sender import Sender
 
-__all__ = ["Transactions"]
+__all__ = ["ProducerTransactions"]
 
 _COMMIT = "commit_transaction"
 _ABORT = "abort_transaction"
@@ -43,7 +43,7 @@ class _Ending:
         """Whether it has succeeded."""
 
 
-class Transactions:
+class ProducerTransactions:
     """Takes the `Transaction` of a producer from state to state.
 
     Owns: the commit or abort that is under way. Every call is bounded by `max_block_ms`. One that
