@@ -211,3 +211,15 @@ async def test_the_quick_start_runs(tmp_path: Path) -> None:
     lines = output.decode().splitlines()
     assert [line.split(":")[0] for line in lines[:3]] == ["Ada", "Grace", "Barbara"]
     assert lines[-1].endswith("b'Barbara' b'Hello'")
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.rst", "SECURITY.md", "README.rst"])
+def test_what_contributors_are_told_is_there(page: str) -> None:
+    text = (REPOSITORY / page).read_text()
+    makefile = (REPOSITORY / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    named = set(re.findall(r"(?:`|^    )make ([a-z-]+)", text, re.MULTILINE))
+    assert not named - targets
+    paths = set(re.findall(r"(?<![\w/.])((?:aiokafka|tests|docs|examples)/[\w/.]*[\w/])", text))
+    assert not [path for path in paths if not (REPOSITORY / path).exists()]
+    assert page != "CONTRIBUTING.rst" or (len(named) > 5 and len(paths) > 10)

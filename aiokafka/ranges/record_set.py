@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 from typing import NamedTuple
 
-from aiokafka._reading.answers import Records
+from aiokafka._reading.answers import Fetched
 from aiokafka.errors import CorruptRecordError, KafkaError, RecordTooLargeError
 from aiokafka.ranges.state import PartitionRange, RangeState
 from aiokafka.record.columns import ColumnReader, Columns
@@ -63,7 +63,7 @@ class PinnedResponse:
         self.unread = 0
 
 
-def no_batch(state: RangeState, found: Records) -> KafkaError:
+def no_batch(state: RangeState, found: Fetched) -> KafkaError:
     """Return what is wrong with the first header of a record set."""
     try:
         parse_batch(flat_view(found.data), 0)
