@@ -14,7 +14,7 @@ import pytest
 
 from aiokafka.errors import AuthenticationFailedError
 from aiokafka.oauth import MskIamTokenProvider
-from aiokafka.oauth._msk import Credentials, presigned_token, signing_key
+from aiokafka.oauth._msk import AwsCredentials, presigned_token, signing_key
 from tests.examples.scripts import run_script
 
 NOW = datetime.datetime(2026, 2, 3, 4, 5, 6, tzinfo=datetime.timezone.utc)
@@ -78,7 +78,7 @@ def test_the_signature_is_botocores(
     )
     signer.add_auth(request)
     expected = parse_qs(urlsplit(request.url).query)
-    found = urlsplit(opened(presigned_token(region, Credentials(ACCESS, SECRET, session), NOW)))
+    found = urlsplit(opened(presigned_token(region, AwsCredentials(ACCESS, SECRET, session), NOW)))
     fields = parse_qs(found.query)
     assert fields.pop("User-Agent")[0].startswith("aiokafka/")
     assert fields == expected
@@ -102,7 +102,7 @@ async def test_credentials_of_the_environment(monkeypatch: pytest.MonkeyPatch) -
     assert fields["X-Amz-Security-Token"] == [SESSION]
     assert fields["X-Amz-Credential"][0].endswith("/eu-west-1/kafka-cluster/aws4_request")
     assert SECRET not in opened(token)
-    assert token not in repr(provider) and SECRET not in repr(Credentials(ACCESS, SECRET))
+    assert token not in repr(provider) and SECRET not in repr(AwsCredentials(ACCESS, SECRET))
 
 
 async def test_credentials_and_region_of_a_profile(tmp_path: Path) -> None:
