@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import builtins
 import inspect
+import io
 import os
 import re
 import sys
+import tokenize
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -223,3 +226,39 @@ def test_what_contributors_are_told_is_there(page: str) -> None:
     paths = set(re.findall(r"(?<![\w/.])((?:aiokafka|tests|docs|examples)/[\w/.]*[\w/])", text))
     assert not [path for path in paths if not (REPOSITORY / path).exists()]
     assert page != "CONTRIBUTING.rst" or (len(named) > 5 and len(paths) > 10)
+
+
+# Names of Spark and pandas, of files, values and beginnings of names.
+NOT_OURS = {
+    *("StreamingQuery", "StreamingQueryProgress", "df.writeStream", "spark.readStream"),
+    *("_gc_native.pxd", "_names_native.pxd", "_native.pxd"),
+    *("kafka.", "kafka_", "retry."),
+    *("JoinGroupResponse_v2", "JoinGroupResponse_v5", "P1DT2H30M0.5S"),
+    *("audience", "key_base64", "value_base64", "pickle"),
+}
+
+
+def words_and_names(path: Path) -> tuple[list[str], set[str]]:
+    """Return the comments and docstrings of a module, and every name in its code and strings."""
+    words, names = [], set(path.with_suffix("").parts)
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
+        if token.type == tokenize.NAME:
+            names.add(token.string)
+        elif token.type == tokenize.COMMENT or token.string.startswith('"""'):
+            words.append(token.string)
+        elif token.type == tokenize.STRING:
+            names.update(re.findall(r"\w+", token.string))
+    return words, names
+
+
+def test_comments_and_docstrings_name_what_exists() -> None:
+    modules = {path: words_and_names(path) for path in sorted(PACKAGE.rglob("*.py"))}
+    known = set(dir(builtins)).union(*(names for _, names in modules.values()))
+    found = [
+        f"{path.relative_to(PACKAGE)}: {name}"
+        for path, (words, _) in modules.items()
+        for text in words
+        for name in re.findall(r"(?<!`)`([A-Za-z_][\w.]*)(?:\(\))?`(?!`)", text)
+        if name.rpartition(".")[2] not in known and name not in NOT_OURS
+    ]
+    assert not found

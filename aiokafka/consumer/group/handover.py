@@ -34,7 +34,7 @@ class Handover:
     """Takes the steps of a rebalance that the application sees. Called by the membership's task
     only, which writes the assignment through it.
 
-    A partition goes to another member like this, in `revoke()`:
+    A partition goes to another member like this; `revoke()` takes the steps 1 to 4:
 
     1. `hold()`: readers get no more records. Without it the application could get the next records
        after its last commit, and the new owner would read them again.

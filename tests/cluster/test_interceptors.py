@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -25,9 +25,19 @@ from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.structs import RecordMetadata
 from aiokafka.testing import Fail, FakeCluster
 from tests.support.consumers import Start, fill
+from tests.support.consumers import start as start
 from tests.support.producers import TOPIC, new_producer, values
 
 T0 = TopicPartition(TOPIC, 0)
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[FakeCluster]:
+    async with FakeCluster() as fake:
+        await fake.create_topic(TOPIC, partitions=3)
+        yield fake
+        assert fake.failures == []
+
 
 Outcome = tuple[ProducerRecord, RecordMetadata | None, BaseException | None]
 
