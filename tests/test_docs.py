@@ -228,8 +228,9 @@ def test_what_contributors_are_told_is_there(page: str) -> None:
     assert page != "CONTRIBUTING.rst" or (len(named) > 5 and len(paths) > 10)
 
 
-# Names of Spark and pandas, of files, values and beginnings of names.
+# Names of applications and of Spark, of files and values, and beginnings of names.
 NOT_OURS = {
+    "Order",
     *("StreamingQuery", "StreamingQueryProgress", "df.writeStream", "spark.readStream"),
     *("_gc_native.pxd", "_names_native.pxd", "_native.pxd"),
     *("kafka.", "kafka_", "retry."),
