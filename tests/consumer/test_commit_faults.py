@@ -18,6 +18,7 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
     UnstableOffsetCommit,
 )
+from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from aiokafka.testing import Delay, Edit, Fail, FakeCluster, Hold
@@ -41,6 +42,29 @@ def refused(error: type[Any], *topics: str) -> Edit:
 
 
 # -- topics that are deleted -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_a_position_in_a_deleted_topic_is_not_stored_for_its_successor(
+    cluster: FakeCluster, start: Start, protocol: str
+) -> None:
+    """The member has old metadata, and does not know yet that its topic was made again."""
+    await cluster.create_topic("t")
+    fill(cluster, 0, 5)
+    consumer = await start(
+        cluster, "t", group_id="g", group_protocol=protocol, enable_auto_commit=False
+    )
+    await read(consumer, 5)
+    news = asyncio.Event()
+    with cluster.intercept(MetadataRequest, Hold(news)):
+        await cluster.delete_topic("t")
+        await cluster.create_topic("t", partitions=2)
+        with pytest.raises(UnknownTopicOrPartitionError, match="t-0"):
+            await consumer.commit({T0: 5})
+        news.set()
+    assert cluster.groups.committed("g", "t") is None
+    fill(cluster, 0, 3)
+    assert await read(consumer, 3) == [(0, 0), (0, 1), (0, 2)]
 
 
 @pytest.fixture

@@ -22,17 +22,26 @@ Logs = dict[TopicPartition, list[logs.Entry]]
 
 def check_all(world: World) -> None:
     """Compare what the programs were told with what is in the logs."""
-    found = {
-        tp: logs.entries(world, tp)
-        for topic in world.scenario.topics
-        if topic.name not in world.history.copies
-        for tp in logs.partitions(world, topic.name)
-    }
+    found = _read_logs(world)
     _check_records(world, found)
     _check_order(world, found)
     _check_transactions(world, found)
     _check_deliveries(world, found)
     _check_pipelines(world, found)
+
+
+def is_a_transaction_open(world: World) -> bool:
+    """Return whether a record in the logs is neither committed nor aborted yet."""
+    return any(entry.is_open for entries in _read_logs(world).values() for entry in entries)
+
+
+def _read_logs(world: World) -> Logs:
+    return {
+        tp: logs.entries(world, tp)
+        for topic in world.scenario.topics
+        if topic.name not in world.history.copies
+        for tp in logs.partitions(world, topic.name)
+    }
 
 
 def _check_records(world: World, found: Logs) -> None:

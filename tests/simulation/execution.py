@@ -25,6 +25,8 @@ from tests.simulation.world import Note, Violation, World
 # Virtual seconds after the faults, in which the slowest workloads have given up long ago.
 _LIMIT = 3000.0
 _RANKS = 3
+# Virtual seconds: the longest transaction_timeout_ms of the workloads, and a while.
+_LONGEST_TRANSACTION = 90.0
 
 
 @dataclass
@@ -110,6 +112,7 @@ async def _main(world: World) -> None:
         world.turn_at[rank] = world.now
         world.turns[rank].set()
         await asyncio.gather(*[task for w, task in tasks.items() if w.rank == rank])
+    await _see_transactions_end(world)
     checks.check_all(world)
     check_rates(world)
     world.hangs.close()
@@ -118,6 +121,17 @@ async def _main(world: World) -> None:
     await asyncio.sleep(5.0)
     current = asyncio.current_task()
     look_for_leftovers(world, set() if current is None else {current})
+
+
+async def _see_transactions_end(world: World) -> None:
+    """Wait while transactions are open, for as long as brokers may leave one open.
+
+    A program that had no response to EndTxn leaves its transaction to the coordinator: the request
+    may still be behind a late one, or never have arrived.
+    """
+    end = world.now + _LONGEST_TRANSACTION
+    while checks.is_a_transaction_open(world) and world.now < end:
+        await asyncio.sleep(1.0)
 
 
 async def _work(world: World, workload: Workload) -> None:

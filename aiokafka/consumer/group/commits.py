@@ -154,7 +154,7 @@ class GroupCommits:
         """Store `offsets`, after the commits of the same partitions that were called before. Raises
         as `OffsetCommitter.commit`, and CommitFailedError when a partition was taken away."""
         async with self._turn(offsets, deadline):
-            await self._commit(offsets, deadline)
+            await self._commit(lambda: offsets, deadline)
 
     @property
     def is_committing(self) -> bool:
@@ -187,8 +187,9 @@ class GroupCommits:
             self._changed.notify()
 
     async def _commit(
-        self, offsets: Mapping[TopicPartition, CommittedOffset], deadline: float
+        self, choose: Callable[[], Mapping[TopicPartition, CommittedOffset]], deadline: float
     ) -> None:
+        """Commit what `choose` returns in the moment before it is sent."""
         client = self._config.client
         delays = Backoff(client.retry_backoff, client.retry_backoff_max)
         losses = self._losses
@@ -196,6 +197,9 @@ class GroupCommits:
             await self._wait_for_assignment(deadline)
             if self._is_lost or losses != self._losses:
                 raise CommitFailedError("the group removed this member")
+            offsets = choose()
+            if not offsets:
+                return
             self._refuse_foreign(offsets)
             identity = self._identity()
             try:
@@ -249,15 +253,20 @@ class GroupCommits:
 
     async def commit_finished(self, timeout: float) -> None:
         """Commit what is finished and was not committed yet; failures are logged."""
+        partitions = self._subscriptions.assignment.tps
         if not self._finished(self._subscriptions.assignment):
             return
+
+        def finished() -> dict[TopicPartition, CommittedOffset]:
+            # Not before: an earlier commit may have stored it, or more; and positions of an
+            # assignment that was given up meanwhile are not those of the one that follows.
+            found = self._finished(self._subscriptions.assignment)
+            return {tp: entry for tp, entry in found.items() if tp in partitions}
+
         deadline = asyncio.get_running_loop().time() + timeout
         try:
-            async with self._turn(self._subscriptions.assignment.tps, deadline):
-                # Not before: an earlier commit may have stored it, or more.
-                finished = self._finished(self._subscriptions.assignment)
-                if finished:
-                    await self._commit(finished, deadline)
+            async with self._turn(partitions, deadline):
+                await self._commit(finished, deadline)
             self._is_failing = False
         except KafkaError as error:
             self._complain(error)

@@ -46,6 +46,7 @@ from aiokafka.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
+from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
 T = TypeVar("T")
 
-# Later versions name topics by id only; names are what the application commits for.
+# Later versions name topics by id only.
 _LAST_VERSION_WITH_NAMES = 9
 _FIRST_MULTI_GROUP_VERSION = 8
 _FIRST_STABLE_VERSION = 7
@@ -243,20 +244,43 @@ class OffsetCommitter:
         pending: Mapping[TopicPartition, CommittedOffset],
         identity: Identity,
     ) -> OffsetCommitResponse:
+        topics = by_topic(pending.items())
+        topic_ids = self._topic_ids(topics)
         request = OffsetCommitRequest(
             group_id=self.group_id,
             generation_id_or_member_epoch=identity.generation,
             member_id=identity.member_id,
-            topics=[_commit_topic(*entry) for entry in by_topic(pending.items()).items()],
+            topics=[
+                _commit_topic(name, topic_ids.get(name, ZERO_UUID), partitions)
+                for name, partitions in topics.items()
+            ],
         )
         if identity.instance_id is not None:
             request.group_instance_id = identity.instance_id
-        return await self._client.send(
+        response = await self._client.send(
             node_id,
             request,
             group=ConnectionGroup.COORDINATION,
-            max_version=_LAST_VERSION_WITH_NAMES,
+            max_version=None if topic_ids else _LAST_VERSION_WITH_NAMES,
         )
+        names = {topic_id: name for name, topic_id in topic_ids.items()}
+        for topic in response.topics:
+            topic.name = names.get(topic.topic_id, topic.name)
+        return response
+
+    def _topic_ids(self, names: Iterable[str]) -> dict[str, bytes]:
+        """Return the id of each topic, or nothing if one is not known.
+
+        1. A topic is deleted and made again under its name.
+        2. The member is told so by the group, or by an error, before it has new metadata.
+        3. On its way out it commits where it is: a position in the deleted topic.
+        By name, that would become a position in the new topic, and what is before it would be
+        skipped. By id, the coordinator refuses it (UNKNOWN_TOPIC_ID). Positions follow the ids in
+        the metadata, so these ids are those that the positions belong to.
+        """
+        found = {name: self._client.cluster.topic_id(name) for name in names}
+        known = {name: topic_id for name, topic_id in found.items() if topic_id}
+        return known if len(known) == len(found) else {}
 
     def _take_in(
         self,
@@ -276,7 +300,8 @@ class OffsetCommitter:
                 elif error in _GONE:
                     # No retry brings a topic back, and the others must not wait for it.
                     pending.pop(tp, None)
-                    gone.append(error(f"{tp.topic}-{tp.partition}: offset not committed"))
+                    text = f"{tp.topic}-{tp.partition}: offset not committed"
+                    gone.append(UnknownTopicOrPartitionError(text))
                 elif failure is None or failure.retriable:
                     failure = self._commit_failure(error, tp)
         if failure is not None:
@@ -365,10 +390,11 @@ class OffsetCommitter:
 
 
 def _commit_topic(
-    name: str, partitions: list[tuple[int, CommittedOffset]]
+    name: str, topic_id: bytes, partitions: list[tuple[int, CommittedOffset]]
 ) -> OffsetCommitRequestTopic:
     return OffsetCommitRequestTopic(
         name=name,
+        topic_id=topic_id,
         partitions=[
             OffsetCommitRequestPartition(
                 partition_index=number,

@@ -60,7 +60,8 @@ def _commit(
 ) -> OffsetCommitResponseTopic:
     topic = find_topic(context, asked.name, asked.topic_id)
     return OffsetCommitResponseTopic(
-        name=asked.name,
+        # Later versions do not send it; scripts that change a response look for it.
+        name=asked.name if topic is None else topic.name,
         topic_id=asked.topic_id,
         partitions=[_commit_one(context, request, topic, part) for part in asked.partitions],
     )
