@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from aiokafka.errors import (
     NotCoordinatorForGroupError,
     RequestTimedOutError,
 )
+from aiokafka.health import StateChange
 
 __all__ = ["Contact", "StateLog", "Trouble", "Verdict", "newest", "together"]
 
@@ -39,6 +41,9 @@ _SETTLING = (
 )
 # Seconds for which these are no outage of a party that has not responded yet.
 _SETTLED_AFTER = 5.0
+
+# Changes of its state that a client remembers.
+_REMEMBERED = 20
 
 # Expected response time of a healthy broker, in seconds, for a request that does not block.
 PROMPT = 1.0
@@ -234,7 +239,8 @@ class Verdict(NamedTuple):
 
 
 class StateLog:
-    """Owns the state of a client that was seen last, and since when; logs each change once.
+    """Owns the state of a client that was seen last, since when, and the last few before; logs each
+    change once.
 
     Args:
         subject: What lines in the log call the client.
@@ -248,12 +254,14 @@ class StateLog:
         self.since = self._loop.time()
         self._subject = subject
         self._alarming = alarming
+        self._before: deque[tuple[float, Verdict]] = deque(maxlen=_REMEMBERED)
 
     def note(self, verdict: Verdict, log: logging.Logger, *, is_last: bool = False) -> bool:
         """Take note of a state; whether it is another one than before."""
         before, self.verdict = self.verdict, verdict
         if verdict.state == before.state:
             return False
+        self._before.append((self.since, before))
         self.since = self._loop.time() if verdict.since is None else verdict.since
         is_over = before.state in self._alarming and not is_last
         log.log(
@@ -265,6 +273,14 @@ class StateLog:
             f": {verdict.reason}" if verdict.reason else "",
         )
         return True
+
+    def changes(self) -> tuple[StateChange, ...]:
+        """Return the states that the client was in before, the last one first."""
+        now = self._loop.time()
+        return tuple(
+            StateChange(str(verdict.state), verdict.reason, (now - since) * 1000)
+            for since, verdict in reversed(self._before)
+        )
 
 
 def newest(failures: Iterable[Failure], contacts: Iterable[Contact]) -> Failure:

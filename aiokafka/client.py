@@ -391,7 +391,8 @@ class AIOKafkaClient:
     def metrics(self, role: str = "client") -> MetricsSnapshot:
         """Return what the connections have carried so far; `role` names the groups of metrics."""
         open_now = len(self._pool.connections())
-        return self._traffic.read(self._config.client_id, role, open_now)
+        age = self._metadata.age
+        return self._traffic.read(self._config.client_id, role, open_now, age)
 
     # -- metadata
 

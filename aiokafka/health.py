@@ -10,7 +10,7 @@ import enum
 from dataclasses import InitVar, dataclass
 from typing import Any, ClassVar
 
-__all__ = ["ConsumerHealth", "ConsumerState", "ProducerHealth", "ProducerState"]
+__all__ = ["ConsumerHealth", "ConsumerState", "ProducerHealth", "ProducerState", "StateChange"]
 
 
 class _Word(str, enum.Enum):
@@ -82,7 +82,9 @@ class ProducerState(_Word):
 def _plain(value: Any) -> Any:
     if isinstance(value, _Word):
         return str(value)
-    return list(value) if isinstance(value, tuple) else value
+    if isinstance(value, StateChange):
+        return {"state": value.state, "reason": value.reason, "age_ms": value.age_ms}
+    return [_plain(one) for one in value] if isinstance(value, tuple) else value
 
 
 _HIDDEN = "last_exception"
@@ -98,6 +100,18 @@ class _Plain:
             for name in self.__dataclass_fields__
             if name != _HIDDEN
         }
+
+
+@dataclass(frozen=True)
+class StateChange:
+    """A state that a client was in before, and why it was."""
+
+    state: str
+    reason: str
+    """The last reason it was in this state for, "" if there was nothing to say."""
+
+    age_ms: float
+    """Since it came into this state."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +151,9 @@ class ConsumerHealth(_Plain):
     unreachable: tuple[str, ...]
     """Who does not answer at the moment, of those it needs; () if all do."""
 
+    changes: tuple[StateChange, ...] = ()
+    """The states before this one, the last one first, 20 at most."""
+
     last_exception: InitVar[BaseException | None] = None
     """The failure itself. It is an attribute but no field: `asdict`, `==`, `repr` pass it by."""
 
@@ -172,6 +189,9 @@ class ProducerHealth(_Plain):
 
     unreachable: tuple[str, ...]
     """Who does not answer at the moment, of those it needs; () if all do."""
+
+    changes: tuple[StateChange, ...] = ()
+    """The states before this one, the last one first, 20 at most."""
 
     last_exception: InitVar[BaseException | None] = None
     """The failure itself. It is an attribute but no field: `asdict`, `==`, `repr` pass it by."""

@@ -66,6 +66,7 @@ LAYERS = {
     # 5, edges
     "__main__": 5,
     "cli": 5,
+    "debug": 5,
     "codec": 5,
     "conn": 5,
     "otel": 5,

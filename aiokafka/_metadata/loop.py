@@ -45,6 +45,7 @@ class MetadataLoop:
         """Why the last refresh failed; None after a good one."""
         self.failing_since = 0.0
         """When the first of the refreshes failed that failed in a row (loop time)."""
+        self._accepted_at: float | None = None
         self.asked = 0
         """Counts the refreshes that were begun."""
         self.answered = 0
@@ -61,6 +62,11 @@ class MetadataLoop:
         self.cluster.on_request_update(self.force_update)
 
     # -- asked by others
+
+    @property
+    def age(self) -> float | None:
+        """Seconds since a broker has given metadata last; None before that."""
+        return None if self._accepted_at is None else self._loop.time() - self._accepted_at
 
     def request_update(self, why: str) -> None:
         """Refresh soon, once for any number of requests, and not more often than the backoff
@@ -285,6 +291,7 @@ class MetadataLoop:
 
     def _accept(self, response: MetadataResponse, is_full: bool, has_all: bool) -> None:
         self.answered = self.asked
+        self._accepted_at = self._loop.time()
         if self.error is not None:
             self._log.info("Metadata refresh works again")
         self.error = None

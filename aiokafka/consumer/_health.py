@@ -101,6 +101,7 @@ class ConsumerHealthMonitor:
             last_exception=error,
             error_age_ms=None if error is None else (now - error_at) * 1000,
             unreachable=tuple(self._silent(now)),
+            changes=self._states.changes(),
         )
 
     def check(self, told_at: float) -> float:

@@ -19,12 +19,16 @@ __all__ = ["read_consumer"]
 _FETCH = "consumer-fetch-manager-metrics"
 
 
-def read_consumer(shared: Shared, group: Group | None, now: float) -> MetricsSnapshot:
-    """Return all metrics of a consumer at this moment (`now`: loop time)."""
+def read_consumer(
+    shared: Shared, group: Group | None, buffered: int, now: float
+) -> MetricsSnapshot:
+    """Return all metrics of a consumer at this moment (`now`: loop time), at which `buffered` bytes
+    of responses are in memory."""
     states = list(shared.subscriptions.assignment.states())
     root = GroupWriter("consumer-metrics", {"client-id": shared.config.client.client_id})
     fetch = root.tagged(_FETCH)
     metrics = [*shared.client.metrics("consumer"), *_fetches(fetch, shared.meter, states)]
+    metrics += fetch.gauges(fetch_buffer_bytes=buffered)
     metrics += _partitions(fetch, states, shared.config.read_committed)
     if group is not None:
         coordinator = root.tagged("consumer-coordinator-metrics")

@@ -679,7 +679,8 @@ class AIOKafkaConsumer(ConsumerSettings, ConsumerPositions, Generic[KT, VT]):
 
     def metrics(self) -> MetricsSnapshot:
         """Return the numbers of the consumer's work so far, at any time."""
-        return read_consumer(self._shared, self._group, self._loop.time())
+        buffered = self._fetcher.buffered_bytes
+        return read_consumer(self._shared, self._group, buffered, self._loop.time())
 
     # -- the cluster -------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ _PER_SECOND = {"ms": 1000, "ns": 1_000_000_000}
 
 # Of several clients with the same client id these are not added up: the largest counts.
 _NOT_ADDED = re.compile(
-    r".*(-max|-avg|-ago|-ms)|position|paused|generation|records-lag|records-lead|.*-total-bytes"
+    r".*(-max|-avg|-ago|-age|-ms)|position|paused|generation|records-lag|records-lead|.*-total-bytes"
 )
 
 Labels = tuple[tuple[str, str], ...]

@@ -64,14 +64,18 @@ class Traffic:
             node = self.nodes[node_id] = NodeTraffic()
         return node
 
-    def read(self, client_id: str, role: str, open_now: int) -> MetricsSnapshot:
+    def read(
+        self, client_id: str, role: str, open_now: int, metadata_age: float | None
+    ) -> MetricsSnapshot:
         """Return the metrics of all connections and of each broker.
 
-        `role` names their groups, as in `"producer"`; `open_now` connections are open.
+        `role` names their groups, as in `"producer"`; `open_now` connections are open, and
+        `metadata_age` is that of the metadata in seconds, None without any.
         """
         writer = GroupWriter(f"{role}-metrics", {"client-id": client_id})
         app = writer.tagged("app-info", version=__version__)
         metrics = [*app.gauges(start_time_ms=self._started_ms)]
+        metrics += writer.gauges(metadata_age=metadata_age)
         return MetricsSnapshot([*metrics, *self._each(writer, f"{role}-node-metrics", open_now)])
 
     def _each(self, writer: GroupWriter, node_group: str, open_now: int) -> Iterator[Metric]:

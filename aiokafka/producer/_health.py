@@ -88,6 +88,7 @@ class ProducerHealthMonitor:
             last_exception=error,
             error_age_ms=None if error is None else (now - error_at) * 1000,
             unreachable=tuple(silent),
+            changes=self._states.changes(),
         )
 
     def _judge(self, now: float) -> Verdict:

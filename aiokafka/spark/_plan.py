@@ -285,10 +285,12 @@ class StreamPlan:
         return first
 
     def _lose_partitions(self, gone: Iterable[str]) -> None:
-        message = f"partitions are gone: {', '.join(gone)}"
+        names = ", ".join(gone)
         if self._options.fail_on_data_loss:
-            raise RuntimeError(f"{message}; set failOnDataLoss to false to go on without them")
-        log.warning(message)
+            raise RuntimeError(
+                f"partitions are gone: {names}; set failOnDataLoss to false to go on without them"
+            )
+        log.warning("partitions are gone: %s", names)
 
     def _check_ids(self, ids: Mapping[str, bytes], ranges: list[OffsetRange]) -> None:
         """Check that the ids of the topics stay the same as long as the query runs."""

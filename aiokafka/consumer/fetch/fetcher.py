@@ -150,6 +150,11 @@ class Fetcher:
         for topic in self._topic_ids.update(topics, self._shared.client.cluster):
             self._resolver.on_recreated(topic)
 
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes of responses in which there are records that nothing has read."""
+        return sum(node.pinned for node in list(self._nodes.values()))
+
     # -- for NodeFetchers: see NodeHost ------------------------------------------------------------
 
     @property

@@ -83,6 +83,11 @@ class NodeFetcher:
         """Decide again whether to fetch."""
         self._signal.notify()
 
+    @property
+    def pinned(self) -> int:
+        """Bytes of responses of this broker that are in memory."""
+        return self._pinned
+
     def _pin(self, nbytes: int) -> Frame:
         """Count the memory of a response until the last record set of it is read or dropped."""
         self._pinned += nbytes
