@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -95,7 +96,8 @@ def text_of(key: Any) -> str | None:
     """Return the text of a record's key; None for bytes that are no text, and for anything else."""
     if isinstance(key, (bytes, bytearray, memoryview)):
         try:
-            key = bytes(key[:_LONGEST_KEY]).decode()
+            # The end may be the first half of a letter.
+            key = codecs.getincrementaldecoder("utf-8")().decode(bytes(key[:_LONGEST_KEY]))
         except UnicodeDecodeError:
             return None
     if isinstance(key, int) and not isinstance(key, bool):

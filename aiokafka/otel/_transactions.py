@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from aiokafka.otel import _names
-from aiokafka.otel._api import context, trace
+from aiokafka.otel._api import context, is_suppressed, trace
 
 __all__ = ["OUTCOME", "TracedTransaction"]
 
@@ -35,7 +35,7 @@ class TracedTransaction(AbstractAsyncContextManager[T]):
         self._attributes = attributes
 
     async def __aenter__(self) -> T:
-        self._span = self._begin()
+        self._span = trace.INVALID_SPAN if is_suppressed() else self._begin()
         self._token = context.attach(trace.set_span_in_context(self._span))
         try:
             return await self._block.__aenter__()
@@ -50,11 +50,7 @@ class TracedTransaction(AbstractAsyncContextManager[T]):
         traceback: TracebackType | None,
     ) -> bool | None:
         name = "commit" if exc is None else "abort"
-        settle = self._tracer.start_span(
-            name,
-            kind=trace.SpanKind.CLIENT,
-            attributes={**self._attributes, **_names.operation(name)},
-        )
+        settle = self._begin_end(name)
         try:
             suppressed = await self._block.__aexit__(exc_type, exc, traceback)
         except BaseException as error:
@@ -66,6 +62,13 @@ class TracedTransaction(AbstractAsyncContextManager[T]):
         is_committed = getattr(self._block, "is_committed", exc is None)
         self._end("committed" if is_committed else "aborted", exc)
         return suppressed
+
+    def _begin_end(self, name: str) -> Any:
+        """Return the span of the commit or abort."""
+        if is_suppressed():
+            return trace.INVALID_SPAN
+        attributes = {**self._attributes, **_names.operation(name)}
+        return self._tracer.start_span(name, kind=trace.SpanKind.CLIENT, attributes=attributes)
 
     def _end(self, outcome: str, error: BaseException | None) -> None:
         self._span.set_attribute(OUTCOME, outcome)

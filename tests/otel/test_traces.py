@@ -114,6 +114,12 @@ async def test_one_trace_from_producer_to_consumer(
     assert commit.end_time > commit.start_time
 
 
+def test_long_keys_are_cut_between_letters() -> None:
+    assert names.text_of(("a" + "é" * 200).encode()) == "a" + "é" * 127
+    assert names.text_of(b"\xff") is names.text_of(object()) is None
+    assert names.text_of(7) == "7"
+
+
 def test_names_are_those_of_the_conventions() -> None:
     known = set(filter(_is_text, vars(messaging_attributes).values()))
     ours = {value for key, value in vars(names).items() if key.isupper() and _is_text(value)}
@@ -359,6 +365,10 @@ async def test_suppressed(cluster: FakeCluster, start: Start, seen: Seen) -> Non
         await send(cluster, seen, b"value")
         with telemetry.process(await consumer.getone()):
             pass
+        sending = ProducerTelemetry(**seen.providers)
+        async with transactional(cluster, interceptors=[sending]) as producer:
+            async with sending.transaction(producer.transaction()):
+                await producer.send(TOPIC, b"value", partition=1)
     assert seen.spans() == []
     (record,) = cluster.log(TOPIC).records()
     assert not record.headers
