@@ -131,7 +131,7 @@ def _pattern_of(wanted: AclFilter, version: int) -> PatternType:
         return wanted.pattern_type
     if wanted.pattern_type not in (PatternType.ANY, PatternType.LITERAL):
         raise UnsupportedVersionError(
-            f"{wanted.pattern_type.name} patterns of ACLs need Kafka 2.0 or later"
+            f"{wanted.pattern_type.name} patterns in DescribeAcls and others need Kafka 2.0"
         )
     return PatternType.LITERAL  # there are no others
 
@@ -151,7 +151,7 @@ def _deletion(wanted: AclFilter, version: int) -> DeleteAclsFilter:
 def _creation(binding: AclBinding, version: int) -> AclCreation:
     pattern = binding.pattern
     if version < _FIRST_WITH_PATTERNS and pattern.pattern_type is not PatternType.LITERAL:
-        raise UnsupportedVersionError("PREFIXED patterns of ACLs need Kafka 2.0 or later")
+        raise UnsupportedVersionError("CreateAcls: PREFIXED patterns need Kafka 2.0 (KIP-290)")
     return AclCreation(
         resource_type=pattern.resource_type,
         resource_name=pattern.name,

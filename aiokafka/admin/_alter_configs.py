@@ -155,7 +155,7 @@ async def list_resources(
             return wire.ListConfigResourcesRequest(resource_types=list(types or ()))
         if not only_metrics:
             raise UnsupportedVersionError(
-                "listing resources other than client metrics needs Kafka 4.1"
+                "ListConfigResources: others than client metrics need Kafka 4.1 (KIP-1142)"
             )
         return wire.ListConfigResourcesRequest()
 

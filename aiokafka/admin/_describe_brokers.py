@@ -38,7 +38,9 @@ async def describe_cluster(
         if version >= _FIRST_WITH_FENCED:
             request.include_fenced_brokers = include_fenced
         elif include_fenced:
-            raise UnsupportedVersionError("naming fenced brokers needs Kafka 4.0")
+            raise UnsupportedVersionError(
+                "DescribeCluster: fenced brokers need Kafka 4.0 (KIP-1073)"
+            )
         return request
 
     async def attempt() -> wire.DescribeClusterResponse:
@@ -81,7 +83,7 @@ async def describe_features(router: Router, broker_id: int | None, deadline: flo
 
     def build(version: int) -> ApiVersionsRequest:
         if version < _FIRST_WITH_FEATURES:
-            raise UnsupportedVersionError("describing features needs Kafka 2.4")
+            raise UnsupportedVersionError("ApiVersions: features need Kafka 2.4 (KIP-584)")
         # The broker notes it for this connection, so it is the same as at the beginning.
         return ApiVersionsRequest(
             client_software_name=CLIENT_NAME, client_software_version=software_version()
@@ -119,7 +121,9 @@ async def update_features(
     def build(version: int) -> wire.UpdateFeaturesRequest:
         old = version < _FIRST_WITH_DRY_RUN
         if old and (validate_only or kind is FeatureUpgradeType.UNSAFE_DOWNGRADE):
-            raise UnsupportedVersionError("a check, or an unsafe downgrade, needs Kafka 3.3")
+            raise UnsupportedVersionError(
+                "UpdateFeatures: a check, or an unsafe downgrade, needs Kafka 3.3 (KIP-778)"
+            )
         request = wire.UpdateFeaturesRequest(timeout_ms=remaining_ms(deadline), feature_updates=[])
         for name, level in levels.items():
             update = wire.FeatureUpdateKey(feature=name, max_version_level=level)

@@ -93,7 +93,7 @@ async def _names_of(
 
     def build(version: int) -> old.MetadataRequest:
         if version < _FIRST_WITH_IDS:
-            raise UnsupportedVersionError("describing topics by id needs Kafka 3.1")
+            raise UnsupportedVersionError("Metadata: topics by id need Kafka 3.1")
         topics = [old.MetadataRequestTopic(topic_id=each.bytes, name=None) for each in ids]
         return old.MetadataRequest(topics=topics, allow_auto_topic_creation=False)
 

@@ -205,7 +205,7 @@ async def remove_members(
 
     def build(version: int) -> LeaveGroupRequest:
         if version < _FIRST_LEAVE_OF_STATIC_MEMBERS:
-            raise UnsupportedVersionError("removing static members needs Kafka 2.4 or later")
+            raise UnsupportedVersionError("LeaveGroup: removing static members needs Kafka 2.4")
         members = [
             MemberIdentity(member_id="", group_instance_id=name, reason=reason) for name in names
         ]

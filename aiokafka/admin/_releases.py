@@ -8,9 +8,12 @@ __all__ = ["OPERATIONS", "operations"]
 
 OPERATIONS: dict[str, tuple[str, int, str]] = {
     # call: (API, its key, what only newer brokers do)
+    "acls.create": ("CreateAcls", 30, "prefixes: 2.0"),
+    "acls.delete": ("DeleteAcls", 31, "prefixes: 2.0"),
+    "acls.describe": ("DescribeAcls", 29, "prefixes: 2.0"),
     "brokers.add_voter": ("AddRaftVoter", 80, ""),
     "brokers.describe_cluster": ("Metadata", 3, "fenced brokers: 4.0"),
-    "brokers.features": ("ApiVersions", 18, "any features: 2.4; levels in force: 2.7"),
+    "brokers.features": ("ApiVersions", 18, "levels in force: 2.7"),
     "brokers.log_dirs": ("DescribeLogDirs", 35, "sizes of volumes: 3.3"),
     "brokers.move_replicas": ("AlterReplicaLogDirs", 34, ""),
     "brokers.quorum": ("DescribeQuorum", 55, "directories and listeners: 3.9"),
@@ -21,7 +24,27 @@ OPERATIONS: dict[str, tuple[str, int, str]] = {
     "configs.describe": ("DescribeConfigs", 32, "synonyms: 1.1; types, documentation: 2.6"),
     "configs.list_resources": ("ListConfigResources", 74, "others than client metrics: 4.1"),
     "configs.set_exactly": ("AlterConfigs", 33, ""),
+    "groups.alter_offsets": ("OffsetCommit", 8, ""),
+    "groups.alter_share_offsets": ("AlterShareGroupOffsets", 91, ""),
+    "groups.delete": ("DeleteGroups", 42, ""),
+    "groups.delete_offsets": ("OffsetDelete", 47, ""),
+    "groups.delete_share_offsets": ("DeleteShareGroupOffsets", 92, ""),
+    "groups.describe": ("DescribeGroups", 15, "consumer groups: 4.0; share, streams groups: 4.1"),
+    "groups.lag": ("OffsetFetch", 9, ""),
+    "groups.list": ("ListGroups", 16, "states: 2.6; types: 3.8"),
+    "groups.offsets": ("OffsetFetch", 9, "all of a group: 0.10.2; require_stable: 2.5"),
+    "groups.remove_members": ("LeaveGroup", 13, ""),
+    "groups.reset_offsets": ("OffsetCommit", 8, "all of a group: 0.10.2; times: 0.10.1"),
+    "groups.share_offsets": ("DescribeShareGroupOffsets", 90, ""),
+    "offsets.list": ("ListOffsets", 2, "times: 0.10.1; MAX_TIMESTAMP: 3.0; tiers: 3.5 to 4.2"),
+    "quotas.alter": ("AlterClientQuotas", 49, "addresses: 2.7"),
+    "quotas.alter_all": ("AlterClientQuotas", 49, "addresses: 2.7"),
+    "quotas.describe": ("DescribeClientQuotas", 48, "addresses: 2.7"),
     "records.delete": ("DeleteRecords", 21, ""),
+    "tokens.create": ("CreateDelegationToken", 38, "for another owner: 3.3"),
+    "tokens.describe": ("DescribeDelegationToken", 41, "requesters: 3.3"),
+    "tokens.expire": ("ExpireDelegationToken", 40, ""),
+    "tokens.renew": ("RenewDelegationToken", 39, ""),
     "topics.apply": ("CreateTopics", 19, "changing settings: 2.3"),
     "topics.cancel_reassignments": ("AlterPartitionReassignments", 45, ""),
     "topics.create": ("CreateTopics", 19, "numbers and settings in the result: 2.4; ids: 2.8"),
@@ -33,12 +56,29 @@ OPERATIONS: dict[str, tuple[str, int, str]] = {
     "topics.reassign": ("AlterPartitionReassignments", 45, "keeping the replication factor: 4.1"),
     "topics.reassignments": ("ListPartitionReassignments", 46, ""),
     "topics.wait_until_ready": ("Metadata", 3, ""),
+    "transactions.abort": ("WriteTxnMarkers", 27, ""),
+    "transactions.describe": ("DescribeTransactions", 65, ""),
+    "transactions.fence": ("InitProducerId", 22, ""),
+    "transactions.find_hanging": ("DescribeProducers", 61, "if there are open ones: 3.0"),
+    "transactions.force_terminate": ("InitProducerId", 22, "unknown ids are told: 3.0"),
+    "transactions.list": ("ListTransactions", 66, "duration: 3.8; pattern: 4.1"),
+    "transactions.producers": ("DescribeProducers", 61, ""),
+    "users.delete": ("AlterUserScramCredentials", 51, ""),
+    "users.describe": ("DescribeUserScramCredentials", 50, ""),
+    "users.upsert": ("AlterUserScramCredentials", 51, ""),
+}
+
+_LATER = {
+    # call: what has its API before its first release does not have what the call needs
+    "brokers.features": "2.4",
+    "groups.lag": "0.10.2",
+    "groups.remove_members": "2.4",
 }
 
 
 def operations() -> list[tuple[str, str, str, str]]:
     """Return (call, API, first release, what only newer brokers do) of each call."""
     return [
-        (f"admin.{call}", api, first_release(key) or "", newer)
+        (f"admin.{call}", api, _LATER.get(call) or first_release(key) or "", newer)
         for call, (api, key, newer) in sorted(OPERATIONS.items())
     ]

@@ -68,7 +68,7 @@ async def _elect(
         if version >= 1:
             request.election_type = kind
         elif kind is not ElectionType.PREFERRED:
-            raise UnsupportedVersionError("an election of this type needs Kafka 2.4")
+            raise UnsupportedVersionError("ElectLeaders: this type needs Kafka 2.4 (KIP-460)")
         return request
 
     call = Call(wire.ElectLeadersRequest, build, _election_codes)
@@ -104,7 +104,9 @@ async def reassign_each(
             if version >= 1:
                 request.allow_replication_factor_change = may_change_factor
             elif not may_change_factor:
-                raise UnsupportedVersionError("keeping the replication factor needs Kafka 4.1")
+                raise UnsupportedVersionError(
+                    "AlterPartitionReassignments: keeping the replication factor needs Kafka 4.1"
+                )
             return request
 
         call = Call(wire.AlterPartitionReassignmentsRequest, build, lambda r: [r.error_code])

@@ -78,7 +78,7 @@ async def delete_each(router: Router, topics: Iterable[Topic], deadline: float) 
                 return wire.DeleteTopicsRequest(topics=states, timeout_ms=timeout_ms)
             names = [topic for topic in left if isinstance(topic, str)]
             if len(names) < len(left):
-                raise UnsupportedVersionError("deleting topics by id needs Kafka 2.8")
+                raise UnsupportedVersionError("DeleteTopics: topics by id need Kafka 2.8")
             return wire.DeleteTopicsRequest(topic_names=names, timeout_ms=timeout_ms)
 
         call = Call(wire.DeleteTopicsRequest, build, lambda r: [t.error_code for t in r.responses])
