@@ -116,6 +116,7 @@ CLI_MAY_IMPORT = {
     "cli",
     "errors",
     "helpers",
+    "oauth",
     "record",
     "structs",
     "testing",

@@ -28,6 +28,7 @@ from aiokafka.admin._group_values import (
 from aiokafka.admin._lag_values import GroupLag, PartitionLag, PartitionOwner
 from aiokafka.admin._offset_values import ListedOffset, OffsetSpec
 from aiokafka.admin._quota_values import QuotaEntity, QuotaFilter
+from aiokafka.admin._raw import SendTo
 from aiokafka.admin._reset_values import OffsetReset, ResetKind, ResetRule
 from aiokafka.admin._share_offsets import ShareOffset
 from aiokafka.admin._topic_values import (
@@ -144,6 +145,7 @@ __all__ = [
     "ResourceType",
     "ScramCredential",
     "ScramMechanism",
+    "SendTo",
     "ShareOffset",
     "StreamsTasks",
     "Tokens",

@@ -109,19 +109,25 @@ class Router:
 
         return await self.retry(attempt, deadline)
 
-    async def to_coordinator(self, group_id: str, call: Call[R], deadline: float) -> R:
-        """Ask the coordinator of a group."""
-        kind = CoordinationType.GROUP
+    async def to_coordinator(
+        self,
+        key: str,
+        call: Call[R],
+        deadline: float,
+        *,
+        kind: CoordinationType = CoordinationType.GROUP,
+    ) -> R:
+        """Ask the coordinator of a group, or of a transactional id."""
 
         async def ask(node_id: int) -> R:
             response = await self.send(node_id, call, deadline)
             for code in call.codes(response):
                 if code in _COORDINATOR_ERRORS:
-                    raise for_code(code)(f"group {group_id!r}, node {node_id}")
+                    raise for_code(code)(f"{kind.name.lower()} {key!r}, node {node_id}")
             return response
 
         return await self.retry(
-            lambda: self._client.ask_coordinator(kind, group_id, deadline, ask), deadline
+            lambda: self._client.ask_coordinator(kind, key, deadline, ask), deadline
         )
 
     def learn(self, home: BrokerMetadata | KafkaError) -> int | KafkaError:

@@ -12,9 +12,10 @@ from aiokafka._config.options import refuse_unknown
 from aiokafka._config.signature import show_options
 from aiokafka._loops import made_for, refuse_other_loop
 from aiokafka._partitions import as_partition
-from aiokafka.admin import _cluster, _configs, _groups, _records, _tokens, _topics
+from aiokafka.admin import _cluster, _configs, _groups, _raw, _records, _tokens, _topics
 from aiokafka.admin._delegation_token import DelegationToken
-from aiokafka.admin._routing import Router
+from aiokafka.admin._raw import SendTo
+from aiokafka.admin._routing import R, Router
 from aiokafka.admin.acls import Acls
 from aiokafka.admin.brokers import Brokers
 from aiokafka.admin.config_resource import ConfigResource
@@ -49,6 +50,9 @@ if TYPE_CHECKING:
 
     from aiokafka.metrics import MetricsSnapshot
     from aiokafka.options import ClientOptions
+    from aiokafka.protocol.schema import Request
+
+_ANY = SendTo.any()
 
 __all__ = ["AIOKafkaAdminClient", "NewPartitions", "NewTopic", "RecordsToDelete"]
 
@@ -210,6 +214,40 @@ class AIOKafkaAdminClient:
             state = "closed" if self._closed else "not started"
             raise IllegalStateError(f"the admin client is {state}")
         return self._router.deadline(timeout_ms)
+
+    # -- any request
+
+    async def send(
+        self,
+        request: Request[R],
+        to: SendTo = _ANY,
+        *,
+        timeout_ms: float | None = None,
+    ) -> R:
+        """Send a request of Kafka's protocol, and return the response, both as they are on the
+        wire.
+
+        Args:
+            request: one of `aiokafka.protocol.messages`. It goes out in the newest version that
+                the broker has, which must have the fields that are set.
+            to: the broker that it concerns: `SendTo.controller()`, `SendTo.leader(partition)` and so on.
+            timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
+
+        What passes is tried again: broken connections, and a controller or coordinator that says
+        that it is not. All other error codes in the response are up to the caller. Raises
+        UnsupportedVersionError, ValueError for fields that the version lacks, and TypeError for
+        values of another type than a field's.
+        """
+        return await _raw.send(self._router, request, to, self._deadline(timeout_ms))
+
+    async def send_to_all(
+        self, request: Request[R], *, timeout_ms: float | None = None
+    ) -> dict[int, R]:
+        """Send a request to all brokers at once; return the responses by the ids of brokers.
+
+        Raises the error of a broker: AdminItemsError if there are several.
+        """
+        return await _raw.send_to_all(self._router, request, self._deadline(timeout_ms))
 
     # -- topics
 

@@ -29,8 +29,11 @@ NOUNS = {
     "produce": ("producing", "Send what is on stdin or in files."),
     "quotas": ("rights:quotas", "Show and change how much clients may send and fetch."),
     "records": ("records", "Delete old records."),
+    "request": ("request", "Send any request of Kafka's protocol."),
     "testing": ("serving", "Serve a fake cluster to programs in any language."),
+    "tokens": ("tokens", "List, create, renew and expire delegation tokens."),
     "topics": ("topics", "List, describe, create, grow and delete topics."),
+    "transactions": ("transactions", "List, describe and fence transactions; find hanging ones."),
     "users": ("rights:users", "List users that log in by SCRAM, set passwords, delete them."),
 }
 

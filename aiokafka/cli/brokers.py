@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from aiokafka.cli.asking import agree
 from aiokafka.cli.session import Session, command, noun
 
 __all__ = ["commands"]
@@ -102,3 +103,54 @@ async def log_dirs(session: Session, broker_ids: tuple[int, ...]) -> None:
     ]
     columns = ("broker", "path", "replicas", "bytes", "total_bytes", "usable_bytes", "error")
     session.output.rows(rows, columns)
+
+
+@command(commands, "set-features", prints=False)
+@click.argument("levels", nargs=-1, required=True, metavar="NAME=LEVEL...")
+@click.option("--downgrade", is_flag=True, help="Let levels go down, if nothing is lost by it.")
+@click.option("--unsafe", is_flag=True, help="Let levels go down, even if something is lost.")
+@click.option("--dry-run", is_flag=True, help="Let the controller check it; change nothing.")
+async def set_features(
+    session: Session, levels: tuple[str, ...], downgrade: bool, unsafe: bool, dry_run: bool
+) -> None:
+    """Change the levels of features, all or none; level 0 turns one off.
+
+    \b
+    Example:
+      aiokafka brokers set-features metadata.version=27 --dry-run
+    """
+    from aiokafka.admin import FeatureUpgradeType
+
+    wanted = dict(_level(text) for text in levels)
+    kind = FeatureUpgradeType.UPGRADE
+    if unsafe:
+        kind = FeatureUpgradeType.UNSAFE_DOWNGRADE
+    elif downgrade:
+        kind = FeatureUpgradeType.SAFE_DOWNGRADE
+    async with session.admin() as admin:
+        await admin.brokers.update_features(wanted, upgrade_type=kind, validate_only=dry_run)
+    done = "could be set" if dry_run else "set"
+    session.output.done("\n".join(f"{name}={level}: {done}" for name, level in wanted.items()))
+
+
+def _level(text: str) -> tuple[str, int]:
+    name, _, level = text.partition("=")
+    if not name or not (level.isascii() and level.isdigit()):
+        raise click.BadParameter(f"{text!r} must be NAME=LEVEL")
+    return name, int(level)
+
+
+@command(commands, "unregister", prints=False)
+@click.argument("broker_id", type=int, metavar="BROKER")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+async def unregister(session: Session, broker_id: int, yes: bool) -> None:
+    """Forget a broker that is gone for good.
+
+    \b
+    Example:
+      aiokafka brokers unregister 7 --yes
+    """
+    agree(f"Forget broker {broker_id}?", yes)
+    async with session.admin() as admin:
+        await admin.brokers.unregister(broker_id)
+    session.output.done(f"broker {broker_id}: unregistered")

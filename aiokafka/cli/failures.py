@@ -41,6 +41,9 @@ _MISSING = (
     errors.UnknownTopicOrPartitionError,
     errors.GroupIdNotFound,
     errors.ResourceNotFound,
+    errors.TransactionalIdNotFound,
+    errors.DelegationTokenNotFound,
+    errors.BrokerIdNotRegistered,
 )
 
 

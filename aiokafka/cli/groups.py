@@ -242,3 +242,35 @@ async def delete(session: Session, groups: tuple[str, ...], yes: bool) -> None:
     async with session.admin() as admin:
         await admin.groups.delete(groups)
     session.output.done(f"deleted: {', '.join(groups)}")
+
+
+@command(commands, "remove-members", prints=False)
+@click.argument("group")
+@click.argument("members", nargs=-1, metavar="[MEMBER_ID]...")
+@click.option("--instance", "instances", multiple=True, metavar="NAME", help="A static member.")
+@click.option("--all", "every", is_flag=True, help="All members.")
+@click.option("--reason", default="", help="For the broker's log.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+async def remove_members(
+    session: Session,
+    group: str,
+    members: tuple[str, ...],
+    instances: tuple[str, ...],
+    every: bool,
+    reason: str,
+    yes: bool,
+) -> None:
+    """Take members out of a classic GROUP before their sessions end.
+
+    \b
+    Example:
+      aiokafka groups remove-members billing --instance worker-3 --yes
+    """
+    if every == bool(members or instances):
+        raise click.UsageError("give members, --instance or --all")
+    agree(f"Remove {'all members' if every else 'these members'} of {group}?", yes)
+    async with session.admin() as admin:
+        gone = await admin.groups.remove_members(
+            group, instance_ids=instances, member_ids=members, all_members=every, reason=reason
+        )
+    session.output.done("\n".join(f"{member}: removed" for member in gone))

@@ -24,11 +24,23 @@ _SAME = {
     "retry.backoff.ms": "retry_backoff_ms",
     "sasl.kerberos.service.name": "sasl_kerberos_service_name",
     "sasl.mechanism": "sasl_mechanism",
+    "sasl.oauthbearer.client.credentials.client.id": "username",
+    "sasl.oauthbearer.client.credentials.client.secret": "password",
+    "sasl.oauthbearer.scope": "token_scope",
+    "sasl.oauthbearer.token.endpoint.url": "token_endpoint_url",
     "security.protocol": "security_protocol",
     "ssl.key.password": "key_password",
     "ssl.keystore.certificate.chain": "cert_data",
     "ssl.keystore.key": "key_data",
     "ssl.truststore.certificates": "ca_data",
+}
+_LOGIN = {
+    "username": "username",
+    "password": "password",
+    # Of OAUTHBEARER, before Kafka 4.1.
+    "clientId": "username",
+    "clientSecret": "password",
+    "scope": "token_scope",
 }
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
@@ -116,7 +128,7 @@ def _login(jaas: str) -> dict[str, Any]:
         for match in _JAAS_OPTION.finditer(jaas)
     }
     found: dict[str, Any] = {
-        name: options[name] for name in ("username", "password") if name in options
+        setting: options[name] for name, setting in _LOGIN.items() if name in options
     }
     if options.get("tokenauth", "").lower() == "true":
         found["sasl_scram_tokenauth"] = True

@@ -8,9 +8,17 @@ from aiokafka import TopicPartition
 from aiokafka.cli.asking import agree
 from aiokafka.cli.session import Session, command, noun
 
-__all__ = ["before", "commands"]
+__all__ = ["before", "commands", "partition_of"]
 
 commands = noun("Delete old records.")
+
+
+def partition_of(text: str) -> TopicPartition:
+    """Return the partition that `topic-partition` names; raise click.BadParameter otherwise."""
+    topic, _, number = text.rpartition("-")
+    if not topic or not (number.isascii() and number.isdigit()):
+        raise click.BadParameter(f"{text!r} must be TOPIC-PARTITION")
+    return TopicPartition(topic, int(number))
 
 
 def before(text: str) -> tuple[TopicPartition, int]:

@@ -25,6 +25,9 @@ NAMES = (
     "cert_file",
     "key_file",
     "key_password",
+    "token_file",
+    "token_endpoint_url",
+    "token_scope",
 )
 _TLS = {
     "ca_file": "cafile",
@@ -146,11 +149,19 @@ def client_options(settings: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(settings)
     tls = {_TLS[name]: found.pop(name) for name in _TLS if name in found}
     check_hostname = found.pop("check_hostname", True)
+    provider = _token_provider(found)
     username, password = found.pop("username", None), _password(found)
     found.setdefault("bootstrap_servers", "localhost:9092")
     protocol = str(found.get("security_protocol", "PLAINTEXT")).upper()
     found["security_protocol"] = protocol
-    if username is not None or password is not None:
+    if provider is not None:
+        if not protocol.startswith("SASL_"):
+            raise KafkaConfigurationError(
+                f"tokens need --security-protocol SASL_SSL or SASL_PLAINTEXT; it is {protocol}"
+            )
+        found.setdefault("sasl_mechanism", "OAUTHBEARER")
+        found["sasl_oauth_token_provider"] = provider
+    elif username is not None or password is not None:
         if not protocol.startswith("SASL_"):
             raise KafkaConfigurationError(
                 f"a user name or password needs --security-protocol SASL_SSL or SASL_PLAINTEXT; "
@@ -168,6 +179,28 @@ def client_options(settings: Mapping[str, Any]) -> dict[str, Any]:
             f"certificates need --security-protocol SSL or SASL_SSL; it is {protocol}"
         )
     return found
+
+
+def _token_provider(found: dict[str, Any]) -> Any:
+    """Take the settings of OAUTHBEARER, and return what gets tokens by them; None without any."""
+    path, url = found.pop("token_file", None), found.pop("token_endpoint_url", None)
+    scope = found.pop("token_scope", None)
+    if path and url:
+        raise KafkaConfigurationError("give token_file or token_endpoint_url, not both")
+    if path:
+        from aiokafka.oauth import FileTokenProvider
+
+        return FileTokenProvider(Path(path).expanduser())
+    if not url:
+        return None
+    from aiokafka.oauth import ClientCredentialsTokenProvider
+
+    return ClientCredentialsTokenProvider(
+        url,
+        client_id=found.pop("username", None),
+        client_secret=_password(found),
+        scope=scope,
+    )
 
 
 def _expanded(name: str, value: Any) -> Any:

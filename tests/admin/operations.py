@@ -25,6 +25,7 @@ from aiokafka.admin import (
     ResourceType,
     ScramMechanism,
 )
+from aiokafka.protocol.messages.groups import ListGroupsRequest
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import FakeCluster
 from tests.admin.support import commit, make_admin
@@ -99,6 +100,8 @@ CALLS: dict[str, Call] = {
     "users.upsert": lambda a: a.users.upsert([CREDENTIAL]),
     "users.describe": lambda a: a.users.describe(),
     "users.delete": lambda a: a.users.delete([("alice", ScramMechanism.SCRAM_SHA_256)]),
+    "send": lambda a: a.send(ListGroupsRequest()),
+    "send_to_all": lambda a: a.send_to_all(ListGroupsRequest()),
     # aiokafka's own
     "alter_configs": lambda a: a.alter_configs([ConfigResource("topic", "t", {})]),
     "create_delegation_token": lambda a: a.create_delegation_token(),

@@ -1,0 +1,179 @@
+"""`aiokafka transactions`: who writes in transactions, and which of them hang."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aiokafka.cli.asking import agree
+from aiokafka.cli.records import partition_of
+from aiokafka.cli.session import Session, command, noun
+from aiokafka.errors import AdminItemsError
+
+if TYPE_CHECKING:
+    from aiokafka.admin import HangingTransaction
+    from aiokafka.structs import TopicPartition
+
+__all__ = ["commands", "hanging_row"]
+
+commands = noun("List, describe, abort and fence transactions; find those that hang.")
+
+_PLACE = "TOPIC-PARTITION"
+_LISTED = ("transactional_id", "state", "producer_id", "coordinator")
+_DESCRIBED = (*_LISTED, "producer_epoch", "timeout_ms", "start_ms", "partitions")
+_PRODUCER = ("partition", "producer_id", "producer_epoch", "last_timestamp", "transaction_start")
+_HANGING = (*_PRODUCER, "transactional_id")
+
+
+def _name(tp: TopicPartition) -> str:
+    return f"{tp.topic}-{tp.partition}"
+
+
+@command(commands, "list")
+@click.option("--state", "states", multiple=True, help="Only these: ongoing, empty ...")
+@click.option("--open-for", type=int, metavar="MS", help="Only those open for longer (Kafka 3.8).")
+@click.option("--pattern", metavar="REGEX", help="Only ids that match it (Kafka 4.1).")
+async def list_(
+    session: Session, states: tuple[str, ...], open_for: int | None, pattern: str | None
+) -> None:
+    """List transactional ids.
+
+    \b
+    Example:
+      aiokafka transactions list --state ongoing
+    """
+    async with session.admin() as admin:
+        found = await admin.transactions.list(
+            states=[_state(text) for text in states],
+            duration_ms=open_for,
+            transactional_id_pattern=pattern,
+        )
+    rows = [each.as_dict() for each in sorted(found, key=lambda each: each.transactional_id)]
+    session.output.rows(rows, _LISTED)
+
+
+def _state(text: str) -> Any:
+    from aiokafka.admin import TransactionState
+
+    try:
+        return TransactionState[text.upper().replace("-", "_")]
+    except KeyError:
+        known = ", ".join(each.name.lower() for each in TransactionState)
+        raise click.BadParameter(f"{text!r} must be one of {known}") from None
+
+
+@command(commands, "describe")
+@click.argument("ids", nargs=-1, required=True)
+async def describe(session: Session, ids: tuple[str, ...]) -> None:
+    """Show what coordinators know of transactional IDS.
+
+    \b
+    Example:
+      aiokafka transactions describe loader
+    """
+    async with session.admin() as admin:
+        found = await admin.transactions.describe(ids)
+    session.output.rows([each.as_dict() for each in found.values()], _DESCRIBED)
+
+
+@command(commands, "producers")
+@click.argument("places", nargs=-1, required=True, metavar=f"{_PLACE}...")
+async def producers(session: Session, places: tuple[str, ...]) -> None:
+    """Show the producers that the leaders of partitions know.
+
+    \b
+    Example:
+      aiokafka transactions producers orders-0
+    """
+    wanted = [partition_of(text) for text in places]
+    async with session.admin() as admin:
+        found = await admin.transactions.producers(wanted)
+    rows = [_producer_row(tp, each) for tp, known in found.items() for each in known]
+    session.output.rows(rows, _PRODUCER)
+
+
+def _producer_row(tp: TopicPartition, producer: Any) -> dict[str, Any]:
+    found = producer.as_dict()
+    start = found.pop("transaction_start_offset")
+    return {"partition": _name(tp), **found, "transaction_start": start}
+
+
+def hanging_row(found: HangingTransaction) -> dict[str, Any]:
+    """Return a transaction that hangs, with what `abort` needs."""
+    row = _producer_row(found.partition, found.producer)
+    return {**row, "transactional_id": found.transactional_id}
+
+
+@command(commands, "find-hanging")
+@click.argument("places", nargs=-1, metavar=f"[{_PLACE}]...")
+@click.option(
+    "--minutes",
+    type=click.FloatRange(0),
+    default=20,
+    show_default=True,
+    help="Only those that nothing was written in for so long.",
+)
+async def find_hanging(session: Session, places: tuple[str, ...], minutes: float) -> None:
+    """Find transactions that no coordinator will end, in these partitions or in all.
+
+    Partitions that could not be looked into are named on stderr, and others are shown anyway.
+
+    \b
+    Example:
+      aiokafka transactions find-hanging --minutes 30
+    """
+    failed: AdminItemsError | None = None
+    wanted = [partition_of(text) for text in places] or None
+    async with session.admin() as admin:
+        try:
+            found = await admin.transactions.find_hanging(wanted, older_than_ms=minutes * 60_000)
+        except AdminItemsError as error:
+            failed = error
+            found = [one for each in error.results.values() for one in each]
+    session.output.rows([hanging_row(each) for each in found], _HANGING)
+    if failed is not None:
+        raise failed
+
+
+@command(commands, "abort", prints=False)
+@click.argument("place", metavar=_PLACE)
+@click.argument("producer_id", type=int)
+@click.argument("producer_epoch", type=int)
+@click.option("--coordinator-epoch", type=int, help="As `producers` shows it, if it does.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+async def abort(
+    session: Session,
+    place: str,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int | None,
+    yes: bool,
+) -> None:
+    """Abort a hanging transaction in one partition, past its coordinator.
+
+    \b
+    Example:
+      aiokafka transactions abort orders-0 4711 3 --yes
+    """
+    tp = partition_of(place)
+    agree(f"Abort what producer {producer_id} has open in {place}?", yes)
+    async with session.admin() as admin:
+        await admin.transactions.abort(tp, producer_id, producer_epoch, coordinator_epoch)
+    session.output.done(f"{place}: aborted")
+
+
+@command(commands, "fence", prints=False)
+@click.argument("ids", nargs=-1, required=True)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+async def fence(session: Session, ids: tuple[str, ...], yes: bool) -> None:
+    """Shut out the producers of transactional IDS, and abort what they have open.
+
+    \b
+    Example:
+      aiokafka transactions fence loader --yes
+    """
+    agree(f"Shut out the producers of {', '.join(ids)}?", yes)
+    async with session.admin() as admin:
+        await admin.transactions.fence(ids)
+    session.output.done("\n".join(f"{each}: fenced" for each in ids))

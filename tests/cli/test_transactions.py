@@ -1,0 +1,150 @@
+"""Transactions, tokens, single brokers and raw requests on the command line."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.cli.settings import client_options, find_settings
+from aiokafka.errors import KafkaConfigurationError
+from aiokafka.oauth import ClientCredentialsTokenProvider, FileTokenProvider
+from aiokafka.testing import FakeCluster, Security
+from tests.cli.support import Cli, Served
+
+
+async def leave_open(cluster: FakeCluster, name: str, *, forget: bool) -> int:
+    """Leave a transaction open in orders-0, which its coordinator may lose; return its producer."""
+    producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers, transactional_id=name)
+    await producer.start()
+    await producer.begin_transaction()
+    await producer.send_and_wait("orders", b"value", partition=0)
+    known = cluster.transactions.by_id[name]
+    if forget:
+        del cluster.transactions.by_id[name]
+        assert known.expiry is not None
+        known.expiry.cancel()
+    await producer.stop()
+    return int(known.producer_id)
+
+
+def test_transactions(cli: Cli) -> None:
+    cli.served.topic("orders", 2)
+    cluster = cli.served.cluster
+    lost = cli.served.run(leave_open(cluster, "lost", forget=True))
+    known = cli.served.run(leave_open(cluster, "known", forget=False))
+    (row,) = cli.rows("transactions", "list")
+    assert (row["transactional_id"], row["producer_id"]) == ("known", known)
+    assert cli.rows("transactions", "list", "--state", "ongoing", "--open-for", "999999") == []
+    (row,) = cli.rows("transactions", "describe", "known")
+    assert row["producer_epoch"] >= 0
+    assert cli.run("transactions", "describe", "nothing").code == 5
+    assert cli.run("transactions", "list", "--state", "nothing").code == 2
+    rows = cli.rows("transactions", "producers", "orders-0")
+    assert {row["producer_id"] for row in rows} == {lost, known}
+    (row,) = cli.rows("transactions", "find-hanging", "--minutes", "0")
+    assert (row["partition"], row["producer_id"]) == ("orders-0", lost)
+    cli("transactions", "abort", "orders-0", str(lost), str(row["producer_epoch"]), "--yes")
+    assert cli.rows("transactions", "find-hanging", "--minutes", "0") == []
+    cli("transactions", "fence", "known", "--yes")
+    assert cli.rows("transactions", "list", "--state", "ongoing") == []
+
+
+def test_what_cannot_be_looked_into_is_named_beside_what_hangs(cli: Cli) -> None:
+    cli.served.topic("orders", 2)
+    cluster = cli.served.cluster
+    cli.served.run(leave_open(cluster, "lost", forget=True))
+
+    async def lose() -> None:
+        cluster.state.node_down(cluster.state.topics["orders"].partitions[1].leader)
+
+    cli.served.run(lose())
+    done = cli.run("transactions", "find-hanging", "--minutes", "0", "-o", "json")
+    assert done.code == 1
+    assert [row["partition"] for row in done.rows] == ["orders-0"]
+    assert "orders-1" in done.err
+
+
+def test_brokers_and_members(cli: Cli) -> None:
+    assert cli.run("brokers", "unregister", "9", "--yes").code == 5
+    assert cli.run("brokers", "set-features", "none.of.these=1", "--dry-run").code == 1
+    assert cli.run("brokers", "set-features", "metadata.version").code == 2
+    assert cli.run("groups", "remove-members", "billing", "--yes").code == 2
+    assert cli.run("groups", "remove-members", "billing", "m", "--yes").code in (1, 5)
+
+
+def test_any_request(cli: Cli) -> None:
+    cli.served.topic("orders")
+    lines = cli("request", "ListGroups", "--to", "all").rows
+    assert [line["broker"] for line in lines] == [0, 1]
+    fields = '{"topics": [{"name": "orders"}], "allow_auto_topic_creation": false}'
+    (found,) = cli("request", "Metadata", fields, "--to", "leader:orders-0").rows
+    assert found["topics"][0]["name"] == "orders"
+    assert len(found["topics"][0]["topic_id"]) == 36
+    for arguments in (
+        ("Nothing",),
+        ("ListGroups", "[]"),
+        ("ListGroups", "{"),
+        ("ListGroups", '{"nothing": 1}'),
+        ("DescribeGroups", '{"groups": 1}'),
+        ("InitProducerId",),
+        ("ListGroups", "--to", "leader"),
+    ):
+        done = cli.run("request", *arguments)
+        assert (done.code, done.err.count("\n")) == (2, 1), done.err
+
+
+@pytest.fixture
+def secured(served: Served, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCluster]:
+    """A cluster that issues tokens to alice."""
+    config = {"delegation.token.secret.key": "of-the-brokers"}
+    cluster = FakeCluster(security=Security({"alice": "secret"}), config=config)
+    served.run(cluster.start())
+    for name, value in {
+        "BOOTSTRAP_SERVERS": cluster.bootstrap_servers,
+        "SECURITY_PROTOCOL": "SASL_PLAINTEXT",
+        "SASL_MECHANISM": "SCRAM-SHA-256",
+        "USERNAME": "alice",
+        "PASSWORD": "secret",
+    }.items():
+        monkeypatch.setenv(f"AIOKAFKA_{name}", value)
+    yield cluster
+    served.run(cluster.stop())
+
+
+def test_tokens(cli: Cli, secured: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIOKAFKA_BOOTSTRAP_SERVERS", secured.bootstrap_servers)
+    (made,) = cli.rows("tokens", "create", "--renewer", "User:bob", "--hours", "1")
+    (listed,) = cli.rows("tokens", "list")
+    assert listed["token_id"] == made["token_id"]
+    assert made["password"] not in str(listed)
+    assert "expires at" in cli("tokens", "renew", made["token_id"], "--hours", "1").err
+    cli("tokens", "expire", made["token_id"], "--yes")
+    assert cli.rows("tokens", "list", "--owner", "User:alice") == []
+    assert cli.run("tokens", "renew", "nothing").code == 5
+
+
+def options(environment: dict[str, str]) -> dict[str, object]:
+    return client_options(find_settings({"config": None}, environment))
+
+
+def test_settings_of_oauthbearer(tmp_path: object) -> None:
+    base = {"AIOKAFKA_SECURITY_PROTOCOL": "SASL_SSL", "XDG_CONFIG_HOME": str(tmp_path)}
+
+    async def build() -> None:
+        found = options({**base, "AIOKAFKA_TOKEN_FILE": "token"})
+        assert isinstance(found["sasl_oauth_token_provider"], FileTokenProvider)
+        assert found["sasl_mechanism"] == "OAUTHBEARER"
+        url = {"AIOKAFKA_TOKEN_ENDPOINT_URL": "https://login.example.com/token"}
+        login = {"AIOKAFKA_USERNAME": "client", "AIOKAFKA_PASSWORD": "secret"}
+        found = options({**base, **url, **login, "AIOKAFKA_TOKEN_SCOPE": "kafka"})
+        assert isinstance(found["sasl_oauth_token_provider"], ClientCredentialsTokenProvider)
+        assert "sasl_plain_username" not in found
+        with pytest.raises(KafkaConfigurationError, match="not both"):
+            options({**base, **url, "AIOKAFKA_TOKEN_FILE": "token"})
+        with pytest.raises(KafkaConfigurationError, match="SASL_SSL"):
+            options({"XDG_CONFIG_HOME": str(tmp_path), "AIOKAFKA_TOKEN_FILE": "token"})
+
+    asyncio.run(build())
