@@ -230,7 +230,7 @@ class AIOKafkaAdminClient:
         Args:
             request: one of `aiokafka.protocol.messages`. It goes out in the newest version that
                 the broker has, which must have the fields that are set.
-            to: the broker that it concerns: `SendTo.controller()`, `SendTo.leader(partition)` and so on.
+            to: which broker: `SendTo.controller()`, `SendTo.leader(partition)` and so on.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         What passes is tried again: broken connections, and a controller or coordinator that says
