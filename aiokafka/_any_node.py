@@ -54,7 +54,7 @@ class AnyNode:
             raise KafkaConnectionError("no broker is known: bootstrap() first")
         now = asyncio.get_running_loop().time()
         has_others = bool(set(self._nodes.cluster.node_ids) - self._failed - {node_id})
-        end = now + (deadline - now) * _PART if has_others else deadline
+        end = now + max(0.0, deadline - now) * _PART if has_others else deadline
         try:
             async with timeout_at(end):
                 return await attempt(node_id)

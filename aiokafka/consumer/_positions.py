@@ -4,7 +4,7 @@ ends of the logs."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, overload
 
 from aiokafka._partitions import as_partition
@@ -64,14 +64,12 @@ class ConsumerPositions:
     _group: Group | None
     _committer: OffsetCommitter | None
     _group_view: GroupView | None = None
+    _check_can_read: Callable[[], None]
+    """Raises what keeps the consumer from working."""
 
     def assignment(self) -> frozenset[TopicPartition]:
         """Return the partitions read at the moment."""
         return self._subscription.assignment.tps
-
-    def _check_can_read(self) -> None:
-        """Raise what keeps the consumer from working."""
-        raise NotImplementedError
 
     # -- positions ---------------------------------------------------------------------------------
 

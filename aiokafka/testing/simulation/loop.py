@@ -6,20 +6,16 @@ import asyncio
 import contextvars
 import random
 import threading
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from aiokafka.testing.simulation.errors import BusyLoopError, NotSimulatedError, StuckError
+from aiokafka.testing.simulation.errors import NotSimulatedError, StuckError
 from aiokafka.testing.simulation.executor import Executors
 from aiokafka.testing.simulation.network import Network, first_host
 from aiokafka.testing.simulation.refusals import Refusals
 from aiokafka.testing.simulation.turns import TurningLoop
 
 __all__ = ["SimulatedLoop"]
-
-# A spinning task is called in this part of all turns, at least.
-_BLAMED = 0.4
 
 _NUMBER = "number_in_simulated_loop"
 
@@ -50,7 +46,6 @@ class SimulatedLoop(Refusals, TurningLoop):
         self._thread = threading.get_ident()
         self._strangers: list[str] = []
         self._signals: dict[int, tuple[_ANY_EVENT, tuple[Any, ...]]] = {}
-        self._counts: Counter[str] = Counter()
 
     # -- time
 
@@ -188,42 +183,3 @@ class SimulatedLoop(Refusals, TurningLoop):
         if start_serving:
             await server.start_serving()
         return server
-
-    # -- what spins
-
-    def watch(self) -> None:
-        """Count from now on what is called, for :meth:`blame`."""
-        self._counts.clear()
-        # On the object, so that it costs nothing as long as nothing spins.
-        setattr(self, "call_soon", self._counting_call_soon)  # noqa: B010
-
-    def blame(self, turns: int) -> None:
-        """Raise :class:`BusyLoopError` if something was called in most of these turns since
-        :meth:`watch`, and name it.
-        """
-        self.__dict__.pop("call_soon", None)
-        most = self._counts.most_common(3)
-        if most and most[0][1] >= turns * _BLAMED:
-            named = ", ".join(f"{name} ({count} times)" for name, count in most)
-            raise BusyLoopError(
-                f"something runs in every turn of the loop, so that no time goes by; called most "
-                f"often in {turns} turns: {named}"
-            )
-
-    def _counting_call_soon(
-        self,
-        callback: _ANY_EVENT,
-        *args: Any,
-        context: contextvars.Context | None = None,
-    ) -> asyncio.Handle:
-        self._counts[name_of(callback)] += 1
-        return super().call_soon(callback, *args, context=context)
-
-
-def name_of(callback: _ANY_EVENT) -> str:
-    """Return the name of a callback; for the step of a task, the task's name and function."""
-    owner = getattr(callback, "__self__", None)
-    if isinstance(owner, asyncio.Task):
-        coroutine = owner.get_coro()
-        return f"task {owner.get_name()} of {getattr(coroutine, '__qualname__', coroutine)}"
-    return getattr(callback, "__qualname__", None) or repr(type(callback))

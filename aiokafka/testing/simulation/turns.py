@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from aiokafka.testing.simulation.errors import StuckError, VirtualTimeError
+from aiokafka.testing.simulation.spinning import SpinWatch
 
 __all__ = ["TurningLoop"]
 
@@ -128,7 +129,7 @@ class TurningLoop(asyncio.BaseEventLoop):
         self._window_end = _WINDOW
         self._look_at = _WINDOW
         self._turns_in_window = 0
-        self._is_watched = False
+        self._spin = SpinWatch(self)
         # Every future and every task asks for it: bool() is False, and no call of Python code.
         self.get_debug = bool  # type: ignore[method-assign]
 
@@ -277,13 +278,11 @@ class TurningLoop(asyncio.BaseEventLoop):
             self._forget_cancelled()
             turns, self._turns_in_window = self._turns_in_window, 0
             self._window_end = now + _WINDOW
-            if self._is_watched:
-                self._is_watched = False
-                self.blame(turns)
+            if self._spin.is_on:
+                self._spin.end(turns)
             elif turns > _MANY_TURNS:
-                self._is_watched = True
                 self._window_end = now + _SAMPLE * _TURN
-                self.watch()
+                self._spin.begin()
         if now > self._limit:
             raise VirtualTimeError(f"not at its end after {self._limit:.1f} s of virtual time")
         self._look_at = min(self._limit, self._window_end)
@@ -294,11 +293,3 @@ class TurningLoop(asyncio.BaseEventLoop):
             timers[:] = [timer for timer in timers if not timer[2]._cancelled]
             heapq.heapify(timers)
             self.cancelled_timers = 0
-
-    def watch(self) -> None:
-        """Count from now on what is called, for :meth:`blame`."""
-        raise NotImplementedError
-
-    def blame(self, turns: int) -> None:
-        """Raise :class:`BusyLoopError` if something was called in most of these turns."""
-        raise NotImplementedError
