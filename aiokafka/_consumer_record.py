@@ -32,7 +32,12 @@ _TYPES = {
     "headers": "tuple[tuple[str, bytes | None], ...]",
 }
 _TEMPLATE: Any = dataclasses.make_dataclass(
-    "ConsumerRecord", list(_TYPES.items()), init=False, repr=False, eq=False
+    "ConsumerRecord",
+    list(_TYPES.items()),
+    namespace={"__doc__": "Has the fields of a record."},  # it would be made from a signature
+    init=False,
+    repr=False,
+    eq=False,
 )
 
 

@@ -10,8 +10,11 @@ from __future__ import annotations
 import itertools
 import os
 import time
-import uuid
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import uuid
 
 __all__ = ["next_number", "random_bytes", "random_uuid", "wall_time"]
 
@@ -27,4 +30,6 @@ next_number: Callable[[], int] = itertools.count(1).__next__
 
 def random_uuid() -> uuid.UUID:
     """Return a UUID of version 4, made of `random_bytes`."""
+    import uuid  # slow to import: it looks at the platform
+
     return uuid.UUID(bytes=random_bytes(16), version=4)

@@ -37,7 +37,6 @@ from aiokafka.errors import (
     NotCoordinatorForGroupError,
     RequestTimedOutError,
 )
-from aiokafka.metrics import MetricsSnapshot
 from aiokafka.net._traffic import Traffic
 from aiokafka.net.address import format_address
 from aiokafka.net.connection import BrokerConnection
@@ -50,6 +49,7 @@ from aiokafka.structs import BrokerMetadata, TopicPartition
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from aiokafka.metrics import MetricsSnapshot
     from aiokafka.options import ClientOptions
     from aiokafka.protocol.versions import BrokerVersions
 

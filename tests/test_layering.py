@@ -24,6 +24,7 @@ LAYERS = {
     "_partitions": 0,
     "_pure": 0,
     "_seams": 0,
+    "_states": 0,
     "_typevars": 0,
     "_version": 0,
     "abc": 0,

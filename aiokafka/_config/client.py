@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._config.options import (
@@ -73,7 +73,6 @@ def parse_address(text: str) -> tuple[str, int]:
     return host, int(port) if port else DEFAULT_PORT
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class ClientConfig(Options):
     """What every client needs to reach a cluster."""
 

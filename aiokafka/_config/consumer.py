@@ -1,14 +1,12 @@
 """The configuration of consumers."""
 
-# ruff: noqa: RUF009  (option() only describes a field; its defaults are immutable)
-
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiokafka._config.client import ClientConfig
 from aiokafka._config.options import (
@@ -24,8 +22,10 @@ from aiokafka._config.options import (
     Text,
     option,
 )
-from aiokafka.interceptors import ConsumerInterceptor
 from aiokafka.metrics import ConsumerMetricsCollector
+
+if TYPE_CHECKING:
+    from aiokafka.interceptors import ConsumerInterceptor
 
 GROUP_PROTOCOLS = ("classic", "consumer")
 
@@ -106,7 +106,6 @@ class _Assignors:
         return tuple(value)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class ConsumerConfig(Options):
     """What a consumer needs besides `ClientConfig`."""
 
@@ -289,7 +288,7 @@ class ConsumerConfig(Options):
     )
 
     interceptors: tuple[ConsumerInterceptor, ...] = option(
-        Instances(ConsumerInterceptor),
+        Instances("aiokafka.interceptors", "ConsumerInterceptor"),
         "interceptors",
         (),
         "See records before they are returned, and may change them, in this order.",

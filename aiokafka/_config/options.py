@@ -8,15 +8,19 @@ a checked, frozen object; `describe` gives the table to documents and tools.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
+import importlib
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing_extensions import Self, dataclass_transform
+else:
+
+    def dataclass_transform(**_options):
+        return lambda cls: cls
 
 
 # Times have 32 bits in requests.
@@ -235,18 +239,20 @@ class Instance:
 
 
 class Instances:
-    """Objects of a class, in a list; converted to a tuple."""
+    """Objects of a class, in a list; converted to a tuple. The class is only imported to check
+    one."""
 
-    def __init__(self, cls: type) -> None:
-        self.cls = cls
-        self.accepts = f"a list of instances of {cls.__name__}"
-        self.annotation = f"Sequence[{cls.__name__}]"
+    def __init__(self, module: str, name: str) -> None:
+        self.module = module
+        self.name = name
+        self.accepts = f"a list of instances of {name}"
+        self.annotation = f"Sequence[{name}]"
 
     def convert(self, value: Any) -> tuple[Any, ...]:
         if not isinstance(value, (list, tuple)):
             raise TypeError(f"not {_kind_of(value)}")
         for one in value:
-            if not isinstance(one, self.cls):
+            if not isinstance(one, getattr(importlib.import_module(self.module), self.name)):
                 raise TypeError(f"not {_kind_of(one)}")
         return tuple(value)
 
@@ -307,10 +313,52 @@ def option(
     )
 
 
+@dataclass_transform(
+    kw_only_default=True,
+    frozen_default=True,
+    eq_default=False,
+    field_specifiers=(dataclasses.field,),
+)
 class Options:
-    """Base of the frozen configuration classes."""
+    """Base of the configuration classes: each is a frozen dataclass, made with keywords only.
+
+    The methods stand here. `dataclass` would write and compile them for each class, which takes a
+    good part of the time that the import of a client takes.
+    """
 
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=True)(cls)
+
+    def __init__(self, **values: Any) -> None:
+        for name, field in self.__dataclass_fields__.items():
+            if name in values:
+                value = values.pop(name)
+            elif field.default_factory is not dataclasses.MISSING:
+                value = field.default_factory()
+            else:
+                value = field.default
+            # Not setattr: the object is frozen.
+            self.__dict__[name] = value
+        if values:
+            raise unknown_option(type(self).__name__, min(values), self.__dataclass_fields__)
+        self.__post_init__()
+
+    def __post_init__(self) -> None:
+        """Check the options together."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+
+    def __repr__(self) -> str:
+        fields = [f for f in self.__dataclass_fields__.values() if f.repr]
+        shown = ", ".join([f"{f.name}={getattr(self, f.name)!r}" for f in fields])
+        return f"{type(self).__qualname__}({shown})"
 
     @classmethod
     def from_options(cls, **options: Any) -> Self:
@@ -383,6 +431,8 @@ def unknown_option(owner: str, name: str, known: Iterable[str]) -> TypeError:
     elif plain.startswith("ssl_") and "ssl_context" in names:
         nearest = "ssl_context, which aiokafka.helpers.create_ssl_context() makes"
     else:
+        import difflib  # nothing else needs it
+
         nearest = next(iter(difflib.get_close_matches(plain, names, 1)), "")
     hint = f"; did you mean {nearest}?" if nearest else ""
     return TypeError(

@@ -1,11 +1,9 @@
 """The configuration of producers."""
 
-# ruff: noqa: RUF009  (option() only describes a field; its defaults are immutable)
-
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._config.client import ClientConfig
@@ -24,11 +22,12 @@ from aiokafka._config.options import (
     refuse_unknown,
 )
 from aiokafka._config.security import SecurityConfig
-from aiokafka.interceptors import ProducerInterceptor
 from aiokafka.metrics import ProducerMetricsCollector
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from aiokafka.interceptors import ProducerInterceptor
 
 
 COMPRESSION_TYPES = (None, "none", "gzip", "snappy", "lz4", "zstd")
@@ -36,7 +35,6 @@ COMPRESSION_TYPES = (None, "none", "gzip", "snappy", "lz4", "zstd")
 _MEBIBYTE = 1024 * 1024
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class ProducerConfig(Options):
     """What a producer needs besides `ClientConfig`."""
 
@@ -153,7 +151,7 @@ class ProducerConfig(Options):
     )
 
     interceptors: tuple[ProducerInterceptor, ...] = option(
-        Instances(ProducerInterceptor),
+        Instances("aiokafka.interceptors", "ProducerInterceptor"),
         "interceptors",
         (),
         "See records on their way out, and may change them, in this order.",

@@ -1,13 +1,10 @@
 """How connections are encrypted and authenticated."""
 
-# ruff: noqa: RUF009  (option() only describes a field; its defaults are immutable)
-
 from __future__ import annotations
 
 import sys
 import warnings
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aiokafka._config.options import (
@@ -37,7 +34,6 @@ if TYPE_CHECKING:
     TlsSource = ssl.SSLContext | Callable[[], ssl.SSLContext | Awaitable[ssl.SSLContext]]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class SecurityConfig(Options):
     """How connections are encrypted and authenticated."""
 

@@ -6,10 +6,10 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
+from aiokafka._states import ConsumerState
 from aiokafka._vitals import StateLog, Trouble, Verdict, newest, together
 from aiokafka.consumer.group.state import GroupPhase
 from aiokafka.errors import KafkaUnreachableError
-from aiokafka.health import ConsumerHealth, ConsumerState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from aiokafka.consumer.fetch.placement import Placement
     from aiokafka.consumer.group.coordination import Coordination
     from aiokafka.consumer.subscription_state import SubscriptionState
+    from aiokafka.health import ConsumerHealth
 
 __all__ = ["ConsumerHealthMonitor", "Sources"]
 
@@ -85,6 +86,8 @@ class ConsumerHealthMonitor:
 
     def health(self) -> ConsumerHealth:
         """Return all that `AIOKafkaConsumer.health()` does."""
+        from aiokafka.health import ConsumerHealth  # a dataclass: only who asks pays
+
         self.look()
         now = self._loop.time()
         error_at, error = self._last_error()

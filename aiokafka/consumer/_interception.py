@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiokafka.consumer._listener_call import intercepting
 from aiokafka.consumer._partition_state import PartitionState, Phase
 from aiokafka.consumer._shared import Shared
-from aiokafka.interceptors import Records
 from aiokafka.structs import ConsumerRecord, TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka.interceptors import Records
 
 __all__ = ["intercept", "intercept_one"]
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from aiokafka._interception import Interception
 from aiokafka._log import SubjectLog
@@ -22,27 +21,31 @@ __all__ = ["Shared"]
 log = logging.getLogger("aiokafka.consumer.consumer")
 
 
-@dataclass(frozen=True)
 class Shared:
     """The parts that every room of one consumer works with. None of them knows a room."""
 
-    client: AIOKafkaClient
-    config: ConsumerConfig
-    subscriptions: SubscriptionState
-    desk: ReaderDesk
-    on_change: Callable[[], None]
-    """Called whenever the consumer may be doing better or worse than before."""
-    meter: ConsumerMeter = field(init=False)
-    interception: Interception | None = field(init=False, default=None)
+    def __init__(
+        self,
+        client: AIOKafkaClient,
+        config: ConsumerConfig,
+        subscriptions: SubscriptionState,
+        desk: ReaderDesk,
+        on_change: Callable[[], None],
+    ) -> None:
+        self.client: Final = client
+        self.config: Final = config
+        self.subscriptions: Final = subscriptions
+        self.desk: Final = desk
+        self.on_change: Final = on_change
+        """Called whenever the consumer may be doing better or worse than before."""
+        subject = SubjectLog(log, config.subject)
+        self.meter: Final = ConsumerMeter(subject, config.metrics_collector)
+        self.interception: Final = _interception(config, subject)
+        if self.interception is not None:
+            desk.intercept()
 
-    def __post_init__(self) -> None:
-        subject = SubjectLog(log, self.config.subject)
-        meter = ConsumerMeter(subject, self.config.metrics_collector)
-        object.__setattr__(self, "meter", meter)
-        if self.config.interceptors:
-            config = self.config
-            interception = Interception(
-                config.interceptors, subject, config.introduction, drops=True
-            )
-            object.__setattr__(self, "interception", interception)
-            self.desk.intercept()
+
+def _interception(config: ConsumerConfig, subject: SubjectLog) -> Interception | None:
+    if not config.interceptors:
+        return None
+    return Interception(config.interceptors, subject, config.introduction, drops=True)

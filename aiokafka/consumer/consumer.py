@@ -20,6 +20,7 @@ from aiokafka._config.signature import show_options
 from aiokafka._group_members import add_reader
 from aiokafka._log import SubjectLog
 from aiokafka._loops import made_for, refuse_other_loop
+from aiokafka._states import ConsumerState
 from aiokafka._tasks import TaskOwner
 from aiokafka._typevars import KT, VT, as_it_is
 from aiokafka.abc import ConsumerRebalanceListener
@@ -37,17 +38,13 @@ from aiokafka.consumer._arguments import (
 from aiokafka.consumer._health import ConsumerHealthMonitor, Sources
 from aiokafka.consumer._interception import intercept, intercept_one
 from aiokafka.consumer._listener_call import refuse_in_listener
-from aiokafka.consumer._metrics import read_consumer
 from aiokafka.consumer._positions import ConsumerPositions
 from aiokafka.consumer._settings import ConsumerSettings
 from aiokafka.consumer._shared import Shared
 from aiokafka.consumer.fetch.desk import ReaderDesk
 from aiokafka.consumer.fetch.fetcher import Fetcher
 from aiokafka.consumer.fetch.placement import Placement
-from aiokafka.consumer.group.group import Group
-from aiokafka.consumer.group.making import prepare_group
 from aiokafka.consumer.group.no_group import NoGroup
-from aiokafka.consumer.group.reader_view import GroupView
 from aiokafka.consumer.position.resolver import OffsetResolver
 from aiokafka.consumer.subscription_state import SubscriptionState
 from aiokafka.errors import (
@@ -57,7 +54,6 @@ from aiokafka.errors import (
     RecordTooLargeError,
     TopicAuthorizationFailedError,
 )
-from aiokafka.health import ConsumerHealth, ConsumerState
 from aiokafka.metrics._clients import register
 from aiokafka.structs import ConsumerRecord, SubscriptionPattern, TopicPartition
 
@@ -66,6 +62,8 @@ if TYPE_CHECKING:
 
     from aiokafka._typevars import Key, Value
     from aiokafka.cluster import ClusterMetadata
+    from aiokafka.consumer.group.making import GroupMakings
+    from aiokafka.health import ConsumerHealth
     from aiokafka.metrics import MetricsSnapshot
     from aiokafka.options import ConsumerOptions
 
@@ -247,14 +245,14 @@ class AIOKafkaConsumer(ConsumerSettings, ConsumerPositions, Generic[KT, VT]):
         # Knows the desk and not the consumer, which can then be missed by its owner and say so.
         self._tasks = tasks = TaskOwner(config.client.client_id, partial(_fail, shared))
         placement = Placement(shared)
-        makings = None if config.group_id is None else prepare_group(shared, config.group_id)
+        makings = None if config.group_id is None else _prepare_group(shared, config.group_id)
         self._committer = None if makings is None else makings.committer
         self._resolver = OffsetResolver(shared, tasks, placement.contact_of, self._committer)
         self._fetcher = Fetcher(shared, tasks, placement, self._resolver)
-        self._group = None if makings is None else Group(shared, self._fetcher.route, *makings)
+        self._group = None if makings is None else makings.make_group(shared, self._fetcher.route)
         self._coordinator = self._group or NoGroup(shared, self._fetcher.route)
-        if self._group is not None:
-            self._group_view = GroupView(shared, self._group)
+        if makings is not None and self._group is not None:
+            self._group_view = makings.make_view(shared, self._group)
             add_reader(self._loop, self._group_view)
         health.begin(Sources(desk, tasks, placement, self._coordinator))
         self._all_topics: ClusterMetadata | None = None
@@ -679,6 +677,8 @@ class AIOKafkaConsumer(ConsumerSettings, ConsumerPositions, Generic[KT, VT]):
 
     def metrics(self) -> MetricsSnapshot:
         """Return the numbers of the consumer's work so far, at any time."""
+        from aiokafka.consumer._metrics import read_consumer
+
         buffered = self._fetcher.buffered_bytes
         return read_consumer(self._shared, self._group, buffered, self._loop.time())
 
@@ -714,6 +714,13 @@ class AIOKafkaConsumer(ConsumerSettings, ConsumerPositions, Generic[KT, VT]):
     @rebalance_listener.setter
     def rebalance_listener(self, listener: ConsumerRebalanceListener | None) -> None:
         self._subscription.replace_listener(listener)
+
+
+def _prepare_group(shared: Shared, group_id: str) -> GroupMakings:
+    # A consumer without a group does not load what it never needs.
+    from aiokafka.consumer.group.making import prepare_group
+
+    return prepare_group(shared, group_id)
 
 
 def _fail(shared: Shared, error: BaseException) -> None:

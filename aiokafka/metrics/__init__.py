@@ -1,13 +1,17 @@
 """What a program gets to know of its clients' work: snapshots of numbers, and collectors that are
 called with events."""
 
+from typing import TYPE_CHECKING, Any
+
 from aiokafka.metrics._collectors import (
     ConsumerMetricsCollector,
     NullConsumerMetricsCollector,
     NullProducerMetricsCollector,
     ProducerMetricsCollector,
 )
-from aiokafka.metrics._values import Distribution, Metric, MetricKind, MetricsSnapshot
+
+if TYPE_CHECKING:
+    from aiokafka.metrics._values import Distribution, Metric, MetricKind, MetricsSnapshot
 
 __all__ = [
     "ConsumerMetricsCollector",
@@ -19,3 +23,17 @@ __all__ = [
     "NullProducerMetricsCollector",
     "ProducerMetricsCollector",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Snapshots are dataclasses, which take time to make: only who asks for one needs them.
+    if name not in __all__:
+        raise AttributeError(f"module 'aiokafka.metrics' has no attribute {name!r}")
+    from aiokafka.metrics import _values
+
+    value = globals()[name] = getattr(_values, name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

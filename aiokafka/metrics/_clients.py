@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import weakref
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from aiokafka.metrics._values import MetricsSnapshot
+if TYPE_CHECKING:
+    from aiokafka.metrics._values import MetricsSnapshot
 
 __all__ = ["MeasuredClient", "clients", "register"]
 

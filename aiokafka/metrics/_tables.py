@@ -5,15 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from aiokafka.metrics._values import Distribution, Histogram, Metric, MetricKind
+from aiokafka.metrics._histogram import LATENCY_MS, SIZE_BYTES, Histogram
+from aiokafka.metrics._values import Distribution, Metric, MetricKind
 
 __all__ = ["LATENCY_MS", "SIZE_BYTES", "GroupWriter"]
-
-LATENCY_MS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000)
-"""Bounds in milliseconds for whatever takes time."""
-
-SIZE_BYTES = tuple(2**power for power in range(7, 27, 2))
-"""Bounds for sizes, from 128 bytes to 32 MiB."""
 
 _UNITS = {
     "bytes": "bytes",
@@ -49,7 +44,9 @@ class GroupWriter(NamedTuple):
 
     def histograms(self, **values: Histogram) -> Iterator[Metric]:
         """Yield what each histogram has counted."""
-        return self._each(MetricKind.HISTOGRAM, {n: v.read() for n, v in values.items()})
+        return self._each(
+            MetricKind.HISTOGRAM, {n: Distribution(*v.read()) for n, v in values.items()}
+        )
 
     def tagged(self, group: str, **tags: str | int) -> GroupWriter:
         """Return a writer for `group`, with these tags besides."""

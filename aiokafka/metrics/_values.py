@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import enum
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from aiokafka.metrics._histogram import Histogram
 
 __all__ = ["Distribution", "Histogram", "Metric", "MetricKind", "MetricsSnapshot"]
 
@@ -47,46 +48,6 @@ class Distribution:
     def mean(self) -> float:
         """The mean of all values; 0 without any."""
         return self.sum / self.count if self.count else 0.0
-
-
-class Histogram:
-    """Counts values in buckets with fixed bounds."""
-
-    __slots__ = ("_bounds", "_counts", "_max", "_sum")
-
-    def __init__(self, bounds: Sequence[float]) -> None:
-        """Begin empty. `bounds` are the upper ends of the buckets, in ascending order."""
-        self._bounds = tuple(bounds)
-        self._counts = [0] * (len(self._bounds) + 1)
-        self._sum = 0.0
-        self._max = 0.0
-
-    def observe(self, value: float) -> None:
-        """Count `value`."""
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self._sum += value
-        if value > self._max:
-            self._max = value
-
-    @property
-    def count(self) -> int:
-        """How many values were counted."""
-        return sum(self._counts)
-
-    def absorb(self, other: Histogram) -> None:
-        """Count what `other`, which has the same bounds, has counted."""
-        self._counts = [sum(pair) for pair in zip(self._counts, other._counts, strict=True)]
-        self._sum += other._sum
-        self._max = max(self._max, other._max)
-
-    def read(self) -> Distribution:
-        """Return what was counted so far."""
-        total = 0
-        buckets = []
-        for bound, count in zip((*self._bounds, float("inf")), self._counts, strict=True):
-            total += count
-            buckets.append((bound, total))
-        return Distribution(total, self._sum, self._max, tuple(buckets))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from aiokafka import _seams
 from aiokafka._version import __version__
-from aiokafka.metrics._tables import LATENCY_MS, GroupWriter
-from aiokafka.metrics._values import Histogram, Metric, MetricsSnapshot
+from aiokafka.metrics._histogram import LATENCY_MS, Histogram
+
+if TYPE_CHECKING:
+    from aiokafka.metrics._tables import GroupWriter
+    from aiokafka.metrics._values import Metric, MetricsSnapshot
 
 __all__ = ["NodeTraffic", "Traffic"]
 
@@ -72,6 +76,9 @@ class Traffic:
         `role` names their groups, as in `"producer"`; `open_now` connections are open, and
         `metadata_age` is that of the metadata in seconds, None without any.
         """
+        from aiokafka.metrics._tables import GroupWriter
+        from aiokafka.metrics._values import MetricsSnapshot
+
         writer = GroupWriter(f"{role}-metrics", {"client-id": client_id})
         app = writer.tagged("app-info", version=__version__)
         metrics = [*app.gauges(start_time_ms=self._started_ms)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aiokafka._compat import timeout as within
@@ -60,18 +59,16 @@ _PREPARING_PART = 0.9
 _MAX_SHOWN = 500
 
 
-@dataclass
 class Greeting:
     """What one connection to a broker learns for the next one to the same address."""
 
-    api_versions_version: int = ApiVersionsRequest.VERSIONS[1]
-    """The version of ApiVersionsRequest that this broker understands."""
-
-    is_untested: bool = True
-    """Whether no ApiVersions request to this address has ever got a response."""
-
-    is_kafka_0_9: bool = False
-    """The broker responds to others but not to ApiVersions: do not ask again."""
+    def __init__(self) -> None:
+        self.api_versions_version = ApiVersionsRequest.VERSIONS[1]
+        """The version of ApiVersionsRequest that this broker understands."""
+        self.is_untested = True
+        """Whether no ApiVersions request to this address has ever got a response."""
+        self.is_kafka_0_9 = False
+        """The broker responds to others but not to ApiVersions: do not ask again."""
 
 
 def ask_versions(

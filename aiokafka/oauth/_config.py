@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from aiokafka._config.options import Milliseconds, Number, Options, option
@@ -27,7 +26,6 @@ class Real:
         return float(value)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class OAuthConfig(Options):
     """When a token is fetched again, and how long that may take."""
 

@@ -6,12 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from aiokafka.consumer.group.classic import ClassicProtocol
-from aiokafka.consumer.group.classic_member import ClassicMember
-from aiokafka.consumer.group.kip848 import Kip848Protocol
-from aiokafka.consumer.group.kip848_member import Kip848Member
+from aiokafka.consumer.group.group import Group
 from aiokafka.consumer.group.membership import GroupLink, Membership
 from aiokafka.consumer.group.protocol import GroupParts, GroupProtocol
+from aiokafka.consumer.group.reader_view import GroupView
 from aiokafka.consumer.position.committed import Identity, OffsetCommitter, coordinator_contact
 
 if TYPE_CHECKING:
@@ -28,29 +26,36 @@ class GroupMakings(NamedTuple):
     identify: Callable[[], Identity]
     make_protocol: Callable[[GroupParts], GroupProtocol]
 
+    def make_group(self, shared: Shared, route: Callable[[], None]) -> Group:
+        """Make the group. `route` is called when the assignment has changed."""
+        return Group(shared, route, self.committer, self.identify, self.make_protocol)
+
+    def make_view(self, shared: Shared, group: Group) -> GroupView:
+        """Make what a transactional producer reads of the consumer."""
+        return GroupView(shared, group)
+
 
 def prepare_group(shared: Shared, group_id: str) -> GroupMakings:
     """Make a member for the configured protocol, and the committer of its group."""
     contact = coordinator_contact(shared, group_id)
     link = GroupLink(shared.client, shared.config, group_id, contact, shared.meter.coordinated)
+    # Only what the configured protocol needs is imported.
     if shared.config.group_protocol == "classic":
+        from aiokafka.consumer.group.classic import ClassicProtocol
+        from aiokafka.consumer.group.classic_member import ClassicMember
+
         classic = ClassicMember(shared.config, link)
         identify = partial(_identify, classic, shared.subscriptions)
         # OffsetFetch has no field for a member of the classic protocol.
         committer = OffsetCommitter(shared, group_id, contact, Identity)
-        return GroupMakings(committer, identify, partial(_classic, classic))
+        return GroupMakings(committer, identify, partial(ClassicProtocol, member=classic))
+    from aiokafka.consumer.group.kip848 import Kip848Protocol
+    from aiokafka.consumer.group.kip848_member import Kip848Member
+
     member = Kip848Member(shared.config, link)
     identify = partial(_identify, member, shared.subscriptions)
     committer = OffsetCommitter(shared, group_id, contact, identify)
-    return GroupMakings(committer, identify, partial(_kip848, member))
-
-
-def _classic(member: ClassicMember, parts: GroupParts) -> GroupProtocol:
-    return ClassicProtocol(parts, member)
-
-
-def _kip848(member: Kip848Member, parts: GroupParts) -> GroupProtocol:
-    return Kip848Protocol(parts, member)
+    return GroupMakings(committer, identify, partial(Kip848Protocol, member=member))
 
 
 def _identify(member: Membership, subscriptions: SubscriptionState) -> Identity:

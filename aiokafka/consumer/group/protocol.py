@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["GroupParts", "GroupProtocol"]
 
 
-@dataclass(frozen=True)
-class GroupParts:
+class GroupParts(NamedTuple):
     """What a group's protocol works with."""
 
     shared: Shared

@@ -1,0 +1,41 @@
+"""What a program loads before its first record: nothing that it has not asked for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+# Each of these takes time that only a program should pay that uses what is in it.
+NOT_AT_FIRST = (
+    *("aiokafka.admin", "aiokafka.cli", "aiokafka.oauth", "aiokafka.testing", "aiokafka.spark"),
+    *("aiokafka.metrics.prometheus", "aiokafka.ranges", "aiokafka.session", "aiokafka.parallel"),
+    *("aiokafka.net.sasl.scram", "aiokafka.net.sasl.gssapi", "difflib", "uuid", "platform"),
+)
+NOT_IN_A_CONSUMER = (
+    *("aiokafka.health", "aiokafka.metrics._values", "aiokafka.interceptors"),
+    *("aiokafka.consumer._metrics", "aiokafka.consumer.group.group"),
+    *("aiokafka.consumer.group.classic", "aiokafka.consumer.group.kip848", "aiokafka.producer"),
+)
+
+
+def loaded_by(line: str) -> set[str]:
+    program = f"import sys, asyncio; before = set(sys.modules); {line}; "
+    program += "print(*(set(sys.modules) - before))"
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    return set(run.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("line", "unwanted"),
+    [
+        ("import aiokafka", ("aiokafka.errors", "aiokafka.client", "dataclasses", *NOT_AT_FIRST)),
+        ("from aiokafka import AIOKafkaProducer", ("aiokafka.consumer", *NOT_AT_FIRST)),
+        ("from aiokafka import AIOKafkaConsumer", (*NOT_IN_A_CONSUMER, *NOT_AT_FIRST)),
+    ],
+)
+def test_only_what_is_used_is_loaded(line: str, unwanted: tuple[str, ...]) -> None:
+    assert loaded_by(line).isdisjoint(unwanted)
