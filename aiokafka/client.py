@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
     from aiokafka.metrics import MetricsSnapshot
     from aiokafka.options import ClientOptions
+    from aiokafka.protocol.messages.metadata import MetadataResponse
     from aiokafka.protocol.versions import BrokerVersions
 
 __all__ = ["AIOKafkaClient", "ConnectionGroup", "CoordinationType"]
@@ -521,6 +522,13 @@ class AIOKafkaClient:
 
     async def fetch_all_metadata(self) -> ClusterMetadata:
         """Return a snapshot of every topic of the cluster, beside the client's own.
+
+        Raises as `fetch_all_topics`.
+        """
+        return ClusterMetadata().updated(await self.fetch_all_topics())
+
+    async def fetch_all_topics(self) -> MetadataResponse:
+        """Return a response about every topic, for less than a snapshot costs.
 
         Asks one broker after the other until one responds. Raises what the last one, or the
         bootstrap servers, failed with, and KafkaConnectionError when no broker is known.

@@ -269,10 +269,9 @@ class MetadataLoop:
         self.error = error
         self._schedule.note_failure()
 
-    async def fetch_all(self, pool: ConnectionPool) -> ClusterMetadata:
-        """Return a snapshot of all topics, which does not become the current one."""
-        response = await self._discovery.ask_anybody(pool, self.cluster.node_ids, None)
-        return ClusterMetadata().updated(response)
+    async def fetch_all(self, pool: ConnectionPool) -> MetadataResponse:
+        """Return a response about all topics; the current snapshot stays as it is."""
+        return await self._discovery.ask_anybody(pool, self.cluster.node_ids, None)
 
     # -- bootstrap
 

@@ -34,9 +34,8 @@ class ClusterMetadata:
     empty and takes `update_metadata(response)`.
     """
 
-    # Made by `_index` and shared by snapshots until something in them changes.
+    # Made by `_index`, topic by topic when it is first asked for: most topics never are.
     _node_ids: tuple[int, ...]
-    _leaders: dict[TopicPartition, int]
     _by_leader: dict[int, frozenset[TopicPartition]] | None
     _names_by_id: dict[bytes, str]
     _partition_tuples: dict[str, tuple[int, ...]]
@@ -99,25 +98,30 @@ class ClusterMetadata:
 
     def partitions_for_topic(self, topic: str) -> frozenset[int] | None:
         """Return the numbers of all partitions of `topic`, None if the topic is unknown."""
-        return self._partition_sets.get(topic)
+        known = self._partition_sets.get(topic)
+        return self._partition_set(topic) if known is None else known
 
     def partition_ids(self, topic: str) -> tuple[int, ...]:
         """Return the numbers of all partitions of `topic`, ascending, () if the topic is
         unknown.
         """
-        return self._partition_tuples.get(topic, ())
+        return self._partition_tuples.get(topic) or self._partition_tuple(topic)
 
     def available_partitions_for_topic(self, topic: str) -> frozenset[int] | None:
         """Return the numbers of the partitions of `topic` with a leader, None if it is unknown."""
-        return self._available_sets.get(topic)
+        known = self._available_sets.get(topic)
+        return self._available_set(topic) if known is None else known
 
     def available_partition_ids(self, topic: str) -> tuple[int, ...]:
         """Return the same in ascending order, () if the topic is unknown."""
-        return self._available_tuples.get(topic, ())
+        known = self._available_tuples.get(topic)
+        return self._available_tuple(topic) if known is None else known
 
     def leader_for_partition(self, partition: TopicPartition) -> int | None:
         """Return the leader's node id; -1 if there is none now, None for an unknown partition."""
-        return self._leaders.get(partition)
+        topic = self._topics.get(partition[0])
+        info = None if topic is None else topic.partitions.get(partition[1])
+        return None if info is None else info.leader
 
     def leader_epoch(self, partition: TopicPartition) -> int:
         """Return the leader's epoch (KIP-320), -1 if unknown."""
@@ -133,8 +137,9 @@ class ClusterMetadata:
         """Return the partitions that this broker leads, None if it leads none."""
         if self._by_leader is None:
             by_leader: dict[int, set[TopicPartition]] = {}
-            for tp, leader in self._leaders.items():
-                by_leader.setdefault(leader, set()).add(tp)
+            for name, topic in self._topics.items():
+                for number, info in topic.partitions.items():
+                    by_leader.setdefault(info.leader, set()).add(TopicPartition(name, number))
             self._by_leader = {leader: frozenset(tps) for leader, tps in by_leader.items()}
         return self._by_leader.get(broker_id)
 
@@ -167,7 +172,7 @@ class ClusterMetadata:
             topic = self._topics.get(name)
             if topic is None or not topic.partitions:
                 continue
-            if topic.error or len(self._available_tuples[name]) < len(topic.partitions):
+            if topic.error or len(self.available_partition_ids(name)) < len(topic.partitions):
                 found.add(name)
         return found
 
@@ -262,7 +267,7 @@ class ClusterMetadata:
 
     def _move_leaders(self, leaders: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """Change what a twin still shares with the snapshot it was made from, and no more."""
-        topics, self._leaders = dict(self._topics), dict(self._leaders)
+        topics = dict(self._topics)
         copied: dict[str, dict[int, PartitionInfo]] = {}
         for (name, number), (leader, epoch) in leaders.items():
             if name not in copied:
@@ -270,12 +275,12 @@ class ClusterMetadata:
                 topics[name] = topics[name]._replace(partitions=copied[name])
             info = copied[name][number]
             copied[name][number] = info._replace(leader=leader, epoch=epoch)
-            self._leaders[TopicPartition(name, number)] = leader
         self._topics = topics
         self._available_tuples = dict(self._available_tuples)
         self._available_sets = dict(self._available_sets)
         for name in copied:
-            self._index_available(name)
+            self._available_tuples.pop(name, None)
+            self._available_sets.pop(name, None)
 
     def with_partitions(self, partitions_to_add: Iterable[PartitionMetadata]) -> ClusterMetadata:
         """Return a copy that knows some more partitions."""
@@ -297,10 +302,9 @@ class ClusterMetadata:
         return twin
 
     def _index(self) -> None:
-        """Precompute what is asked per record: a look-up then costs one dict access."""
+        """Begin the look-ups of a snapshot: those of its topics are made on demand, once."""
         self._node_ids = tuple(self._brokers)
         self._by_leader = None
-        self._leaders = {}
         self._names_by_id = {}
         self._partition_tuples = {}
         self._available_tuples = {}
@@ -309,34 +313,45 @@ class ClusterMetadata:
         self.internal_topics: set[str] = set()
         self.unauthorized_topics: set[str] = set()
         for name, topic in self._topics.items():
-            self._index_topic(name, topic)
+            if topic.is_internal:
+                self.internal_topics.add(name)
+            if topic.error == TopicAuthorizationFailedError.errno:
+                self.unauthorized_topics.add(name)
+            if topic.partitions and topic.topic_id != ZERO_UUID:
+                self._names_by_id[topic.topic_id] = name
 
-    def _index_topic(self, name: str, topic: TopicInfo) -> None:
-        if topic.is_internal:
-            self.internal_topics.add(name)
-        if topic.error == TopicAuthorizationFailedError.errno:
-            self.unauthorized_topics.add(name)
-        if not topic.partitions:
-            return
-        numbers = tuple(sorted(topic.partitions))
-        self._partition_tuples[name] = numbers
-        self._partition_sets[name] = frozenset(numbers)
-        if topic.topic_id != ZERO_UUID:
-            self._names_by_id[topic.topic_id] = name
-        for number in numbers:
-            self._leaders[TopicPartition(name, number)] = topic.partitions[number].leader
-        self._index_available(name)
+    def _partition_tuple(self, name: str) -> tuple[int, ...]:
+        topic = self._topics.get(name)
+        if topic is None or not topic.partitions:
+            return ()
+        numbers = self._partition_tuples[name] = tuple(sorted(topic.partitions))
+        return numbers
 
-    def _index_available(self, name: str) -> None:
-        partitions, numbers = self._topics[name].partitions, self._partition_tuples[name]
+    def _partition_set(self, name: str) -> frozenset[int] | None:
+        numbers = self.partition_ids(name)
+        if not numbers:
+            return None
+        found = self._partition_sets[name] = frozenset(numbers)
+        return found
+
+    def _available_tuple(self, name: str) -> tuple[int, ...]:
+        numbers = self.partition_ids(name)
+        if not numbers:
+            return ()
+        partitions = self._topics[name].partitions
         available = tuple([number for number in numbers if partitions[number].leader >= 0])
-        if available == numbers:
-            # The usual case; one object less to make and keep.
-            self._available_tuples[name] = numbers
-            self._available_sets[name] = self._partition_sets[name]
-        else:
-            self._available_tuples[name] = available
-            self._available_sets[name] = frozenset(available)
+        # The same object is the usual case: one less to make and keep.
+        self._available_tuples[name] = available = numbers if available == numbers else available
+        return available
+
+    def _available_set(self, name: str) -> frozenset[int] | None:
+        known = self.partitions_for_topic(name)
+        if known is None:
+            return None
+        available = self.available_partition_ids(name)
+        found = known if len(available) == len(known) else frozenset(available)
+        self._available_sets[name] = found
+        return found
 
     # -- names of the old, changeable class
 

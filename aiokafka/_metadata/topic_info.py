@@ -122,6 +122,9 @@ def _merge_partition(
         log.info(text, epoch, old.epoch)
     if old is not None and epoch < 0 <= old.epoch and new.leader_id == old.leader:
         epoch = old.epoch
-    leader = -1 if new.error_code == LeaderNotAvailableError.errno else new.leader_id
+    code = new.error_code
+    leader = -1 if code == LeaderNotAvailableError.errno else new.leader_id
     nodes = (tuple(new.replica_nodes), tuple(new.isr_nodes), tuple(new.offline_replicas))
-    return PartitionInfo(leader, epoch, *nodes, new.error_code)
+    # What has not changed is shared with the snapshot before.
+    is_known = old is not None and old == (leader, epoch, *nodes, code, 0)
+    return old if old is not None and is_known else PartitionInfo(leader, epoch, *nodes, code)

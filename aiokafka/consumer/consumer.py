@@ -20,6 +20,7 @@ from aiokafka._config.signature import show_options
 from aiokafka._group_members import add_reader
 from aiokafka._log import SubjectLog
 from aiokafka._loops import made_for, refuse_other_loop
+from aiokafka._metadata.all_topics import AllTopics
 from aiokafka._states import ConsumerState
 from aiokafka._tasks import TaskOwner
 from aiokafka._typevars import KT, VT, as_it_is
@@ -61,7 +62,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from aiokafka._typevars import Key, Value
-    from aiokafka.cluster import ClusterMetadata
     from aiokafka.consumer.group.making import GroupMakings
     from aiokafka.health import ConsumerHealth
     from aiokafka.metrics import MetricsSnapshot
@@ -255,7 +255,7 @@ class AIOKafkaConsumer(ConsumerSettings, ConsumerPositions, Generic[KT, VT]):
             self._group_view = makings.make_view(shared, self._group)
             add_reader(self._loop, self._group_view)
         health.begin(Sources(desk, tasks, placement, self._coordinator))
-        self._all_topics: ClusterMetadata | None = None
+        self._all_topics: AllTopics | None = None
         self._is_started = False
         self._yielded_at = 0.0
         self._stopping = asyncio.Lock()
@@ -339,7 +339,7 @@ class AIOKafkaConsumer(ConsumerSettings, ConsumerPositions, Generic[KT, VT]):
         """Ask for the metadata of all topics. It is for the application's questions only, so a
         failure that may pass is logged."""
         try:
-            self._all_topics = await self._client.fetch_all_metadata()
+            self._all_topics = AllTopics(await self._client.fetch_all_topics())
         except KafkaError as error:
             if not error.retriable:
                 raise
@@ -692,7 +692,7 @@ class AIOKafkaConsumer(ConsumerSettings, ConsumerPositions, Generic[KT, VT]):
         """
         partitions = self._client.cluster.partitions_for_topic(topic)
         if partitions is None and self._all_topics is not None:
-            partitions = self._all_topics.partitions_for_topic(topic)
+            return self._all_topics.partitions(topic)
         return None if partitions is None else set(partitions)
 
     async def topics(self) -> set[str]:
@@ -700,8 +700,8 @@ class AIOKafkaConsumer(ConsumerSettings, ConsumerPositions, Generic[KT, VT]):
 
         Raises the last one's error of the connection when none does."""
         self._check_can_read()
-        self._all_topics = cluster = await self._client.fetch_all_metadata()
-        return cluster.topics(self._config.exclude_internal_topics)
+        self._all_topics = everything = AllTopics(await self._client.fetch_all_topics())
+        return everything.names(self._config.exclude_internal_topics)
 
     # -- how it was set up -------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from aiokafka._metadata.all_topics import AllTopics
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.protocol.messages.metadata import (
     MetadataResponse,
@@ -253,3 +254,76 @@ def test_an_address_told_without_a_rack_keeps_the_rack(cluster: ClusterMetadata)
     assert cluster.with_leaders({}, [BrokerMetadata(1, "host1", 9092, None)]) is cluster
     moved = cluster.with_leaders({}, [BrokerMetadata(1, "host9", 9092, None)])
     assert moved.broker_metadata(1) == BrokerMetadata(1, "host9", 9092, None)
+
+
+def test_what_has_not_changed_is_shared(cluster: ClusterMetadata) -> None:
+    told = topic("t", partition(1, 2, 5), partition(0, 2, 6), partition(2, -1, 5))
+    after = cluster.updated(response(told))
+
+    for number in (1, 2):
+        tp = TopicPartition("t", number)
+        assert after.partition(tp) is cluster.partition(tp)
+    moved = TopicPartition("t", 0)
+    assert (cluster.leader_for_partition(moved), after.leader_for_partition(moved)) == (1, 2)
+    # Who waits for a newer response knows it by this.
+    assert after.topic_info("t") is not cluster.topic_info("t")
+
+
+@pytest.mark.parametrize("changed", ["replica_nodes", "isr_nodes", "offline_replicas"])
+def test_a_partition_with_other_replicas_is_not_shared(
+    cluster: ClusterMetadata, changed: str
+) -> None:
+    told = partition(1, 2, 5)
+    setattr(told, changed, [2, 1])
+    after = cluster.updated(response(topic("t", told)))
+
+    known = after.partition(TopicPartition("t", 1))
+    assert known is not None
+    assert (2, 1) in (known.replicas, known.isr, known.offline)
+
+
+def test_look_ups_of_one_snapshot_are_not_those_of_the_next(cluster: ClusterMetadata) -> None:
+    """They are made when they are asked for, whichever snapshot is asked first."""
+    after = cluster.with_leaders({TopicPartition("t", 2): (1, 6)})
+
+    assert after.available_partition_ids("t") == (0, 1, 2)
+    assert cluster.available_partition_ids("t") == (0, 1)
+    assert cluster.available_partitions_for_topic("t") == {0, 1}
+    assert after.available_partitions_for_topic("t") == {0, 1, 2}
+    again = after.with_leaders({TopicPartition("t", 0): (-1, 7), TopicPartition("t", 1): (2, 7)})
+    assert again.leader_for_partition(TopicPartition("t", 1)) == 2
+    grown = again.updated(response(topic("t", *(partition(i, 1, 9) for i in range(5)))))
+    assert grown.partition_ids("t") == (0, 1, 2, 3, 4)
+    assert again.partition_ids("t") == (0, 1, 2)
+
+
+def test_a_topic_without_a_leader_has_no_available_partitions() -> None:
+    cluster = ClusterMetadata().updated(response(topic("t", partition(0, -1))))
+
+    assert cluster.available_partition_ids("t") == ()
+    assert cluster.available_partitions_for_topic("t") == frozenset()
+    assert cluster.partitions_for_topic("t") == {0}
+    assert cluster.topics_without_leaders(["t", "nowhere"]) == {"t"}
+    assert cluster.available_partitions_for_topic("nowhere") is None
+
+
+def test_all_topics_of_a_cluster_by_their_partitions() -> None:
+    hidden = topic("__offsets", partition(0))
+    hidden.is_internal = True
+    everything = AllTopics(
+        response(
+            topic("t", partition(1), partition(0)),
+            topic("gap", partition(5), partition(7)),
+            topic("denied", partition(0), error=29),
+            topic("empty"),
+            topic("strange", partition(-1)),
+            hidden,
+        )
+    )
+
+    assert everything.names(exclude_internal=True) == {"t", "gap"}
+    assert everything.names(exclude_internal=False) == {"t", "gap", "__offsets"}
+    assert everything.partitions("t") == {0, 1}
+    assert everything.partitions("gap") == {5, 7}
+    for name in ("denied", "empty", "strange", "nowhere"):
+        assert everything.partitions(name) is None
