@@ -61,6 +61,7 @@ class Contact:
         "_due",
         "_first_failed_at",
         "_log",
+        "_loop",
         "answered_at",
         "error",
         "error_at",
@@ -88,6 +89,7 @@ class Contact:
         self._first_failed_at: float | None = None
         self._due: list[tuple[float, str]] = []
         self._log = log
+        self._loop = asyncio.get_running_loop()
 
     def asked(self, request: str, patience: float = 0.0) -> _Question:
         """Note while the block runs that a request is out.
@@ -96,11 +98,11 @@ class Contact:
             request: What the request is called in a message, such as "Fetch".
             patience: Seconds that the broker may take, beyond :data:`PROMPT`.
         """
-        return _Question(self._due, request, patience)
+        return _Question(self._loop, self._due, request, patience)
 
     def succeed(self) -> None:
         """Note that the party has responded."""
-        self.answered_at = now = asyncio.get_running_loop().time()
+        self.answered_at = now = self._loop.time()
         if self.failing_since is not None:
             self._log.info("%s answers again after %.1f s", self.name, now - self.failing_since)
             self.failing_since = None
@@ -108,7 +110,7 @@ class Contact:
 
     def fail(self, error: KafkaError) -> None:
         """Note that the party has not responded, or cannot do its work."""
-        now = asyncio.get_running_loop().time()
+        now = self._loop.time()
         self.error = error
         self.error_at = now
         if self._is_settling(now, error):
@@ -184,16 +186,22 @@ class _Question:
     """A request that is out. There is one for each request: a generator would cost several times
     as much."""
 
-    __slots__ = ("_due", "_patience", "_questions", "_request")
+    __slots__ = ("_due", "_loop", "_patience", "_questions", "_request")
 
-    def __init__(self, questions: list[tuple[float, str]], request: str, patience: float) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        questions: list[tuple[float, str]],
+        request: str,
+        patience: float,
+    ) -> None:
+        self._loop = loop
         self._questions = questions
         self._request = request
         self._patience = patience
 
     def __enter__(self) -> None:
-        now = asyncio.get_running_loop().time()
-        self._due = (now + self._patience + PROMPT, self._request)
+        self._due = (self._loop.time() + self._patience + PROMPT, self._request)
         self._questions.append(self._due)
 
     def __exit__(self, *_: object) -> None:

@@ -270,6 +270,7 @@ class AIOKafkaClient:
         group: int = ...,
         max_version: int | None = ...,
         timeout: float | None = ...,
+        on_response: Callable[[R], None] | None = ...,
     ) -> R: ...
 
     @overload
@@ -290,6 +291,7 @@ class AIOKafkaClient:
         group: int = ConnectionGroup.DEFAULT,
         max_version: int | None = None,
         timeout: float | None = None,
+        on_response: Callable[[Any], None] | None = None,
     ) -> Any:
         """Send `request` to a broker and return its response, in the newest version both know.
 
@@ -300,7 +302,8 @@ class AIOKafkaClient:
         response; the broker may have acted on the request.
 
         Requests of `aiokafka.protocol.admin`, `.group` and so on have versions of their own, and
-        give the response in that version, with tuples.
+        give the response in that version, with tuples. Others have `on_response` called with the
+        response when it is read, before the call goes on; the call raises what that raises.
         """
         self._refuse_other_loop()
         connection = self._pool.find(node_id, group)
@@ -309,7 +312,9 @@ class AIOKafkaClient:
         if isinstance(request, (_tuples.Request, _tuples.RequestStruct)):
             return await _send_tuples(connection, request, timeout)
         version = connection.pick(type(request), max_version)
-        return await connection.request(request, version=version, timeout=timeout)
+        return await connection.request(
+            request, version=version, timeout=timeout, on_response=on_response
+        )
 
     def send_nowait(
         self,

@@ -7,7 +7,7 @@ import asyncio
 import logging
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 from aiokafka.errors import (
@@ -83,6 +83,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.is_open = False
         self.gate = SendGate(loop)
         self._exchange: Exchange[asyncio.Future[Any]] = Exchange(client_id)
+        self._hooks: dict[asyncio.Future[Any], Callable[[Any], None]] = {}
         self._reader = FrameReader(min(max_response_bytes, _MAX_HANDSHAKE_BYTES))
         self._max_response_bytes = max_response_bytes
         self._timer = DeadlineTimer(loop, self._on_deadline)
@@ -127,12 +128,18 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return self.versions.pick(request, max_version)
 
     def send_nowait(
-        self, request: Request[R], version: int | None = None, timeout: float | None = None
+        self,
+        request: Request[R],
+        version: int | None = None,
+        timeout: float | None = None,
+        on_response: Callable[[R], None] | None = None,
     ) -> asyncio.Future[R]:
         """Write `request`; the future gets the response, or None at once if there will be none.
 
         Accepts it even while the write buffer is full or the broker throttles (the bytes then wait
-        in the write buffer). `timeout` is in seconds, by default `request_timeout`. Raises
+        in the write buffer). `timeout` is in seconds, by default `request_timeout`. `on_response`
+        is called with the response when it is read, before any task runs that waits for it, unless
+        the future was cancelled; the future gets what it raises. Raises
         KafkaConnectionError when closed, NodeNotReadyError while the connection re-authenticates,
         UnsupportedVersionError, and ValueError when the request cannot be encoded in this version;
         nothing is sent then.
@@ -140,7 +147,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self.gate.is_held:
             raise NodeNotReadyError(f"{self.peer}: the connection re-authenticates")
         self.last_used = now = self._loop.time()
-        return self._send(request, version, timeout, now)
+        future = self._send(request, version, timeout, now)
+        if on_response is not None and not future.done():
+            self._hooks[future] = on_response
+        return future
 
     def send_through(
         self, request: Request[R], version: int | None = None, timeout: float | None = None
@@ -165,19 +175,25 @@ class BrokerConnection(asyncio.BufferedProtocol):
             deadline += self.gate.throttled_until - now
         future: asyncio.Future[Any] = self._loop.create_future()
         chunks = self._exchange.send(request, version, deadline, future)
-        self._count(chunks, now if request.expects_answer() else None)
+        is_answered = request.expects_answer()
+        self._count(chunks, now if is_answered else None)
         if len(chunks) == 1:
             transport.write(chunks[0])
         else:
             _write(transport, chunks)
-        if not request.expects_answer():
+        if not is_answered:
             future.set_result(None)
         elif deadline < self._timer.at:
             self._timer.arm(deadline)
         return future
 
     async def request(
-        self, request: Request[R], *, version: int | None = None, timeout: float | None = None
+        self,
+        request: Request[R],
+        *,
+        version: int | None = None,
+        timeout: float | None = None,
+        on_response: Callable[[R], None] | None = None,
     ) -> R:
         """Send `request` once the connection may send, and return its response (None if it has
         none).
@@ -190,7 +206,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             limit = self._request_timeout if timeout is None else timeout
             now = self._loop.time()
             await self.gate.wait(max(now, self.gate.throttled_until) + limit)
-        return await self.send_nowait(request, version, timeout)
+        return await self.send_nowait(request, version, timeout, on_response)
 
     def send_raw(self, token: bytes, timeout: float) -> asyncio.Future[bytes]:
         """Write a length-prefixed token outside Kafka's protocol (SaslHandshake v0).
@@ -335,6 +351,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if throttle > 0:
             self.traffic.throttle_ms += throttle
             self._on_throttle(throttle)
+        hook = self._hooks.pop(future, None) if self._hooks else None
+        if future.done():
+            return
+        if hook is not None:
+            try:
+                hook(response)
+            except Exception as error:
+                _fail(future, error)
+                return
         if not future.done():
             future.set_result(response)
 
@@ -391,7 +416,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
         for future in self._exchange.drain():
             if not future.done():
                 future.set_exception(self.closed_error())
+        self._hooks.clear()
         self.gate.close()
+
+
+def _fail(future: asyncio.Future[Any], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
 
 
 def _write(transport: asyncio.Transport, chunks: Sequence[Chunk]) -> None:

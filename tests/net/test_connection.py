@@ -274,3 +274,78 @@ async def test_what_goes_wrong_while_reading_ends_every_wait(
         assert not connection.is_open
     assert "unexpected error while reading" in caplog.text
     connection.buffer_updated(1)
+
+
+async def test_a_response_is_handled_before_any_task_goes_on() -> None:
+    async with FakeCluster() as cluster, connected(cluster.bootstrap_servers) as connection:
+        order: list[str] = []
+
+        async def ask(name: str) -> None:
+            answer = await connection.request(
+                metadata_request(), on_response=lambda _: order.append(f"{name} read")
+            )
+            assert answer.brokers[0].node_id == 0
+            order.append(name)
+
+        await asyncio.gather(ask("first"), ask("second"))
+        assert order.index("first read") < order.index("first")
+        assert order.index("second read") < order.index("second")
+        assert order.index("first read") < order.index("second read")
+
+
+async def test_what_handling_a_response_raises_is_raised_by_the_call() -> None:
+    def refuse(_: object) -> None:
+        raise LookupError("not that")
+
+    async with FakeCluster() as cluster, connected(cluster.bootstrap_servers) as connection:
+        refused = connection.send_nowait(metadata_request(), on_response=refuse)
+        other = connection.send_nowait(other_request())
+        with pytest.raises(LookupError, match="not that"):
+            await refused
+        assert await other
+        assert connection.is_open
+
+
+async def test_the_response_to_a_cancelled_request_is_not_handled() -> None:
+    async with FakeCluster() as cluster, connected(cluster.bootstrap_servers) as connection:
+        release = asyncio.Event()
+        cluster.intercept(MetadataRequest, Hold(release), times=1)
+        handled: list[object] = []
+        request = connection.request(metadata_request(), on_response=handled.append)
+        first = asyncio.ensure_future(request)
+        second = asyncio.ensure_future(connection.request(other_request()))
+        await asyncio.sleep(0)
+        first.cancel()
+        release.set()
+        assert await second
+        assert first.cancelled()
+        assert not handled
+
+
+async def test_a_response_that_never_comes_is_not_handled() -> None:
+    async with FakeCluster() as cluster, connected(cluster.bootstrap_servers) as connection:
+        cluster.intercept(MetadataRequest, Silence(), times=1)
+        handled: list[object] = []
+        future = connection.send_nowait(metadata_request(), on_response=handled.append)
+        connection.close()
+        with pytest.raises(KafkaConnectionError):
+            await future
+        assert not handled
+
+
+async def test_handling_a_response_may_end_the_call_or_the_connection() -> None:
+    async with FakeCluster() as cluster, connected(cluster.bootstrap_servers) as connection:
+        calls: list[asyncio.Task[object]] = []
+        calls.append(
+            asyncio.create_task(
+                connection.request(metadata_request(), on_response=lambda _: end(calls[0]))
+            )
+        )
+
+        def end(call: asyncio.Task[object]) -> None:
+            call.cancel()
+            connection.close()
+
+        with pytest.raises(asyncio.CancelledError):
+            await calls[0]
+        assert not connection.is_open

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aiokafka._backoff import Backoff
@@ -34,8 +35,6 @@ __all__ = ["NodeFetcher"]
 _RESPONSES_PER_SHARE = 4
 
 _CLOSE_TIMEOUT = 1.0
-
-_SMALL = 64 * 1024
 
 # Bytes of a response that are no records.
 _AROUND_ANSWER = 1024
@@ -68,6 +67,7 @@ class NodeFetcher:
         self._signal = Signal()
         client = shared.config.client
         self._backoff = Backoff(client.retry_backoff, client.retry_backoff_max)
+        self._loop = asyncio.get_running_loop()
         self._pinned = 0
         self._not_before = 0.0
         self._fetched_at = 0.0
@@ -104,12 +104,11 @@ class NodeFetcher:
 
     async def run(self) -> None:
         """Fetch until retired or cancelled."""
-        loop = asyncio.get_running_loop()
         # While positions are still being looked up.
         with self._contact.asked("ApiVersions"):
             await self._shared.client.ready(self.node_id, group=ConnectionGroup.FETCH)
         while not self._is_retired:
-            now = loop.time()
+            now = self._loop.time()
             self._has_news |= self._plan.update(now, self._host.topic_ids)
             wait = self._max_wait(now)
             if wait is None:
@@ -153,7 +152,7 @@ class NodeFetcher:
         asked again."""
         if not self._buffer.is_hungry:
             return False
-        later = asyncio.get_running_loop().time() + self._shared.config.fetch_max_wait
+        later = self._loop.time() + self._shared.config.fetch_max_wait
         for state in self._buffer.unserved():
             if state.home.node_id == self.node_id:
                 self._buffer.discard(state)
@@ -183,25 +182,21 @@ class NodeFetcher:
         request.max_bytes = self._max_bytes()
         request.isolation_level = int(config.read_committed)
         request.rack_id = self._host.rack_id()
-        sent_at = asyncio.get_running_loop().time()
+        sent_at = self._loop.time()
         with self._contact.asked("Fetch", max_wait):
             try:
-                response = await self._shared.client.send(
+                await self._shared.client.send(
                     self.node_id,
                     request,
                     group=ConnectionGroup.FETCH,
                     max_version=self._session.max_version,
                     timeout=max_wait + config.client.request_timeout,
+                    # When it is read, and not a turn of the loop later: so the readers run before
+                    # this task, which makes the next request.
+                    on_response=partial(self._take_in, sent_at),
                 )
             except KafkaError as error:
                 self._failed(error)
-                return
-        has_readers = self._shared.desk.has_readers
-        self._shared.meter.responded(sent_at, response.throttle_time_ms)
-        self._take_in(response, sent_at)
-        if has_readers and self._pinned < _SMALL:
-            # They wait for these few records: hand them over before the next request is made.
-            await asyncio.sleep(0)
 
     def _max_bytes(self) -> int:
         share = self._host.share
@@ -216,7 +211,7 @@ class NodeFetcher:
         """Back off and look for new leaders, as there is no response; report an error that no retry
         mends."""
         self._session.restart()
-        self._not_before = asyncio.get_running_loop().time() + self._backoff.next()
+        self._not_before = self._loop.time() + self._backoff.next()
         self._contact.fail(error)
         for state in self._plan.states():
             if state.home.preferred == self.node_id:
@@ -239,8 +234,9 @@ class NodeFetcher:
         )
         return lambda: RecordTooLargeError(text)
 
-    def _take_in(self, response: FetchResponse, sent_at: float) -> None:
+    def _take_in(self, sent_at: float, response: FetchResponse) -> None:
         """Apply a response: to the session first, which may make the rest meaningless."""
+        self._shared.meter.responded(sent_at, response.throttle_time_ms)
         self._contact.succeed()
         self._shared.desk.note_fetch(self._contact.answered_at)
         if not self._session.accept(response.error_code, response.session_id):
@@ -263,7 +259,7 @@ class NodeFetcher:
         error = for_code(error_code)
         self._log.debug("Broker %s ended the fetch session: %s", self.node_id, error.__name__)
         if self._backoff.failures:
-            self._not_before = asyncio.get_running_loop().time() + self._backoff.peek()
+            self._not_before = self._loop.time() + self._backoff.peek()
         self._backoff.failures += 1
         if error.invalid_metadata or not error.retriable:
             self._shared.client.request_metadata(f"fetch answered {error.__name__}")
