@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from aiokafka._log import SubjectLog
 from aiokafka.errors import (
@@ -18,7 +18,9 @@ from aiokafka.errors import (
     NotCoordinatorForGroupError,
     RequestTimedOutError,
 )
-from aiokafka.health import StateChange
+
+if TYPE_CHECKING:
+    from aiokafka.health import StateChange
 
 __all__ = ["Contact", "StateLog", "Trouble", "Verdict", "newest", "together"]
 
@@ -284,6 +286,8 @@ class StateLog:
 
     def changes(self) -> tuple[StateChange, ...]:
         """Return the states that the client was in before, the last one first."""
+        from aiokafka.health import StateChange  # a dataclass: only who asks pays
+
         now = self._loop.time()
         return tuple(
             StateChange(str(verdict.state), verdict.reason, (now - since) * 1000)
