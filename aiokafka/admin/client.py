@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Set
+from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -12,34 +13,12 @@ from aiokafka._config.options import refuse_unknown
 from aiokafka._config.signature import show_options
 from aiokafka._loops import made_for, refuse_other_loop
 from aiokafka._partitions import as_partition
-from aiokafka.admin import _cluster, _configs, _groups, _raw, _records, _tokens, _topics
-from aiokafka.admin._delegation_token import DelegationToken
+from aiokafka.admin import _cluster, _raw
 from aiokafka.admin._raw import SendTo
 from aiokafka.admin._routing import R, Router
-from aiokafka.admin.acls import Acls
-from aiokafka.admin.brokers import Brokers
-from aiokafka.admin.config_resource import ConfigResource
-from aiokafka.admin.configs import Configs
-from aiokafka.admin.groups import Groups
 from aiokafka.admin.new_partitions import NewPartitions
 from aiokafka.admin.new_topic import NewTopic
-from aiokafka.admin.offsets import Offsets
-from aiokafka.admin.quotas import Quotas
-from aiokafka.admin.records import Records
 from aiokafka.admin.records_to_delete import RecordsToDelete
-from aiokafka.admin.results import (
-    AlterConfigsResult,
-    ClusterDict,
-    CreatedTopics,
-    DescribeConfigsResult,
-    DescribeGroupsResult,
-    TopicDict,
-    TopicResults,
-)
-from aiokafka.admin.tokens import Tokens
-from aiokafka.admin.topics import Topics
-from aiokafka.admin.transactions import Transactions
-from aiokafka.admin.users import Users
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import AdminItemsError, IllegalStateError
 from aiokafka.metrics._clients import register
@@ -48,6 +27,28 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
+    from aiokafka.admin._delegation_token import DelegationToken
+    from aiokafka.admin.acls import Acls
+    from aiokafka.admin.brokers import Brokers
+    from aiokafka.admin.config_resource import ConfigResource
+    from aiokafka.admin.configs import Configs
+    from aiokafka.admin.groups import Groups
+    from aiokafka.admin.offsets import Offsets
+    from aiokafka.admin.quotas import Quotas
+    from aiokafka.admin.records import Records
+    from aiokafka.admin.results import (
+        AlterConfigsResult,
+        ClusterDict,
+        CreatedTopics,
+        DescribeConfigsResult,
+        DescribeGroupsResult,
+        TopicDict,
+        TopicResults,
+    )
+    from aiokafka.admin.tokens import Tokens
+    from aiokafka.admin.topics import Topics
+    from aiokafka.admin.transactions import Transactions
+    from aiokafka.admin.users import Users
     from aiokafka.metrics import MetricsSnapshot
     from aiokafka.options import ClientOptions
     from aiokafka.protocol.schema import Request
@@ -137,28 +138,6 @@ class AIOKafkaAdminClient:
         with made_for(loop, type(self).__name__) as self._loop:
             self._client = AIOKafkaClient(self._config)
         self._router = Router(self._client, self._config)
-        #: Calls about access control lists.
-        self.acls = Acls(self._router, self._deadline)
-        #: Calls about brokers, controllers and the cluster.
-        self.brokers = Brokers(self._router, self._deadline)
-        #: Calls about configurations.
-        self.configs = Configs(self._router, self._deadline)
-        #: Calls about groups and their offsets.
-        self.groups = Groups(self._router, self._deadline)
-        #: Calls about the offsets of partitions.
-        self.offsets = Offsets(self._router, self._deadline)
-        #: Calls about records.
-        self.records = Records(self._router, self._deadline)
-        #: Calls about topics.
-        self.topics = Topics(self._router, self._deadline)
-        #: Calls about client quotas.
-        self.quotas = Quotas(self._router, self._deadline)
-        #: Calls about delegation tokens.
-        self.tokens = Tokens(self._router, self._deadline)
-        #: Calls about transactions and their producers.
-        self.transactions = Transactions(self._router, self._deadline)
-        #: Calls about users and their SCRAM credentials.
-        self.users = Users(self._router, self._deadline)
         self._started = False
         self._closed = False
         register(self)
@@ -215,6 +194,85 @@ class AIOKafkaAdminClient:
             raise IllegalStateError(f"the admin client is {state}")
         return self._router.deadline(timeout_ms)
 
+    # -- rooms
+
+    @cached_property
+    def acls(self) -> Acls:
+        """Calls about access control lists."""
+        from aiokafka.admin import acls
+
+        return acls.Acls(self._router, self._deadline)
+
+    @cached_property
+    def brokers(self) -> Brokers:
+        """Calls about brokers, controllers and the cluster."""
+        from aiokafka.admin import brokers
+
+        return brokers.Brokers(self._router, self._deadline)
+
+    @cached_property
+    def configs(self) -> Configs:
+        """Calls about configurations."""
+        from aiokafka.admin import configs
+
+        return configs.Configs(self._router, self._deadline)
+
+    @cached_property
+    def groups(self) -> Groups:
+        """Calls about groups and their offsets."""
+        from aiokafka.admin import groups
+
+        return groups.Groups(self._router, self._deadline)
+
+    @cached_property
+    def offsets(self) -> Offsets:
+        """Calls about the offsets of partitions."""
+        from aiokafka.admin import offsets
+
+        return offsets.Offsets(self._router, self._deadline)
+
+    @cached_property
+    def quotas(self) -> Quotas:
+        """Calls about client quotas."""
+        from aiokafka.admin import quotas
+
+        return quotas.Quotas(self._router, self._deadline)
+
+    @cached_property
+    def records(self) -> Records:
+        """Calls about records."""
+        from aiokafka.admin import records
+
+        return records.Records(self._router, self._deadline)
+
+    @cached_property
+    def tokens(self) -> Tokens:
+        """Calls about delegation tokens."""
+        from aiokafka.admin import tokens
+
+        return tokens.Tokens(self._router, self._deadline)
+
+    @cached_property
+    def topics(self) -> Topics:
+        """Calls about topics."""
+        from aiokafka.admin import topics
+
+        return topics.Topics(self._router, self._deadline)
+
+    @cached_property
+    def transactions(self) -> Transactions:
+        """Calls about transactions and their producers."""
+        from aiokafka.admin import transactions
+
+        return transactions.Transactions(self._router, self._deadline)
+
+    @cached_property
+    def users(self) -> Users:
+        """Calls about users and their SCRAM credentials."""
+        from aiokafka.admin import users
+
+        return users.Users(self._router, self._deadline)
+
     # -- any request
 
     async def send(
@@ -264,6 +322,8 @@ class AIOKafkaAdminClient:
         settings. The controller responds when it has decided; other brokers may learn of the topic
         a moment later. Changes beyond the user's quota are delayed and sent again.
         """
+        from aiokafka.admin import _topics
+
         deadline = self._deadline(timeout_ms)
         return await _topics.create_topics(self._router, new_topics, validate_only, deadline)
 
@@ -276,6 +336,8 @@ class AIOKafkaAdminClient:
 
         Errors of single topics are not raised: see `topic_errors` and `topic_error_codes`.
         """
+        from aiokafka.admin import _topics
+
         _refuse_text("topics", topics)
         return await _topics.delete_topics(self._router, topics, self._deadline(timeout_ms))
 
@@ -290,6 +352,8 @@ class AIOKafkaAdminClient:
         Raises the first error of a topic, such as InvalidPartitionsError; other topics of the call
         may have been changed.
         """
+        from aiokafka.admin import _topics
+
         deadline = self._deadline(timeout_ms)
         return await _topics.create_partitions(
             self._router, topic_partitions, validate_only, deadline
@@ -318,6 +382,8 @@ class AIOKafkaAdminClient:
 
         Raises the first error of a partition, such as OffsetOutOfRangeError.
         """
+        from aiokafka.admin import _records
+
         before = {as_partition(tp): to.before_offset for tp, to in records_to_delete.items()}
         try:
             return await _records.delete_each(
@@ -336,6 +402,8 @@ class AIOKafkaAdminClient:
         self, config_resources: Iterable[ConfigResource], include_synonyms: bool = False
     ) -> list[DescribeConfigsResult]:
         """Return the settings of topics, brokers and groups: one result per broker asked."""
+        from aiokafka.admin import _configs
+
         return await _configs.describe_configs(
             self._router, config_resources, include_synonyms, self._deadline()
         )
@@ -347,6 +415,8 @@ class AIOKafkaAdminClient:
 
         Errors of single resources are not raised: see `resources`.
         """
+        from aiokafka.admin import _configs
+
         return await _configs.alter_configs(self._router, config_resources, self._deadline())
 
     # -- groups
@@ -364,6 +434,8 @@ class AIOKafkaAdminClient:
             group_coordinator_id: the broker to ask; by default it is looked up.
             include_authorized_operations: also return what the user may do with each group.
         """
+        from aiokafka.admin import _groups
+
         _refuse_text("group_ids", group_ids)
         return await _groups.describe_groups(
             self._router,
@@ -377,10 +449,14 @@ class AIOKafkaAdminClient:
         self, broker_ids: Iterable[int] | None = None
     ) -> list[tuple[str, str]]:
         """Return (group, protocol type) of the groups on these brokers (default: all)."""
+        from aiokafka.admin import _groups
+
         return await _groups.list_groups(self._router, broker_ids, self._deadline())
 
     async def find_coordinator(self, group_id: str, coordinator_type: int = 0) -> int:
         """Return the id of the broker that coordinates a group (type 0) or transactional id (1)."""
+        from aiokafka.admin import _groups
+
         deadline = self._deadline()
         return await _groups.find_coordinator(self._router, group_id, coordinator_type, deadline)
 
@@ -400,6 +476,8 @@ class AIOKafkaAdminClient:
         group is open. Without it, the offsets before that transaction are returned (KIP-447, Kafka
         2.5).
         """
+        from aiokafka.admin import _groups
+
         tps = None if partitions is None else [as_partition(tp) for tp in partitions]
         query = _groups.OffsetQuery(group_id, tps, require_stable)
         return await _groups.list_offsets(
@@ -416,6 +494,8 @@ class AIOKafkaAdminClient:
         FencedInstanceId or rejoins. `reason` goes to the broker's log (KIP-800). Raises
         UnknownMemberIdError for a name that is not in the group, after the others were removed.
         """
+        from aiokafka.admin import _groups
+
         _refuse_text("group_instance_ids", group_instance_ids)
         await _groups.remove_members(
             self._router, group_id, group_instance_ids, reason, self._deadline()
@@ -436,6 +516,8 @@ class AIOKafkaAdminClient:
         broker creates tokens only for a client that authenticated by SASL or a client certificate,
         and not by a token. Other brokers learn of the token a moment later.
         """
+        from aiokafka.admin import _tokens
+
         return await _tokens.create(
             self._router, owner, renewers, max_lifetime_ms, self._deadline()
         )
@@ -447,6 +529,8 @@ class AIOKafkaAdminClient:
         Returns the new expiry time in milliseconds since 1970. Raises DelegationTokenNotFound,
         DelegationTokenOwnerMismatch, DelegationTokenExpired.
         """
+        from aiokafka.admin import _tokens
+
         return await _tokens.renew(self._router, hmac, renew_period_ms, self._deadline())
 
     async def expire_delegation_token(self, hmac: bytes, expiry_period_ms: int = -1) -> int:
@@ -454,12 +538,16 @@ class AIOKafkaAdminClient:
 
         Returns and raises the same as `renew_delegation_token`.
         """
+        from aiokafka.admin import _tokens
+
         return await _tokens.expire(self._router, hmac, expiry_period_ms, self._deadline())
 
     async def describe_delegation_tokens(
         self, owners: Iterable[str] | None = None
     ) -> list[DelegationToken]:
         """Return the tokens of these owners; by default every token that the user may see."""
+        from aiokafka.admin import _tokens
+
         return await _tokens.describe(self._router, owners, self._deadline())
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord
 from aiokafka.structs import TopicPartition
 from tests.kafka.fixtures import Kafka, MakeTopic
+from tests.kafka.jars import fetch_broker_jars, fetch_tools_jar
+from tests.kafka.versions import NEWEST
 
 
 async def read(
@@ -61,3 +64,26 @@ def member(kafka: Kafka, topic: str, group: str, protocol: str) -> AIOKafkaConsu
         group_instance_id="one",
         auto_offset_reset="earliest",
     )
+
+
+async def run_tool(tool: str, *arguments: str) -> str:
+    """Run one of Kafka's own tools, by the name of its class, and return what it prints."""
+    process = await asyncio.create_subprocess_exec(
+        "java",
+        "-XX:TieredStopAtLevel=1",
+        "-XX:+UseSerialGC",
+        "-Xshare:auto",
+        "-cp",
+        f"{fetch_tools_jar(NEWEST)}:{fetch_broker_jars(NEWEST) / '*'}",
+        tool,
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        output, _ = await asyncio.wait_for(process.communicate(), 100)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return output.decode()

@@ -6,7 +6,6 @@ import asyncio
 import csv
 import datetime
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -22,10 +21,8 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
-from tests.integration.support import START, filled, member, new_group
+from tests.integration.support import START, filled, member, new_group, run_tool
 from tests.kafka.fixtures import Kafka, MakeTopic, Scale, need_own_brokers
-from tests.kafka.jars import fetch_broker_jars, fetch_tools_jar
-from tests.kafka.versions import NEWEST
 
 # Starting a broker counts as part of the first test.
 pytestmark = pytest.mark.timeout(180)
@@ -134,30 +131,15 @@ async def reset_by_tool(
     kafka: Kafka, group: str, partitions: list[TopicPartition], options: list[str]
 ) -> dict[TopicPartition, int]:
     """Return what Kafka's tool would set."""
-    jars: list[Path] = [fetch_tools_jar(NEWEST), fetch_broker_jars(NEWEST) / "*"]
     numbers = ",".join(str(tp.partition) for tp in partitions)
-    process = await asyncio.create_subprocess_exec(
-        "java",
-        "-XX:TieredStopAtLevel=1",
-        "-XX:+UseSerialGC",
-        "-Xshare:auto",
-        "-cp",
-        ":".join(map(str, jars)),
+    output = await run_tool(
         TOOL,
         *("--bootstrap-server", kafka.bootstrap_servers, "--group", group),
         *("--topic", f"{partitions[0].topic}:{numbers}"),
         *("--reset-offsets", "--dry-run", "--export", *options),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
     )
-    try:
-        output, _ = await asyncio.wait_for(process.communicate(), 100)
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    rows = [row for row in csv.reader(output.decode().splitlines()) if len(row) == 3]
-    assert rows, output.decode()
+    rows = [row for row in csv.reader(output.splitlines()) if len(row) == 3]
+    assert rows, output
     return {TopicPartition(row[0].strip('"'), int(row[1])): int(row[2]) for row in rows}
 
 

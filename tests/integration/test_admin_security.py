@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
@@ -39,6 +40,7 @@ from aiokafka.errors import (
     UnacceptableCredential,
 )
 from tests.integration.secured import login_module, new_topic
+from tests.integration.support import run_tool
 from tests.kafka.fixtures import need_own_brokers
 from tests.kafka.launcher import KafkaCluster
 from tests.kafka.settings import Extras
@@ -46,6 +48,10 @@ from tests.kafka.settings import Extras
 # Starting a broker counts as part of the first test.
 pytestmark = pytest.mark.timeout(180)
 
+ACL_TOOL = "org.apache.kafka.tools.AclCommand"
+# What it prints: a resource, and below it the entries.
+RESOURCE = re.compile(r"resourceType=(\w+), name=(.+), patternType=(\w+)\)")
+ENTRY = re.compile(r"principal=(.+), host=(.+), operation=(\w+), permissionType=(\w+)\)")
 MECHANISMS = ["SCRAM-SHA-256", "SCRAM-SHA-512"]
 SHA_256, SHA_512 = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
 
@@ -123,6 +129,49 @@ async def test_acls(kafka: KafkaCluster, admin: AIOKafkaAdminClient) -> None:
     assert deleted[AclFilter.of(two)] == [two]
     assert one in deleted[mine]
     await until(set(), found)
+
+
+async def test_acls_equal_those_of_kafkas_own_tool(
+    kafka: KafkaCluster, admin: AIOKafkaAdminClient
+) -> None:
+    prefix, principal = unique(), f"User:{unique()}"
+    mine = [
+        AclBinding(ResourcePattern(ResourceType.TOPIC, prefix), principal, AclOperation.READ),
+        AclBinding(
+            ResourcePattern(ResourceType.GROUP, prefix, PatternType.PREFIXED),
+            principal,
+            AclOperation.ALL,
+            AclPermission.DENY,
+            "10.1.2.3",
+        ),
+        AclBinding(
+            ResourcePattern(ResourceType.CLUSTER, "kafka-cluster"), principal, AclOperation.ALTER
+        ),
+    ]
+    await admin.acls.create(mine)
+
+    async def listed() -> int:
+        return len(await admin.acls.describe(AclFilter(principal=principal)))
+
+    await until(len(mine), listed)
+    output = await run_tool(
+        ACL_TOOL, "--bootstrap-server", kafka.bootstrap_servers, "--list", "--principal", principal
+    )
+    theirs = set()
+    for line in output.splitlines():
+        if found := RESOURCE.search(line):
+            pattern = found.groups()
+        elif found := ENTRY.search(line):
+            theirs.add((*pattern, *found.groups()))
+    ours = {
+        (
+            *(each.pattern.resource_type.name, each.pattern.name, each.pattern.pattern_type.name),
+            *(each.principal, each.host, each.operation.name, each.permission.name),
+        )
+        for each in await admin.acls.describe(AclFilter(principal=principal))
+    }
+    assert len(ours) == len(mine)
+    assert ours == theirs, output
 
 
 async def test_users(kafka: KafkaCluster, admin: AIOKafkaAdminClient) -> None:
