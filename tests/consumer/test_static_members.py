@@ -32,18 +32,22 @@ async def grow(cluster: FakeCluster, count: int) -> None:
         await admin.create_partitions({"t": NewPartitions(count)})
 
 
+@pytest.mark.parametrize("release", ["2.8", "3.9", "4.3"])
 async def test_a_static_leader_that_was_restarted_notices_new_partitions(
-    cluster: FakeCluster, start: Start
+    start: Start, release: str
 ) -> None:
-    await cluster.create_topic("t")
-    first = await start(cluster, "t", group_instance_id="one", **OPTIONS)
-    await first.stop()
-    joins = cluster.count(JoinGroupRequest)
-    second = await start(cluster, "t", group_instance_id="one", **OPTIONS)
-    assert len(second.assignment()) == 1
-    assert cluster.count(JoinGroupRequest) == joins + 1  # Its share stood (KIP-814).
-    await grow(cluster, 3)
-    await until(cluster, lambda: len(second.assignment()) == 3)
+    """Brokers before 3.2 do not tell it that it is the leader (KIP-814)."""
+    async with FakeCluster(as_version=release) as cluster:
+        await cluster.create_topic("t")
+        first = await start(cluster, "t", group_instance_id="one", **OPTIONS)
+        await first.stop()
+        joins = cluster.count(JoinGroupRequest)
+        second = await start(cluster, "t", group_instance_id="one", **OPTIONS)
+        assert len(second.assignment()) == 1
+        assert cluster.count(JoinGroupRequest) == joins + 1  # Its share stood.
+        await grow(cluster, 3)
+        await until(cluster, lambda: len(second.assignment()) == 3)
+        await second.stop()
 
 
 async def test_a_static_leader_notices_partitions_that_were_added_while_it_was_away(

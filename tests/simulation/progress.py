@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def missing_for(world: World, audience: Audience, *, by_hand: bool = False) -> str:
     """What an audience has still to get, in words; "" if it has everything.
 
-    `by_hand`: it reads the partitions that were there at the beginning only.
+    `by_hand`: it need not read more than the partitions that were there at the beginning.
     """
     for topic in audience.topics:
         if topic in world.history.forgiven or topic in audience.forgiven:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 
 from aiokafka._backoff import Backoff
 from aiokafka._log import SubjectLog
@@ -156,6 +157,10 @@ class ClassicProtocol:
     async def _share_out(self, joined: Joined) -> dict[str, bytes]:
         """Return the assignment of each member, if this one is the leader; {} otherwise."""
         was_leader, self._shared_out = bool(self._shared_out), {}
+        if joined.leads_untold:
+            # When its topics grow it joins, and then the group makes it assign.
+            self._watch(self._subscriptions.topics)
+            return {}
         if not joined.members:
             if was_leader and self._subscriptions.pattern is None:
                 self._client.set_topics(self._subscriptions.topics)
@@ -166,12 +171,16 @@ class ClassicProtocol:
             # Others may want topics that we do not.
             known = self._client.set_topics(topics | self._subscriptions.topics)
             await asyncio.wait([known], timeout=self._config.session_timeout / 2)
-        cluster = self._client.cluster
-        self._shared_out = {topic: cluster.partitions_for_topic(topic) for topic in topics}
+        self._watch(topics)
         if joined.is_kept:
             # A static leader that was restarted: the assignment stands, it only watches its topics.
             return {}
-        return self._assignors.share_out(joined.protocol, cluster, members)
+        return self._assignors.share_out(joined.protocol, self._client.cluster, members)
+
+    def _watch(self, topics: Iterable[str]) -> None:
+        """Join again when the partitions of these topics change."""
+        cluster = self._client.cluster
+        self._shared_out = {topic: cluster.partitions_for_topic(topic) for topic in topics}
 
     def _look_for_growth(self) -> None:
         """Join again for partitions that were added while a static leader, alone in its group, was

@@ -29,6 +29,7 @@ _FIRST_LEAVE_OF_SEVERAL = 3
 
 # The broker answers a join when all members have joined or their time is up, and takes a moment.
 _JOIN_SLACK = 5.0
+_UUID_LENGTH, _UUID_DASHES = 36, 4
 
 
 class Joined(NamedTuple):
@@ -45,6 +46,9 @@ class Joined(NamedTuple):
     """Names of static members."""
     is_kept: bool = False
     """Whether the assignment stands, so that the leader makes no other (KIP-814)."""
+    leads_untold: bool = False
+    """Whether this is the leader, and was not told so: brokers before 3.2 name a static leader that
+    was restarted by its former id, lest it makes another assignment. They go by its present one."""
 
 
 class ClassicMember:
@@ -105,7 +109,13 @@ class ClassicMember:
             {m.member_id: bytes(m.metadata) for m in found},
             {m.member_id: m.group_instance_id for m in found if m.group_instance_id is not None},
             is_leader and bool(response.skip_assignment),
+            not is_leader and self._is_former_self(response.leader),
         )
+
+    def _is_former_self(self, member_id: str) -> bool:
+        """Return whether the group gave this id to this static member: the name and a UUID."""
+        name, unique = member_id[:-_UUID_LENGTH], member_id[-_UUID_LENGTH:]
+        return name == f"{self._instance_id}-" and unique.count("-") == _UUID_DASHES
 
     async def _join_once(
         self, protocols: Sequence[tuple[str, bytes]], reason: str
