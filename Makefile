@@ -13,7 +13,7 @@ WORKERS ?= 3
 TOGETHER := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 # What test-unit runs.
 UNIT_TESTS ?= tests
-VERSIONS ?= 3.10 3.11 3.12 3.13
+VERSIONS ?= 3.10 3.11 3.12 3.13 $(shell sh tests/find_python.sh 3.14 >/dev/null 2>&1 && echo 3.14)
 BOOTSTRAP ?=
 MUTATIONS ?= 10000000
 SEEDS ?= 1000

@@ -1,7 +1,7 @@
 """Build the extensions: every module of the package that has a `.pxd` beside its `.py`.
 
 The same `.py` runs without being compiled, so a machine without a C compiler gets the plain
-package and one line that says so. Environment variables:
+package and one line that says so, and so does a free-threaded Python. Environment variables:
 
     REQUIRE_EXTENSIONS=1        a build without extensions is an error (wheels, CI)
     AIOKAFKA_NO_EXTENSIONS=1    do not try to compile
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import sys
+import sysconfig
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -22,6 +23,9 @@ ROOT = Path(__file__).resolve().parent
 PACKAGE = "aiokafka"
 REQUIRED = os.environ.get("REQUIRE_EXTENSIONS", "") not in ("", "0")
 REFUSED = os.environ.get("AIOKAFKA_NO_EXTENSIONS", "") not in ("", "0") and not REQUIRED
+# The extensions were never tested without the lock of the interpreter. Loading one that does not
+# declare itself safe would bring the lock back for the whole process.
+UNTESTED = bool(sysconfig.get_config_var("Py_GIL_DISABLED")) and not REQUIRED
 SANITIZERS = os.environ.get("AIOKAFKA_SANITIZE", "")
 
 # Types come from the .pxd alone: in the .py an annotation says what callers may pass (`bytes`
@@ -105,6 +109,6 @@ class OptionalBuildExt(build_ext):
 
 
 setup(
-    ext_modules=[] if REFUSED else find_extensions(),
+    ext_modules=[] if REFUSED or UNTESTED else find_extensions(),
     cmdclass={"build_ext": OptionalBuildExt},
 )

@@ -24,5 +24,6 @@ def mention_form() -> None:
     if not is_compiled():
         log.info(
             "aiokafka runs as pure Python, several times slower per record than compiled: install "
-            "it where there is a C compiler, and without AIOKAFKA_NO_EXTENSIONS"
+            "it where there is a C compiler, and run it without AIOKAFKA_NO_EXTENSIONS in the main "
+            "interpreter"
         )

@@ -1,4 +1,5 @@
-"""Run the package without its extensions (`AIOKAFKA_NO_EXTENSIONS=1`).
+"""Run the package without its extensions: with `AIOKAFKA_NO_EXTENSIONS=1`, and in all
+interpreters of a process but the first.
 
 Python prefers an extension to the `.py` beside it. The finder below goes first and only knows
 sources, so the plain form of every module wins.

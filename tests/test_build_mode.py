@@ -53,11 +53,12 @@ except ImportError:
 import aiokafka.record.batch
 
 failed = run(interpreters.create(), f'''
-import os, sys
-os.environ["AIOKAFKA_NO_EXTENSIONS"] = "1"
+import sys
 sys.path[:0] = {sys.path!r}
 from aiokafka.record import batch
-assert batch.__file__.endswith(".py")
+assert batch.__file__.endswith(".py"), batch.__file__
+from aiokafka._form import is_compiled
+assert not is_compiled()
 ''')
 sys.exit(str(failed) if failed else 0)
 """

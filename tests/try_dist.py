@@ -20,10 +20,14 @@ def check_files(package: Path) -> None:
     """Fail if one of them is missing."""
     if package.suffix == ".whl":
         with zipfile.ZipFile(package) as archive:
-            missing = IN_ALL - set(archive.namelist())
+            names = archive.namelist()
+        missing = IN_ALL - set(names)
     else:
         with tarfile.open(package) as archive:
-            missing = (IN_ALL | IN_SDIST) - {n.partition("/")[2] for n in archive.getnames()}
+            names = archive.getnames()
+        missing = (IN_ALL | IN_SDIST) - {name.partition("/")[2] for name in names}
+    if package.suffix != ".whl" and any("/benchmarks/" in name for name in names):
+        sys.exit(f"{package.name} has benchmarks, which need a checkout and other clients")
     if missing:
         sys.exit(f"{package.name} lacks {', '.join(sorted(missing))}")
 
