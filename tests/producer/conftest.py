@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
-from aiokafka.testing import FakeCluster
-from tests.support.producers import TOPIC
+from aiokafka.protocol.messages.produce import ProduceRequest
+from aiokafka.testing import FakeCluster, Hold
+from tests.producer.held import Held
+from tests.support.producers import TOPIC, new_producer
 
 
 @pytest.fixture
@@ -24,3 +28,21 @@ async def three() -> AsyncIterator[FakeCluster]:
         await fake.create_topic(TOPIC, assignment={0: (0, 1, 2)})
         yield fake
         assert fake.failures == []
+
+
+@pytest.fixture
+async def held(cluster: FakeCluster) -> AsyncIterator[Held]:
+    """A producer whose requests are answered later."""
+    event = asyncio.Event()
+    with cluster.intercept(ProduceRequest, Hold(event), times=None) as requests:
+        async with new_producer(cluster) as producer:
+            yield Held(producer, event, requests)
+            event.set()
+
+
+@pytest.fixture
+async def complaints() -> list[dict[str, Any]]:
+    """What the event loop was told of."""
+    seen: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: seen.append(context))
+    return seen
