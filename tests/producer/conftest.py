@@ -42,7 +42,7 @@ async def held(cluster: FakeCluster) -> AsyncIterator[Held]:
 
 @pytest.fixture
 async def complaints() -> list[dict[str, Any]]:
-    """What the event loop was told of."""
+    """The contexts that the event loop was given for its exception handler."""
     seen: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: seen.append(context))
     return seen
