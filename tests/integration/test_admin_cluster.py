@@ -8,18 +8,23 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AclOperation, AIOKafkaAdminClient, ElectionType, NewTopic
 from aiokafka.errors import (
+    AdminItemsError,
     BrokerIdNotRegistered,
     InvalidReplicationAssignmentError,
     InvalidReplicationFactorError,
     InvalidUpdateVersion,
+    KafkaError,
     LogDirNotFound,
     NoReassignmentInProgress,
+    TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
-from aiokafka.structs import TopicPartition
+from aiokafka.structs import RecordMetadata, TopicPartition
+from tests.integration.support import read
 from tests.kafka.launcher import KafkaCluster
 
 # Starting brokers counts as part of the first test.
@@ -130,3 +135,84 @@ async def test_a_broker_is_forgotten(admin: AIOKafkaAdminClient, kafka3: KafkaCl
     await asyncio.to_thread(kafka3.restart, 3)
     found = await admin.brokers.describe_cluster()
     assert [broker.id for broker in found.brokers] == [1, 2, 3]
+
+
+async def test_topics_are_created_once_though_the_controller_is_killed(
+    admin: AIOKafkaAdminClient, kafka3: KafkaCluster
+) -> None:
+    """Each of 200 topics is made once, or reported as failed by its name."""
+    prefix = f"killed-{uuid.uuid4().hex[:8]}"
+    names = [f"{prefix}-{number}" for number in range(200)]
+    results: dict[str, int | None] = {}
+    errors: dict[str, KafkaError] = {}
+    first_made = asyncio.Event()
+
+    async def create(part: list[str]) -> None:
+        try:
+            made = await admin.topics.create([NewTopic(name, 2, 1) for name in part])
+        except AdminItemsError as error:
+            errors.update(error.errors)
+            made = error.results
+        results.update({name: each.num_partitions for name, each in made.items()})
+        first_made.set()
+
+    leader = (await admin.brokers.quorum()).leader_id
+    # In turn, so that the kill comes in the middle: two lines of requests.
+    parts = [names[at : at + 5] for at in range(0, 200, 5)]
+
+    async def line(mine: list[list[str]]) -> None:
+        for part in mine:
+            await create(part)
+
+    lines = [asyncio.ensure_future(line(parts[at::2])) for at in (0, 1)]
+    await first_made.wait()
+    await asyncio.to_thread(kafka3.kill, leader)
+    assert len(results) < 200, "the controller was killed too late"
+    await asyncio.gather(*lines)
+    assert results.keys() | errors.keys() == set(names)
+    await asyncio.to_thread(kafka3.restart, leader)
+    # An attempt whose response was lost has made its topic all the same.
+    there = [name for name, each in errors.items() if isinstance(each, TopicAlreadyExistsError)]
+    await admin.topics.wait_until_ready([*results, *there])
+    found = {topic.name: topic.partitions for topic in await admin.topics.list(f"{prefix}-*")}
+    assert set(found.values()) == {2}
+    assert {*results, *there} <= found.keys() <= set(names)
+    await admin.topics.delete(found)
+
+
+async def test_fifty_partitions_are_moved_under_load(
+    admin: AIOKafkaAdminClient, kafka3: KafkaCluster
+) -> None:
+    name = f"moved-{uuid.uuid4().hex[:8]}"
+    tps = [TopicPartition(name, number) for number in range(50)]
+    await admin.topics.create([NewTopic(name, -1, -1, {tp.partition: [1] for tp in tps})])
+    await admin.topics.wait_until_ready([name])
+    sent: list[asyncio.Future[RecordMetadata]] = []
+    producer = AIOKafkaProducer(bootstrap_servers=kafka3.bootstrap_servers)
+    moved = asyncio.Event()
+
+    async def load() -> None:
+        while not moved.is_set() or len(sent) < 2000:
+            number = len(sent)
+            sent.append(await producer.send(name, b"%d" % number, partition=number % 50))
+            if not number % 20:
+                await asyncio.sleep(0.01)
+
+    async with producer:
+        loading = asyncio.ensure_future(load())
+        while len(sent) < 500:
+            await asyncio.sleep(0.01)
+        await admin.topics.reassign({tp: [2 + tp.partition % 2] for tp in tps})
+        while await admin.topics.reassignments(tps):
+            await asyncio.sleep(0.1)
+        moved.set()
+        await loading
+        await asyncio.gather(*sent)
+    partitions = (await admin.topics.describe([name]))[name].partitions
+    assert [each.replicas for each in partitions] == [(2 + tp.partition % 2,) for tp in tps]
+    found = await read(kafka3.bootstrap_servers, name, len(sent), partitions=50)
+    assert len(found) == len(sent)
+    for tp in tps:
+        values = [int(each.value or b"") for each in found if each.partition == tp.partition]
+        assert values == list(range(tp.partition, len(sent), 50))
+    await admin.topics.delete([name])
