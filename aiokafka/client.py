@@ -25,6 +25,7 @@ from aiokafka._metadata.loop import MetadataLoop
 from aiokafka._metadata.topics import check_name, wait_for_partition, wait_for_topic
 from aiokafka._retry import OutOfTimeError, until
 from aiokafka._tasks import TaskOwner
+from aiokafka._telemetry.reporter import TelemetryReporter
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import (
     BrokerResponseError,
@@ -121,6 +122,8 @@ class AIOKafkaClient:
     - `receive_message_max_bytes=268435456`: Refuse a response larger than this many bytes.
     - `allow_auto_create_topics=True`: Let a broker that is configured so create a missing topic
       when it is asked for it.
+    - `enable_metrics_push=True`: Push metrics to brokers that ask for them (KIP-714). An admin
+      client does so only if it is set.
     - `client_rack=None`: Rack of the client, to read from a replica near by (KIP-392, Kafka 2.4);
       told to the group, whose assignor may prefer partitions with such a replica.
     - `security_protocol="PLAINTEXT"`: Protocol of the listener: with or without TLS, with or
@@ -168,6 +171,7 @@ class AIOKafkaClient:
                 self._config, subject or f"Client {self._config.client_id}"
             )
             self._traffic = Traffic()
+            self.telemetry = TelemetryReporter(self._config, self._metadata)
             self._open()
         self._coordinators: dict[tuple[int, str], int] = {}
         self._is_started = False
@@ -209,6 +213,7 @@ class AIOKafkaClient:
                 self._open()
             raise
         self._owner.start(self._metadata.run(self._pool), name="metadata")
+        self._owner.start(self.telemetry.run(self._pool), name="telemetry")
 
     async def close(self) -> None:
         """Stop the background task, close every connection; requests in flight fail. Takes a few
@@ -246,6 +251,7 @@ class AIOKafkaClient:
     async def _stop(self) -> None:
         deadline = self._loop.time() + _CLOSE_TIMEOUT
         await self._owner.stop(deadline)
+        await self.telemetry.finish(self._pool)
         await self._pool.close(deadline)
 
     def _refuse_other_loop(self) -> None:

@@ -80,6 +80,10 @@ class ClientOptions(TypedDict, total=False):
     """Let a broker that is configured so create a missing topic when it is asked for it. Default:
     True."""
 
+    enable_metrics_push: bool
+    """Push metrics to brokers that ask for them (KIP-714). An admin client does so only if it is
+    set. Default: True."""
+
     client_rack: str | None
     """Rack of the client, to read from a replica near by (KIP-392, Kafka 2.4); told to the group,
     whose assignor may prefer partitions with such a replica. Default: None."""

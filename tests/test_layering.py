@@ -56,6 +56,7 @@ LAYERS = {
     "_metadata": 3,
     "_retry": 3,
     "_tasks": 3,
+    "_telemetry": 3,
     "_vitals": 3,
     "client": 3,
     "cluster": 3,

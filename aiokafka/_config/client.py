@@ -172,6 +172,13 @@ class ClientConfig(Options):
         True,
         "Let a broker that is configured so create a missing topic when it is asked for it.",
     )
+    enable_metrics_push: bool = option(
+        Flag(),
+        "enable_metrics_push",
+        True,
+        "Push metrics to brokers that ask for them (KIP-714). An admin client does so only if it "
+        "is set.",
+    )
     client_rack: str | None = option(
         Text(optional=True),
         "client_rack",

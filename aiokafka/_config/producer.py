@@ -175,6 +175,10 @@ class ProducerConfig(Options):
             client=client, **{name: value for name, value in options.items() if name in own}
         )
 
+    def telemetry_labels(self) -> dict[str, str]:
+        """Return what describes the producer to brokers that take its metrics."""
+        return {"transactional_id": self.transactional_id or ""}
+
     def __post_init__(self) -> None:
         self._settle_acks()
         self._settle_delivery_timeout()

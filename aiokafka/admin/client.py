@@ -13,6 +13,7 @@ from aiokafka._config.options import refuse_unknown
 from aiokafka._config.signature import show_options
 from aiokafka._loops import made_for, refuse_other_loop
 from aiokafka._partitions import as_partition
+from aiokafka._telemetry.reporting import Reporting
 from aiokafka.admin import _cluster, _raw
 from aiokafka.admin._raw import SendTo
 from aiokafka.admin._routing import R, Router
@@ -21,7 +22,6 @@ from aiokafka.admin.new_topic import NewTopic
 from aiokafka.admin.records_to_delete import RecordsToDelete
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import AdminItemsError, IllegalStateError
-from aiokafka.metrics._clients import register
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ _ANY = SendTo.any()
 __all__ = ["AIOKafkaAdminClient", "NewPartitions", "NewTopic", "RecordsToDelete"]
 
 
-class AIOKafkaAdminClient:
+class AIOKafkaAdminClient(Reporting):
     """Inspects a cluster, and changes it.
 
     Use it with `async with`, or call `start` and `close`. A call is retried when a broker is down
@@ -102,6 +102,8 @@ class AIOKafkaAdminClient:
     - `receive_message_max_bytes=268435456`: Refuse a response larger than this many bytes.
     - `allow_auto_create_topics=True`: Let a broker that is configured so create a missing topic
       when it is asked for it.
+    - `enable_metrics_push=True`: Push metrics to brokers that ask for them (KIP-714). An admin
+      client does so only if it is set.
     - `client_rack=None`: Rack of the client, to read from a replica near by (KIP-392, Kafka 2.4);
       told to the group, whose assignor may prefer partitions with such a replica.
     - `security_protocol="PLAINTEXT"`: Protocol of the listener: with or without TLS, with or
@@ -134,13 +136,14 @@ class AIOKafkaAdminClient:
     ) -> None:
         warn_ignored(api_version=api_version)
         refuse_unknown(type(self).__name__, options, ClientConfig, SecurityConfig)
+        options.setdefault("enable_metrics_push", False)
         self._config = ClientConfig.from_options(**options)
         with made_for(loop, type(self).__name__) as self._loop:
             self._client = AIOKafkaClient(self._config)
         self._router = Router(self._client, self._config)
         self._started = False
         self._closed = False
-        register(self)
+        self._report(self._client.telemetry)
 
     async def start(self) -> None:
         """Connect to the cluster.
@@ -557,4 +560,4 @@ def _refuse_text(argument: str, names: Iterable[str] | None) -> None:
         raise TypeError(f"{argument}: must be several names, not one str")
 
 
-show_options(AIOKafkaAdminClient.__init__, ClientConfig, SecurityConfig)
+show_options(AIOKafkaAdminClient.__init__, ClientConfig, SecurityConfig, enable_metrics_push=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from aiokafka._interception import Interception
 from aiokafka._log import SubjectLog
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from aiokafka.consumer.fetch.desk import ReaderDesk
     from aiokafka.consumer.subscription_state import SubscriptionState
 
-__all__ = ["Shared"]
+__all__ = ["Shared", "telemetry_labels"]
 
 log = logging.getLogger("aiokafka.consumer.consumer")
 
@@ -49,3 +49,21 @@ def _interception(config: ConsumerConfig, subject: SubjectLog) -> Interception |
     if not config.interceptors:
         return None
     return Interception(config.interceptors, subject, config.introduction, drops=True)
+
+
+class _Member(Protocol):
+    """What takes part in a group."""
+
+    @property
+    def member_id(self) -> str:
+        """Its id there."""
+
+
+def telemetry_labels(config: ConsumerConfig, group: _Member | None) -> dict[str, str]:
+    """Return what describes a consumer to brokers that take its metrics."""
+    return {
+        "group_id": config.group_id or "",
+        "group_instance_id": config.group_instance_id or "",
+        "group_member_id": "" if group is None else group.member_id,
+        "client_rack": config.client.client_rack or "",
+    }

@@ -23,6 +23,7 @@ from aiokafka._loops import made_for, refuse_other_loop
 from aiokafka._metadata.all_topics import AllTopics
 from aiokafka._states import ConsumerState
 from aiokafka._tasks import TaskOwner
+from aiokafka._telemetry.reporting import Reporting
 from aiokafka._typevars import KT, VT, as_it_is
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.client import AIOKafkaClient
@@ -41,7 +42,7 @@ from aiokafka.consumer._interception import intercept, intercept_one
 from aiokafka.consumer._listener_call import refuse_in_listener
 from aiokafka.consumer._positions import ConsumerPositions
 from aiokafka.consumer._settings import ConsumerSettings
-from aiokafka.consumer._shared import Shared
+from aiokafka.consumer._shared import Shared, telemetry_labels
 from aiokafka.consumer.fetch.desk import ReaderDesk
 from aiokafka.consumer.fetch.fetcher import Fetcher
 from aiokafka.consumer.fetch.placement import Placement
@@ -55,7 +56,6 @@ from aiokafka.errors import (
     RecordTooLargeError,
     TopicAuthorizationFailedError,
 )
-from aiokafka.metrics._clients import register
 from aiokafka.structs import ConsumerRecord, SubscriptionPattern, TopicPartition
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ _CLOSE_TIMEOUT = 1.0
 _LOOK_TIMEOUT = 5.0
 
 
-class AIOKafkaConsumer(ConsumerSettings, ConsumerPositions, Generic[KT, VT]):
+class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[KT, VT]):
     """Reads records from a Kafka cluster.
 
     Partitions come from `assign()`, or from topics: given here, or to `subscribe()` by name or
@@ -181,6 +181,8 @@ class AIOKafkaConsumer(ConsumerSettings, ConsumerPositions, Generic[KT, VT]):
     - `receive_message_max_bytes=268435456`: Refuse a response larger than this many bytes.
     - `allow_auto_create_topics=True`: Let a broker that is configured so create a missing topic
       when it is asked for it.
+    - `enable_metrics_push=True`: Push metrics to brokers that ask for them (KIP-714). An admin
+      client does so only if it is set.
     - `client_rack=None`: Rack of the client, to read from a replica near by (KIP-392, Kafka 2.4);
       told to the group, whose assignor may prefer partitions with such a replica.
     - `security_protocol="PLAINTEXT"`: Protocol of the listener: with or without TLS, with or
@@ -233,7 +235,7 @@ class AIOKafkaConsumer(ConsumerSettings, ConsumerPositions, Generic[KT, VT]):
         if self._loop.get_debug():
             self._source_traceback = traceback.extract_stack(sys._getframe(1))
         self._closed = False
-        register(self)
+        self._report(self._client.telemetry, partial(telemetry_labels, self._config, self._group))
 
     def _assemble(self) -> None:
         config = self._config

@@ -17,6 +17,7 @@ from aiokafka._config.signature import show_options
 from aiokafka._interception import Interception
 from aiokafka._log import SubjectLog
 from aiokafka._loops import made_for, refuse_other_loop
+from aiokafka._telemetry.reporting import Reporting
 from aiokafka._typevars import KeySent, ValueSent, as_bytes
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
@@ -31,7 +32,6 @@ from aiokafka.errors import (
 )
 from aiokafka.health import ProducerHealth, ProducerState
 from aiokafka.interceptors import ProducerRecord
-from aiokafka.metrics._clients import register
 from aiokafka.partitioner import DefaultPartitioner
 from aiokafka.producer._checks import ask_partitioner, check_batch, checked_record
 from aiokafka.producer._convert import Headers, as_headers, check_topic
@@ -61,7 +61,7 @@ _LONG_STOP = 3.0
 _DEFAULT_PARTITIONER = DefaultPartitioner()
 
 
-class AIOKafkaProducer(Generic[KeySent, ValueSent]):
+class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
     """Sends records to a Kafka cluster.
 
     Records are collected into batches per partition and sent by background tasks; `send` returns a
@@ -132,6 +132,8 @@ class AIOKafkaProducer(Generic[KeySent, ValueSent]):
     - `receive_message_max_bytes=268435456`: Refuse a response larger than this many bytes.
     - `allow_auto_create_topics=True`: Let a broker that is configured so create a missing topic
       when it is asked for it.
+    - `enable_metrics_push=True`: Push metrics to brokers that ask for them (KIP-714). An admin
+      client does so only if it is set.
     - `client_rack=None`: Rack of the client, to read from a replica near by (KIP-392, Kafka 2.4);
       told to the group, whose assignor may prefer partitions with such a replica.
     - `security_protocol="PLAINTEXT"`: Protocol of the listener: with or without TLS, with or
@@ -190,7 +192,7 @@ class AIOKafkaProducer(Generic[KeySent, ValueSent]):
             self._assemble(config)
         self._is_stopped = False
         self._closed = False
-        register(self)
+        self._report(self.client.telemetry, config.telemetry_labels)
 
     def _assemble(self, config: ProducerConfig) -> None:
         self._log = SubjectLog(log, config.subject)

@@ -23,6 +23,7 @@ from aiokafka.testing.script import Handler, Interception, Script, SeenRequest
 from aiokafka.testing.services import Services
 from aiokafka.testing.settings import BROKER_DEFAULTS
 from aiokafka.testing.state import ClusterState, Node, Partition
+from aiokafka.testing.telemetry import TelemetryReceiver
 from aiokafka.testing.transactions import Transactions
 from aiokafka.testing.versions import profile
 
@@ -184,6 +185,11 @@ class FakeCluster:
     def coordinators(self) -> Coordinators:
         """Who coordinates groups and transactions: moves, and the time that loading takes."""
         return self._services.coordinators
+
+    @property
+    def telemetry(self) -> TelemetryReceiver:
+        """What clients push of their metrics, if ``config`` has a ``metric.reporters``."""
+        return self._services.telemetry
 
     @property
     def quotas(self) -> Quotas:

@@ -31,6 +31,10 @@ class RequestFacts(Protocol):
         """The address of the client."""
 
     @property
+    def received_at(self) -> float:
+        """`loop.time()` when the request was complete."""
+
+    @property
     def session(self) -> Session | None:
         """The login of the connection; None where brokers ask for no login."""
 

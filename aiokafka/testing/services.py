@@ -17,6 +17,7 @@ from aiokafka.testing.moves import Moves
 from aiokafka.testing.quotas import Quotas
 from aiokafka.testing.replication import Replication
 from aiokafka.testing.scram_credentials import ScramCredentials
+from aiokafka.testing.telemetry import TelemetryReceiver
 from aiokafka.testing.transactions import Transactions
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ class Services:
         self.quotas = Quotas()
         #: Who coordinates what, and what is being loaded.
         self.coordinators = Coordinators(state, random)
+        #: Metrics of clients.
+        self.telemetry = TelemetryReceiver(state)
         #: The group coordinators.
         self.groups = Groups(state, self.coordinators, changed)
         #: The transaction coordinators.

@@ -69,6 +69,8 @@ _TABLE = """
 66 ListTransactions            .     .     .     .     .     .   0-1   0-1   0-2
 68 ConsumerGroupHeartbeat      .     .     .     .     .     .     0   0-1   0-1
 69 ConsumerGroupDescribe       .     .     .     .     .     .     0   0-1   0-1
+71 GetTelemetrySubscriptions   .     .     .     .     .     .     0     0     0
+72 PushTelemetry               .     .     .     .     .     .     0     0     0
 74 ListConfigResources         .     .     .     .     .     .     0     0   0-1
 75 DescribeTopicPartitions     .     .     .     .     .     .     0     0     0
 77 ShareGroupDescribe          .     .     .     .     .     .     .     .     1

@@ -13,8 +13,10 @@ from aiokafka.protocol.messages.api_versions import (
 )
 from aiokafka.testing import codes
 from aiokafka.testing.script import RequestContext
+from aiokafka.testing.telemetry import has_receiver
 
 REQUEST = ApiVersionsRequest
+_TELEMETRY = (71, 72)
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -31,6 +33,7 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
         api_keys=[
             ApiVersion(api_key=key, min_version=low, max_version=high)
             for key, (low, high) in sorted(profile.ranges.items())
+            if key not in _TELEMETRY or has_receiver(context.truth)
         ],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)

@@ -71,6 +71,8 @@ _MODULES = {
     66: "_66_list_transactions",
     68: "_68_consumer_group_heartbeat",
     69: "_69_consumer_group_describe",
+    71: "_71_get_telemetry_subscriptions",
+    72: "_72_push_telemetry",
     74: "_74_list_config_resources",
     75: "_75_describe_topic_partitions",
     77: "_77_share_group_describe",

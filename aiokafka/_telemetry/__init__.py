@@ -1,0 +1,1 @@
+"""Push a client's metrics to the brokers that ask for them (KIP-714)."""

@@ -1,0 +1,305 @@
+"""Ask the brokers what they want to know, and tell them, again and again (KIP-714)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import uuid
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Protocol
+
+from aiokafka import _seams
+from aiokafka._backoff import Backoff
+from aiokafka._compat import timeout
+from aiokafka._config import ClientConfig
+from aiokafka._telemetry.payload import Payload, make_payload
+from aiokafka._telemetry.subscription import DEFAULT_INTERVAL, Subscription
+from aiokafka._telemetry.tally import Entry, Tally, entries
+from aiokafka.errors import (
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+    NodeNotReadyError,
+    TelemetryTooLarge,
+    ThrottlingQuotaExceeded,
+    UnknownSubscriptionId,
+    UnsupportedCompressionType,
+    UnsupportedVersionError,
+    for_code,
+    renewed,
+)
+from aiokafka.metrics import MetricsSnapshot
+from aiokafka.net.connection import BrokerConnection
+from aiokafka.net.pool import ConnectionPool
+from aiokafka.protocol.messages.telemetry import (
+    GetTelemetrySubscriptionsRequest,
+    PushTelemetryRequest,
+)
+from aiokafka.protocol.schema import ZERO_UUID
+
+__all__ = ["TelemetryReporter"]
+
+log = logging.getLogger("aiokafka")
+
+_LOOK_AGAIN = 300.0
+"""Seconds after which brokers that offered no telemetry may do so."""
+_LONGEST_BACKOFF = 30.0
+_FAREWELL = 1.0
+"""Seconds that the last push may take."""
+
+
+class Cluster(Protocol):
+    """What says which brokers there are."""
+
+    @property
+    def node_ids(self) -> tuple[int, ...]:
+        """Their ids."""
+
+
+class Metadata(Protocol):
+    """What knows the cluster."""
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster as it is known now."""
+
+
+class TelemetryReporter:
+    """Pushes the metrics of one client, while its brokers want that.
+
+    Owns: the id that a broker has given to the client, the subscription, and what was pushed. The
+    task that runs it refers to no client, so that one which is forgotten is noticed.
+    """
+
+    def __init__(self, config: ClientConfig, metadata: Metadata) -> None:
+        self._config = config
+        self._metadata = metadata
+        self._read: Callable[[], MetricsSnapshot | None] = _nothing
+        self._labels: Callable[[], Mapping[str, str]] = dict
+        self._tally = Tally(_now_ns())
+        self._id = ZERO_UUID
+        self._is_settled = asyncio.Event()
+        self._failure: KafkaError = IllegalStateError("the client is not started")
+        self._is_running = False
+        self._subscription: Subscription | None = None
+        self._node_id: int | None = None
+        self._refused: set[int] = set()
+        self._most_bytes = 0
+        self._backoff = Backoff(config.retry_backoff, _LONGEST_BACKOFF)
+
+    def watch(
+        self, read: Callable[[], MetricsSnapshot | None], labels: Callable[[], Mapping[str, str]]
+    ) -> None:
+        """Push what `read` returns, until it returns None; `labels` describe the client."""
+        self._read = read
+        self._labels = labels
+
+    async def instance_id(self, timeout_s: float) -> uuid.UUID:
+        """Return the id that the brokers know the client by, after waiting so long for it.
+
+        Raises KafkaTimeoutError, IllegalStateError if nothing is pushed, UnsupportedVersionError.
+        """
+        if not self._config.enable_metrics_push:
+            raise IllegalStateError("there is no client instance id: enable_metrics_push is False")
+        if not self._is_running:
+            raise renewed(self._failure)
+        try:
+            async with timeout(timeout_s):
+                await self._is_settled.wait()
+        except asyncio.TimeoutError:
+            raise KafkaTimeoutError(
+                f"no broker has given a client instance id within {timeout_s:g} s"
+            ) from None
+        if self._id == ZERO_UUID:
+            raise renewed(self._failure)
+        return uuid.UUID(bytes=self._id)
+
+    # -- what goes on in the background
+
+    def run(self, pool: ConnectionPool) -> Coroutine[Any, Any, None]:
+        """Subscribe and push, until brokers want no more of it, or cancelled. Raises nothing."""
+        self._is_running = self._read is not _nothing and self._config.enable_metrics_push
+        self._is_settled.clear()
+        return self._run(pool)
+
+    async def _run(self, pool: ConnectionPool) -> None:
+        pause: float | None = 0.0 if self._is_running else None
+        try:
+            while pause is not None:
+                await asyncio.sleep(pause)
+                pause = await self._turn(pool)
+        except Exception as error:
+            log.exception("%s pushes no metrics any more", self._config.client_id)
+            self._give_up(KafkaError(f"pushing metrics has failed: {error!r}"))
+
+    async def finish(self, pool: ConnectionPool) -> None:
+        """Push for the last time, over a connection that is open, within a second. The client must
+        have ended `run()`."""
+        subscription = self._subscription
+        if subscription is not None:
+            try:
+                connection = self._open_connection(pool)
+                if connection is not None:
+                    async with timeout(_FAREWELL):
+                        await self._push(connection, subscription, is_last=True)
+            except (KafkaError, asyncio.TimeoutError) as error:
+                log.debug("%s: the last push has failed: %r", self._config.client_id, error)
+        self._give_up(IllegalStateError("the client is stopped"))
+        self._is_running = False
+
+    def _give_up(self, error: KafkaError) -> None:
+        self._subscription = None
+        self._failure = error
+        self._is_settled.set()
+
+    async def _turn(self, pool: ConnectionPool) -> float | None:
+        """Do what is due; return the seconds until the next time, None for never."""
+        subscription = self._subscription
+        try:
+            connection = await self._connection(pool)
+            if connection is None:
+                self._give_up(
+                    UnsupportedVersionError(
+                        "no broker takes metrics: that needs Kafka 3.7, and a plug-in in it"
+                    )
+                )
+                return _LOOK_AGAIN
+            if subscription is None:
+                return await self._subscribe(connection)
+            return await self._push(connection, subscription)
+        except KafkaError as error:
+            log.debug("%s: pushing metrics: %s", self._config.client_id, error)
+            if error.retriable:
+                return self._backoff.next() if subscription is None else subscription.interval
+            log.warning("%s pushes no metrics any more: %s", self._config.client_id, error)
+            self._give_up(error)
+            return None
+
+    async def _connection(self, pool: ConnectionPool) -> BrokerConnection | None:
+        """Return a connection to a broker that takes metrics, an open one if there is one; None if
+        no broker does. No connection is made to find that out."""
+        connection = self._open_connection(pool)
+        if connection is not None:
+            return connection
+        able = [node for node in self._metadata.cluster.node_ids if _takes_metrics(pool, node)]
+        if not able:
+            return None
+        ready = [node for node in able if not pool.retry_delay(node)]
+        if not ready:
+            raise NodeNotReadyError("no broker can be connected to at the moment")
+        self._node_id = random.choice(ready)
+        return await pool.get(self._node_id)
+
+    def _open_connection(self, pool: ConnectionPool) -> BrokerConnection | None:
+        """Return the connection that was used last, another one if that is closed."""
+        found = {
+            node_id: connection
+            for node_id in self._metadata.cluster.node_ids
+            if (connection := pool.find(node_id)) and _takes_metrics(pool, node_id)
+        }
+        if found and self._node_id not in found:
+            self._node_id = random.choice(list(found))
+        return None if self._node_id is None else found.get(self._node_id)
+
+    async def _subscribe(self, connection: BrokerConnection) -> float:
+        request = GetTelemetrySubscriptionsRequest(client_instance_id=self._id)
+        response = await connection.request(request)
+        error = for_code(response.error_code)
+        if error is ThrottlingQuotaExceeded:
+            return DEFAULT_INTERVAL
+        if response.error_code:
+            raise error("GetTelemetrySubscriptions")
+        if self._id == ZERO_UUID:
+            if response.client_instance_id == ZERO_UUID:
+                raise KafkaError("GetTelemetrySubscriptions: there is no client instance id")
+            self._id = response.client_instance_id
+        self._is_settled.set()
+        self._backoff.reset()
+        subscription = Subscription.of(response)
+        if not subscription.prefixes:
+            return subscription.interval
+        self._subscription = subscription
+        self._most_bytes = subscription.most_bytes
+        # Clients that were started together do not push together.
+        return subscription.interval * random.uniform(0.5, 1.5)
+
+    # -- a push
+
+    async def _push(
+        self, connection: BrokerConnection, subscription: Subscription, *, is_last: bool = False
+    ) -> float | None:
+        """Push once; return the seconds until the next turn."""
+        snapshot = self._read()
+        if snapshot is None:
+            return None
+        at_ns = _now_ns()
+        every = entries(snapshot, subscription.wants)
+        payload = await make_payload(
+            every,
+            self._tally,
+            subscription,
+            {name: value for name, value in self._labels().items() if value},
+            at_ns,
+            codec=subscription.codec(self._refused),
+            most_bytes=self._most_bytes,
+        )
+        if payload is None and not is_last:
+            return subscription.interval
+        payload = payload or Payload(b"", 0, [])
+        request = PushTelemetryRequest(
+            client_instance_id=self._id,
+            subscription_id=subscription.id,
+            terminating=is_last,
+            compression_type=payload.codec,
+            metrics=payload.data,
+        )
+        code = await self._send(connection, request, every, payload, at_ns)
+        return self._after_push(code, payload, subscription)
+
+    async def _send(
+        self,
+        connection: BrokerConnection,
+        request: PushTelemetryRequest,
+        every: list[Entry],
+        payload: Payload,
+        at_ns: int,
+    ) -> int:
+        """Send it; return the error code. What was perhaps received counts as told: a receiver adds
+        up, and cannot notice what it is told twice."""
+        answer = connection.send_nowait(request)
+        try:
+            code = (await answer).error_code
+        except BaseException:
+            self._tally.settle(every, payload.told, at_ns)
+            raise
+        if code == 0:
+            self._tally.settle(every, payload.told, at_ns)
+        return code
+
+    def _after_push(self, code: int, payload: Payload, subscription: Subscription) -> float:
+        """Return the seconds until the next turn. Raises the errors that a retry does not mend."""
+        error = for_code(code)
+        if error is UnknownSubscriptionId or error is UnsupportedCompressionType:
+            if error is UnsupportedCompressionType:
+                self._refused.add(payload.codec)
+            self._subscription = None
+            return 0.0
+        if error is TelemetryTooLarge:
+            self._most_bytes = len(payload.data) // 2
+        elif code and error is not ThrottlingQuotaExceeded:
+            raise error("PushTelemetry")
+        return subscription.interval
+
+
+def _now_ns() -> int:
+    return int(_seams.wall_time() * 1e9)
+
+
+def _nothing() -> None:
+    """Read nothing: no role has said what to push."""
+
+
+def _takes_metrics(pool: ConnectionPool, node_id: int) -> bool:
+    versions = pool.versions(node_id)
+    return versions is not None and versions.has(GetTelemetrySubscriptionsRequest)

@@ -1,0 +1,55 @@
+"""What producers, consumers and admin clients have in common: their metrics are pushed."""
+
+from __future__ import annotations
+
+import uuid
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from aiokafka._telemetry.reporter import TelemetryReporter
+from aiokafka.metrics import MetricsSnapshot
+from aiokafka.metrics._clients import register
+
+__all__ = ["Reporting"]
+
+
+class _Measured(Protocol):
+    _telemetry: TelemetryReporter
+
+    def metrics(self) -> MetricsSnapshot: ...
+
+
+class Reporting:
+    """A client whose metrics are collected, and pushed to brokers that ask for them."""
+
+    _telemetry: TelemetryReporter
+
+    def _report(
+        self: _Measured,
+        telemetry: TelemetryReporter,
+        labels: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
+        """Begin to. `labels` describe the client; those that are empty do not."""
+        register(self)
+        self._telemetry = telemetry
+        # What is in the background must not keep a client from being missed.
+        method = weakref.WeakMethod(self.metrics)
+        telemetry.watch(lambda: _call(method), labels)
+
+    async def client_instance_id(self, timeout_ms: float = 60_000) -> uuid.UUID:
+        """Return the id that the brokers have given to this client, by which they name the metrics
+        that it pushes (KIP-714). Waits for it for `timeout_ms`, from `start()` on.
+
+        Raises ValueError for a negative time, KafkaTimeoutError, UnsupportedVersionError if no
+        broker takes metrics, IllegalStateError with `enable_metrics_push=False`, and for a client
+        that does not run.
+        """
+        if not timeout_ms >= 0:  # NaN is neither
+            raise ValueError(f"timeout_ms={timeout_ms!r}: must not be negative")
+        return await self._telemetry.instance_id(timeout_ms / 1000)
+
+
+def _call(method: weakref.WeakMethod[Callable[[], MetricsSnapshot]]) -> MetricsSnapshot | None:
+    read = method()
+    return None if read is None else read()

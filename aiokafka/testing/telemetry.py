@@ -1,0 +1,159 @@
+"""Metrics that clients push to a fake cluster (KIP-714)."""
+
+from __future__ import annotations
+
+import re
+import uuid
+import zlib
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aiokafka import _seams
+from aiokafka.errors import CorruptRecordError
+from aiokafka.protocol.messages.telemetry import PushTelemetryRequest
+from aiokafka.protocol.schema import ZERO_UUID
+from aiokafka.record import compression
+from aiokafka.testing import codes
+from aiokafka.testing.facts import RequestFacts
+from aiokafka.testing.settings import METRICS_DEFAULTS
+from aiokafka.testing.state import ClusterState
+
+__all__ = ["ACCEPTED", "TelemetryPush", "TelemetryReceiver", "has_receiver"]
+
+ACCEPTED = (compression.ZSTD, compression.LZ4, compression.GZIP, compression.SNAPPY)
+"""The codecs that brokers take, the best first."""
+_METRICS = 16  # the kind of resource
+_JMX = "org.apache.kafka.common.metrics.JmxReporter"
+_KEPT = 1000
+_PAST_THROTTLING = (codes.UNKNOWN_SUBSCRIPTION_ID, codes.UNSUPPORTED_COMPRESSION_TYPE)
+
+
+def has_receiver(state: ClusterState) -> bool:
+    """Return whether brokers have a plug-in that takes metrics; without one they do not offer it.
+
+    Every class in ``metric.reporters`` counts as one, but for Kafka's own.
+    """
+    named = state.config["metric.reporters"].split(",")
+    return any(name.strip() not in ("", _JMX) for name in named)
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetryPush:
+    """What a client has pushed."""
+
+    client_instance_id: uuid.UUID
+    client_id: str | None
+    is_terminating: bool
+    compression_type: int
+    metrics: bytes
+    """Not compressed."""
+
+
+class _Instance:
+    """One client, as a broker knows it."""
+
+    def __init__(self) -> None:
+        self.asked_at = -1e9
+        self.pushed_at = -1e9
+        self.error = 0
+        self.is_ended = False
+
+
+class TelemetryReceiver:
+    """Owns what clients have pushed, and when they did."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self._instances: dict[bytes, _Instance] = {}
+        self.pushes: deque[TelemetryPush] = deque(maxlen=_KEPT)
+
+    def subscription(
+        self, context: RequestFacts, instance_id: bytes
+    ) -> tuple[int, int, tuple[str, ...]]:
+        """Return the id, the interval in milliseconds, and the names of the metrics that are
+        wanted of a client."""
+        names: dict[str, None] = {}
+        intervals = []
+        for (kind, _), config in sorted(self._state.other_configs.items()):
+            settings = {**METRICS_DEFAULTS, **config}
+            if kind == _METRICS and _matches(settings["match"], context, instance_id):
+                names |= dict.fromkeys(filter(None, settings["metrics"].split(",")))
+                intervals.append(int(settings["interval.ms"]))
+        interval = min(intervals, default=int(METRICS_DEFAULTS["interval.ms"]))
+        wanted = ("*",) if "*" in names else tuple(sorted(names))
+        text = f"{interval} {wanted}"
+        return zlib.crc32(text.encode()) & 0x7FFFFFFF, interval, wanted
+
+    def admit(self, context: RequestFacts, instance_id: bytes) -> tuple[int, bytes]:
+        """Return the error code for a question of a client, and its id, which may be new."""
+        if instance_id == ZERO_UUID:
+            instance_id = _seams.random_uuid().bytes
+        instance = self._instances.setdefault(instance_id, _Instance())
+        _, interval, _ = self.subscription(context, instance_id)
+        latest = max(instance.asked_at, instance.pushed_at)
+        if _is_early(context, latest, interval) and instance.error not in _PAST_THROTTLING:
+            return codes.THROTTLING_QUOTA_EXCEEDED, instance_id
+        instance.asked_at = context.received_at
+        instance.error = 0
+        return 0, instance_id
+
+    def receive(self, context: RequestFacts, request: PushTelemetryRequest) -> int:
+        """Keep what a client has pushed, or return why not, as an error code."""
+        if request.client_instance_id == ZERO_UUID:
+            return codes.INVALID_REQUEST
+        instance = self._instances.setdefault(request.client_instance_id, _Instance())
+        instance.error = self._judge(context, request, instance)
+        return instance.error
+
+    def _judge(
+        self, context: RequestFacts, request: PushTelemetryRequest, instance: _Instance
+    ) -> int:
+        if instance.is_ended:
+            return codes.INVALID_REQUEST
+        known, interval, _ = self.subscription(context, request.client_instance_id)
+        is_first = instance.pushed_at < instance.asked_at
+        is_free = is_first or request.terminating
+        if not is_free and _is_early(context, instance.pushed_at, interval):
+            return codes.THROTTLING_QUOTA_EXCEEDED
+        if request.subscription_id != known:
+            return codes.UNKNOWN_SUBSCRIPTION_ID
+        if request.compression_type not in (compression.NONE, *ACCEPTED):
+            return codes.UNSUPPORTED_COMPRESSION_TYPE
+        if len(request.metrics) > int(self._state.config["telemetry.max.bytes"]):
+            return codes.TELEMETRY_TOO_LARGE
+        instance.pushed_at = context.received_at
+        instance.is_ended = request.terminating
+        return self._keep(context, request)
+
+    def _keep(self, context: RequestFacts, request: PushTelemetryRequest) -> int:
+        data = bytes(request.metrics)
+        if data and request.compression_type:
+            try:
+                data = compression.decompress(request.compression_type, data)
+            except CorruptRecordError:
+                return codes.INVALID_RECORD
+        self.pushes.append(
+            TelemetryPush(
+                uuid.UUID(bytes=request.client_instance_id),
+                context.client_id,
+                request.terminating,
+                request.compression_type,
+                data,
+            )
+        )
+        return 0
+
+
+def _is_early(context: RequestFacts, latest: float, interval_ms: int) -> bool:
+    return context.received_at - latest < interval_ms / 1000
+
+
+def _matches(match: str, context: RequestFacts, instance_id: bytes) -> bool:
+    """Return whether a client is one of those that `match` describes: ``client_id=orders-.*``."""
+    facts: Mapping[str, str] = {
+        "client_id": context.client_id or "",
+        "client_instance_id": str(uuid.UUID(bytes=instance_id)),
+    }
+    pairs = [part.partition("=") for part in match.split(",") if part]
+    return all(re.fullmatch(regex, facts.get(name, "")) for name, _, regex in pairs)
