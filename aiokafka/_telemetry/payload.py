@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from aiokafka._telemetry.subscription import Subscription
-from aiokafka._telemetry.tally import Entry, Tally, pieces, series
+from aiokafka._telemetry.tally import Entry, CountsTold, pieces, series
 from aiokafka._version import __version__
 from aiokafka.protocol.otlp import encode_metrics, encode_series
 from aiokafka.record import compression
 
-__all__ = ["Payload", "make_payload"]
+__all__ = ["PushPayload", "make_payload"]
 
 _SCOPE = ("aiokafka", __version__)
 _LARGE = 64 * 1024
@@ -24,7 +24,7 @@ _TURN = 10
 """Pieces that are encoded before other tasks get a turn."""
 
 
-class Payload(NamedTuple):
+class PushPayload(NamedTuple):
     """Metrics that are ready to be pushed."""
 
     data: bytes
@@ -35,14 +35,14 @@ class Payload(NamedTuple):
 
 async def make_payload(
     wanted: list[Entry],
-    tally: Tally,
+    tally: CountsTold,
     subscription: Subscription,
     resource: Mapping[str, str],
     at_ns: int,
     *,
     codec: int,
     most_bytes: int,
-) -> Payload | None:
+) -> PushPayload | None:
     """Return as much of `wanted`, from its beginning, as fits into `most_bytes`; None if nothing
     does."""
     parts: list[tuple[bytes, list[Entry]]] = []
@@ -61,7 +61,7 @@ async def make_payload(
         data = encode_metrics(resource, _SCOPE, (encoded for encoded, _ in parts))
         data = await _compressed(codec, data)
         if len(data) <= most_bytes:
-            return Payload(data, codec, [entry for _, piece in parts for entry in piece])
+            return PushPayload(data, codec, [entry for _, piece in parts for entry in piece])
         del parts[int(len(parts) * _SPARE * most_bytes / len(data)) :]
     return None
 

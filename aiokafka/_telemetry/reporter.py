@@ -13,9 +13,9 @@ from aiokafka import _seams
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout
 from aiokafka._config import ClientConfig
-from aiokafka._telemetry.payload import Payload, make_payload
+from aiokafka._telemetry.payload import PushPayload, make_payload
 from aiokafka._telemetry.subscription import DEFAULT_INTERVAL, Subscription
-from aiokafka._telemetry.tally import Entry, Tally, entries
+from aiokafka._telemetry.tally import Entry, CountsTold, entries
 from aiokafka.errors import (
     IllegalStateError,
     KafkaError,
@@ -49,7 +49,7 @@ _FAREWELL = 1.0
 """Seconds that the last push may take."""
 
 
-class Cluster(Protocol):
+class _Cluster(Protocol):
     """What says which brokers there are."""
 
     @property
@@ -57,11 +57,11 @@ class Cluster(Protocol):
         """Their ids."""
 
 
-class Metadata(Protocol):
+class _Metadata(Protocol):
     """What knows the cluster."""
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> _Cluster:
         """The cluster as it is known now."""
 
 
@@ -72,12 +72,12 @@ class TelemetryReporter:
     task that runs it refers to no client, so that one which is forgotten is noticed.
     """
 
-    def __init__(self, config: ClientConfig, metadata: Metadata) -> None:
+    def __init__(self, config: ClientConfig, metadata: _Metadata) -> None:
         self._config = config
         self._metadata = metadata
         self._read: Callable[[], MetricsSnapshot | None] = _nothing
         self._labels: Callable[[], Mapping[str, str]] = dict
-        self._tally = Tally(_now_ns())
+        self._tally = CountsTold(_now_ns())
         self._id = ZERO_UUID
         self._is_settled = asyncio.Event()
         self._failure: KafkaError = IllegalStateError("the client is not started")
@@ -246,7 +246,7 @@ class TelemetryReporter:
         )
         if payload is None and not is_last:
             return subscription.interval
-        payload = payload or Payload(b"", 0, [])
+        payload = payload or PushPayload(b"", 0, [])
         request = PushTelemetryRequest(
             client_instance_id=self._id,
             subscription_id=subscription.id,
@@ -262,7 +262,7 @@ class TelemetryReporter:
         connection: BrokerConnection,
         request: PushTelemetryRequest,
         every: list[Entry],
-        payload: Payload,
+        payload: PushPayload,
         at_ns: int,
     ) -> int:
         """Send it; return the error code. What was perhaps received counts as told: a receiver adds
@@ -277,7 +277,7 @@ class TelemetryReporter:
             self._tally.settle(every, payload.told, at_ns)
         return code
 
-    def _after_push(self, code: int, payload: Payload, subscription: Subscription) -> float:
+    def _after_push(self, code: int, payload: PushPayload, subscription: Subscription) -> float:
         """Return the seconds until the next turn. Raises the errors that a retry does not mend."""
         error = for_code(code)
         if error is UnknownSubscriptionId or error is UnsupportedCompressionType:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from aiokafka.metrics import Distribution, Metric, MetricKind
 from aiokafka.protocol.otlp import Point, Series
 
-__all__ = ["Entry", "Tally", "entries", "pieces", "series"]
+__all__ = ["Entry", "CountsTold", "entries", "pieces", "series"]
 
 _MOST_POINTS = 50
 """Values of one metric that are encoded in one go."""
@@ -32,7 +32,7 @@ class Entry(NamedTuple):
         return self.name, self.labels
 
 
-class Tally:
+class CountsTold:
     """Owns the value of each count that brokers know, and since when they do.
 
     It is as large as the latest snapshot: what that lacks is forgotten.
@@ -89,7 +89,7 @@ def pieces(wanted: Iterable[Entry]) -> Iterator[list[Entry]]:
             yield same[start : start + _MOST_POINTS]
 
 
-def series(piece: list[Entry], tally: Tally, *, is_delta: bool) -> Series:
+def series(piece: list[Entry], tally: CountsTold, *, is_delta: bool) -> Series:
     """Return what is pushed of one list."""
     first = piece[0].metric
     points = tuple(tally.point(entry, is_delta=is_delta) for entry in piece)
