@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from aiokafka._telemetry.subscription import Subscription
-from aiokafka._telemetry.tally import Entry, CountsTold, pieces, series
+from aiokafka._telemetry.tally import CountsTold, Entry, pieces, series
 from aiokafka._version import __version__
 from aiokafka.protocol.otlp import encode_metrics, encode_series
 from aiokafka.record import compression

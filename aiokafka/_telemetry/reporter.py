@@ -15,7 +15,7 @@ from aiokafka._compat import timeout
 from aiokafka._config import ClientConfig
 from aiokafka._telemetry.payload import PushPayload, make_payload
 from aiokafka._telemetry.subscription import DEFAULT_INTERVAL, Subscription
-from aiokafka._telemetry.tally import Entry, CountsTold, entries
+from aiokafka._telemetry.tally import CountsTold, Entry, entries
 from aiokafka.errors import (
     IllegalStateError,
     KafkaError,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from aiokafka.metrics import Distribution, Metric, MetricKind
 from aiokafka.protocol.otlp import Point, Series
 
-__all__ = ["Entry", "CountsTold", "entries", "pieces", "series"]
+__all__ = ["CountsTold", "Entry", "entries", "pieces", "series"]
 
 _MOST_POINTS = 50
 """Values of one metric that are encoded in one go."""
