@@ -182,14 +182,21 @@ class TelemetryReporter:
         connection = self._open_connection(pool)
         if connection is not None:
             return connection
-        able = [node for node in self._metadata.cluster.node_ids if _takes_metrics(pool, node)]
-        if not able:
+        nodes = self._metadata.cluster.node_ids
+        able = [node for node in nodes if _takes_metrics(pool, node)]
+        if self._id != ZERO_UUID:
+            # One broker does, so it is worth asking those that were never connected to.
+            able += [node for node in nodes if pool.versions(node) is None]
+        elif not able:
             return None
         ready = [node for node in able if not pool.retry_delay(node)]
         if not ready:
             raise NodeNotReadyError("no broker can be connected to at the moment")
         self._node_id = random.choice(ready)
-        return await pool.get(self._node_id)
+        connection = await pool.get(self._node_id)
+        if not _takes_metrics(pool, self._node_id):
+            raise NodeNotReadyError(f"node {self._node_id} takes no metrics")
+        return connection
 
     def _open_connection(self, pool: ConnectionPool) -> BrokerConnection | None:
         """Return the connection that was used last, another one if that is closed."""
