@@ -285,6 +285,6 @@ def test_counters_do_not_shrink_when_brokers_are_many() -> None:
     traffic = Traffic()
     for node_id in range(1005):
         traffic.of(node_id).requests += 1
-    seen = traffic.read("client", "producer", 0)
+    seen = traffic.read("client", "producer", 0, None)
     assert len(seen.find("request-total", group="producer-node-metrics")) == 1000
     assert seen.value("request-total", group="producer-metrics") == 1005
