@@ -16,8 +16,10 @@ __all__ = ["AnyNode"]
 
 T = TypeVar("T")
 
-# Of the time that is left, while there are other brokers to ask.
+# Of the time that is left, while there are other brokers to ask; and the least that is worth it,
+# in seconds: a shorter attempt would say "no response" in place of what the others have said.
 _PART = 1 / 3
+_LEAST = 0.2
 
 
 class Nodes(Protocol):
@@ -44,9 +46,9 @@ class AnyNode:
     async def ask(self, attempt: Callable[[int], Awaitable[T]], deadline: float) -> T:
         """Return what `attempt` returns for the node id of a broker.
 
-        A broker that keeps silent gets a third of the time until `deadline` (loop time), so that
-        others can be asked, and the last one all of it. Raises what `attempt` raises,
-        RequestTimedOutError for a silent broker, asyncio.TimeoutError at the deadline, and
+        A broker that keeps silent gets a third of the time until `deadline` (loop time) and 0.2 s
+        at least, so that others can be asked, and the last one all of it. Raises what `attempt`
+        raises, RequestTimedOutError for a silent broker, asyncio.TimeoutError at the deadline, and
         KafkaConnectionError when no broker is known.
         """
         node_id = self._nodes.get_random_node(self._failed)
@@ -54,13 +56,15 @@ class AnyNode:
             raise KafkaConnectionError("no broker is known: bootstrap() first")
         now = asyncio.get_running_loop().time()
         has_others = bool(set(self._nodes.cluster.node_ids) - self._failed - {node_id})
-        end = now + max(0.0, deadline - now) * _PART if has_others else deadline
+        part = max(_LEAST, (deadline - now) * _PART)
+        has_time = has_others and now + part < deadline
+        end = now + part if has_time else deadline
         try:
             async with timeout_at(end):
                 return await attempt(node_id)
         except asyncio.TimeoutError:
             self._note(node_id)
-            if not has_others:
+            if not has_time:
                 raise
             text = f"node {node_id}: no response in {end - now:.1f} s"
             raise RequestTimedOutError(text) from None
