@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import uuid
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 from aiokafka import _seams
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout
 from aiokafka._config import ClientConfig
-from aiokafka._telemetry.payload import PushPayload, make_payload
 from aiokafka._telemetry.subscription import DEFAULT_INTERVAL, Subscription
-from aiokafka._telemetry.tally import CountsTold, Entry, entries
 from aiokafka.errors import (
     IllegalStateError,
     KafkaError,
@@ -29,7 +27,6 @@ from aiokafka.errors import (
     for_code,
     renewed,
 )
-from aiokafka.metrics import MetricsSnapshot
 from aiokafka.net.connection import BrokerConnection
 from aiokafka.net.pool import ConnectionPool
 from aiokafka.protocol.messages.telemetry import (
@@ -37,6 +34,13 @@ from aiokafka.protocol.messages.telemetry import (
     PushTelemetryRequest,
 )
 from aiokafka.protocol.schema import ZERO_UUID
+
+if TYPE_CHECKING:
+    import uuid
+
+    from aiokafka._telemetry.payload import PushPayload
+    from aiokafka._telemetry.tally import CountsTold
+    from aiokafka.metrics import MetricsSnapshot
 
 __all__ = ["TelemetryReporter"]
 
@@ -77,7 +81,8 @@ class TelemetryReporter:
         self._metadata = metadata
         self._read: Callable[[], MetricsSnapshot | None] = _nothing
         self._labels: Callable[[], Mapping[str, str]] = dict
-        self._tally = CountsTold(_now_ns())
+        self._began_at_ns = _now_ns()
+        self._tally: CountsTold | None = None
         self._id = ZERO_UUID
         self._is_settled = asyncio.Event()
         self._failure: KafkaError = IllegalStateError("the client is not started")
@@ -113,7 +118,9 @@ class TelemetryReporter:
             ) from None
         if self._id == ZERO_UUID:
             raise renewed(self._failure)
-        return uuid.UUID(bytes=self._id)
+        from uuid import UUID
+
+        return UUID(bytes=self._id)
 
     # -- what goes on in the background
 
@@ -237,11 +244,17 @@ class TelemetryReporter:
         self, connection: BrokerConnection, subscription: Subscription, *, is_last: bool = False
     ) -> float | None:
         """Push once; return the seconds until the next turn."""
+        # Loaded for those brokers only that want metrics.
+        from aiokafka._telemetry.payload import PushPayload, make_payload
+        from aiokafka._telemetry.tally import CountsTold, entries
+
         snapshot = self._read()
         if snapshot is None:
             return None
         at_ns = _now_ns()
         every = entries(snapshot, subscription.wants)
+        if self._tally is None:
+            self._tally = CountsTold(self._began_at_ns)
         payload = await make_payload(
             every,
             self._tally,
@@ -261,28 +274,9 @@ class TelemetryReporter:
             compression_type=payload.codec,
             metrics=payload.data,
         )
-        code = await self._send(connection, request, every, payload, at_ns)
+        tell = partial(self._tally.settle, every, payload.told, at_ns)
+        code = await _send(connection, request, tell)
         return self._after_push(code, payload, subscription)
-
-    async def _send(
-        self,
-        connection: BrokerConnection,
-        request: PushTelemetryRequest,
-        every: list[Entry],
-        payload: PushPayload,
-        at_ns: int,
-    ) -> int:
-        """Send it; return the error code. What was perhaps received counts as told: a receiver adds
-        up, and cannot notice what it is told twice."""
-        answer = connection.send_nowait(request)
-        try:
-            code = (await answer).error_code
-        except BaseException:
-            self._tally.settle(every, payload.told, at_ns)
-            raise
-        if code == 0:
-            self._tally.settle(every, payload.told, at_ns)
-        return code
 
     def _after_push(self, code: int, payload: PushPayload, subscription: Subscription) -> float:
         """Return the seconds until the next turn. Raises the errors that a retry does not mend."""
@@ -297,6 +291,22 @@ class TelemetryReporter:
         elif code and error is not ThrottlingQuotaExceeded:
             raise error("PushTelemetry")
         return subscription.interval
+
+
+async def _send(
+    connection: BrokerConnection, request: PushTelemetryRequest, tell: Callable[[], None]
+) -> int:
+    """Send it; return the error code. What was perhaps received counts as told: a receiver adds up,
+    and cannot notice what it is told twice."""
+    answer = connection.send_nowait(request)
+    try:
+        code = (await answer).error_code
+    except BaseException:
+        tell()
+        raise
+    if code == 0:
+        tell()
+    return code
 
 
 def _now_ns() -> int:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import uuid
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from aiokafka._telemetry.reporter import TelemetryReporter
-from aiokafka.metrics import MetricsSnapshot
 from aiokafka.metrics._clients import register
+
+if TYPE_CHECKING:
+    import uuid
+
+    from aiokafka.metrics import MetricsSnapshot
 
 __all__ = ["Reporting"]
 

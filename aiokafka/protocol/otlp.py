@@ -44,7 +44,7 @@ class Series(NamedTuple):
 def encode_metrics(
     resource: Mapping[str, str], scope: tuple[str, str], series: Iterable[bytes]
 ) -> bytes:
-    """Return a `MetricsData` with what `encode_series` has returned.
+    """Return the bytes of a MetricsData message with what `encode_series` has returned.
 
     `resource` describes the client, `scope` is the name and version of what has counted.
     """

@@ -124,7 +124,8 @@ CALLS: dict[str, Call] = {
     ),
     "renew_delegation_token": lambda a: a.renew_delegation_token(b"hmac"),
 }
-_NO_OPERATIONS = {"start", "stop", "close"}
+# About the client itself.
+_NO_OPERATIONS = {"start", "stop", "close", "client_instance_id"}
 
 
 def operations_of(admin: AIOKafkaAdminClient) -> set[str]:

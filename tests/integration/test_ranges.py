@@ -13,10 +13,10 @@ from aiokafka.ranges import DataLossError, LossKind, PartitionRange, RangeReader
 from aiokafka.record.rows import RowSource
 from aiokafka.spark._options import parse_write
 from aiokafka.spark._produce import (
-    Identity,
     NotRepeatedError,
     RecordWriter,
     Tally,
+    TaskIdentity,
     TopicRows,
     Transaction,
     check_mark,
@@ -102,7 +102,7 @@ async def test_a_topic_made_anew(kafka: Kafka, topic: str) -> None:
     assert caught.value.loss.kind is LossKind.NEW_TOPIC
 
 
-async def attempt(servers: str, topic: str, identity: Identity, rows: list[TopicRows]) -> bool:
+async def attempt(servers: str, topic: str, identity: TaskIdentity, rows: list[TopicRows]) -> bool:
     """One attempt of a task that writes exactly once; whether it wrote."""
     options = parse_write(
         {"kafka.bootstrap.servers": servers, "topic": topic, "deliveryGuarantee": "exactly-once"},
@@ -129,7 +129,7 @@ async def test_a_batch_is_written_exactly_once(kafka: Kafka, make_topic: MakeTop
     servers, topic = kafka.bootstrap_servers, await make_topic()
     values: list[bytes | None] = [b"%d" % n for n in range(200)]
     rows = [TopicRows(topic, RowSource(binary(values), timestamps=1_700_000_000_000))]
-    one = Identity(uuid.uuid4().hex, 0, 0)
+    one = TaskIdentity(uuid.uuid4().hex, 0, 0)
     assert await attempt(servers, topic, one, rows)
     for _ in range(3):
         assert not await attempt(servers, topic, one, rows)
@@ -153,7 +153,7 @@ async def test_a_batch_that_fewer_tasks_repeat_is_found(
         streaming=True,
     )
     for task in (1, 0):
-        assert await attempt(servers, topic, Identity(query, 5, task), rows)
+        assert await attempt(servers, topic, TaskIdentity(query, 5, task), rows)
     found = Repetitions()
     await found.check(options, Ended(query, "run", 5, 2, 5))
     await found.check(options, Ended(query, "run", 6, 1, 6))

@@ -48,7 +48,7 @@ class Joined(NamedTuple):
     """Whether the assignment stands, so that the leader makes no other (KIP-814)."""
     leads_untold: bool = False
     """Whether this is the leader, and was not told so: brokers before 3.2 name a static leader that
-    was restarted by its former id, lest it makes another assignment. They go by its present one."""
+    was restarted by its former id, so that it makes no new assignment."""
 
 
 class ClassicMember:

@@ -300,6 +300,7 @@ class OffsetCommitter:
                 elif error in _GONE:
                     # No retry brings a topic back, and the others must not wait for it.
                     pending.pop(tp, None)
+                    self._client.request_metadata(f"commit: {tp.topic} is gone")
                     text = f"{tp.topic}-{tp.partition}: offset not committed"
                     gone.append(UnknownTopicOrPartitionError(text))
                 elif failure is None or failure.retriable:

@@ -117,8 +117,8 @@ class GroupWorkload(Workload):
     def _may_overlook_growth(self) -> bool:
         """Whether partitions may stay without a reader: those added while a static leader was away.
 
-        Brokers before 3.2 do not say to it, when it is back, that it is the leader, nor of whom
-        (KIP-814).
+        Brokers before 3.2 do not say to it, when it is back, that it is the leader, nor which
+        members there are (KIP-814).
         """
         return self.options["static"] and self.world.scenario.cluster.number < (3, 2)
 
