@@ -17,8 +17,8 @@ from aiokafka.spark._produce import (
     RecordWriter,
     Tally,
     TaskIdentity,
+    TaskTransaction,
     TopicRows,
-    Transaction,
     check_mark,
 )
 from aiokafka.spark._repetition import Ended, Repetitions
@@ -108,7 +108,7 @@ async def attempt(servers: str, topic: str, identity: TaskIdentity, rows: list[T
         {"kafka.bootstrap.servers": servers, "topic": topic, "deliveryGuarantee": "exactly-once"},
         streaming=True,
     )
-    transaction = Transaction(options, identity)
+    transaction = TaskTransaction(options, identity)
     try:
         producer, marker = await transaction.begin()
         tally = Tally()
