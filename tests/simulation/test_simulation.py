@@ -58,3 +58,15 @@ def test_a_scenario_survives_as_text() -> None:
         scenario = draw(seed)
         assert Scenario.from_json(scenario.to_json()) == scenario
         assert json.loads(scenario.to_json())["seed"] == seed
+
+
+def test_a_run_leaves_its_scenario_as_it_was() -> None:
+    """With faults that count how often they have struck, so that it can be run again."""
+    from tests.simulation.execution import execute
+    from tests.simulation.scenario import draw
+
+    scenario = draw(60344)
+    assert "unsure offsets" in {fault.kind for fault in scenario.faults}
+    before = scenario.to_json()
+    execute(scenario)
+    assert scenario.to_json() == before

@@ -21,7 +21,8 @@ class Fault(abc.ABC):
     def __init__(self, world: World, plan: FaultPlan) -> None:
         self.world = world
         self.plan = plan
-        self.arguments = plan.arguments
+        #: A copy: some count in it, and the plan is run again.
+        self.arguments = dict(plan.arguments)
 
     @classmethod
     @abc.abstractmethod
