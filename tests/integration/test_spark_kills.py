@@ -27,6 +27,7 @@ import pytest
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka._compat import timeout
+from aiokafka.admin import AIOKafkaAdminClient
 from tests.integration.spark_session import REPOSITORY, why_no_spark
 from tests.kafka.fixtures import Kafka, Scale, is_long_run, need_own_brokers
 from tests.kafka.launcher import KafkaCluster
@@ -97,6 +98,27 @@ def expected_counts() -> dict[tuple[bytes, int], int]:
     return collections.Counter(
         (b"%d" % (n % KEYS), (START + n * STEP) // MINUTE) for n in range(RECORDS)
     )
+
+
+async def open_transactions(servers: str) -> str:
+    """What a stuck test needs to tell: transactions that have not ended, here and in the store of
+    committed offsets, which has the marks of exactly-once.
+    """
+    lines = []
+    async with AIOKafkaAdminClient(bootstrap_servers=servers) as admin:
+        names = [found.transactional_id for found in await admin.transactions.list()]
+        described = await admin.transactions.describe(names)
+        lines += [repr(each) for each in described.values() if each.partitions]
+        lines += [repr(each) for each in await admin.transactions.find_hanging(older_than_ms=0)]
+        for topic in (await admin.topics.describe(["__consumer_offsets"])).values():
+            tps = [TopicPartition(topic.name, each.partition) for each in topic.partitions]
+            for tp, producers in (await admin.transactions.producers(tps)).items():
+                lines += [
+                    f"{tp}: {each!r}"
+                    for each in producers
+                    if each.transaction_start_offset is not None
+                ]
+    return "open transactions:\n" + "\n".join(lines)
 
 
 # -- Spark, and what can be killed of it
@@ -288,11 +310,16 @@ class Rounds:
             self.spark.start()
         self.spark.order(self._order)
         before = sum(self.report.kills.values())
-        for _ in range(kills):
-            if kill(self) is False:
-                break
-        else:
-            self.spark.wait_for(lambda note: note.phase == "finished")
+        try:
+            for _ in range(kills):
+                if kill(self) is False:
+                    break
+            else:
+                self.spark.wait_for(lambda note: note.phase == "finished")
+        except AssertionError as error:
+            where = f"seed {SEED}, round {self.report.rounds}, kills {dict(self.report.kills)}"
+            still_open = asyncio.run(open_transactions(self._servers))
+            raise AssertionError(f"{where}: {error}\n{still_open}") from error
         self.check(first)
         self.report.rounds += sum(self.report.kills.values()) > before
 
