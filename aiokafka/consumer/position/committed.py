@@ -58,10 +58,6 @@ log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
 T = TypeVar("T")
 
-# Not those of membership: a broker answers the requests of a connection in order, and a JoinGroup
-# would keep what follows until all members have joined. By then a commit is refused, and what a
-# member had finished when it was stopped during a rebalance is read again.
-_CONNECTIONS = ConnectionGroup.DEFAULT
 # Later versions name topics by id only.
 _LAST_VERSION_WITH_NAMES = 9
 _FIRST_MULTI_GROUP_VERSION = 8
@@ -264,7 +260,7 @@ class OffsetCommitter:
         response = await self._client.send(
             node_id,
             request,
-            group=_CONNECTIONS,
+            group=ConnectionGroup.COORDINATION,
             max_version=None if topic_ids else _LAST_VERSION_WITH_NAMES,
         )
         names = {topic_id: name for name, topic_id in topic_ids.items()}
@@ -333,11 +329,11 @@ class OffsetCommitter:
     # -- fetch -------------------------------------------------------------------------------------
 
     async def _fetch_once(self, node_id: int, wanted: list[TopicPartition]) -> Fetched:
-        connection = await self._client.connection(node_id, _CONNECTIONS)
+        connection = await self._client.connection(node_id, ConnectionGroup.COORDINATION)
         version = connection.pick(OffsetFetchRequest, _LAST_VERSION_WITH_NAMES)
         request = self._fetch_request(wanted, version)
         response = await self._client.send(
-            node_id, request, group=_CONNECTIONS, max_version=version
+            node_id, request, group=ConnectionGroup.COORDINATION, max_version=version
         )
         return self._read_fetched(response, wanted)
 
