@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout, timeout_at
 from aiokafka._log import SubjectLog
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError, KafkaTimeoutError
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["Committer"]
 
 log = logging.getLogger("aiokafka.parallel")
+
+# Seconds between two commits that fail, unless the interval is longer.
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.1, 1.0
 
 
 class Committer:
@@ -30,12 +34,13 @@ class Committer:
         self._log = SubjectLog(log, f"ParallelConsumer of {consumer!r}")
         self._queue = queue
         self._interval = interval
+        self._backoff = Backoff(max(interval, _SHORTEST_PAUSE), max(interval, _LONGEST_PAUSE))
         self._is_urgent = asyncio.Event()
         self._waiters: list[asyncio.Event] = []
         self._is_running = False
 
     async def run(self) -> None:
-        """Commit every interval, and when asked to, until cancelled.
+        """Commit every interval, later after failures, and when asked to, until cancelled.
 
         Raises errors of the broker that are not retriable.
         """
@@ -46,19 +51,23 @@ class Committer:
             self._is_running = False
 
     async def _run(self) -> None:
+        pause = self._interval
         while True:
             try:
-                async with timeout(self._interval):
+                async with timeout(pause):
                     await self._is_urgent.wait()
             except asyncio.TimeoutError:
                 pass
             self._is_urgent.clear()
             waiters, self._waiters = self._waiters, []
             try:
-                await self._commit()
+                is_committed = await self._commit()
             finally:
                 for waiter in waiters:
                     waiter.set()
+            if is_committed:
+                self._backoff.reset()
+            pause = self._interval if is_committed else self._backoff.next()
 
     async def flush(self, deadline: float) -> None:
         """Commit everything that is finished now: one attempt, at most until `deadline`."""
@@ -80,21 +89,24 @@ class Committer:
         except KafkaError as error:
             self._log.warning("Not committed, finished records will be processed again: %s", error)
 
-    async def _commit(self) -> None:
+    async def _commit(self) -> bool:
+        """Commit what is finished; return whether nothing of it has to be committed again."""
         finished = self._finished()
         if not finished:
-            return
+            return True
         try:
             await self._consumer.commit({work.tp: offset for work, offset in finished})
         except (CommitFailedError, IllegalStateError) as error:
             self._log.warning("Not committed, others may process these records again: %s", error)
+            return False
         except KafkaError as error:
             if not error.retriable and not isinstance(error, KafkaTimeoutError):
                 raise
             self._log.warning("Commit failed, there will be another: %s", error)
-        else:
-            for work, offset in finished:
-                self._queue.note_commit(work, offset)
+            return False
+        for work, offset in finished:
+            self._queue.note_commit(work, offset)
+        return True
 
     def _finished(self) -> list[tuple[PartitionWork, int]]:
         """Return what is finished and not committed, of partitions that are still ours."""

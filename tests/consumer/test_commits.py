@@ -209,7 +209,7 @@ async def test_errors_that_do_not_pass_are_raised(cluster: FakeCluster, start: S
         assign=[T0],
         group_id="g",
         enable_auto_commit=False,
-        default_api_timeout_ms=1000,
+        default_api_timeout_ms=200,
     )
     with cluster.intercept(OffsetCommitRequest, Fail(IllegalGenerationError)):
         with pytest.raises(CommitFailedError):

@@ -106,9 +106,9 @@ async def test_a_deleted_topic_keeps_nothing_of_the_others_from_being_committed(
         async with timeout(10):
             await runs.stop()
     assert len(seen.ended) == 40
-    # The group forgets what is gone, once it has new metadata: it is not tried again and again.
+    # The group forgets what is gone: it is not tried again and again.
     warnings = [each for each in caplog.records if each.levelno >= logging.WARNING]
-    assert len([each for each in warnings if "ommit" in each.getMessage()]) <= 6
+    assert len([each for each in warnings if "ommit" in each.getMessage()]) <= 2
 
 
 async def test_a_topic_that_is_unknown_for_a_moment_is_committed_later(
