@@ -86,6 +86,7 @@ TESTING_MAY_IMPORT = {name for name, layer in LAYERS.items() if layer <= 1} | {"
 # Applications could have written it: beside the public names, only how to wait, to own
 # tasks, and the names of types.
 PARALLEL_MAY_IMPORT = {
+    "_backoff",
     "_log",
     "_compat",
     "_seams",

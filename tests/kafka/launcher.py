@@ -6,6 +6,7 @@ import base64
 import contextlib
 import hashlib
 import shutil
+import socket
 import tempfile
 import time
 import uuid
@@ -21,6 +22,7 @@ from tests.kafka.versions import NEWEST, VERSIONS
 START_TIMEOUT = 90.0
 _POLL = 0.05
 _ARCHIVE_GRACE = 30.0
+_CONNECT_TIMEOUT = 5.0
 
 
 class BrokerStartError(RuntimeError):
@@ -267,12 +269,20 @@ class KafkaCluster:
     # -- helpers
 
     def _serves(self, node: int, expected: frozenset[int]) -> bool:
-        address = (HOST, self._ports[node].listeners[PLAINTEXT])
+        listeners = self._ports[node].listeners
         try:
-            view = probe.ask(address, names_controller=self.version.key >= (0, 10))
+            view = probe.ask(
+                (HOST, listeners[PLAINTEXT]), names_controller=self.version.key >= (0, 10)
+            )
+            if not view.is_complete(expected):
+                return False
+            # A broker opens its listeners one after another: the first that serves says nothing
+            # of the others.
+            for port in listeners.values():
+                socket.create_connection((HOST, port), _CONNECT_TIMEOUT).close()
         except (OSError, ValueError):
             return False
-        return view.is_complete(expected)
+        return True
 
     def _describe_failure(self, node: int, process: JavaProcess) -> str:
         state = "does not serve" if process.is_alive else "ended"
