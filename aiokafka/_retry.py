@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from aiokafka._compat import timeout_at
+from aiokafka._compat import timeout_after_reading
 from aiokafka.errors import KafkaError, KafkaTimeoutError
 
 __all__ = ["OutOfTimeError", "is_retriable", "until", "within"]
@@ -60,10 +60,20 @@ async def until(
 
 
 def within(deadline: float, attempt: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
-    """Return `attempt` with a timer: it raises asyncio.TimeoutError at `deadline` (loop time)."""
+    """Return `attempt` with a timer: it raises asyncio.TimeoutError at `deadline` (loop time).
+
+    A response that has arrived by then counts, even where the process stood still meanwhile:
+
+    1. The process is stopped, or its machine is suspended, until after the deadline. The response
+       waits in the socket.
+    2. The process goes on. In one turn the loop reads the response and calls the timers that are
+       due; the task that waits for the response runs in the next turn.
+    3. A timer that cancels the task at once would drop the response. This one lets a turn pass
+       (before Python 3.11 it does not).
+    """
 
     async def timed() -> T:
-        async with timeout_at(deadline):
+        async with timeout_after_reading(deadline):
             return await attempt()
 
     return timed

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from aiokafka import AIOKafkaProducer
 from aiokafka._backoff import Backoff
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaError, KafkaTimeoutError
+from aiokafka.errors import KafkaError, KafkaTimeoutError, UnstableOffsetCommit
 from aiokafka.record.rows import ANY, RowSource, route_rows
 from aiokafka.spark._options import WriteOptions
 from aiokafka.spark._patience import connected
@@ -331,6 +331,15 @@ async def _patiently(
             delay = backoff.next()
             if loop.time() + delay > deadline:
                 raise KafkaTimeoutError(
-                    f"the mark of exactly-once cannot be read: {error}"
+                    f"the mark of exactly-once cannot be read: {error}{_hint(error)}"
                 ) from error
         await asyncio.sleep(delay)
+
+
+def _hint(error: KafkaError) -> str:
+    if not isinstance(error, UnstableOffsetCommit):
+        return ""
+    return (
+        f" It was open for {_MARKER_TIMEOUT:g} s, though its producer has been replaced: if "
+        "admin.transactions.find_hanging() names it, a broker has lost its end"
+    )

@@ -32,6 +32,7 @@ from tests.integration.spark_session import REPOSITORY, why_no_spark
 from tests.kafka.fixtures import Kafka, Scale, is_long_run, need_own_brokers
 from tests.kafka.launcher import KafkaCluster
 from tests.kafka.topics import create_topic
+from tests.kafka.versions import NEWEST
 
 missing = why_no_spark()
 pytestmark = [
@@ -139,6 +140,7 @@ class Spark:
         self.directory = directory
         self.starts = 0
         self.notes: list[Note] = []
+        self._first_note = 0
         self._path = directory / "notes"
         self._path.touch()
         self._file = self._path.open()
@@ -156,6 +158,7 @@ class Spark:
 
     def start(self) -> None:
         """Return when it takes orders."""
+        self._first_note = len(self.notes)
         paths = [str(REPOSITORY), os.environ.get("PYTHONPATH", "")]
         environment = {
             **os.environ,
@@ -204,6 +207,14 @@ class Spark:
                 state = "still runs" if self.is_running else "has ended"
                 raise AssertionError(f"Spark {state}\n{self.log()}")
             time.sleep(0.002)
+
+    def wait_until_finished(self, first: int) -> None:
+        """Wait for the end of the round whose first note has this number. It may have been read
+        already: the queries can end while something is killed.
+        """
+        notes = self.notes[max(first, self._first_note) :]
+        if not any(note.phase == "finished" for note in notes):
+            self.wait_for(lambda note: note.phase == "finished")
 
     def log(self) -> str:
         return (self.directory / "log").read_text(errors="replace")[-8000:]
@@ -315,7 +326,7 @@ class Rounds:
                 if kill(self) is False:
                     break
             else:
-                self.spark.wait_for(lambda note: note.phase == "finished")
+                self.spark.wait_until_finished(first)
         except AssertionError as error:
             where = f"seed {SEED}, round {self.report.rounds}, kills {dict(self.report.kills)}"
             still_open = asyncio.run(open_transactions(self._servers))
@@ -483,6 +494,9 @@ def test_a_broker_dies(spark: Spark, scale: Scale, tmp_path: Path, nodes: int) -
     if nodes > 1 and not scale.is_long:
         pytest.skip("three brokers are for the long form")
     need_own_brokers()
-    with KafkaCluster(nodes=nodes) as cluster:
+    # A single broker of 4.3.1 that restarts may take partitions without a leader for deleted ones.
+    # It completes a committed transaction without its markers then, which hangs (KAFKA-20734).
+    version = NEWEST if nodes > 1 else "4.2.1"
+    with KafkaCluster(version, nodes=nodes) as cluster:
         rounds = Rounds(spark, cluster.bootstrap_servers, nodes, tmp_path)
         play(rounds, lambda played: kill_broker(cluster, played), scale(1, 20), 2)

@@ -12,6 +12,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 from aiokafka.errors import (
     InvalidProducerEpoch,
     KafkaError,
+    KafkaTimeoutError,
     MessageSizeTooLargeError,
     ProducerFenced,
     TopicAuthorizationFailedError,
@@ -31,10 +32,13 @@ from aiokafka.spark._produce import (
     TopicRows,
     check_mark,
     make_producer,
+    place_of_marks,
+    read_marker,
 )
 from aiokafka.spark._repetition import Ended, Repetitions
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from aiokafka.testing import Fail, FakeCluster
+from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.rows import binary, numbers
 
 
@@ -301,6 +305,24 @@ async def test_a_mark_of_an_older_version_tells_the_number_of_rows(cluster: Fake
     assert not await once(cluster, ONE)
     with pytest.raises(NotRepeatedError, match="50 rows were written"):
         await once(cluster, ONE, rows_of([{"value": b"1"}]))
+
+
+def test_a_mark_whose_transaction_does_not_end() -> None:
+    async def main(simulation: Simulation) -> None:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic("t", 1)
+            servers = cluster.bootstrap_servers
+            place = place_of_marks(options(cluster))
+            async with (
+                AIOKafkaProducer(bootstrap_servers=servers, transactional_id="x") as producer,
+                AIOKafkaAdminClient(bootstrap_servers=servers) as admin,
+            ):
+                await producer.begin_transaction()
+                await producer.send_offsets_to_transaction({place: 1}, "marks")
+                with pytest.raises(KafkaTimeoutError, match=r"open for 60 s.*find_hanging"):
+                    await read_marker(admin, "marks", place)
+
+    simulate(main)
 
 
 async def test_a_mark_that_is_damaged(cluster: FakeCluster) -> None:
