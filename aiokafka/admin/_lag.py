@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from aiokafka import _seams
 from aiokafka.admin._first_records import Place, first_timestamps
@@ -17,8 +17,11 @@ from aiokafka.admin._leaders import leaders_of
 from aiokafka.admin._list_offsets import list_offsets
 from aiokafka.admin._offset_values import ListedOffset, OffsetSpec
 from aiokafka.admin._routing import Router
+from aiokafka.admin._share_offsets import Offsets as ShareOffsets
+from aiokafka.admin._share_offsets import fetch_share_offsets
+from aiokafka.admin.enums import GroupType
 from aiokafka.errors import KafkaError
-from aiokafka.structs import TopicPartition
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 __all__ = ["Ends", "find_ends", "lag_of_groups"]
 
@@ -42,6 +45,8 @@ async def lag_of_groups(
         attempt(describe_groups(router, wanted, False, deadline), wanted),
         attempt(fetch_offsets(router, dict.fromkeys(wanted), False, deadline), wanted),
     )
+    shares = await _share_offsets(router, described, deadline)
+    committed |= {group_id: _as_committed(each) for group_id, each in shares.items()}
     found: dict[str, GroupLag | KafkaError] = {}
     known: dict[str, tuple[GroupDescription, Offsets]] = {}
     for group_id in wanted:
@@ -57,8 +62,46 @@ async def lag_of_groups(
     unread = {place for _, offsets in known.values() for place in _unread(offsets, ends)}
     times = await first_timestamps(router, unread, deadline) if with_times else {}
     for group_id, (group, offsets) in known.items():
-        found[group_id] = _lag(group, offsets, ends, times)
+        lag = _lag(group, offsets, ends, times)
+        found[group_id] = _shared(lag, shares[group_id]) if group_id in shares else lag
     return outcome({group_id: found[group_id] for group_id in wanted})
+
+
+async def _share_offsets(
+    router: Router, described: Mapping[str, GroupDescription | KafkaError], deadline: float
+) -> dict[str, ShareOffsets | KafkaError]:
+    """Return where share groups are: they have committed nothing that OffsetFetch tells."""
+    shares = [
+        group_id
+        for group_id, group in described.items()
+        if isinstance(group, GroupDescription) and group.type is GroupType.SHARE
+    ]
+    if not shares:
+        return {}
+    return await attempt(fetch_share_offsets(router, dict.fromkeys(shares), deadline), shares)
+
+
+def _as_committed(found: ShareOffsets | KafkaError) -> Offsets | KafkaError:
+    if isinstance(found, KafkaError):
+        return found
+    return {
+        tp: None if each is None else OffsetAndMetadata(each.start_offset, "")
+        for tp, each in found.items()
+    }
+
+
+def _shared(lag: GroupLag, offsets: ShareOffsets | KafkaError) -> GroupLag:
+    """Return the lag of a share group with what its coordinator counts, which knows of records
+    that were acknowledged out of order (KIP-1226)."""
+    if isinstance(offsets, KafkaError):
+        return lag
+    partitions = {}
+    for tp, each in lag.partitions.items():
+        share = offsets.get(tp)
+        told = None if share is None else share.lag
+        partitions[tp] = each if told is None else replace(each, lag=told)
+    total = sum(each.lag or 0 for each in partitions.values())
+    return replace(lag, partitions=partitions, lag=total)
 
 
 def _partitions(group: GroupDescription, offsets: Offsets) -> list[TopicPartition]:

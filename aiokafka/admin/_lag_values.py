@@ -29,7 +29,8 @@ class PartitionOwner(Value):
 class PartitionLag(Value):
     """How far a group is behind in a partition."""
 
-    #: What the group has committed: the offset of the next record it will read. None without one.
+    #: What the group has committed: the offset of the next record it will read; of a share group
+    #: the first one that is not acknowledged by all. None without one.
     committed: int | None
     #: The first offset of the partition. None if it could not be found out: see `error`.
     start_offset: int | None
@@ -38,7 +39,8 @@ class PartitionLag(Value):
     #: The end for a `read_committed` consumer: before the first open transaction.
     stable_offset: int | None
     #: Offsets from the committed one to the end. More than the number of records in a compacted
-    #: topic, and where there are transactions. None without a committed offset or an end.
+    #: topic, and where there are transactions. None without a committed offset or an end. Of a
+    #: share group the records that are yet to be delivered, where the broker tells (Kafka 4.2).
     lag: int | None
     #: The same to `stable_offset`: what is left for a `read_committed` consumer.
     stable_lag: int | None

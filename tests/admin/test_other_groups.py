@@ -18,7 +18,7 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.messages import share_group_describe, share_offsets, streams_group_describe
 from aiokafka.testing import Edit, Fail, FakeCluster
-from tests.admin.support import FIRST, SECOND, make_admin
+from tests.admin.support import FIRST, SECOND, START, THIRD, filled, make_admin
 
 
 async def test_a_share_group_is_described() -> None:
@@ -145,6 +145,41 @@ async def test_offsets_of_share_groups_are_changed() -> None:
         with pytest.raises(AdminItemsError) as caught:
             await admin.groups.delete_share_offsets("g", ["t", "u"])
         assert (list(caught.value.results), list(caught.value.errors)) == (["t"], ["u"])
+
+
+async def test_the_lag_of_a_share_group() -> None:
+    def describe(response: Any) -> None:
+        for group in response.groups:
+            group.error_code, group.group_state = 0, "Empty"
+            group.group_epoch, group.assignment_epoch = 1, 1
+            group.assignor_name, group.members = "simple", []
+
+    def tell(response: Any) -> None:
+        wire = share_offsets
+        places = ((0, 4, 3), (1, 4, -1), (2, -1, -1))
+        parts = [
+            wire.DescribeShareGroupOffsetsResponsePartition(
+                partition_index=number, start_offset=start, leader_epoch=0, lag=lag
+            )
+            for number, start, lag in places
+        ]
+        topic = wire.DescribeShareGroupOffsetsResponseTopic(
+            topic_name="t", topic_id=bytes(16), partitions=parts
+        )
+        for group in response.groups:
+            group.error_code, group.topics = 0, [topic]
+
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        await filled(cluster)
+        cluster.intercept(share_group_describe.ShareGroupDescribeRequest, Edit(describe))
+        cluster.intercept(share_offsets.DescribeShareGroupOffsetsRequest, Edit(tell))
+        found = (await admin.groups.lag(["g"]))["g"]
+        assert (found.type, found.lag) == (GroupType.SHARE, 3 + 6)
+        first, second, third = (found.partitions[tp] for tp in (FIRST, SECOND, THIRD))
+        # What was acknowledged out of order is no lag; older brokers do not tell.
+        assert (first.committed, first.end_offset, first.lag) == (4, 10, 3)
+        assert (second.committed, second.lag, second.unread_since) == (4, 6, START + 4000)
+        assert (third.committed, third.lag) == (None, None)
 
 
 async def test_brokers_that_have_no_share_groups() -> None:

@@ -183,6 +183,9 @@ async def test_a_share_group(
     await admin.groups.alter_share_offsets(group, {first: 3, second: 1})
     offsets = (await admin.groups.share_offsets([group]))[group]
     assert [each and each.start_offset for each in offsets.values()] == [3, 1]
+    lag = (await admin.groups.lag([group], times=False))[group]
+    assert lag.type is GroupType.SHARE
+    assert (lag.partitions[first].committed, lag.partitions[second].committed) == (3, 1)
     await admin.groups.delete_share_offsets(group, [first.topic])
     assert not any((await admin.groups.share_offsets([group]))[group].values())
     await admin.groups.delete([group])
