@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from aiokafka.admin._acl_values import AclBinding, AclFilter, ResourcePattern
 from aiokafka.admin._items import outcome, settle
@@ -33,15 +34,7 @@ async def describe(router: Router, wanted: AclFilter, deadline: float) -> list[A
     """Return the entries that the filter chooses."""
 
     def build(version: int) -> DescribeAclsRequest:
-        return DescribeAclsRequest(
-            resource_type_filter=wanted.resource_type,
-            resource_name_filter=wanted.name,
-            pattern_type_filter=_pattern_of(wanted, version),
-            principal_filter=wanted.principal,
-            host_filter=wanted.host,
-            operation=wanted.operation,
-            permission_type=wanted.permission,
-        )
+        return DescribeAclsRequest(**_fields(wanted, version))
 
     async def ask(left: list[AclFilter]) -> dict[AclFilter, list[AclBinding] | KafkaError]:
         response = await router.to_any(Call(DescribeAclsRequest, build), deadline)
@@ -77,7 +70,9 @@ async def delete(
 
     async def ask(left: list[AclFilter]) -> Mapping[AclFilter, list[AclBinding] | KafkaError]:
         def build(version: int) -> DeleteAclsRequest:
-            return DeleteAclsRequest(filters=[_deletion(one, version) for one in left])
+            return DeleteAclsRequest(
+                filters=[DeleteAclsFilter(**_fields(one, version)) for one in left]
+            )
 
         response = await router.to_any(Call(DeleteAclsRequest, build), deadline)
         _check_count(len(response.filter_results), len(left))
@@ -136,16 +131,17 @@ def _pattern_of(wanted: AclFilter, version: int) -> PatternType:
     return PatternType.LITERAL  # there are no others
 
 
-def _deletion(wanted: AclFilter, version: int) -> DeleteAclsFilter:
-    return DeleteAclsFilter(
-        resource_type_filter=wanted.resource_type,
-        resource_name_filter=wanted.name,
-        pattern_type_filter=_pattern_of(wanted, version),
-        principal_filter=wanted.principal,
-        host_filter=wanted.host,
-        operation=wanted.operation,
-        permission_type=wanted.permission,
-    )
+def _fields(wanted: AclFilter, version: int) -> dict[str, Any]:
+    """Return what the requests that look for entries have in common."""
+    return {
+        "resource_type_filter": wanted.resource_type,
+        "resource_name_filter": wanted.name,
+        "pattern_type_filter": _pattern_of(wanted, version),
+        "principal_filter": wanted.principal,
+        "host_filter": wanted.host,
+        "operation": wanted.operation,
+        "permission_type": wanted.permission,
+    }
 
 
 def _creation(binding: AclBinding, version: int) -> AclCreation:
