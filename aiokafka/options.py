@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from aiokafka.interceptors import ConsumerInterceptor, ProducerInterceptor
     from aiokafka.metrics import ConsumerMetricsCollector, ProducerMetricsCollector
 
-__all__ = ["ClientOptions", "ConsumerOptions", "ProducerOptions"]
+__all__ = ["AdminOptions", "ClientOptions", "ConsumerOptions", "ProducerOptions"]
 
 
 class ClientOptions(TypedDict, total=False):
@@ -126,6 +126,14 @@ class ClientOptions(TypedDict, total=False):
 
     sasl_oauth_token_provider: AbstractTokenProvider | None
     """Source of tokens for OAUTHBEARER. Default: None."""
+
+
+class AdminOptions(ClientOptions, total=False):
+    """Options of admin clients."""
+
+    bootstrap_controllers: str | list[str] | tuple[str, ...] | AbstractSet[str] | None
+    """Controllers to ask in place of brokers (KIP-919, Kafka 3.7), also while no broker runs; give
+    it instead of bootstrap_servers. Default: None."""
 
 
 class ConsumerOptions(ClientOptions, total=False):

@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 
 from aiokafka import AIOKafkaClient, AIOKafkaConsumer, AIOKafkaProducer, options
-from aiokafka._config import ClientConfig, ConsumerConfig, ProducerConfig, SecurityConfig
+from aiokafka._config import (
+    AdminConfig,
+    ClientConfig,
+    ConsumerConfig,
+    ProducerConfig,
+    SecurityConfig,
+)
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.structs import ConsumerRecord
@@ -19,7 +25,7 @@ from tests.house.options import texts
 CLIENT = ClientConfig.keywords() | SecurityConfig.keywords()
 CLIENTS: dict[type[Any], frozenset[str]] = {
     AIOKafkaClient: CLIENT,
-    AIOKafkaAdminClient: CLIENT,
+    AIOKafkaAdminClient: CLIENT | AdminConfig.keywords(),
     AIOKafkaProducer: CLIENT | ProducerConfig.keywords(),
     AIOKafkaConsumer: CLIENT | ConsumerConfig.keywords(),
 }

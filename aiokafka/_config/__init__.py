@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aiokafka._config.admin import AdminConfig
 from aiokafka._config.client import ClientConfig, parse_address
 from aiokafka._config.consumer import ConsumerConfig
 from aiokafka._config.ignored import warn_ignored
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from aiokafka._config.security import TlsSource as TlsSource
 
 __all__ = [
+    "AdminConfig",
     "ClientConfig",
     "ConsumerConfig",
     "Credential",

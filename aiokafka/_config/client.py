@@ -33,7 +33,7 @@ class Addresses:
     accepts = '"host:port", several of them separated by commas, or a list of such strings'
     annotation = "str | list[str] | tuple[str, ...] | AbstractSet[str]"
 
-    def convert(self, value: Any) -> tuple[tuple[str, int], ...]:
+    def convert(self, value: Any) -> tuple[tuple[str, int], ...] | None:
         """Return (host, port) pairs in the order given, each once."""
         if isinstance(value, str):
             value = value.split(",")
@@ -48,6 +48,17 @@ class Addresses:
         if not found:
             raise ValueError
         return tuple(found)
+
+
+class OptionalAddresses(Addresses):
+    """The same, or None."""
+
+    accepts = f"{Addresses.accepts}, or None"
+    annotation = f"{Addresses.annotation} | None"
+
+    def convert(self, value: Any) -> tuple[tuple[str, int], ...] | None:
+        """Return (host, port) pairs, None for None."""
+        return None if value is None else super().convert(value)
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -187,6 +198,11 @@ class ClientConfig(Options):
         "group, whose assignor may prefer partitions with such a replica.",
     )
     security: SecurityConfig = field(default_factory=SecurityConfig)
+
+    @property
+    def is_for_controllers(self) -> bool:
+        """Whether `bootstrap_servers` are controllers, and only controllers are talked to."""
+        return False
 
     def __post_init__(self) -> None:
         _at_least(self, "retry_backoff_max", "retry_backoff")

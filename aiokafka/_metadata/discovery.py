@@ -43,6 +43,9 @@ _LONGEST_ASK = 10.0
 # for this long.
 _STAGGER = 0.5
 
+# The key of an API that controllers have, from the first one on that clients may connect to.
+_DESCRIBE_QUORUM = 55
+
 FATAL = (*REFUSALS, UnsupportedVersionError)
 """What no other broker will do differently."""
 
@@ -104,6 +107,21 @@ class Discovery:
 
     async def ask(self, connection: BrokerConnection, wanted: Set[str] | None) -> MetadataResponse:
         """Return the metadata of one broker. Raises KafkaError, also when it names no broker."""
+        if self._config.is_for_controllers:
+            from aiokafka._metadata.controllers import ask_controller  # for few clients
+
+            response = await ask_controller(connection)
+        else:
+            response = await self._ask_broker(connection, wanted)
+        response.brokers = [broker for broker in response.brokers if _is_reachable(broker)]
+        if not response.brokers:
+            raise MetadataEmptyBrokerList(f"{connection.peer}: knows no brokers")
+        return response
+
+    async def _ask_broker(
+        self, connection: BrokerConnection, wanted: Set[str] | None
+    ) -> MetadataResponse:
+        _refuse_controller(connection)
         version = connection.pick(MetadataRequest)
         topics = None
         if wanted is not None:
@@ -117,9 +135,6 @@ class Discovery:
         response = await connection.request(request, version=version)
         if response.error_code:
             raise for_code(response.error_code)(f"{connection.peer}: refused Metadata")
-        response.brokers = [broker for broker in response.brokers if _is_reachable(broker)]
-        if not response.brokers:
-            raise MetadataEmptyBrokerList(f"{connection.peer}: knows no brokers")
         return response
 
     async def ask_bootstrap_servers(
@@ -235,6 +250,16 @@ def _let_go(pool: ConnectionPool, future: asyncio.Future[BrokerConnection], node
         return
     if not future.result().in_flight:
         pool.drop(node_id, ConnectionGroup.DEFAULT, "another bootstrap server was faster")
+
+
+def _refuse_controller(connection: BrokerConnection) -> None:
+    """Raise UnsupportedVersionError for a controller, which has no metadata for clients."""
+    served = connection.versions.api_versions if connection.versions is not None else {}
+    if _DESCRIBE_QUORUM in served and MetadataRequest.API_KEY not in served:
+        raise UnsupportedVersionError(
+            f"{connection.peer}: is a controller, not a broker: it serves admin clients alone, "
+            "by bootstrap_controllers"
+        )
 
 
 def _is_reachable(broker: Any) -> bool:

@@ -112,7 +112,7 @@ async def alter_each(
         response = await _ask(router, node, call, deadline)
         return _outcomes(response.responses)
 
-    await _settle(router, changes, send, deadline)
+    await _settle(router, changes, send, deadline, is_change=True)
 
 
 async def replace_each(
@@ -141,7 +141,7 @@ async def replace_each(
         response = await _ask(router, node, Call(wire.AlterConfigsRequest, build), deadline)
         return _outcomes(response.responses)
 
-    await _settle(router, configs, send, deadline)
+    await _settle(router, configs, send, deadline, is_change=True)
 
 
 async def list_resources(
@@ -195,13 +195,18 @@ async def _settle(
     keys: Iterable[ConfigKey],
     send: Callable[[int, list[ConfigKey]], Awaitable[Mapping[ConfigKey, V | KafkaError]]],
     deadline: float,
+    *,
+    is_change: bool = False,
 ) -> dict[ConfigKey, V]:
     """Ask the brokers that the resources belong to, all at once."""
+    # A controller describes itself; the active one stores settings. Levels of logs are not stored.
+    at_active = router.is_for_controllers and is_change
+    own = _OF_ONE_BROKER[1:] if at_active else _OF_ONE_BROKER
 
     async def ask(left: list[ConfigKey]) -> Mapping[ConfigKey, V | KafkaError]:
         nodes: dict[int, list[ConfigKey]] = {}
         for key in left:
-            node = int(key.name) if key.type in _OF_ONE_BROKER and key.name else _ANY
+            node = int(key.name) if key.type in own and key.name else _ANY
             nodes.setdefault(node, []).append(key)
         return await by_node(nodes, send)
 

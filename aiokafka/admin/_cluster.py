@@ -28,9 +28,12 @@ async def fetch_metadata(
 ) -> MetadataResponse:
     """Fetch metadata of these topics, or of all topics with None, from any broker.
 
-    Creates no topic. With `operations` also what the user may do with topics, and with
-    `cluster_operations` with the cluster, where brokers can tell.
+    Creates no topic. Without topics the brokers may be controllers, see `Router`. With `operations`
+    also what the user may do with topics, and with `cluster_operations` with the cluster, where
+    brokers can tell.
     """
+    if router.is_for_controllers and topics is not None and not topics:
+        return await router.all_nodes(deadline)
     return _complete(
         await router.to_any(_call(topics, operations, cluster_operations), deadline), topics
     )

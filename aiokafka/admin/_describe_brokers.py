@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from aiokafka._metadata.controllers import CONTROLLERS
 from aiokafka.admin._broker_values import (
     Broker,
     ClusterDescription,
@@ -35,6 +36,8 @@ async def describe_cluster(
 
     def build(version: int) -> wire.DescribeClusterRequest:
         request = wire.DescribeClusterRequest(include_cluster_authorized_operations=operations)
+        if router.is_for_controllers:
+            request.endpoint_type = CONTROLLERS
         if version >= _FIRST_WITH_FENCED:
             request.include_fenced_brokers = include_fenced
         elif include_fenced:

@@ -13,6 +13,7 @@ from aiokafka.errors import (
     KafkaError,
     KafkaProtocolError,
     KafkaTimeoutError,
+    UnsupportedEndpointType,
     UnsupportedVersionError,
 )
 
@@ -20,6 +21,8 @@ __all__ = ["attempt", "by_node", "outcome", "settle"]
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+_LACKING = (UnsupportedVersionError, UnsupportedEndpointType)
 
 
 async def settle(
@@ -108,14 +111,14 @@ def _too_late(item: K, answer: object) -> KafkaError:
 def outcome(found: Mapping[K, V | KafkaError]) -> dict[K, V]:
     """Return the values if no item failed.
 
-    Raises the error of the item if there is only one, UnsupportedVersionError if that is the error
-    of all, else AdminItemsError with all errors and all values.
+    Raises the error of the item if there is only one, or if all could not be asked for, such as
+    UnsupportedVersionError; else AdminItemsError with all errors and all values.
     """
     errors = {item: each for item, each in found.items() if isinstance(each, KafkaError)}
     results = {item: each for item, each in found.items() if not isinstance(each, KafkaError)}
     if not errors:
         return results
-    lacking = all(isinstance(each, UnsupportedVersionError) for each in errors.values())
+    lacking = all(isinstance(each, _LACKING) for each in errors.values())
     if len(found) == 1 or (lacking and not results):
         raise next(iter(errors.values()))
     raise AdminItemsError(errors, results)

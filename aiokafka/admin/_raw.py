@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +9,9 @@ from aiokafka._partitions import as_partition
 from aiokafka.admin._cluster import fetch_metadata
 from aiokafka.admin._items import by_node, settle
 from aiokafka.admin._leaders import by_leader
-from aiokafka.admin._routing import Call, R, Router
+from aiokafka.admin._routing import Call, R, Router, codes_in
 from aiokafka.client import CoordinationType
-from aiokafka.protocol.schema import Request, Struct, fields
+from aiokafka.protocol.schema import Request
 from aiokafka.structs import TopicPartition
 
 __all__ = ["SendTo", "send", "send_to_all"]
@@ -59,7 +58,7 @@ class SendTo:
 
 async def send(router: Router, request: Request[R], to: SendTo, deadline: float) -> R:
     """Return the response of the broker that a request is for."""
-    call: Call[R] = Call(type(request), lambda version: request, lambda r: list(_codes(r)))
+    call: Call[R] = Call(type(request), lambda version: request, codes_in)
     if to.kind == "any":
         return await router.to_any(call, deadline)
     if to.kind == "controller":
@@ -91,17 +90,3 @@ async def send_to_all(router: Router, request: Request[R], deadline: float) -> d
         lambda left: by_node({node_id: [node_id] for node_id in left}, one),
         deadline,
     )
-
-
-def _codes(message: Struct) -> Iterator[int]:
-    """Yield all error codes in a response."""
-    for each in fields(type(message)):
-        value = getattr(message, each.name)
-        if each.name == "error_code":
-            yield value
-        elif isinstance(value, Struct):
-            yield from _codes(value)
-        elif isinstance(value, list):
-            for item in value:
-                if isinstance(item, Struct):
-                    yield from _codes(item)

@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from aiokafka._backoff import Backoff
 from aiokafka._retry import OutOfTimeError, until, within
+from aiokafka.admin._controllers import refuse
 from aiokafka.client import CoordinationType
 from aiokafka.errors import (
     KafkaError,
     KafkaTimeoutError,
     NoBrokersAvailable,
     NotControllerError,
+    NotLeaderForPartitionError,
     for_code,
 )
+from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from aiokafka.protocol.schema import Struct, fields
 from aiokafka.structs import BrokerMetadata
 
 if TYPE_CHECKING:
     from aiokafka._config import ClientConfig
     from aiokafka.client import AIOKafkaClient
+    from aiokafka.protocol.messages.metadata import MetadataResponse
     from aiokafka.protocol.schema import Request, Response
 
 R = TypeVar("R", bound="Response")
 T = TypeVar("T")
 
+# What a controller says that is not the active one, of requests and of its own log.
+_NOT_ACTIVE = frozenset((NotControllerError.errno, NotLeaderForPartitionError.errno))
 _COORDINATOR_ERRORS = frozenset((14, 15, 16))  # loading, not available, not this one
 
 # A silent broker may take this part of the remaining time while there is another one to ask. The
@@ -64,6 +71,8 @@ class Router:
     def __init__(self, client: AIOKafkaClient, config: ClientConfig) -> None:
         self._client = client
         self._config = config
+        self.is_for_controllers = config.is_for_controllers
+        """Whether there are only controllers to ask (KIP-919)."""
 
     def deadline(self, timeout_ms: float | None) -> float:
         """Return the loop time that is `timeout_ms` (default: the request timeout) away."""
@@ -75,7 +84,12 @@ class Router:
         return Backoff(self._config.retry_backoff, self._config.retry_backoff_max)
 
     async def to_any(self, call: Call[R], deadline: float) -> R:
-        """Ask any broker. A broker that times out is not chosen again while others are left."""
+        """Ask any broker. A broker that times out is not chosen again while others are left.
+
+        Of controllers, the active one is asked.
+        """
+        if self.is_for_controllers:
+            return await self.to_controller(call, deadline)
         silent: set[int] = set()
 
         async def attempt() -> R:
@@ -92,6 +106,7 @@ class Router:
         """Ask the controller. Where the cluster hides it (KRaft), any broker forwards the call."""
 
         silent: set[int] = set()
+        moved = _NOT_ACTIVE if self.is_for_controllers else {NotControllerError.errno}
 
         async def attempt() -> R:
             controller = self._client.cluster.controller
@@ -102,7 +117,9 @@ class Router:
             response = await self._send_or_note(
                 node_id, call, deadline, _PART_OF_CONTROLLER, silent
             )
-            if NotControllerError.errno in call.codes(response):
+            # Items of a response may say it, too. Brokers never do: they ask the controller.
+            codes = codes_in(response) if self.is_for_controllers else call.codes(response)
+            if not moved.isdisjoint(codes):
                 self._client.request_metadata(f"node {node_id} is not the controller")
                 raise NotControllerError(f"node {node_id}")
             return response
@@ -118,6 +135,8 @@ class Router:
         kind: CoordinationType = CoordinationType.GROUP,
     ) -> R:
         """Ask the coordinator of a group, or of a transactional id."""
+        if self.is_for_controllers:
+            refuse(FindCoordinatorRequest)
 
         async def ask(node_id: int) -> R:
             response = await self.send(node_id, call, deadline)
@@ -129,6 +148,10 @@ class Router:
         return await self.retry(
             lambda: self._client.ask_coordinator(kind, key, deadline, ask), deadline
         )
+
+    async def all_nodes(self, deadline: float) -> MetadataResponse:
+        """Return the controllers, as metadata without topics, if there are only those to ask."""
+        return await self.retry(self._client.fetch_all_topics, deadline)
 
     def learn(self, home: BrokerMetadata | KafkaError) -> int | KafkaError:
         """Note where a broker is that a response names, and return its id; let errors pass."""
@@ -160,7 +183,12 @@ class Router:
             raise
 
     async def send(self, node_id: int, call: Call[R], deadline: float) -> R:
-        """Send once, in the newest version that both sides speak."""
+        """Send once, in the newest version that both sides speak.
+
+        Raises UnsupportedEndpointType for what controllers do not serve, if there are only those.
+        """
+        if self.is_for_controllers:
+            refuse(call.request)
         left = deadline - asyncio.get_running_loop().time()
         timeout = max(0.0, min(left, self._config.request_timeout))
         connection = await self._client.connection(node_id, timeout=timeout)
@@ -195,3 +223,17 @@ def raise_for(code: int, message: str | None, what: Any) -> None:
     error = error_of(code, message, what)
     if error is not None:
         raise error
+
+
+def codes_in(message: Struct) -> Iterator[int]:
+    """Yield all error codes in a response, in those of its items as well."""
+    for each in fields(type(message)):
+        value = getattr(message, each.name)
+        if each.name == "error_code":
+            yield value
+        elif isinstance(value, Struct):
+            yield from codes_in(value)
+        elif isinstance(value, list):
+            for item in value:
+                if isinstance(item, Struct):
+                    yield from codes_in(item)

@@ -8,7 +8,7 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
+from aiokafka._config import AdminConfig, SecurityConfig, warn_ignored
 from aiokafka._config.options import refuse_unknown
 from aiokafka._config.signature import show_options
 from aiokafka._loops import made_for, refuse_other_loop
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from aiokafka.admin.transactions import Transactions
     from aiokafka.admin.users import Users
     from aiokafka.metrics import MetricsSnapshot
-    from aiokafka.options import ClientOptions
+    from aiokafka.options import AdminOptions
     from aiokafka.protocol.schema import Request
 
 _ANY = SendTo.any()
@@ -106,6 +106,8 @@ class AIOKafkaAdminClient(Reporting):
       client does so only if it is set.
     - `client_rack=None`: Rack of the client, to read from a replica near by (KIP-392, Kafka 2.4);
       told to the group, whose assignor may prefer partitions with such a replica.
+    - `bootstrap_controllers=None`: Controllers to ask in place of brokers (KIP-919, Kafka 3.7),
+      also while no broker runs; give it instead of bootstrap_servers.
     - `security_protocol="PLAINTEXT"`: Protocol of the listener: with or without TLS, with or
       without SASL.
     - `ssl_context=None`: TLS settings, or a function that gives them for each new connection;
@@ -132,12 +134,12 @@ class AIOKafkaAdminClient(Reporting):
         *,
         loop: asyncio.AbstractEventLoop | None = None,
         api_version: str | None = None,
-        **options: Unpack[ClientOptions],
+        **options: Unpack[AdminOptions],
     ) -> None:
         warn_ignored(api_version=api_version)
-        refuse_unknown(type(self).__name__, options, ClientConfig, SecurityConfig)
+        refuse_unknown(type(self).__name__, options, AdminConfig, SecurityConfig)
         options.setdefault("enable_metrics_push", False)
-        self._config = ClientConfig.from_options(**options)
+        self._config = AdminConfig.from_options(**options)
         with made_for(loop, type(self).__name__) as self._loop:
             self._client = AIOKafkaClient(self._config)
         self._router = Router(self._client, self._config)
@@ -560,4 +562,4 @@ def _refuse_text(argument: str, names: Iterable[str] | None) -> None:
         raise TypeError(f"{argument}: must be several names, not one str")
 
 
-show_options(AIOKafkaAdminClient.__init__, ClientConfig, SecurityConfig, enable_metrics_push=False)
+show_options(AIOKafkaAdminClient.__init__, AdminConfig, SecurityConfig, enable_metrics_push=False)

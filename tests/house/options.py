@@ -12,7 +12,13 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-from aiokafka._config import ClientConfig, ConsumerConfig, ProducerConfig, SecurityConfig
+from aiokafka._config import (
+    AdminConfig,
+    ClientConfig,
+    ConsumerConfig,
+    ProducerConfig,
+    SecurityConfig,
+)
 from aiokafka._config.options import MISSING, Option, Options
 
 PACKAGE = Path(__file__).parent.parent.parent / "aiokafka"
@@ -20,7 +26,7 @@ PACKAGE = Path(__file__).parent.parent.parent / "aiokafka"
 CLIENT: tuple[type[Options], ...] = (ClientConfig, SecurityConfig)
 CLIENTS: dict[str, tuple[str, tuple[type[Options], ...]]] = {
     "client.py": ("AIOKafkaClient", CLIENT),
-    "admin/client.py": ("AIOKafkaAdminClient", CLIENT),
+    "admin/client.py": ("AIOKafkaAdminClient", (AdminConfig, SecurityConfig)),
     "producer/producer.py": ("AIOKafkaProducer", (ProducerConfig, *CLIENT)),
     "consumer/consumer.py": ("AIOKafkaConsumer", (ConsumerConfig, *CLIENT)),
 }
@@ -54,10 +60,11 @@ if TYPE_CHECKING:
     from aiokafka.interceptors import ConsumerInterceptor, ProducerInterceptor
     from aiokafka.metrics import ConsumerMetricsCollector, ProducerMetricsCollector
 
-__all__ = ["ClientOptions", "ConsumerOptions", "ProducerOptions"]
+__all__ = ["AdminOptions", "ClientOptions", "ConsumerOptions", "ProducerOptions"]
 '''
 CLASSES = (
     ("ClientOptions", "TypedDict", "Options of all clients.", CLIENT),
+    ("AdminOptions", "ClientOptions", "Options of admin clients.", (AdminConfig,)),
     ("ConsumerOptions", "ClientOptions", "Options of consumers.", (ConsumerConfig,)),
     ("ProducerOptions", "ClientOptions", "Options of producers.", (ProducerConfig,)),
 )
@@ -86,8 +93,9 @@ def typed_options() -> str:
 
 def typed(name: str, base: str, about: str, configs: tuple[type[Options], ...]) -> str:
     lines = [f"class {name}({base}, total=False):", f'    """{about}"""']
+    known = APART | (ClientConfig.keywords() if base == "ClientOptions" else frozenset())
     for option in (each for config in configs for each in config.describe()):
-        if option.keyword not in APART:
+        if option.keyword not in known:
             default = default_of(option)
             text = f"{option.help} Default: {default}." if default else option.help
             lines += ["", *annotation(option)]

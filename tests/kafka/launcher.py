@@ -36,8 +36,10 @@ class KafkaCluster:
     that this object started are ever ended.
 
     version: a key of `tests.kafka.versions.VERSIONS`. mode: "kraft" or "zk" (default: the first
-    that the version has). config: broker properties, on top of `settings`. jvm: memory and speed.
-    extras: listeners, files and options for tests of security and of plug-ins.
+    that the version has). controllers: how many nodes are controllers and no brokers, numbered
+    after those; the first of them is the only voter. config: broker properties, on top of
+    `settings`. jvm: memory and speed. extras: listeners, files and options for tests of security
+    and of plug-ins.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class KafkaCluster:
         version: str = NEWEST,
         *,
         nodes: int = 1,
+        controllers: int = 0,
         mode: str | None = None,
         config: Mapping[str, str] | None = None,
         jvm: Jvm | None = None,
@@ -57,6 +60,7 @@ class KafkaCluster:
         if self.mode == "kraft" and nodes > self.version.max_nodes:
             raise ValueError(f"nodes: Kafka {version} has at most {self.version.max_nodes}")
         self.nodes = range(1, nodes + 1)
+        self.controllers = range(nodes + 1, nodes + 1 + controllers)
         self._config = dict(config or {})
         self._jvm = jvm or Jvm()
         self._extras = extras or Extras()
@@ -89,7 +93,7 @@ class KafkaCluster:
                 self._format(timeout)
             else:
                 self._start_zookeeper()
-            for node in self.nodes:
+            for node in (*self.nodes, *self.controllers):
                 self._start_broker(node)
             self.wait_ready(timeout)
         except BaseException:
@@ -144,10 +148,16 @@ class KafkaCluster:
         assert self._folder is not None, "the cluster is not running"
         return self._folder
 
+    @property
+    def bootstrap_controllers(self) -> str:
+        """Where the controllers are: separate ones, or the brokers themselves."""
+        nodes = self.controllers or self.nodes
+        return ",".join(f"{HOST}:{self._ports[node].controller}" for node in nodes)
+
     def addresses(self, listener: str) -> str:
         """Bootstrap servers of one listener by name."""
         return ",".join(
-            f"{self._extras.host}:{ports.listeners[listener]}" for ports in self._ports.values()
+            f"{self._extras.host}:{self._ports[node].listeners[listener]}" for node in self.nodes
         )
 
     def is_alive(self, node: int) -> bool:
@@ -169,7 +179,8 @@ class KafkaCluster:
     def _prepare(self) -> None:
         names = (PLAINTEXT, *self._extras.listeners)
         self._ports = {
-            node: Ports({name: free_port() for name in names}, free_port()) for node in self.nodes
+            node: Ports({name: free_port() for name in names}, free_port())
+            for node in (*self.nodes, *self.controllers)
         }
         self._zookeeper_port = free_port()
         log_file, log_text, _option = settings.logging_options(self.version)
@@ -179,7 +190,7 @@ class KafkaCluster:
             path.write_bytes(
                 content if isinstance(content, bytes) else self._fill(content).encode()
             )
-        for node in self.nodes:
+        for node in self._ports:
             folder = self._node_folder(node)
             folder.mkdir()
             own = {"log.dirs": str(folder / "data"), **self._node_settings(node), **self._config}
@@ -188,6 +199,8 @@ class KafkaCluster:
 
     def _node_settings(self, node: int) -> dict[str, str]:
         common = settings.common(self.version, len(self.nodes))
+        if self.controllers:
+            return common | settings.split_node(node, self._ports, self._extras, self.controllers)
         if self.mode == "kraft":
             return common | settings.kraft_node(node, self._ports, self._extras)
         port = self._zookeeper_port
@@ -197,10 +210,13 @@ class KafkaCluster:
         cluster = base64.urlsafe_b64encode(uuid.UUID(int=uuid.uuid4().int >> 1).bytes)
         cluster_id = cluster.decode().rstrip("=")
         tools = []
-        for node in self.nodes:
+        for node in self._ports:
             folder = self._node_folder(node)
             arguments = ["kafka.tools.StorageTool", "format", "-t", cluster_id]
             arguments += ["-c", str(folder / "server.properties"), *self._extras.format_options]
+            if self.controllers:
+                is_voter = node == self.controllers[0]
+                arguments.append("--standalone" if is_voter else "--no-initial-controllers")
             command = [*self._java(self._jvm.arguments), *arguments]
             tools.append(JavaProcess(command, folder / "format.log"))
         for tool in tools:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from tests.kafka.versions import KafkaVersion
@@ -131,6 +131,25 @@ def kraft_node(node_id: int, ports: Mapping[int, Ports], extras: Extras) -> Prop
         "controller.quorum.fetch.timeout.ms": "1000",
         "controller.quorum.election.timeout.ms": "500",
     }
+
+
+def split_node(
+    node_id: int, ports: Mapping[int, Ports], extras: Extras, controllers: Collection[int]
+) -> Properties:
+    """Settings of one node of a cluster whose controllers are no brokers: it is one or the other.
+
+    The voters are not in the settings, so they can be changed (KIP-853).
+    """
+    own = kraft_node(node_id, ports, extras)
+    del own["controller.quorum.voters"]
+    named = (f"{HOST}:{ports[node].controller}" for node in controllers)
+    own["controller.quorum.bootstrap.servers"] = ",".join(named)
+    if node_id not in controllers:
+        return own | {"process.roles": "broker", "listeners": _addresses(ports[node_id], HOST)}
+    place = f"{_CONTROLLER}://{HOST}:{ports[node_id].controller}"
+    del own["inter.broker.listener.name"]
+    own |= {"process.roles": "controller", "listeners": place, "advertised.listeners": place}
+    return own
 
 
 def zookeeper_node(
