@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import click
 
 from aiokafka import __version__
+from aiokafka.cli.output import printable, styled
 from aiokafka.cli.running import Interrupted
 
 __all__ = ["invoke", "root"]
@@ -116,8 +117,13 @@ def _explain(error: click.ClickException) -> int:
         error.show()
     else:
         text = " ".join(error.format_message().split())
-        click.echo(f"{click.style('aiokafka:', fg='red')} {text}{hint}", err=True)
+        _complain(f"{text}{hint}")
     return error.exit_code
+
+
+def _complain(line: str) -> None:
+    if sys.stderr is not None:
+        click.echo(f"{styled('aiokafka:', sys.stderr, fg='red')} {printable(line)}", err=True)
 
 
 def _hang_up() -> int:
@@ -131,7 +137,7 @@ def _fail(error: Exception) -> int:
     from aiokafka.cli.failures import code_of, lines_of
 
     for line in lines_of(error):
-        click.echo(f"{click.style('aiokafka:', fg='red')} {line}", err=True)
+        _complain(line)
     if os.environ.get("AIOKAFKA_DEBUG"):
         traceback.print_exception(error)
     return code_of(error)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import click
 
+from aiokafka.cli import disks
 from aiokafka.cli.asking import agree
+from aiokafka.cli.places import is_number
 from aiokafka.cli.session import Session, command, noun
 
-__all__ = ["commands"]
+__all__ = ["commands", "listener_of"]
 
-commands = noun("Show brokers, features, the controllers' quorum and log directories.")
+commands = noun("Show and change brokers, features, the controllers' quorum, log directories.")
+for each in disks.commands.commands.values():
+    commands.add_command(each)
 
 
 @command(commands, "list")
@@ -70,39 +75,62 @@ async def quorum(session: Session) -> None:
         for role, replicas in (("voter", found.voters), ("observer", found.observers))
         for replica in replicas
     ]
-    session.output.rows(rows, ("replica_id", "role", "log_end_offset", "lag"))
+    columns = ("replica_id", "role", "log_end_offset", "lag", "directory_id")
+    session.output.rows(rows, columns)
 
 
 def _role(replica_id: int, role: str, leader_id: int) -> str:
     return "leader" if replica_id == leader_id else role
 
 
-@command(commands, "log-dirs")
-@click.argument("broker_ids", nargs=-1, type=int, metavar="[BROKER]...")
-async def log_dirs(session: Session, broker_ids: tuple[int, ...]) -> None:
-    """Show the log directories of brokers, and how much is in them.
+def listener_of(text: str) -> tuple[str, str, int]:
+    """Return name, host and port of `NAME://HOST:PORT`; raise click.BadParameter otherwise."""
+    name, found, address = text.partition("://")
+    host, colon, port = address.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not (name and found and host and colon and is_number(port) and 0 < int(port) < 65536):
+        raise click.BadParameter(f"{text!r} must be NAME://HOST:PORT")
+    return name, host, int(port)
+
+
+@command(commands, "add-voter", prints=False)
+@click.argument("controller_id", type=int, metavar="CONTROLLER")
+@click.argument("directory_id", type=click.UUID)
+@click.argument("listeners", nargs=-1, required=True, metavar="NAME://HOST:PORT...")
+async def add_voter(
+    session: Session, controller_id: int, directory_id: uuid.UUID, listeners: tuple[str, ...]
+) -> None:
+    """Let a CONTROLLER that runs vote in the quorum; others reach it at these listeners.
+
+    The directory id is what `aiokafka brokers quorum` shows of an observer.
 
     \b
     Example:
-      aiokafka brokers log-dirs 0
+      aiokafka brokers add-voter 3 b8f1a1e0-0c1f-4a8e-9f0e-3c6d1c0f9a55 CONTROLLER://kafka3:9093
     """
+    wanted = [listener_of(text) for text in listeners]
     async with session.admin() as admin:
-        found = await admin.brokers.log_dirs(broker_ids or None)
-    rows = [
-        {
-            "broker": broker,
-            "path": path,
-            "replicas": len(each.replicas),
-            "bytes": sum(replica.size for replica in each.replicas.values()),
-            "total_bytes": each.total_bytes,
-            "usable_bytes": each.usable_bytes,
-            "error": str(each.error) if each.error else None,
-        }
-        for broker, paths in sorted(found.items())
-        for path, each in sorted(paths.items())
-    ]
-    columns = ("broker", "path", "replicas", "bytes", "total_bytes", "usable_bytes", "error")
-    session.output.rows(rows, columns)
+        await admin.brokers.add_voter(controller_id, directory_id, wanted)
+    session.output.done(f"controller {controller_id}: votes")
+
+
+@command(commands, "remove-voter", prints=False)
+@click.argument("controller_id", type=int, metavar="CONTROLLER")
+@click.argument("directory_id", type=click.UUID)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+async def remove_voter(
+    session: Session, controller_id: int, directory_id: uuid.UUID, yes: bool
+) -> None:
+    """Take a CONTROLLER out of the quorum.
+
+    \b
+    Example:
+      aiokafka brokers remove-voter 3 b8f1a1e0-0c1f-4a8e-9f0e-3c6d1c0f9a55 --yes
+    """
+    agree(f"Take controller {controller_id} out of the quorum?", yes)
+    async with session.admin() as admin:
+        await admin.brokers.remove_voter(controller_id, directory_id)
+    session.output.done(f"controller {controller_id}: votes no more")
 
 
 @command(commands, "set-features", prints=False)
@@ -135,7 +163,7 @@ async def set_features(
 
 def _level(text: str) -> tuple[str, int]:
     name, _, level = text.partition("=")
-    if not name or not (level.isascii() and level.isdigit()):
+    if not name or not is_number(level):
         raise click.BadParameter(f"{text!r} must be NAME=LEVEL")
     return name, int(level)
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aiokafka.cli.asking import agree
+from aiokafka.cli.places import pairs
 from aiokafka.cli.session import Session, command, noun
 
 if TYPE_CHECKING:
@@ -77,6 +79,22 @@ async def describe(
     session.output.rows(rows, [*columns, "documentation"] if documentation else columns)
 
 
+@command(commands, "list")
+@click.argument("types", nargs=-1, metavar="[TYPE]...")
+async def list_(session: Session, types: tuple[str, ...]) -> None:
+    """List the resources that may have settings of their own, of these types or of all.
+
+    \b
+    Example:
+      aiokafka configs list client-metrics
+    """
+    kinds = [resource(text).type for text in types] or None
+    async with session.admin() as admin:
+        found = await admin.configs.list_resources(kinds)
+    rows = [{"type": each.type.name.lower(), "name": each.name} for each in found]
+    session.output.rows(rows, ("type", "name"))
+
+
 @command(commands, "alter", prints=False)
 @click.argument("target", metavar="TYPE:NAME")
 @click.argument("changes", nargs=-1, required=True, metavar="CHANGE...")
@@ -96,3 +114,26 @@ async def alter(session: Session, target: str, changes: tuple[str, ...], dry_run
     async with session.admin() as admin:
         await admin.configs.alter({key: wanted}, validate_only=dry_run)
     session.output.done(f"{key}: {'could be changed' if dry_run else 'changed'}")
+
+
+@command(commands, "replace", prints=False)
+@click.argument("target", metavar="TYPE:NAME")
+@click.argument("settings", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option("--dry-run", is_flag=True, help="Let the broker check it; change nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+async def replace(
+    session: Session, target: str, settings: tuple[str, ...], dry_run: bool, yes: bool
+) -> None:
+    """Give a resource these settings and no others: the rest goes back to the default.
+
+    \b
+    Example:
+      aiokafka configs replace topic:orders retention.ms=3600000 --yes
+    """
+    wanted = pairs(settings)
+    key = resource(target)
+    if not dry_run:
+        agree(f"Let {key} have these settings alone?", yes)
+    async with session.admin() as admin:
+        await admin.configs.set_exactly(key, wanted, validate_only=dry_run)
+    session.output.done(f"{key}: {'could be replaced' if dry_run else 'replaced'}")

@@ -44,6 +44,9 @@ _MISSING = (
     errors.TransactionalIdNotFound,
     errors.DelegationTokenNotFound,
     errors.BrokerIdNotRegistered,
+    errors.LogDirNotFound,
+    errors.UnknownTopicId,
+    errors.VoterNotFound,
 )
 
 

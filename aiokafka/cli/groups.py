@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aiokafka.cli import group_offsets
 from aiokafka.cli.asking import agree
 from aiokafka.cli.places import place
 from aiokafka.cli.session import Session, command, noun
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["commands", "lag_rows", "member_rows", "reset_rule"]
 
 commands = noun("List, describe, reset and delete groups; watch their lag.")
+for each in group_offsets.commands.commands.values():
+    commands.add_command(each)
 
 _LISTED = ("group_id", "type", "state", "protocol_type", "coordinator")
 _MEMBER = ("group", "state", "member", "client_id", "host", "partitions")
@@ -132,37 +135,11 @@ async def lag(session: Session, groups: tuple[str, ...], watch: bool, interval: 
     async with session.admin() as admin:
         while True:
             rows = lag_rows(await admin.groups.lag(groups))
-            if watch and session.output.form == "table" and session.output.is_terminal:
-                click.clear()
-            session.output.rows(rows, _LAG)
             if not watch:
+                session.output.rows(rows, _LAG)
                 return
+            session.output.redraw(rows, _LAG)
             await asyncio.sleep(interval)
-
-
-@command(commands, "offsets")
-@click.argument("groups", nargs=-1, required=True)
-async def offsets(session: Session, groups: tuple[str, ...]) -> None:
-    """Show what GROUPS have committed.
-
-    \b
-    Example:
-      aiokafka groups offsets billing --output csv
-    """
-    async with session.admin() as admin:
-        found = await admin.groups.offsets(groups)
-    rows = [
-        {
-            "group": group,
-            "topic": tp.topic,
-            "partition": tp.partition,
-            "offset": each.offset if each is not None else None,
-            "metadata": each.metadata if each is not None else None,
-        }
-        for group, offsets in found.items()
-        for tp, each in sorted(offsets.items())
-    ]
-    session.output.rows(rows, ("group", "topic", "partition", "offset", "metadata"))
 
 
 def reset_rule(given: Mapping[str, Any], now: float | None = None) -> ResetRule:

@@ -39,7 +39,9 @@ async def commands(session: Session) -> int:
       aiokafka info -b localhost:9092
     """
     facts: dict[str, Any] = installed()
-    facts["bootstrap servers"] = session.client_options["bootstrap_servers"]
+    for kind in ("servers", "controllers"):
+        if f"bootstrap_{kind}" in session.client_options:
+            facts[f"bootstrap {kind}"] = session.client_options[f"bootstrap_{kind}"]
     try:
         async with session.admin() as admin:
             cluster = await admin.describe_cluster()
@@ -48,9 +50,10 @@ async def commands(session: Session) -> int:
         return 3
     facts["cluster"] = cluster["cluster_id"]
     facts["controller"] = cluster["controller_id"]
+    role = "controller" if "bootstrap controllers" in facts else "broker"
     for broker in sorted(cluster["brokers"], key=lambda each: int(each["node_id"])):
         rack = f" (rack {broker['rack']})" if broker["rack"] else ""
-        facts[f"broker {broker['node_id']}"] = f"{broker['host']}:{broker['port']}{rack}"
+        facts[f"{role} {broker['node_id']}"] = f"{broker['host']}:{broker['port']}{rack}"
     session.output.rows(_rows(facts), ("name", "value"))
     return 0
 

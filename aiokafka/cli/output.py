@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 import click
 
-__all__ = ["FORMATS", "Output", "cell", "table"]
+__all__ = ["FORMATS", "Output", "cell", "printable", "styled", "table"]
 
 FORMATS = ("table", "json", "csv")
 
@@ -23,6 +25,7 @@ class Output:
     def __init__(self, form: str = "table", stream: TextIO | None = None) -> None:
         self.form = form
         self._stream = stream or sys.stdout
+        self._is_drawn = False
 
     @property
     def is_terminal(self) -> bool:
@@ -39,9 +42,28 @@ class Output:
             writer.writerow(columns)
             writer.writerows([cell(row.get(name)) for name in columns] for row in rows)
         else:
-            for line in table(rows, columns, bold=self.is_terminal):
-                self._stream.write(line + "\n")
+            head, *lines = table(rows, columns)
+            self._stream.write(styled(head, self._stream, bold=True) + "\n")
+            self._stream.writelines(line + "\n" for line in lines)
         self._stream.flush()
+
+    def redraw(self, rows: Iterable[Row], columns: Sequence[str]) -> None:
+        """Print a table over the one before, on a terminal; anywhere else like `rows`."""
+        if self.form != "table" or not self.is_terminal:
+            self.rows(rows, columns)
+            return
+        width, height = shutil.get_terminal_size()
+        lines = [line[:width] for line in table(rows, columns)]
+        if len(lines) >= height:
+            room = max(height - 2, 1)
+            lines = [*lines[:room], f"... {len(lines) - room} more"[:width]]
+        lines[0] = styled(lines[0], self._stream, bold=True)
+        # Each line over the one that is there, and then nothing: so it does not flicker.
+        start = "\x1b[H" if self._is_drawn else "\x1b[2J\x1b[H"
+        drawn = "".join(f"{line}\x1b[K\n" for line in lines)
+        self._stream.write(f"{start}{drawn}\x1b[J")
+        self._stream.flush()
+        self._is_drawn = True
 
     def done(self, text: str) -> None:
         """Say on stderr what was done, if a table would be printed."""
@@ -49,16 +71,28 @@ class Output:
             click.echo(text, err=True)
 
 
-def table(rows: Iterable[Row], columns: Sequence[str], *, bold: bool = False) -> list[str]:
+def styled(text: str, stream: TextIO, **style: Any) -> str:
+    """Return a text in colour or bold, if it goes to a terminal whose user wants that."""
+    if os.environ.get("NO_COLOR") or not stream.isatty():
+        return text
+    return click.style(text, **style)
+
+
+def table(rows: Iterable[Row], columns: Sequence[str]) -> list[str]:
     """Return the lines of a table; numbers stand to the right."""
     found = list(rows)
-    texts = [[cell(row.get(name)) for name in columns] for row in found]
+    texts = [[printable(cell(row.get(name))) for name in columns] for row in found]
     widths = [max([len(name), *(len(line[i]) for line in texts)]) for i, name in enumerate(columns)]
     right = [_all_numbers(row.get(name) for row in found) for name in columns]
     head = _line([name.replace("_", " ").upper() for name in columns], widths, right)
-    return [click.style(head, bold=True) if bold else head] + [
-        _line(line, widths, right) for line in texts
-    ]
+    return [head, *(_line(line, widths, right) for line in texts)]
+
+
+def printable(text: str) -> str:
+    """Return a text whose control characters are shown, not sent: they may be a stranger's."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def cell(value: Any) -> str:

@@ -1,18 +1,30 @@
-"""Places in a partition that users name: offsets, ends, times."""
+"""What users name in arguments: partitions, places in them, settings."""
 
 from __future__ import annotations
 
 import datetime
 import re
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer
-    from aiokafka.structs import TopicPartition
 
-__all__ = ["Place", "numbers", "offsets_at", "place", "seconds"]
+__all__ = [
+    "Place",
+    "is_number",
+    "numbers",
+    "offsets_at",
+    "pairs",
+    "partition_of",
+    "place",
+    "seconds",
+]
 
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
@@ -78,6 +90,33 @@ def numbers(text: str) -> list[int]:
             raise ValueError(f"{text!r} names too many partitions")
         found.update(dict.fromkeys(range(int(match[1]), int(match[2] or match[1]) + 1)))
     return list(found)
+
+
+def is_number(text: str) -> bool:
+    """Say whether a text is an integer from 0 on; other digits than ASCII's are none."""
+    return text.isascii() and text.isdigit()
+
+
+def partition_of(text: str) -> TopicPartition:
+    """Return the partition that `topic-partition` names; raise click.BadParameter otherwise."""
+    topic, _, number = text.rpartition("-")
+    if not topic or not is_number(number):
+        raise click.BadParameter(f"{text!r} must be TOPIC-PARTITION")
+    return TopicPartition(topic, int(number))
+
+
+def pairs(texts: Iterable[str]) -> dict[str, str]:
+    """Return the settings of `name=value` texts.
+
+    Raises click.BadParameter without a `=`.
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f"{text!r} must be NAME=VALUE")
+        found[name] = value
+    return found
 
 
 async def offsets_at(

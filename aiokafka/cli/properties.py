@@ -11,6 +11,7 @@ __all__ = ["parse", "settings_of"]
 
 # Java's name -> ours. Numbers are milliseconds in both.
 _SAME = {
+    "bootstrap.controllers": "bootstrap_controllers",
     "bootstrap.servers": "bootstrap_servers",
     "client.dns.lookup": "client_dns_lookup",
     "client.id": "client_id",

@@ -6,19 +6,12 @@ import click
 
 from aiokafka import TopicPartition
 from aiokafka.cli.asking import agree
+from aiokafka.cli.places import is_number
 from aiokafka.cli.session import Session, command, noun
 
-__all__ = ["before", "commands", "partition_of"]
+__all__ = ["before", "commands"]
 
 commands = noun("Delete old records.")
-
-
-def partition_of(text: str) -> TopicPartition:
-    """Return the partition that `topic-partition` names; raise click.BadParameter otherwise."""
-    topic, _, number = text.rpartition("-")
-    if not topic or not (number.isascii() and number.isdigit()):
-        raise click.BadParameter(f"{text!r} must be TOPIC-PARTITION")
-    return TopicPartition(topic, int(number))
 
 
 def before(text: str) -> tuple[TopicPartition, int]:
@@ -28,7 +21,7 @@ def before(text: str) -> tuple[TopicPartition, int]:
     """
     name, _, offset = text.rpartition(":")
     topic, _, number = name.rpartition("-")
-    if not topic or not number.isdigit() or not (offset.isdigit() or offset == "end"):
+    if not topic or not (is_number(number) and (offset == "end" or is_number(offset))):
         raise click.BadParameter(f"{text!r} must be TOPIC-PARTITION:OFFSET or TOPIC-PARTITION:end")
     return TopicPartition(topic, int(number)), -1 if offset == "end" else int(offset)
 

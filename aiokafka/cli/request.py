@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aiokafka.cli.records import partition_of
+from aiokafka.cli.places import partition_of
 from aiokafka.cli.session import Session, command
 
 if TYPE_CHECKING:

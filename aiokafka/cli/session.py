@@ -29,6 +29,11 @@ _FLAGS = (
     click.option(
         "-b", "--bootstrap-servers", metavar="HOST:PORT,...", help="Where the cluster is."
     ),
+    click.option(
+        "--bootstrap-controllers",
+        metavar="HOST:PORT,...",
+        help="Controllers to ask instead of brokers, for administration.",
+    ),
     click.option("--profile", metavar="NAME", help="Profile of the configuration file."),
     click.option("--config", metavar="FILE", help="The configuration file (TOML)."),
     click.option("--properties", metavar="FILE", help="Properties file of a Java client."),
@@ -55,8 +60,9 @@ _OUTPUT = click.option(
     help="How to print; json is one object a line.",
 )
 _OWN = (
-    *("bootstrap_servers", "profile", "config", "properties", "security_protocol"),
-    *("sasl_mechanism", "username", "password_file", "password_stdin", "ca_file", "cert_file"),
+    *("bootstrap_servers", "bootstrap_controllers", "profile", "config", "properties"),
+    *("security_protocol", "sasl_mechanism", "username", "password_file", "password_stdin"),
+    *("ca_file", "cert_file"),
     *("key_file", "options", "verbose", "debug"),
 )
 
@@ -87,13 +93,19 @@ class Session:
         """Make a producer, not started. What the user gave by -X takes precedence."""
         from aiokafka import AIOKafkaProducer
 
-        return AIOKafkaProducer(**{**options, **self.client_options})
+        return AIOKafkaProducer(**{**options, **self._of_brokers()})
 
     def consumer(self, **options: Any) -> AIOKafkaConsumer:
         """Make a consumer, not started. What the user gave by -X takes precedence."""
         from aiokafka import AIOKafkaConsumer
 
-        return AIOKafkaConsumer(**{**options, **self.client_options})
+        return AIOKafkaConsumer(**{**options, **self._of_brokers()})
+
+    def _of_brokers(self) -> dict[str, Any]:
+        options = self.client_options
+        if "bootstrap_controllers" in options:
+            raise click.UsageError("controllers have no records: give --bootstrap-servers")
+        return options
 
 
 def _with_password(settings: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from aiokafka.cli import properties
+from aiokafka.cli.asking import wait_for
 from aiokafka.errors import KafkaConfigurationError
 
-__all__ = ["client_options", "find_settings", "option_value", "profile_settings"]
+__all__ = ["client_options", "find_settings", "option_value", "profile_settings", "read_file"]
 
 #: Settings with a flag, whose variable is AIOKAFKA_ and the name in capitals.
 NAMES = (
     "bootstrap_servers",
+    "bootstrap_controllers",
     "security_protocol",
     "sasl_mechanism",
     "username",
@@ -38,6 +40,8 @@ _TLS = {
     "key_data": "keydata",
     "key_password": "password",
 }
+_EITHER = (("password", "password_file"), ("bootstrap_servers", "bootstrap_controllers"))
+_LONGEST = 1024 * 1024
 _SECRETS = {"sasl_plain_password", "password", "key_password"}
 
 
@@ -51,23 +55,43 @@ def find_settings(flags: Mapping[str, Any], environment: Mapping[str, str]) -> d
     found = _profile(flags, environment)
     path = flags.get("properties") or environment.get("AIOKAFKA_PROPERTIES")
     if path:
-        text = Path(path).read_text(encoding="utf-8")
-        _add(found, properties.settings_of(properties.parse(text)))
+        _add(found, properties.settings_of(properties.parse(read_file(Path(path)))))
     variables = {name: environment.get(f"AIOKAFKA_{name.upper()}") for name in NAMES}
     _add(found, {name: text for name, text in variables.items() if text})
     _add(found, {name: flags[name] for name in NAMES if flags.get(name) is not None})
     for text in flags.get("options") or ():
         name, value = option_value(text)
-        found[name] = value
+        _add(found, {name: value})
     return found
+
+
+def read_file(path: Path) -> str:
+    """Return the text of a file of settings, which may be a pipe; Ctrl-C ends the wait for it.
+
+    Raises KafkaConfigurationError for one that does not end or is no text, OSError for one that
+    cannot be read.
+    """
+
+    def read() -> bytes:
+        with path.open("rb") as file:
+            return file.read(_LONGEST + 1)
+
+    content = wait_for(read)
+    if len(content) > _LONGEST:
+        raise KafkaConfigurationError(f"{path}: is longer than {_LONGEST} bytes")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise KafkaConfigurationError(f"{path}: is not UTF-8: {error.reason}") from None
 
 
 def _add(found: dict[str, Any], more: Mapping[str, Any]) -> None:
     """Let a source take precedence over those before it."""
-    # A password belongs to its source, whichever way that source gives it.
-    if {"password", "password_file"} & more.keys():
-        found.pop("password", None)
-        found.pop("password_file", None)
+    # These belong to their source, whichever way that source gives them.
+    for names in _EITHER:
+        if not more.keys().isdisjoint(names):
+            for name in names:
+                found.pop(name, None)
     found.update(more)
 
 
@@ -102,7 +126,7 @@ def _profile(flags: Mapping[str, Any], environment: Mapping[str, str]) -> dict[s
     path = Path(named).expanduser() if named else _default_file(environment)
     if not named and not wanted and not path.is_file():
         return {}
-    return profile_settings(path.read_text(encoding="utf-8"), str(path), wanted)
+    return profile_settings(read_file(path), str(path), wanted)
 
 
 def _default_file(environment: Mapping[str, str]) -> Path:
@@ -151,7 +175,8 @@ def client_options(settings: Mapping[str, Any]) -> dict[str, Any]:
     check_hostname = found.pop("check_hostname", True)
     provider = _token_provider(found)
     username, password = found.pop("username", None), _password(found)
-    found.setdefault("bootstrap_servers", "localhost:9092")
+    if "bootstrap_controllers" not in found:
+        found.setdefault("bootstrap_servers", "localhost:9092")
     protocol = str(found.get("security_protocol", "PLAINTEXT")).upper()
     found["security_protocol"] = protocol
     if provider is not None:
@@ -211,5 +236,5 @@ def _password(found: dict[str, Any]) -> str | None:
     path = found.pop("password_file", None)
     password: str | None = found.pop("password", None)
     if password is None and path is not None:
-        password = Path(path).expanduser().read_text(encoding="utf-8").rstrip("\r\n")
+        password = read_file(Path(path).expanduser()).rstrip("\r\n")
     return password

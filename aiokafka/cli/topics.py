@@ -7,18 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aiokafka.cli import declared
+from aiokafka.cli import declared, replicas
 from aiokafka.cli.asking import agree
+from aiokafka.cli.places import pairs, place
 from aiokafka.cli.session import Session, command, noun
 from aiokafka.errors import AdminItemsError, KafkaError, TopicAlreadyExistsError
+from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka.admin import TopicDescription
+    from aiokafka.admin import OffsetSpec, TopicDescription
 
-__all__ = ["commands", "pairs", "partition_rows"]
+__all__ = ["commands", "offset_spec", "partition_rows"]
 
-commands = noun("List, describe, create, grow, apply and delete topics.")
+commands = noun("List, describe, create, grow, apply, move and delete topics.")
 commands.add_command(declared.commands)
+for each in replicas.commands.commands.values():
+    commands.add_command(each)
 
 _LISTED = ("name", "partitions", "replication_factor")
 _PARTITION = ("topic", "partition", "leader", "replicas", "isr", "offline_replicas")
@@ -67,6 +71,62 @@ async def describe(session: Session, topics: tuple[str, ...]) -> None:
     session.output.rows(rows, _PARTITION)
     if failed is not None:
         raise failed
+
+
+def offset_spec(text: str, now: float | None = None) -> OffsetSpec | int:
+    """Return the place of a text: a name of `OffsetSpec`, or a time in milliseconds since 1970.
+
+    Raises click.BadParameter for anything else.
+    """
+    from aiokafka.admin import OffsetSpec
+
+    name = text.upper().replace("-", "_")
+    if name in OffsetSpec.__members__:
+        return OffsetSpec[name]
+    try:
+        found = place(text, now)
+    except ValueError:
+        found = None
+    if found is None or found.kind != "time":
+        known = ", ".join(each.lower().replace("_", "-") for each in OffsetSpec.__members__)
+        raise click.BadParameter(
+            f"--at {text!r} must be one of {known}, -2h (ago), @milliseconds, or a date and time"
+        )
+    return found.value
+
+
+@command(commands, "offsets")
+@click.argument("topics", nargs=-1, required=True)
+@click.option(
+    "--at",
+    default="latest",
+    show_default=True,
+    metavar="PLACE",
+    help="earliest, latest, max-timestamp, -2h (ago), a date and time ...",
+)
+@click.option("--committed", is_flag=True, help="End before the first open transaction.")
+async def offsets(session: Session, topics: tuple[str, ...], at: str, committed: bool) -> None:
+    """Show the offset of a place or time in each partition of TOPICS.
+
+    \b
+    Example:
+      aiokafka topics offsets orders --at -2h
+    """
+    spec = offset_spec(at)
+    level = "read_committed" if committed else "read_uncommitted"
+    async with session.admin() as admin:
+        described = await admin.topics.describe(topics)
+        wanted = {
+            TopicPartition(topic.name, each.partition): spec
+            for topic in described.values()
+            for each in topic.partitions
+        }
+        found = await admin.offsets.list(wanted, isolation_level=level)
+    rows = [
+        {"topic": tp.topic, "partition": tp.partition, **each.as_dict()}
+        for tp, each in sorted(found.items())
+    ]
+    session.output.rows(rows, ("topic", "partition", "offset", "timestamp"))
 
 
 @command(commands, "create", prints=False)
@@ -158,17 +218,3 @@ async def delete(session: Session, topics: tuple[str, ...], yes: bool) -> None:
     async with session.admin() as admin:
         await admin.topics.delete(topics)
     session.output.done("\n".join(f"{topic}: deleted" for topic in topics))
-
-
-def pairs(texts: Iterable[str]) -> dict[str, str | None]:
-    """Return the settings of `name=value` texts.
-
-    Raises click.BadParameter without a `=`.
-    """
-    found: dict[str, str | None] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise click.BadParameter(f"{text!r} must be NAME=VALUE")
-        found[name] = value
-    return found

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aiokafka.cli.asking import agree
-from aiokafka.cli.records import partition_of
+from aiokafka.cli.places import partition_of
 from aiokafka.cli.session import Session, command, noun
 from aiokafka.errors import AdminItemsError
 
@@ -177,3 +177,19 @@ async def fence(session: Session, ids: tuple[str, ...], yes: bool) -> None:
     async with session.admin() as admin:
         await admin.transactions.fence(ids)
     session.output.done("\n".join(f"{each}: fenced" for each in ids))
+
+
+@command(commands, "terminate", prints=False)
+@click.argument("id")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+async def terminate(session: Session, id: str, yes: bool) -> None:
+    """Abort what a transactional ID that is known has open, and shut out its producer.
+
+    \b
+    Example:
+      aiokafka transactions terminate loader --yes
+    """
+    agree(f"Abort what {id} has open?", yes)
+    async with session.admin() as admin:
+        await admin.transactions.force_terminate(id)
+    session.output.done(f"{id}: terminated")

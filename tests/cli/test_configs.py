@@ -31,6 +31,20 @@ def test_settings_are_changed_and_shown(cli: Cli) -> None:
     assert len(settings(cli, "topic:orders", "--all")) > 3
 
 
+def test_settings_are_replaced(cli: Cli) -> None:
+    cli.served.topic("orders", config={"retention.ms": 1, "segment.ms": 2})
+    arguments = ("configs", "replace", "topic:orders", "retention.ms=3")
+    cli(*arguments, "--dry-run")
+    assert settings(cli, "topic:orders") == {"retention.ms": "1", "segment.ms": "2"}
+    cli(*arguments, "--yes")
+    assert settings(cli, "topic:orders") == {"retention.ms": "3"}
+    cli("configs", "replace", "topic:orders", "--yes")
+    assert settings(cli, "topic:orders") == {}
+    assert cli.run("configs", "replace", "topic:orders", "retention.ms", "--yes").code == 2
+    assert {"type": "topic", "name": "orders"} in cli.rows("configs", "list", "topic")
+    assert cli.run("configs", "list", "nothing").code == 2
+
+
 def test_a_dry_run_changes_nothing(cli: Cli) -> None:
     cli.served.topic("orders")
     cli("configs", "alter", "topic:orders", "retention.ms=1000", "--dry-run")

@@ -55,6 +55,30 @@ def test_lag_and_offsets(cli: Cli) -> None:
     assert len(lines) == 1
 
 
+@pytest.mark.usefixtures("billing")
+def test_single_offsets_are_set_and_deleted(cli: Cli) -> None:
+    def offsets(group: str = "billing") -> dict[int, Any]:
+        return keyed(cli.rows("groups", "offsets", group), "offset")
+
+    cli("groups", "set-offsets", "billing", "orders-0=7", "--yes")
+    assert offsets() == {0: 7}
+    cli("groups", "set-offsets", "new", "orders-0=1", "--yes")
+    assert offsets("new") == {0: 1}
+    cli("groups", "delete-offsets", "billing", "orders-0", "--yes")
+    assert offsets() == {}
+    for wrong in ("orders-0", "orders-0=-5", "orders-0=x", "orders=1", "=1"):
+        done = cli.run("groups", "set-offsets", "billing", wrong, "--yes")
+        assert (done.code, done.err.count("\n")) == (2, 1), done.err
+    # There are none in a fake cluster.
+    for arguments in (
+        ("offsets", "jobs", "--share"),
+        ("set-offsets", "jobs", "orders-0=1", "--share", "--yes"),
+        ("delete-offsets", "jobs", "orders", "--share", "--yes"),
+    ):
+        done = cli.run("groups", *arguments)
+        assert done.code == 5 and "jobs" in done.err
+
+
 def test_an_unknown_group_is_code_5(cli: Cli) -> None:
     for verb in ("describe", "lag"):
         done = cli.run("groups", verb, "nothing")
@@ -100,10 +124,11 @@ def test_a_terminal_gets_a_live_table(cli: Cli) -> None:
 
     arguments = ["-m", "aiokafka", "groups", "lag", "billing", "--watch", "--interval", "0.1"]
     child = pexpect.spawn(sys.executable, arguments, env=environment(cli.served), timeout=30)
+    child.expect("\x1b\\[2J")
     for _ in range(2):
-        child.expect("\x1b\\[2J")
-        child.expect("\x1b\\[1mGROUP")
+        child.expect("\x1b\\[H\x1b\\[1mGROUP")
         child.expect("billing")
+        child.expect("\x1b\\[J")
     child.sendintr()
     child.expect(pexpect.EOF)
     child.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,34 @@ def test_the_first_source_that_has_a_setting_decides(
     assert servers(properties=str(java)) == "variable:1"
     assert servers(bootstrap_servers="flag:1") == "flag:1"
     assert servers(bootstrap_servers="flag:1", options=["bootstrap_servers=x:1"]) == "x:1"
+
+
+def test_brokers_and_controllers_replace_each_other(environment: dict[str, str]) -> None:
+    def addresses(**flags: Any) -> dict[str, Any]:
+        found = client_options(find_settings(flags, environment))
+        return {name: value for name, value in found.items() if name.startswith("bootstrap_")}
+
+    assert addresses(bootstrap_controllers="c:1") == {"bootstrap_controllers": "c:1"}
+    environment["AIOKAFKA_BOOTSTRAP_CONTROLLERS"] = "c:2"
+    assert addresses() == {"bootstrap_controllers": "c:2"}
+    assert addresses(options=["bootstrap_servers=x:1"]) == {"bootstrap_servers": "x:1"}
+    assert len(addresses(bootstrap_servers="x:1", bootstrap_controllers="c:1")) == 2
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="files of Unix")
+@pytest.mark.parametrize("flag", ["config", "properties", "password_file"])
+def test_a_file_without_end_or_text_is_named(flag: str, tmp_path: Path) -> None:
+    wrong = tmp_path / "binary"
+    wrong.write_bytes(b"\xff\xfe")
+    for path, said in (("/dev/zero", "longer than"), (str(wrong), "not UTF-8")):
+        with pytest.raises(KafkaConfigurationError, match=f"{path}: is {said}"):
+            client_options(find_settings({"security_protocol": "SASL_SSL", flag: path}, {}))
+
+
+def test_a_file_of_settings_may_be_a_pipe_or_have_a_mark(tmp_path: Path) -> None:
+    file = tmp_path / "settings"
+    file.write_bytes(b"\xef\xbb\xbfbootstrap.controllers=c:1\n")
+    assert find_settings({"properties": str(file)}, {})["bootstrap_controllers"] == "c:1"
 
 
 def test_without_any_source_nothing_is_set(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from typing import Any
 
 from tests.cli.support import Cli
 
@@ -46,6 +47,41 @@ def test_a_pattern_chooses_topics(cli: Cli) -> None:
         cli.served.topic(name)
     found = [row["name"] for row in cli.rows("topics", "list", "order*")]
     assert found == ["order-lines", "orders"]
+
+
+def test_offsets_are_looked_up(cli: Cli) -> None:
+    cli.served.topic("orders", 2)
+    log = cli.served.cluster.log("orders", 1)
+    for moment in (1_000, 2_000):
+        log.extend([(None, b"value", ())] * 2, timestamp_ms=moment)
+
+    def offsets(*arguments: str) -> list[Any]:
+        return [row["offset"] for row in cli.rows("topics", "offsets", "orders", *arguments)]
+
+    assert offsets() == offsets("--committed") == [0, 4]
+    assert offsets("--at", "earliest") == [0, 0]
+    assert offsets("--at", "@1500") == [None, 2]
+    assert offsets("--at", "max-timestamp")[1] in (2, 3)
+    assert cli.run("topics", "offsets", "nothing").code == 5
+    for wrong in ("42", "-10", "stored", "nothing", ""):
+        done = cli.run("topics", "offsets", "orders", "--at", wrong)
+        assert (done.code, done.err.count("\n")) == (2, 1), done.err
+
+
+def test_replicas_move(cli: Cli) -> None:
+    cli.served.topic("orders", 2)
+    cli("topics", "reassign", "orders-0=1,0", "orders-1=0")
+    assert cli.rows("topics", "reassignments", "orders-1") == []
+    replicas = [row["replicas"] for row in cli.rows("topics", "describe", "orders")]
+    assert replicas == [[1, 0], [0]]
+    cli("topics", "elect-leaders", "orders-0")
+    assert cli.rows("topics", "describe", "orders")[0]["leader"] == 1
+    assert "right leader already" in cli("topics", "elect-leaders", "orders-0").err
+    cli("topics", "elect-leaders", "--unclean", "--yes")
+    assert cli.run("topics", "cancel-reassignments", "orders-0", "--yes").code == 1
+    assert cli.run("topics", "reassign", "orders-1=0,1", "--same-factor").code == 1
+    for wrong in ("orders", "orders-0", "orders-0=", "orders=1", "orders-0=1,x", "orders-0=1,1"):
+        assert cli.run("topics", "reassign", wrong).code == 2, wrong
 
 
 def test_what_failed_is_named_and_the_rest_is_done(cli: Cli) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from aiokafka import AIOKafkaProducer
+from aiokafka.cli.brokers import listener_of
 from aiokafka.cli.settings import client_options, find_settings
 from aiokafka.errors import KafkaConfigurationError
 from aiokafka.oauth import ClientCredentialsTokenProvider, FileTokenProvider
@@ -48,6 +49,8 @@ def test_transactions(cli: Cli) -> None:
     assert (row["partition"], row["producer_id"]) == ("orders-0", lost)
     cli("transactions", "abort", "orders-0", str(lost), str(row["producer_epoch"]), "--yes")
     assert cli.rows("transactions", "find-hanging", "--minutes", "0") == []
+    cli("transactions", "terminate", "known", "--yes")
+    assert cli.run("transactions", "terminate", "nothing", "--yes").code == 5
     cli("transactions", "fence", "known", "--yes")
     assert cli.rows("transactions", "list", "--state", "ongoing") == []
 
@@ -73,6 +76,50 @@ def test_brokers_and_members(cli: Cli) -> None:
     assert cli.run("brokers", "set-features", "metadata.version").code == 2
     assert cli.run("groups", "remove-members", "billing", "--yes").code == 2
     assert cli.run("groups", "remove-members", "billing", "m", "--yes").code in (1, 5)
+
+
+def test_voters(cli: Cli) -> None:
+    directory = cli.rows("brokers", "quorum")[1]["directory_id"]
+    cli("brokers", "set-features", "kraft.version=1")
+    cli("brokers", "remove-voter", "1", directory, "--yes")
+    assert cli.run("brokers", "remove-voter", "1", directory, "--yes").code == 5
+    assert [row["replica_id"] for row in cli.rows("brokers", "quorum")][:1] == [0]
+    cli("brokers", "add-voter", "1", directory, "CONTROLLER://localhost:9093")
+    assert "directory" in cli("brokers", "quorum").out.splitlines()[0].lower()
+    assert listener_of("A://[::1]:1") == ("A", "::1", 1)
+    for wrong in ("localhost:1", "A://b", "A://b:0", "A://b:99999", "://b:1", "A://:1"):
+        done = cli.run("brokers", "add-voter", "1", directory, wrong)
+        assert (done.code, done.err.count("\n")) == (2, 1), wrong
+    assert cli.run("brokers", "add-voter", "1", "no-uuid", "A://b:1").code == 2
+
+
+def test_replicas_move_between_directories(cli: Cli) -> None:
+    cli.served.topic("orders")
+    leader = cli.rows("topics", "describe", "orders")[0]["leader"]
+    before, other = (row["path"] for row in cli.rows("brokers", "log-dirs", str(leader)))
+
+    def path() -> str:
+        (row,) = cli.rows("brokers", "log-dirs", str(leader), "--replicas")
+        assert (row["topic"], row["partition"]) == ("orders", 0)
+        return str(row["path"])
+
+    assert path() == before
+    cli("brokers", "move-replicas", str(leader), f"orders-0={other}")
+    assert path() == other
+    assert cli.run("brokers", "move-replicas", str(leader), "orders-0=/nowhere").code == 5
+    for wrong in ("orders-0", "orders=/a", "orders-0="):
+        assert cli.run("brokers", "move-replicas", str(leader), wrong).code == 2
+
+
+def test_controllers_are_asked_instead_of_brokers(cli: Cli) -> None:
+    servers = cli.served.cluster.bootstrap_servers
+    flags = ("--bootstrap-controllers", servers)
+    done = cli.run("brokers", "quorum", *flags, "-X", "request_timeout_ms=2000")
+    assert done.code == 3 and "is a broker, not a controller" in done.err
+    done = cli.run("brokers", "quorum", *flags, "-b", servers)
+    assert done.code == 2 and "not both" in done.err
+    done = cli.run("consume", "t", *flags)
+    assert (done.code, done.err.count("\n")) == (2, 1) and "--bootstrap-servers" in done.err
 
 
 def test_any_request(cli: Cli) -> None:
