@@ -61,9 +61,19 @@ class Interception:
         for interceptor in self._interceptors:
             self._guard.call(interceptor.configure, options)
 
-    async def pass_on(self, method: str, item: T, is_valid: Callable[[Any], bool]) -> T:
-        """Return what the interceptors make of `item`, each of what the one before returned."""
-        for interceptor in self._interceptors:
+    async def pass_on(
+        self,
+        method: str,
+        item: T,
+        is_valid: Callable[[Any], bool],
+        cancelled: Callable[[T, int], None] | None = None,
+    ) -> T:
+        """Return what the interceptors make of `item`, each of what the one before returned.
+
+        If the call is cancelled, `cancelled` is called with what was made so far, and how many
+        interceptors have seen it.
+        """
+        for number, interceptor in enumerate(self._interceptors, 1):
             try:
                 result = getattr(interceptor, method)(item)
                 if inspect.isawaitable(result):
@@ -73,13 +83,17 @@ class Interception:
             except Exception as error:
                 self._guard.complain(error)
                 continue
+            except asyncio.CancelledError:
+                if cancelled is not None:
+                    cancelled(item, number)
+                raise
             if result is not None:
                 item = result
         return item
 
-    def tell(self, method: str, *args: Any) -> None:
-        """Notify the interceptors; their coroutines get their turn later."""
-        for interceptor in self._interceptors:
+    def tell(self, method: str, *args: Any, count: int | None = None) -> None:
+        """Notify the interceptors, or the first `count`; their coroutines get their turn later."""
+        for interceptor in self._interceptors[:count]:
             result = self._guard.call(getattr(interceptor, method), *args)
             if inspect.isawaitable(result):
                 self._waiting.append(result)

@@ -65,8 +65,9 @@ class ProducerInterceptor:
         (`error`).
 
         Both are None with `acks=0`. It is called once for each record, also when `send` itself has
-        raised. Coroutines run one after the other in a task of the producer, each for 30 seconds at
-        most; while a thousand of them wait, so does `send`.
+        raised or was cancelled (`error` is a CancelledError then); if that was in an `on_send`,
+        only for those that have seen the record. Coroutines run one after the other in a task of
+        the producer, each for 30 seconds at most; while a thousand of them wait, so does `send`.
         """
 
 
@@ -83,6 +84,12 @@ class ConsumerInterceptor:
 
         `options` has the `client_id`, the `bootstrap_servers` as pairs of host and port, and the
         `group_id` (None without).
+        """
+
+    def on_poll(self, seconds: float) -> Awaitable[None] | None:
+        """Take note that a call has waited so long for the records that `on_consume` gets next.
+
+        Coroutines run later, as those of `on_commit`.
         """
 
     def on_consume(self, records: Records) -> Records | Awaitable[Records | None] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiokafka.consumer._listener_call import intercepting
@@ -15,8 +16,9 @@ if TYPE_CHECKING:
 __all__ = ["intercept", "intercept_one"]
 
 
-async def intercept(shared: Shared, records: Records) -> Records:
-    """Return what the interceptors make of `records`, and count them.
+async def intercept(shared: Shared, records: Records, began_at: float) -> Records:
+    """Return what the interceptors make of `records`, for which a call has waited since `began_at`
+    (loop time).
 
     Other readers get nothing meanwhile. If the call is cancelled, the application has got nothing:
     unless it, or a rebalance, has moved the position, that goes back to the first of the records.
@@ -29,6 +31,7 @@ async def intercept(shared: Shared, records: Records) -> Records:
     marks = [_mark(state, records[tp]) for tp in records if (state := assignment.get(tp))]
     with shared.desk.showing(), intercepting(shared.desk):
         try:
+            interception.tell("on_poll", asyncio.get_running_loop().time() - began_at)
             result = await interception.pass_on("on_consume", records, _are_records)
         except BaseException:
             for mark in marks:
@@ -60,10 +63,11 @@ def _mark(state: PartitionState, records: list[ConsumerRecord[Any, Any]]) -> _Ma
 
 
 async def intercept_one(
-    shared: Shared, record: ConsumerRecord[Any, Any]
+    shared: Shared, record: ConsumerRecord[Any, Any], began_at: float
 ) -> ConsumerRecord[Any, Any] | None:
     """Return what the interceptors make of one record; None if they leave it out."""
-    records = await intercept(shared, {TopicPartition(record.topic, record.partition): [record]})
+    place = TopicPartition(record.topic, record.partition)
+    records = await intercept(shared, {place: [record]}, began_at)
     return next((one for some in records.values() for one in some), None)
 
 

@@ -567,12 +567,12 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         # No await from here to the wait: whatever ends the consumer then wakes this reader.
         self._check_can_read()
         self._check_has_subscription()
-        self._begin_call()
+        began_at = self._begin_call()
         told_at = self._health.told_at
         while True:
             record = self._desk.next_of(wanted)
             if record is not None and self._shared.interception is not None:
-                record = await intercept_one(self._shared, record)
+                record = await intercept_one(self._shared, record, began_at)
                 if record is None:
                     await self._maybe_yield()
                     self._check_can_read()
@@ -605,7 +605,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
             return {}
         self._check_can_read()
         self._check_has_subscription()
-        self._begin_call()
+        began_at = self._begin_call()
         records = self._desk.take(wanted, limit)
         told_at = self._health.told_at
         deadline = None
@@ -622,7 +622,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
             records = self._desk.take(wanted, limit)
             if not in_time and until == deadline:
                 break
-        result = await intercept(self._shared, records) if records else records
+        result = await intercept(self._shared, records, began_at) if records else records
         self._fetcher.settle(records)
         return result
 
@@ -646,11 +646,13 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
             await asyncio.sleep(0)
         return not self._closed
 
-    def _begin_call(self) -> None:
+    def _begin_call(self) -> float:
+        """Note who reads; return the time (loop time)."""
         task = asyncio.current_task()
         if task is not None and (self._reader is None or self._reader() is not task):
             self._reader = weakref.ref(task)
         self._desk.buffer.begin_call()
+        return self._loop.time()
 
     def __aiter__(self) -> Self:
         self._refuse_if_closed()

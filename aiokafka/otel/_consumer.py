@@ -74,6 +74,7 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
         self._identity = _names.Identity()
         self._is_interceptor = False
         self._commit_seconds = 0.0
+        self._poll_seconds = 0.0
         if group_id is not None:
             self._identity.attributes[_names.GROUP] = group_id
         self._consumed = meter.create_counter(
@@ -97,25 +98,37 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
         self._identity.learn(options)
         self._is_interceptor = True
 
+    def on_poll(self, seconds: float) -> None:
+        """Take note of how long a call has waited for its records."""
+        # `on_consume` follows at once.
+        self._poll_seconds = seconds
+
     def on_consume(self, records: Records) -> None:
-        """Make the span of a call that returns records."""
-        count = sum(map(len, records.values()))
-        if not count or is_suppressed() or has_own_spans():
+        """Make the span of a call that returns records, and count how long it has taken."""
+        taken = {tp: some for tp, some in records.items() if some}
+        if not taken:
             return
-        topics = {tp.topic for tp, some in records.items() if some}
+        topics = {tp.topic for tp in taken}
+        partitions = {tp.partition for tp in taken}
+        measured = self._measured("poll")
+        self._place(measured, topics, partitions if self._partitions else ())
+        self._duration.record(self._poll_seconds, measured, context.Context())
+        if is_suppressed() or has_own_spans():
+            return
         attributes: dict[str, Any] = {
             **self._identity.attributes,
             **_names.operation("poll"),
-            _names.BATCH_COUNT: count,
+            _names.BATCH_COUNT: sum(map(len, taken.values())),
         }
-        taken = [tp for tp, some in records.items() if some]
-        self._place(attributes, topics, {tp.partition for tp in taken} if len(taken) == 1 else ())
+        self._place(attributes, topics, partitions)
+        ended_at = int(_seams.wall_time() * _NS)
         self._tracer.start_span(
             _named("poll", topics),
             kind=trace.SpanKind.CLIENT,
-            links=self._propagation.links(one for some in records.values() for one in some),
+            links=self._propagation.links(one for some in taken.values() for one in some),
             attributes=attributes,
-        ).end()
+            start_time=ended_at - int(self._poll_seconds * _NS),
+        ).end(ended_at)
 
     def _place(
         self, attributes: dict[str, Any], topics: Iterable[str], partitions: Iterable[int]
@@ -280,18 +293,23 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
 
     # -- metrics
 
-    def _measured(self, name: str, topic: str, partition: int) -> dict[str, Any]:
+    def _measured(self, name: str) -> dict[str, Any]:
         own = self._identity.attributes
-        attributes = {_names.SYSTEM: "kafka", **_names.operation(name), _names.DESTINATION: topic}
+        attributes = {_names.SYSTEM: "kafka", **_names.operation(name)}
         if _names.GROUP in own:
             attributes[_names.GROUP] = own[_names.GROUP]
+        return attributes
+
+    def _measured_at(self, name: str, topic: str, partition: int) -> dict[str, Any]:
+        attributes = self._measured(name)
+        attributes[_names.DESTINATION] = topic
         if self._partitions:
             attributes[_names.PARTITION] = str(partition)
         return attributes
 
     def on_records_consumed(self, *, topic: str, partition: int, record_count: int) -> None:
         """Count records that were returned."""
-        attributes = self._measured("poll", topic, partition)
+        attributes = self._measured_at("poll", topic, partition)
         self._consumed.add(record_count, attributes, context.Context())
 
     def on_fetch_completed(
@@ -304,7 +322,7 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
         size_bytes: int,
     ) -> None:
         """Count how long a fetch of a partition has taken."""
-        attributes = self._measured("fetch", topic, partition)
+        attributes = self._measured_at("fetch", topic, partition)
         self._duration.record(fetch_seconds, attributes, context.Context())
 
     def _measure_commit(
@@ -314,8 +332,7 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
         error: BaseException | None,
     ) -> None:
         for topic in {tp.topic for tp in offsets}:
-            attributes = self._measured("commit", topic, -1)
-            attributes.pop(_names.PARTITION, None)
+            attributes = {**self._measured("commit"), _names.DESTINATION: topic}
             if error is not None:
                 attributes[_names.ERROR_TYPE] = _names.kind_of(error)
             self._duration.record(seconds, attributes, context.Context())

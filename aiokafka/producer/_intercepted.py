@@ -29,10 +29,13 @@ async def send_intercepted(
     Raises KafkaTimeoutError if they are too far behind until `deadline` (loop time).
     """
     await interception.wait_for_room(deadline)
-    record = await interception.pass_on("on_send", given, _is_record)
+    record = await interception.pass_on(
+        "on_send", given, _is_record, partial(_tell_cancelled, interception)
+    )
     try:
         future = await send(record)
-    except Exception as error:
+    except (Exception, asyncio.CancelledError) as error:
+        # A send that is cancelled while it waits has sent nothing.
         interception.tell("on_acknowledgement", record, None, error)
         raise
     future.add_done_callback(partial(_tell_outcome, interception, record))
@@ -41,6 +44,12 @@ async def send_intercepted(
 
 def _is_record(value: Any) -> bool:
     return isinstance(value, ProducerRecord)
+
+
+def _tell_cancelled(interception: Interception, record: ProducerRecord, count: int) -> None:
+    """Tell the first `count` interceptors that `send` was cancelled in the last of them."""
+    error = asyncio.CancelledError("send() was cancelled in an interceptor")
+    interception.tell("on_acknowledgement", record, None, error, count=count)
 
 
 def _tell_outcome(

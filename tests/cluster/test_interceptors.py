@@ -23,7 +23,7 @@ from aiokafka.interceptors import (
 )
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.structs import RecordMetadata
-from aiokafka.testing import Fail, FakeCluster
+from aiokafka.testing import Fail, FakeCluster, Hold
 from tests.support.consumers import Start, fill
 from tests.support.consumers import start as start
 from tests.support.producers import TOPIC, new_producer, values
@@ -45,7 +45,7 @@ Outcome = tuple[ProducerRecord, RecordMetadata | None, BaseException | None]
 class Adds(ProducerInterceptor):
     """Adds a letter to each value, and notes the outcomes."""
 
-    def __init__(self, letter: str) -> None:
+    def __init__(self, letter: Any) -> None:
         self.letter = letter
         self.outcomes: list[Outcome] = []
 
@@ -133,13 +133,38 @@ async def test_a_cancelled_send_has_sent_nothing(cluster: FakeCluster) -> None:
             await asyncio.Event().wait()
 
     entered = asyncio.Event()
-    async with new_producer(cluster, interceptors=[Waits()]) as producer:
+    first, last = Adds(b"+"), Adds(b"")
+    async with new_producer(cluster, interceptors=[first, Waits(), last]) as producer:
         task = asyncio.create_task(producer.send(TOPIC, b"value", partition=0))
         await entered.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
     assert values(cluster) == []
+    ((record, metadata, error),) = first.outcomes
+    assert (record.value, metadata) == (b"value+", None)
+    assert isinstance(error, asyncio.CancelledError)
+    assert last.outcomes == []  # it has not seen the record
+
+
+async def test_a_send_that_is_cancelled_while_it_waits_for_memory(cluster: FakeCluster) -> None:
+    release = asyncio.Event()
+    notes = Adds(b"")
+    options = {"interceptors": [notes], "buffer_memory": 20_000}
+    with cluster.intercept(ProduceRequest, Hold(release)) as held:
+        async with new_producer(cluster, **options) as producer:
+            first = await producer.send(TOPIC, b"x" * 10_000, partition=0)
+            await held.wait()
+            waiting = asyncio.create_task(producer.send(TOPIC, b"y" * 10_000, partition=0))
+            while not producer.metrics().value("waiting-threads"):
+                await asyncio.sleep(0)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            release.set()
+            await first
+    assert [type(error) for _, _, error in notes.outcomes] == [asyncio.CancelledError, type(None)]
+    assert len(values(cluster)) == 1
 
 
 async def test_a_stop_that_is_cancelled_drops_what_waits(cluster: FakeCluster) -> None:

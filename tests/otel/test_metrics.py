@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -74,6 +75,33 @@ async def test_a_consumer(cluster: FakeCluster, start: Start, seen: Seen) -> Non
     assert processed.count >= 1
     assert processed.attributes[names.GROUP] == "group"
     assert seen.spans("commit topic") == []
+
+
+async def test_how_long_calls_wait_for_records(
+    cluster: FakeCluster, start: Start, seen: Seen
+) -> None:
+    fill(cluster, 0, 5, topic=TOPIC)
+    telemetry = ConsumerTelemetry(**seen.providers)
+    consumer = await start(cluster, assign=[T0], interceptors=[telemetry], client_id="reader")
+    for _ in range(5):
+        await consumer.getone()
+    waiting = asyncio.create_task(consumer.getone())
+    await asyncio.sleep(0.02)
+    assert not waiting.done()
+    fill(cluster, 0, 1, topic=TOPIC)
+    await waiting
+    (point,) = seen.points("messaging.client.operation.duration")
+    assert dict(point.attributes) == {
+        "messaging.system": "kafka",
+        "messaging.operation.name": "poll",
+        "messaging.operation.type": "receive",
+        "messaging.destination.name": TOPIC,
+    }
+    assert point.count == 6
+    assert 0.02 <= point.max < 60
+    durations = [span.end_time - span.start_time for span in seen.spans("poll topic")]
+    assert len(durations) == 6
+    assert durations[-1] >= 20_000_000 > min(durations)
 
 
 async def test_the_numbers_of_all_clients(cluster: FakeCluster, start: Start, seen: Seen) -> None:

@@ -188,6 +188,25 @@ async def test_failures_end_spans(cluster: FakeCluster, start: Start, seen: Seen
     assert commit.attributes[names.ERROR_TYPE] == "UnknownTopicOrPartitionError"
 
 
+async def test_the_span_of_a_cancelled_send_ends(cluster: FakeCluster, seen: Seen) -> None:
+    class Waits(ProducerInterceptor):
+        async def on_send(self, record: ProducerRecord) -> None:  # type: ignore[override]
+            entered.set()
+            await asyncio.Event().wait()
+
+    entered = asyncio.Event()
+    telemetry = ProducerTelemetry(**seen.providers)
+    async with new_producer(cluster, interceptors=[telemetry, Waits()]) as producer:
+        task = asyncio.create_task(producer.send(TOPIC, b"value", partition=0))
+        await entered.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        span = seen.span("send topic")
+    assert span.attributes[names.ERROR_TYPE] == "CancelledError"
+    assert span.status.status_code is StatusCode.ERROR
+
+
 async def test_a_context_that_the_program_gives_is_kept(
     cluster: FakeCluster, start: Start, seen: Seen
 ) -> None:
