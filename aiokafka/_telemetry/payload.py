@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from aiokafka._telemetry.subscription import Subscription
-from aiokafka._telemetry.tally import CountsTold, Entry, pieces, series
+from aiokafka._telemetry.tally import CountsTold, Entry, Wanted, pieces, series
 from aiokafka._version import __version__
 from aiokafka.protocol.otlp import encode_metrics, encode_series
 from aiokafka.record import compression
@@ -20,7 +20,7 @@ _LARGE = 64 * 1024
 _RATIO = 10
 """How many times smaller compression makes them at the very best."""
 _SPARE = 0.9
-_TURN = 10
+_TURN = 5
 """Pieces that are encoded before other tasks get a turn."""
 
 
@@ -34,7 +34,7 @@ class PushPayload(NamedTuple):
 
 
 async def make_payload(
-    wanted: list[Entry],
+    wanted: Wanted,
     tally: CountsTold,
     subscription: Subscription,
     resource: Mapping[str, str],

@@ -252,12 +252,11 @@ class TelemetryReporter:
         if snapshot is None:
             return None
         at_ns = _now_ns()
-        every = entries(snapshot, subscription.wants)
-        if self._tally is None:
-            self._tally = CountsTold(self._began_at_ns)
+        every = await entries(snapshot, subscription.wants)
+        tally = self._tally = self._tally or CountsTold(self._began_at_ns)
         payload = await make_payload(
             every,
-            self._tally,
+            tally,
             subscription,
             {name: value for name, value in self._labels().items() if value},
             at_ns,
@@ -274,7 +273,7 @@ class TelemetryReporter:
             compression_type=payload.codec,
             metrics=payload.data,
         )
-        tell = partial(self._tally.settle, every, payload.told, at_ns)
+        tell = partial(tally.settle, await tally.after(every, payload.told, at_ns))
         code = await _send(connection, request, tell)
         return self._after_push(code, payload, subscription)
 

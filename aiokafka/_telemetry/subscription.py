@@ -14,6 +14,9 @@ __all__ = ["DEFAULT_INTERVAL", "Subscription"]
 DEFAULT_INTERVAL = 300.0
 """Seconds between two pushes where no broker has said another time."""
 
+_MOST_NAMES = 1000
+"""Names that are looked at; each of a client's metrics is compared with all of them."""
+
 _SHORTEST, _LONGEST = 0.1, 24 * 3600.0
 """What is made of shorter and longer ones, in seconds."""
 
@@ -37,7 +40,7 @@ class Subscription:
     @classmethod
     def of(cls, response: GetTelemetrySubscriptionsResponse) -> Subscription:
         """Read a response."""
-        names = response.requested_metrics
+        names = response.requested_metrics[:_MOST_NAMES]
         return cls(
             id=response.subscription_id,
             interval=min(max(response.push_interval_ms / 1000, _SHORTEST), _LONGEST),

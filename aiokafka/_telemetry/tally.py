@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from itertools import groupby
+from itertools import chain
 from typing import NamedTuple
 
 from aiokafka.metrics import Distribution, Metric, MetricKind
 from aiokafka.protocol.otlp import Point, Series
 
-__all__ = ["CountsTold", "Entry", "entries", "pieces", "series"]
+__all__ = ["CountsTold", "Entry", "Told", "Wanted", "entries", "pieces", "series"]
 
 _MOST_POINTS = 50
 """Values of one metric that are encoded in one go."""
 
+_TURN = 250
+"""Values that are looked at before other tasks get a turn."""
+
 Labels = tuple[tuple[str, str], ...]
 Value = float | Distribution
+Told = dict[tuple[str, Labels], tuple[Value, int]]
+"""Values, and when brokers were told them (nanoseconds since 1970)."""
 
 
 class Entry(NamedTuple):
@@ -32,6 +38,10 @@ class Entry(NamedTuple):
         return self.name, self.labels
 
 
+Wanted = list[list[Entry]]
+"""Values that are to be pushed, those of each name and each number of labels together."""
+
+
 class CountsTold:
     """Owns the value of each count that brokers know, and since when they do.
 
@@ -41,7 +51,7 @@ class CountsTold:
     def __init__(self, began_ns: int) -> None:
         """Begin when brokers know nothing of what was counted since `began_ns` (since 1970)."""
         self._began_ns = began_ns
-        self._told: dict[tuple[str, Labels], tuple[Value, int]] = {}
+        self._told: Told = {}
 
     def point(self, entry: Entry, *, is_delta: bool) -> Point:
         """Return the value to push: what was counted since the client was made, or if `is_delta`
@@ -52,20 +62,33 @@ class CountsTold:
         before, since = self._told.get(entry.key, (None, self._began_ns))
         return Point(entry.labels, since, _difference(value, before))
 
-    def settle(self, every: Iterable[Entry], told: Iterable[Entry], at_ns: int) -> None:
-        """Take note that brokers were `told` some of `every` value that there is."""
-        kept = {key: self._told[key] for entry in every if (key := entry.key) in self._told}
-        for entry in told:
+    async def after(self, every: Wanted, told: Iterable[Entry], at_ns: int) -> Told:
+        """Return what brokers will know when they were `told` some of `every` value that there is:
+        for `settle`. Other tasks get their turns."""
+        kept: Told = {}
+        for number, entry in enumerate(chain.from_iterable(every), 1):
+            if (before := self._told.get(entry.key)) is not None:
+                kept[entry.key] = before
+            await _turn(number)
+        for number, entry in enumerate(told, 1):
             if entry.metric.kind is not MetricKind.GAUGE:
                 kept[entry.key] = (entry.metric.value, at_ns)
-        self._told = kept
+            await _turn(number)
+        return kept
+
+    def settle(self, told: Told) -> None:
+        """Take note that brokers know this."""
+        self._told = told
 
 
-def entries(metrics: Iterable[Metric], wants: Callable[[str], bool]) -> list[Entry]:
-    """Return what is wanted of a snapshot, those of the whole client first."""
-    wanted = []
+async def entries(metrics: Iterable[Metric], wants: Callable[[str], bool]) -> Wanted:
+    """Return what is wanted of a snapshot by name, those of the whole client first.
+
+    There may be very many, so other tasks get their turns.
+    """
+    wanted: dict[tuple[int, str], list[Entry]] = {}
     names: dict[tuple[str, str], str | None] = {}
-    for metric in metrics:
+    for number, metric in enumerate(metrics, 1):
         # Of each name there may be one for each of thousands of partitions.
         key = metric.group, metric.name
         if key not in names:
@@ -73,18 +96,21 @@ def entries(metrics: Iterable[Metric], wants: Callable[[str], bool]) -> list[Ent
             names[key] = name if wants(name) else None
         known = names[key]
         if known is not None:
-            wanted.append(Entry(known, _labels(metric), metric))
-    return sorted(wanted, key=_rank)
+            entry = Entry(known, _labels(metric), metric)
+            wanted.setdefault((len(entry.labels), known), []).append(entry)
+        await _turn(number)
+    return [wanted[rank] for rank in sorted(wanted)]
 
 
-def _rank(entry: Entry) -> tuple[int, str]:
-    return len(entry.labels), entry.name
+async def _turn(number: int) -> None:
+    """Give other tasks a turn now and then: `number` of the steps are done."""
+    if number % _TURN == 0:
+        await asyncio.sleep(0)
 
 
-def pieces(wanted: Iterable[Entry]) -> Iterator[list[Entry]]:
+def pieces(wanted: Wanted) -> Iterator[list[Entry]]:
     """Split it into lists of one metric each, none of them long."""
-    for _, group in groupby(wanted, key=lambda entry: entry.name):
-        same = list(group)
+    for same in wanted:
         for start in range(0, len(same), _MOST_POINTS):
             yield same[start : start + _MOST_POINTS]
 

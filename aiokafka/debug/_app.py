@@ -49,6 +49,7 @@ class DebugApp:
         Of all, those that were stopped do not count; of those that are given, they do.
         """
         self._only = only
+        self._registry: Any = None
         self._routes: dict[str, Callable[[], Response]] = {
             "/health/live": self._live,
             "/health/ready": self._ready,
@@ -118,9 +119,11 @@ class DebugApp:
         except ImportError:
             text = b"Prometheus' client is missing: pip install aiokafka[prometheus]\n"
             return 501, _TEXT, text
-        registry = prometheus.CollectorRegistry()
-        registry.register(KafkaCollector(self._only or None))
-        return 200, prometheus.CONTENT_TYPE_LATEST, prometheus.generate_latest(registry)
+        if self._registry is None:
+            registry = prometheus.CollectorRegistry()
+            registry.register(KafkaCollector(self._only or None))
+            self._registry = registry
+        return 200, prometheus.CONTENT_TYPE_LATEST, prometheus.generate_latest(self._registry)
 
     def _debug(self) -> Response:
         found = [snapshot(client) for client in self._clients()]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from itertools import chain
+from typing import Any, Protocol
 
 from aiokafka.metrics._histogram import Histogram
 
-__all__ = ["Distribution", "Histogram", "Metric", "MetricKind", "MetricsSnapshot"]
+__all__ = ["Distribution", "Histogram", "Metric", "MetricKind", "MetricRows", "MetricsSnapshot"]
 
 
 class MetricKind(str, enum.Enum):
@@ -93,23 +94,49 @@ class Metric:
         }
 
 
-class MetricsSnapshot(Sequence[Metric]):
-    """All metrics of a client at one moment; it does not change any more."""
+class MetricRows(Protocol):
+    """Metrics of many partitions, of which the numbers are known; the rest is made when it is
+    asked for."""
 
-    def __init__(self, metrics: Iterable[Metric]) -> None:
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Metric]: ...
+
+    def named(self, name: str) -> Iterator[Metric]:
+        """Return those of one name."""
+
+
+class MetricsSnapshot(Sequence[Metric]):
+    """All metrics of a client at one moment; it does not change any more.
+
+    The numbers are read when the snapshot is made. The `Metric` objects of single partitions, of
+    which there may be very many, are made when they are asked for.
+    """
+
+    def __init__(self, metrics: Iterable[Metric], partitions: MetricRows | None = None) -> None:
         self._metrics = tuple(metrics)
+        self._partitions = partitions
+        self._all: tuple[Metric, ...] | None = self._metrics if partitions is None else None
 
     def __repr__(self) -> str:
-        return f"<MetricsSnapshot of {len(self._metrics)} metrics>"
+        return f"<MetricsSnapshot of {len(self)} metrics>"
 
     def __len__(self) -> int:
-        return len(self._metrics)
+        return len(self._metrics) + (0 if self._partitions is None else len(self._partitions))
 
     def __iter__(self) -> Iterator[Metric]:
-        return iter(self._metrics)
+        if self._all is None and self._partitions is not None:
+            return chain(self._metrics, self._partitions)
+        return iter(self._metrics if self._all is None else self._all)
 
     def __getitem__(self, index: Any) -> Any:
-        return self._metrics[index]
+        if self._all is None:
+            self._all = tuple(self)
+        return self._all[index]
+
+    def without_partitions(self) -> MetricsSnapshot:
+        """Return the snapshot without the metrics of single partitions."""
+        return MetricsSnapshot(self._metrics)
 
     def find(self, name: str, group: str | None = None, **tags: str | int) -> list[Metric]:
         """Return the metrics of this name, group and tags; of any, where none is given.
@@ -118,9 +145,10 @@ class MetricsSnapshot(Sequence[Metric]):
         metric without a tag that is asked for is not among them.
         """
         wanted = {tag.replace("_", "-"): str(value) for tag, value in tags.items()}
+        of_partitions = () if self._partitions is None else self._partitions.named(name)
         return [
             metric
-            for metric in self._metrics
+            for metric in chain(self._metrics, of_partitions)
             if metric.name == name
             and group in (None, metric.group)
             and wanted.items() <= metric.tags.items()
@@ -139,7 +167,7 @@ class MetricsSnapshot(Sequence[Metric]):
 
     def as_list(self) -> list[dict[str, Any]]:
         """Return all of it as data for JSON."""
-        return [metric.as_dict() for metric in self._metrics]
+        return [metric.as_dict() for metric in self]
 
 
 def _tag_count(metric: Metric) -> int:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 import re
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from aiokafka.metrics._clients import MeasuredClient, clients
+from aiokafka.metrics._sums import LastingSums, Value, added
 from aiokafka.metrics._values import Distribution, Metric, MetricKind
 
 __all__ = ["KafkaCollector"]
@@ -20,7 +22,8 @@ _NOT_ADDED = re.compile(
 )
 
 Labels = tuple[tuple[str, str], ...]
-Value = float | Distribution
+_Family = tuple[str, MetricKind]
+_Families = dict[_Family, dict[Labels, Value]]
 
 
 class KafkaCollector:
@@ -35,7 +38,8 @@ class KafkaCollector:
 
     Names begin with `kafka_`; times are in seconds. Labels are `client_id`, and `node_id`, `topic`
     or `partition`. Clients with the same client id share a series: their numbers are added, and of
-    what cannot be added, such as the position in a partition, the largest counts.
+    what cannot be added, such as the position in a partition, the largest counts. What one of them
+    had counted when it was last seen stays in the sum while another is there, so that no sum falls.
     """
 
     def __init__(
@@ -59,6 +63,9 @@ class KafkaCollector:
         self._topics = topics
         self._partitions = partitions
         self._most = most_series
+        self._ended = LastingSums()
+        # Several servers may scrape at once, each from a thread of its own.
+        self._lock = threading.Lock()
 
     def describe(self) -> list[Any]:
         """Return nothing: what there is depends on the clients, which are made later."""
@@ -66,31 +73,42 @@ class KafkaCollector:
 
     def collect(self) -> Iterator[Any]:
         """Yield the families of metrics. Prometheus' client calls it, from any thread."""
-        families: dict[tuple[str, MetricKind], dict[Labels, Value]] = {}
-        dropped = 0
-        for client in clients() if self._only is None else self._only:
-            for metric in client.metrics():
-                if not self._is_wanted(metric):
-                    continue
-                series = families.setdefault((_family(metric), metric.kind), {})
-                labels = tuple(
-                    (name.replace("-", "_"), value) for name, value in sorted(metric.tags.items())
-                )
-                if labels not in series and len(series) >= self._most:
-                    dropped += 1
-                    continue
-                value = _in_seconds(metric)
-                series[labels] = _merged(metric.name, series.get(labels), value)
+        with self._lock:
+            families, dropped = self._read()
         for (name, kind), series in families.items():
             yield _family_of(name, kind, series)
         yield _core().GaugeMetricFamily(
             "kafka_series_dropped", "Series left out because of most_series", value=dropped
         )
 
+    def _read(self) -> tuple[_Families, int]:
+        """Return what the clients have counted, and how many values were left out."""
+        families: _Families = {}
+        counted = []
+        dropped = 0
+        for client in clients() if self._only is None else self._only:
+            counts: dict[tuple[_Family, Labels], Value] = {}
+            snapshot = client.metrics()
+            for metric in snapshot if self._partitions else snapshot.without_partitions():
+                if not self._is_wanted(metric):
+                    continue
+                family = _family(metric), metric.kind
+                series = families.setdefault(family, {})
+                labels = _labels(metric)
+                if labels not in series and len(series) >= self._most:
+                    dropped += 1
+                    continue
+                value = _in_seconds(metric)
+                series[labels] = _merged(metric.name, series.get(labels), value)
+                if metric.kind is not MetricKind.GAUGE:
+                    counts[family, labels] = value
+            counted.append((client, counts))
+        for (family, labels), value in self._ended.look(counted).items():
+            families[family][labels] = added(families[family][labels], value)
+        return families, dropped
+
     def _is_wanted(self, metric: Metric) -> bool:
-        if "partition" in metric.tags:
-            return self._partitions
-        return self._topics or "topic" not in metric.tags
+        return self._topics or "partition" in metric.tags or "topic" not in metric.tags
 
 
 def _core() -> Any:
@@ -132,17 +150,15 @@ def _in_seconds(metric: Metric) -> Value:
     return value / divisor
 
 
+def _labels(metric: Metric) -> Labels:
+    return tuple((name.replace("-", "_"), value) for name, value in sorted(metric.tags.items()))
+
+
 def _merged(name: str, before: Value | None, value: Value) -> Value:
     """Return one value for two clients with the same labels."""
-    if before is None:
-        return value
-    if isinstance(value, Distribution) and isinstance(before, Distribution):
-        pairs = zip(before.buckets, value.buckets, strict=True)
-        buckets = tuple((bound, count + more) for (bound, count), (_, more) in pairs)
-        largest = max(before.max, value.max)
-        return Distribution(before.count + value.count, before.sum + value.sum, largest, buckets)
-    assert not isinstance(value, Distribution) and not isinstance(before, Distribution)
-    return max(before, value) if _NOT_ADDED.fullmatch(name) else before + value
+    if isinstance(before, float | int) and isinstance(value, float | int):
+        return max(before, value) if _NOT_ADDED.fullmatch(name) else before + value
+    return added(before, value)
 
 
 def _family_of(name: str, kind: MetricKind, series: dict[Labels, Value]) -> Any:

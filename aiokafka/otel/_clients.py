@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 from aiokafka._version import __version__
 from aiokafka.metrics import Distribution, Metric, MetricKind
 from aiokafka.metrics._clients import MeasuredClient, clients
+from aiokafka.metrics._sums import LastingSums, Value, added
 from aiokafka.otel._api import metrics
 
 __all__ = ["observe_clients"]
@@ -66,30 +68,62 @@ _GAUGES = (
     _Seen("consumer-coordinator-metrics", "last-rebalance-seconds-ago"),
     _Seen("consumer-coordinator-metrics", "last-heartbeat-seconds-ago"),
 )
+_OBSERVED = frozenset((*_COUNTED, *_GAUGES))
 _TAGS = ("partition", "topic", "node-id")
 _UNIT_OF = {"byte": "By", "bytes": "By", "records": "{record}", "record": "{record}"}
 
 
+Tags = tuple[tuple[str, str], ...]
+
+
 class _Look:
-    """The metrics of the clients, looked at once for all instruments of a collection."""
+    """The metrics of the clients, looked at once for all instruments of a collection.
 
-    def __init__(self, only: Iterable[MeasuredClient]) -> None:
+    Clients with the same tags share a series: what they count is added, of everything else the
+    largest counts.
+    """
+
+    def __init__(self, only: Iterable[MeasuredClient], partitions: bool) -> None:
         self._only = tuple(only)
-        self._found: dict[_Seen, list[Metric]] = {}
+        self._partitions = partitions
+        self._found: dict[_Seen, dict[Tags, Any]] = {}
+        self._ended = LastingSums()
         self._until = 0.0
+        # Each reader of the provider may collect in a thread of its own.
+        self._lock = threading.Lock()
 
-    def of(self, seen: _Seen) -> list[Metric]:
-        """Return the metrics that one instrument observes."""
-        if time.monotonic() >= self._until:
-            self._found = {}
-            for client in self._only or clients():
-                for metric in client.metrics():
-                    if not isinstance(metric.value, Distribution):
-                        tag = next((tag for tag in _TAGS if tag in metric.tags), "")
-                        key = _Seen(metric.group, metric.name, tag)
-                        self._found.setdefault(key, []).append(metric)
-            self._until = time.monotonic() + _FRESH
-        return self._found.get(seen, [])
+    def of(self, seen: _Seen) -> list[tuple[Tags, Value]]:
+        """Return what one instrument observes."""
+        with self._lock:
+            if time.monotonic() >= self._until:
+                self._read()
+                self._until = time.monotonic() + _FRESH
+            return list(self._found.get(seen, {}).items())
+
+    def _read(self) -> None:
+        self._found = {}
+        counted = []
+        for client in self._only or clients():
+            counts: dict[tuple[_Seen, Tags], Value] = {}
+            snapshot = client.metrics()
+            for metric in snapshot if self._partitions else snapshot.without_partitions():
+                seen = _Seen(metric.group, metric.name, _tag_of(metric))
+                if seen not in _OBSERVED or isinstance(metric.value, Distribution):
+                    continue
+                tags = tuple((tag.replace("-", "_"), text) for tag, text in metric.tags.items())
+                values = self._found.setdefault(seen, {})
+                if metric.kind is MetricKind.COUNTER:
+                    counts[seen, tags] = metric.value
+                    values[tags] = added(values.get(tags), metric.value)
+                else:
+                    values[tags] = max(values.get(tags, metric.value), metric.value)
+            counted.append((client, counts))
+        for (seen, tags), value in self._ended.look(counted).items():
+            self._found[seen][tags] = added(self._found[seen][tags], value)
+
+
+def _tag_of(metric: Metric) -> str:
+    return next((tag for tag in _TAGS if tag in metric.tags), "")
 
 
 def observe_clients(
@@ -103,7 +137,7 @@ def observe_clients(
     each partition. Reading sends nothing to a broker.
     """
     meter = metrics.get_meter("aiokafka", __version__, meter_provider)
-    look = _Look(only)
+    look = _Look(only, partitions)
     for kind, all_seen in ((MetricKind.COUNTER, _COUNTED), (MetricKind.GAUGE, _GAUGES)):
         is_counter = kind is MetricKind.COUNTER
         make = meter.create_observable_counter if is_counter else meter.create_observable_gauge
@@ -120,15 +154,7 @@ class _Reader:
         self._seen = seen
 
     def __call__(self, _: Any) -> Iterator[Any]:
-        # Clients with one name share a series: the last would win.
-        values: dict[tuple[tuple[str, str], ...], float] = {}
-        for metric in self._look.of(self._seen):
-            assert not isinstance(metric.value, Distribution)
-            key = tuple((tag.replace("-", "_"), text) for tag, text in sorted(metric.tags.items()))
-            before = values.get(key, 0)
-            is_added = metric.kind is MetricKind.COUNTER
-            values[key] = before + metric.value if is_added else max(before, metric.value)
-        for tags, value in values.items():
+        for tags, value in self._look.of(self._seen):
             yield metrics.Observation(value, dict(tags))
 
 

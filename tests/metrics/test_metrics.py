@@ -254,6 +254,28 @@ async def test_a_snapshot_finds_its_metrics(cluster: FakeCluster) -> None:
     assert latency.mean == latency.sum / latency.count
 
 
+async def test_the_metrics_of_many_partitions(cluster: FakeCluster, start: Start) -> None:
+    fill(cluster, 0, 5, topic=TOPIC)
+    far = [TopicPartition("absent", number) for number in range(50)]
+    consumer = await start(cluster, assign=[T0, *far])
+    await consumer.getone()
+    consumer.seek(far[0], 7)
+    seen = consumer.metrics()
+    check_form(seen)
+    every = list(seen)
+    assert len(every) == len(seen) and seen[-1] == every[-1] and seen[:3] == tuple(every[:3])
+    for name in ("records-lag", "records-lead", "position", "paused", "records-consumed-total"):
+        assert seen.find(name) == [metric for metric in every if metric.name == name]
+    assert len(seen.find("paused")) == 51
+    assert seen.value("position", topic="absent", partition=0) == 7
+    assert seen.value("records-lead", topic=TOPIC, partition=0) == 1
+    # What was read does not change any more.
+    await consumer.getone()
+    assert seen.value("records-consumed-total", topic=TOPIC, partition=0) == 1
+    whole = list(seen.without_partitions())
+    assert whole == [metric for metric in every if "partition" not in metric.tags]
+
+
 async def test_health_as_data(cluster: FakeCluster, start: Start) -> None:
     consumer = await start(cluster, assign=[T0])
     async with new_producer(cluster) as producer:

@@ -88,6 +88,37 @@ async def test_clients_of_one_name_share_their_series(cluster: FakeCluster, star
     assert value(found, "kafka_consumer_fetch_manager_partition_records_lag", **where) == 3
 
 
+async def test_sums_do_not_fall_when_one_of_the_clients_is_gone(cluster: FakeCluster) -> None:
+    same = {"client_id": "twins"}
+    names = ("kafka_producer_record_send_total", "kafka_producer_record_queue_time_seconds_count")
+    collector = KafkaCollector()
+
+    def sums() -> list[float]:
+        found = scrape(collector)
+        return [value(found, name, **same) for name in names]
+
+    async with new_producer(cluster, **same) as first:
+        async with new_producer(cluster, **same) as second:
+            for number in range(3):
+                await second.send_and_wait(TOPIC, b"value", partition=number)
+            assert sums() == [3, 3]
+        del second
+        gc.collect()
+        assert sums() == [3, 3]
+        await first.send_and_wait(TOPIC, b"value")
+        assert sums() == [4, 4]
+        third = new_producer(cluster, **same)
+        assert sums() == [4, 4]
+        await third.stop()
+    # Without any the series ends, and what is kept with it: later clients begin at zero.
+    del first, third
+    gc.collect()
+    assert not [name for name, labels in scrape(collector) if ("client_id", "twins") in labels]
+    later = new_producer(cluster, **same)
+    assert sums() == [0, 0]
+    await later.stop()
+
+
 async def test_sets_of_labels_are_bounded(cluster: FakeCluster) -> None:
     for number in range(5):
         await cluster.create_topic(f"topic-{number}")

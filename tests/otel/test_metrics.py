@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
@@ -129,3 +130,23 @@ async def test_the_numbers_of_all_clients(cluster: FakeCluster, start: Start, se
     assert values["kafka.producer.record_send_total"] == [1]
     assert values["kafka.producer.buffer_available_bytes"] == [33_554_432]
     assert values["kafka.producer.connection_count"][0] >= 1
+
+
+async def test_sums_do_not_fall_when_one_of_the_clients_is_gone(
+    cluster: FakeCluster, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aiokafka.otel._clients._FRESH", 0.0)
+    observe_clients(meter_provider=seen.metering)
+
+    def sent() -> list[float]:
+        points = seen.points("kafka.producer.record_send_total")
+        return [point.value for point in points if point.attributes["client_id"] == "twins"]
+
+    async with new_producer(cluster, client_id="twins") as first:
+        async with new_producer(cluster, client_id="twins") as second:
+            await second.send_and_wait(TOPIC, b"value")
+            await first.send_and_wait(TOPIC, b"value")
+            assert sent() == [2]
+        del second
+        gc.collect()
+        assert sent() == [2]

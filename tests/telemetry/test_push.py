@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections import Counter
+from collections.abc import Coroutine
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka._compat import timeout
+from aiokafka._telemetry.payload import make_payload
+from aiokafka._telemetry.subscription import Subscription
+from aiokafka._telemetry.tally import CountsTold, entries
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import (
     IllegalStateError,
@@ -23,6 +28,7 @@ from aiokafka.errors import (
     UnsupportedCompressionType,
     UnsupportedVersionError,
 )
+from aiokafka.metrics import Metric, MetricKind
 from aiokafka.protocol.messages.telemetry import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
@@ -35,6 +41,7 @@ from tests.support.consumers import Start, fill
 from tests.support.otlp import CUMULATIVE, DELTA, Told, decode, expected
 from tests.support.producers import TOPIC, new_producer
 
+T = TypeVar("T")
 T0 = TopicPartition(TOPIC, 0)
 GET, PUSH = GetTelemetrySubscriptionsRequest, PushTelemetryRequest
 
@@ -295,12 +302,43 @@ async def test_what_does_not_fit_is_left_out(start: Start) -> None:
             assert len(one.values) < 300
 
 
+async def test_other_tasks_get_turns_while_a_push_is_made() -> None:
+    metrics = [
+        Metric("consumer-metrics", "position", n, MetricKind.COUNTER, "", {"partition": str(n)})
+        for n in range(10_000)
+    ]
+    tally = CountsTold(0)
+    subscription = Subscription(1, 1.0, 10**7, True, ("",), ())
+    steps = Counter[str]()
+
+    async def count(step: str) -> None:
+        while True:
+            steps[step] += 1
+            await asyncio.sleep(0)
+
+    async def counted(step: str, work: Coroutine[Any, Any, T]) -> T:
+        counting = asyncio.create_task(count(step))
+        try:
+            return await work
+        finally:
+            counting.cancel()
+
+    wanted = await counted("choose", entries(metrics, lambda name: True))
+    assert sum(map(len, wanted)) == len(metrics)
+    making = make_payload(wanted, tally, subscription, {}, 1, codec=0, most_bytes=10**7)
+    payload = await counted("make", making)
+    assert payload is not None and len(payload.told) == len(metrics) and len(payload.data) > 10**5
+    told = await counted("note", tally.after(wanted, payload.told, 1))
+    assert len(told) == len(metrics)
+    assert min(steps.values()) >= 20
+
+
 async def test_limits_below_anything_sensible(cluster: FakeCluster) -> None:
     def change(response: GetTelemetrySubscriptionsResponse) -> None:
         response.push_interval_ms = -5
         response.telemetry_max_bytes = -1
         response.accepted_compression_types = [99, -3]
-        response.requested_metrics = ["", "\x00"]
+        response.requested_metrics = ["", "\x00", *map(str, range(5000))]
 
     await subscribe(cluster)
     with cluster.intercept(GET, Edit(change)):
