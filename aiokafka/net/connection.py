@@ -112,6 +112,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Requests in flight, cancelled ones included."""
         return len(self._exchange)
 
+    def awaits(self, *requests: type[Request[Any]]) -> bool:
+        """Return whether a request of one of these classes is in flight, cancelled or not."""
+        return self._exchange.awaits(*requests)
+
     @property
     def is_ready(self) -> bool:
         """Whether a request may be sent now: open, handshake done, write buffer not full, not

@@ -29,12 +29,14 @@ class ConnectionGroup(enum.IntEnum):
     """Which of the connections to a broker carries a request.
 
     A broker answers the requests of a connection in order, so those that it answers late, of
-    groups and fetches, must not hold up others.
+    groups and fetches, must not hold up others. OFFSETS is for what a group stores and reads while
+    COORDINATION waits for other members.
     """
 
     DEFAULT = 0
     COORDINATION = 1
     FETCH = 2
+    OFFSETS = 3
 
 
 class Endpoint(NamedTuple):

@@ -38,9 +38,10 @@ _ERROR_CODE = struct.Struct(">h")
 class _Plan:
     """What all requests of a class and version have in common."""
 
-    __slots__ = ("codec", "decode", "head", "is_padded", "name", "tags")
+    __slots__ = ("codec", "decode", "head", "is_padded", "name", "request", "tags")
 
     def __init__(self, request: type[Request[Any]], version: int, client_id: str | None) -> None:
+        self.request = request
         self.name = f"{request.__name__} v{version}"
         self.head = bytes(4) + encode_request_header(request, version, 0, client_id)
         self.codec: Codec[Any] = codec(request, version)
@@ -125,6 +126,10 @@ class Exchange(Generic[T]):
     def __len__(self) -> int:
         """Return the number of requests in flight, cancelled ones included."""
         return len(self._slots)
+
+    def awaits(self, *requests: type[Request[Any]]) -> bool:
+        """Return whether a request of one of these classes is in flight, cancelled or not."""
+        return any(slot.plan is not None and slot.plan.request in requests for slot in self._slots)
 
     def send(self, request: Request[Any], version: int, deadline: float, token: T) -> Buffers:
         """Put a request in flight; return the buffers to write.

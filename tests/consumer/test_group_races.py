@@ -101,6 +101,44 @@ async def test_a_consumer_that_unsubscribes_during_its_first_join_leaves(
     assert cluster.count(LeaveGroupRequest) == 1
 
 
+async def test_a_member_that_is_stopped_while_it_joins_commits_what_it_has_finished(
+    cluster: FakeCluster, start: Start
+) -> None:
+    """The broker keeps its JoinGroup until all others have joined, too."""
+    await cluster.create_topic("t")
+    fill(cluster, 0, 4)
+    options = {**OPTIONS, "partition_assignment_strategy": [CooperativeStickyAssignor]}
+    consumer = await start(cluster, "t", auto_commit_interval_ms=60_000, **options)
+    answer = asyncio.Event()
+    with cluster.intercept(JoinGroupRequest, Hold(answer)) as script:
+        cluster.groups.rebalance("g")
+        await script.wait()
+        assert await read(consumer, 3) == [(0, 0), (0, 1), (0, 2)]
+        await consumer.stop()
+        assert cluster.groups.committed("g", "t") == 3
+        answer.set()
+
+
+async def test_committed_offsets_are_read_while_the_member_joins(
+    cluster: FakeCluster, start: Start
+) -> None:
+    await cluster.create_topic("t")
+    fill(cluster, 0, 4)
+    options = {**OPTIONS, "partition_assignment_strategy": [CooperativeStickyAssignor]}
+    consumer = await start(cluster, "t", enable_auto_commit=False, **options)
+    assert await read(consumer, 2) == [(0, 0), (0, 1)]
+    await consumer.commit()
+    opened = cluster.connections
+    answer = asyncio.Event()
+    with cluster.intercept(JoinGroupRequest, Hold(answer)) as script:
+        cluster.groups.rebalance("g")
+        await script.wait()
+        async with timeout(10):
+            assert await consumer.committed(T0) == 2
+        assert cluster.connections == opened + 1
+        answer.set()
+
+
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 async def test_nothing_is_handed_out_by_a_member_that_leaves(
     cluster: FakeCluster, start: Start, protocol: str

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from aiokafka._config.consumer import ConsumerConfig
     from aiokafka.net.connection import BrokerConnection
 
-__all__ = ["ClassicMember", "Joined"]
+__all__ = ["KEPT", "ClassicMember", "Joined"]
+
+KEPT = (JoinGroupRequest, SyncGroupRequest)
+"""What the coordinator keeps until other members have sent theirs."""
 
 _PROTOCOL_TYPE = "consumer"
 _FIRST_LEAVE_OF_SEVERAL = 3

@@ -42,12 +42,12 @@ def prepare_group(shared: Shared, group_id: str) -> GroupMakings:
     # Only what the configured protocol needs is imported.
     if shared.config.group_protocol == "classic":
         from aiokafka.consumer.group.classic import ClassicProtocol
-        from aiokafka.consumer.group.classic_member import ClassicMember
+        from aiokafka.consumer.group.classic_member import KEPT, ClassicMember
 
         classic = ClassicMember(shared.config, link)
         identify = partial(_identify, classic, shared.subscriptions)
         # OffsetFetch has no field for a member of the classic protocol.
-        committer = OffsetCommitter(shared, group_id, contact, Identity)
+        committer = OffsetCommitter(shared, group_id, contact, Identity, KEPT)
         return GroupMakings(committer, identify, partial(ClassicProtocol, member=classic))
     from aiokafka.consumer.group.kip848 import Kip848Protocol
     from aiokafka.consumer.group.kip848_member import Kip848Member

@@ -6,15 +6,16 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from aiokafka._backoff import Backoff
 from aiokafka._log import SubjectLog
 from aiokafka._reading.offsets import by_topic
 from aiokafka._retry import OutOfTimeError, until, within
 from aiokafka._vitals import Contact
-from aiokafka.client import ConnectionGroup, CoordinationType
+from aiokafka.client import CoordinationType
 from aiokafka.consumer._names import some_names
+from aiokafka.consumer.position.way import OffsetsWay
 from aiokafka.errors import (
     BrokerResponseError,
     CommitFailedError,
@@ -51,6 +52,7 @@ from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka.consumer._shared import Shared
+    from aiokafka.protocol.schema import Request
 
 __all__ = ["CommittedOffset", "Identity", "OffsetCommitter", "coordinator_contact"]
 
@@ -112,11 +114,17 @@ class OffsetCommitter:
     the way.
 
     Owns nothing: the positions are the partitions' own. `contact` learns whether the coordinator
-    answers; `identify` says who reads, for groups that want to know (KIP-848).
+    answers; `identify` says who reads, for groups that want to know (KIP-848); `kept` are the
+    requests of the membership behind which nothing may have to wait.
     """
 
     def __init__(
-        self, shared: Shared, group_id: str, contact: Contact, identify: Callable[[], Identity]
+        self,
+        shared: Shared,
+        group_id: str,
+        contact: Contact,
+        identify: Callable[[], Identity],
+        kept: tuple[type[Request[Any]], ...] = (),
     ) -> None:
         client, config = shared.client, shared.config
         self.group_id = group_id
@@ -126,6 +134,7 @@ class OffsetCommitter:
         self._meter = shared.meter
         self._interception = shared.interception
         self._client = client
+        self._way = OffsetsWay(client, kept)
         self._config = config
 
     async def commit(
@@ -257,12 +266,8 @@ class OffsetCommitter:
         )
         if identity.instance_id is not None:
             request.group_instance_id = identity.instance_id
-        response = await self._client.send(
-            node_id,
-            request,
-            group=ConnectionGroup.COORDINATION,
-            max_version=None if topic_ids else _LAST_VERSION_WITH_NAMES,
-        )
+        last = None if topic_ids else _LAST_VERSION_WITH_NAMES
+        response = await self._way.commit(node_id, request, last)
         names = {topic_id: name for name, topic_id in topic_ids.items()}
         for topic in response.topics:
             topic.name = names.get(topic.topic_id, topic.name)
@@ -329,12 +334,10 @@ class OffsetCommitter:
     # -- fetch -------------------------------------------------------------------------------------
 
     async def _fetch_once(self, node_id: int, wanted: list[TopicPartition]) -> Fetched:
-        connection = await self._client.connection(node_id, ConnectionGroup.COORDINATION)
+        connection = await self._way.for_look_up(node_id)
         version = connection.pick(OffsetFetchRequest, _LAST_VERSION_WITH_NAMES)
         request = self._fetch_request(wanted, version)
-        response = await self._client.send(
-            node_id, request, group=ConnectionGroup.COORDINATION, max_version=version
-        )
+        response = await connection.request(request, version=version)
         return self._read_fetched(response, wanted)
 
     def _fetch_request(self, wanted: list[TopicPartition], version: int) -> OffsetFetchRequest:
