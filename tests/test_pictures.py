@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from types import ModuleType
@@ -31,12 +32,26 @@ def test_pictures_are_up_to_date(text: Path, draw: ModuleType) -> None:
 
 @pytest.mark.parametrize("text", TEXTS, ids=lambda path: path.stem)
 def test_pictures_are_shown(text: Path) -> None:
-    assert f"pictures/{text.stem}.svg" in (DOCS / "internals.rst").read_text()
+    pages = [page.read_text() for page in DOCS.glob("*.rst")]
+    assert any(f"figure:: pictures/{text.stem}.svg\n" in page for page in pages)
+
+
+def test_pictures_follow_the_wish_for_dark(draw: ModuleType) -> None:
+    drawn = draw.Picture("canvas 60 40\nlog p 5 5 0 1/new\nbox b 5 5 9 9 B").svg()
+    style = drawn.partition("</style>")[0]
+    light, dark = (set(re.findall(r"(--\w+): #", part)) for part in style.split("@media"))
+    assert light == dark == set(re.findall(r"var\((--\w+)\)", drawn))
+    assert "#" not in drawn.partition("</style>")[2].replace("url(#head)", "")
 
 
 def test_an_unknown_word_is_refused(draw: ModuleType) -> None:
     with pytest.raises(ValueError, match="circle"):
         draw.Picture("canvas 10 10\ncircle 1 1")
+
+
+def test_an_unknown_cell_is_refused(draw: ModuleType) -> None:
+    with pytest.raises(ValueError, match="red"):
+        draw.Picture("canvas 10 10\nlog p 0 0 1/red")
 
 
 def test_two_arrows_between_the_same_boxes_do_not_lie_on_each_other(draw: ModuleType) -> None:

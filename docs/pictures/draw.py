@@ -6,10 +6,14 @@ A text has a line for each thing in the picture, with words as a shell reads the
     band 10 60 "1 wire"                  y, height, label
     box client 20 40 160 44 Client text  name, x, y, width, height, title, further lines
     state open 20 40 120 OPEN            name, x, y, width, title; with a rounded border
+    log p0 20 40 0 1 2/new               name, x, y, cells; a cell is a text, and what it is
     arrow client open "connects"         from, to, label
     note 20 90 "text"                    x, y, text
 
-An arrow is straight, from border to border. Two that join the same things lie side by side.
+An arrow is straight, from border to border. Two that join the same things lie side by side. A cell
+is `plain`, `done`, `new`, `open`, `void` or `gone`; arrows reach the second cell of p0 as `p0.1`.
+
+The pictures follow the reader's wish for light or dark, each with a background of its own.
 """
 
 from __future__ import annotations
@@ -24,21 +28,40 @@ from typing import NamedTuple
 HERE = Path(__file__).parent
 
 _STYLE = """
-text { font-family: Helvetica, Arial, sans-serif; font-size: 12px; fill: #1c2733 }
+svg { --back: #ffffff; --text: #1c2733; --soft: #4a5a6a; --band: #eef2f6; --edge: #33658a;
+  --state: #f4f9ee; --rim: #5b8c3a; --line: #55606b; --label: #7a3b10;
+  --done: #d7e8f5; --new: #d9f0d0; --open: #fde9b8; --void: #f6d3cf }
+@media (prefers-color-scheme: dark) {
+  svg { --back: #161b21; --text: #e3e9ef; --soft: #a5b3c0; --band: #212a33; --edge: #6ba3cc;
+    --state: #1f2a1a; --rim: #86bb62; --line: #93a1ae; --label: #f0b07d;
+    --done: #1f435f; --new: #28512a; --open: #5f4a12; --void: #632b26 } }
+text { font-family: Helvetica, Arial, sans-serif; font-size: 12px; fill: var(--text) }
 .title { font-weight: bold }
-.sub { fill: #4a5a6a; font-size: 11px }
-.band { fill: #eef2f6 }
-.box { fill: #ffffff; stroke: #33658a; stroke-width: 1.3 }
-.state { fill: #f4f9ee; stroke: #5b8c3a; stroke-width: 1.3 }
-.arrow { stroke: #55606b; stroke-width: 1.2; fill: none }
-.label { font-size: 11px; fill: #7a3b10; paint-order: stroke; stroke: #ffffff; stroke-width: 4px }
+.sub { fill: var(--soft); font-size: 11px }
+.back { fill: var(--back) }
+.band { fill: var(--band) }
+.box { fill: var(--back); stroke: var(--edge); stroke-width: 1.3 }
+.state { fill: var(--state); stroke: var(--rim); stroke-width: 1.3 }
+.arrow { stroke: var(--line); stroke-width: 1.2; fill: none }
+.head { fill: var(--line) }
+.label { font-size: 11px; fill: var(--label); paint-order: stroke; stroke: var(--back);
+  stroke-width: 4px }
+.cell { stroke: var(--edge); stroke-width: 1; fill: var(--back) }
+.done { fill: var(--done) }
+.new { fill: var(--new) }
+.open { fill: var(--open) }
+.void { fill: var(--void) }
+.gone { stroke-dasharray: 3 3 }
 """
 _HEAD = (
     '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" '
-    'markerHeight="8" orient="auto"><path d="M0,0 L8,4 L0,8 z" fill="#55606b"/></marker></defs>'
+    'markerHeight="8" orient="auto"><path class="head" d="M0,0 L8,4 L0,8 z"/></marker></defs>'
 )
 _LINE = 15
 _APART = 9
+_CELL = (34.0, 26.0)
+_CELLS = ("plain", "done", "new", "open", "void", "gone")
+_KINDS = ("canvas", "band", "box", "state", "log", "note", "arrow")
 
 
 class Place(NamedTuple):
@@ -80,19 +103,12 @@ class Picture:
         lines = [shlex.split(line, comments=True) for line in text.splitlines()]
         lines = [line for line in lines if line]
         self._joined = {(line[1], line[2]) for line in lines if line[0] == "arrow"}
-        for kind in ("canvas", "band", "box", "state", "note", "arrow"):
+        if unknown := {line[0] for line in lines} - set(_KINDS):
+            raise ValueError(f"not known: {unknown}")
+        for kind in _KINDS:
             for words in lines:
                 if words[0] == kind:
                     getattr(self, kind)(*words[1:])
-        if unknown := {line[0] for line in lines} - {
-            "canvas",
-            "band",
-            "box",
-            "state",
-            "note",
-            "arrow",
-        }:
-            raise ValueError(f"not known: {unknown}")
 
     def canvas(self, width: str, height: str) -> None:
         """Set the size."""
@@ -115,6 +131,24 @@ class Picture:
         """Add a state, with a height that its texts need."""
         height = 14 + _LINE * len(texts)
         self._add(name, Place(float(x), float(y), float(width), height), "state", 14, texts)
+
+    def log(self, name: str, x: str, y: str, *cells: str) -> None:
+        """Add the cells of a log, from left to right; a cell is `text` or `text/what it is`."""
+        width, height = _CELL
+        left, top = float(x), float(y)
+        self._places[name] = Place(left, top, width * len(cells), height)
+        for number, cell in enumerate(cells):
+            text, _, kind = cell.partition("/")
+            if (kind or "plain") not in _CELLS:
+                raise ValueError(f"not known: {kind}; a cell is one of {_CELLS}")
+            at = Place(left + width * number, top, width, height)
+            self._places[f"{name}.{number}"] = at
+            self._back.append(
+                f'<rect class="cell {kind or "plain"}" x="{at.x:g}" y="{at.y:g}" '
+                f'width="{width:g}" height="{height:g}"/>'
+                f'<text text-anchor="middle" x="{at.middle[0]:g}" y="{at.middle[1] + 4:g}">'
+                f"{escape(text)}</text>"
+            )
 
     def _add(self, name: str, at: Place, kind: str, radius: int, texts: tuple[str, ...]) -> None:
         self._places[name] = at
@@ -162,7 +196,7 @@ class Picture:
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" '
             f'width="{width:g}" height="{height:g}">\n<style>{_STYLE}</style>\n{_HEAD}\n'
-            f'<rect width="{width:g}" height="{height:g}" fill="#ffffff"/>\n{body}\n</svg>\n'
+            f'<rect class="back" width="{width:g}" height="{height:g}"/>\n{body}\n</svg>\n'
         )
 
 
