@@ -20,6 +20,7 @@ SEEDS ?= 1000
 MINUTES ?=
 SEED ?=
 WORKLOAD ?=
+DEMO ?=
 FAULTS ?= suite
 export PIP_NO_WARN_SCRIPT_LOCATION = 1
 
@@ -46,6 +47,7 @@ SPARK_TESTS := tests/integration/test_spark_kills.py \
 
 help:
 	@echo "make demo       install the library, count the words of text files through Kafka"
+	@echo "                DEMO=orders: a page on which you kill members of a group and stop brokers"
 	@echo "make test       install everything, run every test (test-unit: those without a broker)"
 	@echo "make check      everything that a change has to pass: lint, tests, docs, packages"
 	@echo "make test-all   the same on Python $(VERSIONS), and in pure Python"
@@ -67,17 +69,19 @@ help:
 	@echo "make dist       sdist and wheel, each tried in a clean environment"
 	@echo "make clean      remove what the others made"
 
+# Runs a command and prints how long it took.
+timed = @echo '$(2)'; start=$$(date +%s); $(2) || exit 1; echo "$(1): $$(($$(date +%s) - start)) s"
+
 # -- environments
 
 $(VENV)/.python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 		{ echo "aiokafka needs Python 3.10 or later: make PYTHON=/path/to/python3 ..."; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(PIP) install -q --upgrade pip
+	$(call timed,environment,$(PYTHON) -m venv $(VENV) && $(PIP) install -q --upgrade pip)
 	@touch $@
 
 $(LIBRARY): $(VENV)/.python $(SOURCES)
-	PYTHONWARNINGS=ignore $(PIP) install -q -e .
+	$(call timed,library,PYTHONWARNINGS=ignore $(PIP) install -q -e .)
 	@touch $@
 
 $(VENV)/.tests: $(VENV)/.python pyproject.toml
@@ -106,15 +110,22 @@ $(VENV)/.docs: $(VENV)/.python pyproject.toml
 	$(PIP) install -q --group docs
 	@touch $@
 
+$(VENV)/.demo: $(VENV)/.python pyproject.toml
+	$(call timed,server,$(PIP) install -q --group demo)
+	@touch $@
+
 $(VENV)/.dist: $(VENV)/.python pyproject.toml
 	$(PIP) install -q --group dist
 	@touch $@
 
 # -- to use
 
-demo: $(LIBRARY)
+# When it began, in seconds since 1970: the demo prints how long it was to the first record.
+BEGAN := $(if $(filter demo,$(MAKECMDGOALS)),$(shell $(PYTHON) -c 'import time; print(time.time())'))
+
+demo: $(LIBRARY) $(if $(filter orders,$(DEMO)),$(VENV)/.demo)
 	@$(BIN)/python -c '$(WHICH_MODE)'
-	@BOOTSTRAP='$(BOOTSTRAP)' $(BIN)/python examples/demo.py $(ARGS)
+	@BEGAN='$(BEGAN)' BOOTSTRAP='$(BOOTSTRAP)' $(BIN)/python examples/$(or $(DEMO),demo.py) $(ARGS)
 
 # Quiet but for Spark's bar of progress.
 spark-demo: java $(LIBRARY) $(VENV)/.spark

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import itertools
 import os
 import platform
 import re
@@ -109,13 +110,18 @@ async def read_all(servers: str, topic: str, count: int, use: Callable[[str, str
     return seen
 
 
-async def count_words(servers: str, paths: list[Path]) -> tuple[list[Step], Counter[str]]:
+async def count_words(
+    servers: str, paths: list[Path], began: float
+) -> tuple[list[Step], Counter[str]]:
     """Do the whole of it on a cluster; return how long each part took, and the counts."""
     steps: list[Step] = []
     counts: Counter[str] = Counter()
     result: Counter[str] = Counter()
+    lines_read = itertools.count()
 
     def count_line(_key: str, line: str) -> None:
+        if next(lines_read) == 0:
+            print(f"the first record was read {time.time() - began:.1f} s after the start")
         counts.update(WORD.findall(line.lower()))
 
     async with (
@@ -182,7 +188,7 @@ def mode() -> str:
     return "pure Python" if str(record_batch.__file__).endswith(".py") else "compiled"
 
 
-async def run(bootstrap: str, paths: list[Path], top: int) -> None:
+async def run(bootstrap: str, paths: list[Path], top: int, began: float) -> None:
     async with contextlib.AsyncExitStack() as stack:
         servers = bootstrap
         if not servers:
@@ -190,10 +196,10 @@ async def run(bootstrap: str, paths: list[Path], top: int) -> None:
         where = f"the Kafka at {servers}" if bootstrap else "a fake cluster in this process"
         print(
             f"aiokafka {aiokafka.__version__} ({mode()}), Python {platform.python_version()}, "
-            f"on {where}\n"
+            f"on {where}"
         )
-        steps, counts = await count_words(servers, paths)
-    print(table(steps, counts, top))
+        steps, counts = await count_words(servers, paths, began)
+    print("\n" + table(steps, counts, top))
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -209,8 +215,10 @@ def main(argv: list[str] | None = None) -> int:
     for path in given.paths:
         if not path.exists():
             parser.error(f"there is no file or directory {path}")
+    # `make demo` says when it began, with the installation; else it is now.
+    began = float(os.environ.get("BEGAN") or time.time())
     try:
-        asyncio.run(run(given.bootstrap, given.paths or default_paths(), given.top))
+        asyncio.run(run(given.bootstrap, given.paths or default_paths(), given.top, began))
     except KafkaError as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1

@@ -1,0 +1,81 @@
+"""A member of the group `billing`: writes an invoice for each order, exactly once.
+
+The demo runs each member as a process of its own, so that it can be killed.
+
+    python examples/orders/member.py localhost:9092 billing-1
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import sys
+import threading
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TransactionalSession
+from aiokafka.errors import KafkaError
+
+WORK = 0.004  # seconds that an invoice takes
+
+
+def invoice(record: ConsumerRecord[Any, Any], name: str) -> bytes:
+    """Return the invoice for an order: where the order stands, and which member has billed it."""
+    order = json.loads(record.value)
+    place = {"partition": record.partition, "offset": record.offset}
+    return json.dumps({**place, "order": order["order"], "by": name}).encode()
+
+
+async def bill(servers: str, name: str) -> None:
+    """Read orders and write invoices; the invoices and the positions are committed together."""
+    consumer = AIOKafkaConsumer(
+        "orders",
+        bootstrap_servers=servers,
+        client_id=name,
+        group_id="billing",
+        group_protocol="consumer",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        isolation_level="read_committed",
+    )
+    producer = AIOKafkaProducer(
+        bootstrap_servers=servers, transactional_id=name, transaction_timeout_ms=5000
+    )
+    async with TransactionalSession(
+        consumer, producer, max_records=100, retries=1_000_000
+    ) as session:
+        async for transaction in session:
+            async with transaction as records:
+                for record in records:
+                    await asyncio.sleep(WORK)
+                    await transaction.send(
+                        "invoices",
+                        key=record.key,
+                        value=invoice(record, name),
+                        partition=record.partition,
+                    )
+
+
+async def run(servers: str, name: str) -> None:
+    """Bill for ever; begin again when no broker can be reached."""
+    while True:
+        with contextlib.suppress(KafkaError):
+            await bill(servers, name)
+        await asyncio.sleep(0.5)
+
+
+def end_with_the_parent() -> None:
+    """End when stdin is closed, which the demo's end does, however it ends."""
+    sys.stdin.buffer.read()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    # Brokers that are stopped on purpose are on the page.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    threading.Thread(target=end_with_the_parent, daemon=True).start()
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(run(*sys.argv[1:]))
