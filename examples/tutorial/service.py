@@ -1,0 +1,49 @@
+"""Write an invoice for each order, exactly once: python service.py NAME"""
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TransactionalSession
+
+SERVERS = os.environ.get("AIOKAFKA_BOOTSTRAP_SERVERS", "localhost:9092")
+
+
+def invoice(order: bytes) -> bytes:
+    """Return the invoice for an order. Raises ValueError for what is no order."""
+    found = json.loads(order)
+    try:
+        return json.dumps({"order": found["number"], "total": found["cents"] / 100}).encode()
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"no order: {error}") from error
+
+
+async def serve(servers: str, name: str) -> None:
+    consumer = AIOKafkaConsumer(
+        "orders",
+        bootstrap_servers=servers,
+        group_id="invoicing",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        isolation_level="read_committed",
+    )
+    producer = AIOKafkaProducer(bootstrap_servers=servers, transactional_id=name)
+    async with TransactionalSession(consumer, producer) as session:
+        async for transaction in session:
+            async with transaction as records:
+                for record in records:
+                    try:
+                        topic, value = "invoices", invoice(record.value)
+                    except ValueError as error:
+                        print(f"{name}: offset {record.offset}: {error}")
+                        topic, value = "orders-dead-letter", record.value
+                    await transaction.send(topic, value, key=record.key)
+            if transaction.is_committed:
+                print(f"{name}: {len(records)} orders")
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(serve(SERVERS, sys.argv[1]))
