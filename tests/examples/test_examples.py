@@ -15,6 +15,7 @@ from tests.examples.scripts import EXAMPLES, end_of, run_script, start_script
 
 # What each prints; the examples that are not here have a test of their own.
 OUTPUT = {
+    "first.py": r"0 b'world' b'Hello'\n",
     "producer.py": r"first: partition \d, offset 0\n(record \d: partition \d, offset \d+\n){9}",
     "serialization.py": (r"dict {'a': 123.4, 'b': 'some string'}\nlist \[1, 2, 3, 4\]\n"),
     "custom_partitioner.py": r"last: partition 2\nany: partition [012]\nfirst: partition 0\n",
@@ -83,7 +84,8 @@ async def test_output(name: str) -> None:
         # One partition where the example prints what it reads, in order.
         await cluster.create_topic("my-topic", partitions=1 if name == "transactions.py" else 3)
         await cluster.create_topic("my-json-topic")
-        output = await run_script(name, "--bootstrap", cluster.bootstrap_servers)
+        bootstrap = ("--bootstrap", cluster.bootstrap_servers)
+        output = await run_script(name, *(() if name == "first.py" else bootstrap))
     assert re.fullmatch(OUTPUT[name], output), output
 
 
@@ -226,6 +228,7 @@ async def test_demo(tmp_path: Path) -> None:
     output = await run_script("demo.py", str(text), "--top", "2")
     assert re.search(r"^aiokafka \S+ \((compiled|pure Python)\), Python 3", output)
     assert "a fake cluster in this process" in output
+    assert len(re.findall(r"^the first record was read [\d.]+ s after", output, re.M)) == 1
     assert re.search(r"^fish +40  #+\n", output, re.MULTILINE)
     assert re.search(r"^lines sent +30 ", output, re.MULTILINE)
     assert re.search(r"^counts read +5 ", output, re.MULTILINE)
