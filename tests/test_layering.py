@@ -97,9 +97,10 @@ PARALLEL_MAY_IMPORT = {
     "parallel",
     "structs",
 }
-# What docs/api.rst lists, and the two that every part of the library starts tasks and waits with.
+# What docs/api.rst lists, what all of the library starts tasks and waits with, and which form runs.
 SPARK_MAY_IMPORT = {
     "_backoff",
+    "_form",
     "_tasks",
     "admin",
     "errors",

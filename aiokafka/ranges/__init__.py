@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from aiokafka.ranges.reader import RangeReader
 from aiokafka.ranges.record_set import RecordSet, Rows
+from aiokafka.ranges.sizing import OffsetSizes
 from aiokafka.ranges.state import DataLoss, DataLossError, LossKind, PartitionRange
 
 __all__ = [
     "DataLoss",
     "DataLossError",
     "LossKind",
+    "OffsetSizes",
     "PartitionRange",
     "RangeReader",
     "RecordSet",

@@ -39,7 +39,14 @@ from aiokafka.ranges.questions import (
     is_missing,
     is_so_for_sure,
 )
-from aiokafka.ranges.record_set import PinnedResponse, RecordSet, no_batch, too_large
+from aiokafka.ranges.record_set import (
+    PinnedResponse,
+    RecordSet,
+    first_batch_size,
+    no_batch,
+    too_large,
+)
+from aiokafka.ranges.sizing import OffsetSizes
 from aiokafka.ranges.state import (
     DataLoss,
     DataLossError,
@@ -97,7 +104,8 @@ class RangeReader:
     `fail_on_data_loss` lost records raise DataLossError; else they are skipped with a warning, and
     listed in `losses`. The limits `max_bytes` to `max_wait_ms` apply to each fetch. `buffer_memory`
     is the bytes fetched ahead, over all brokers; `timeout_ms` how long a range may make no progress
-    while a caller waits; `check_crcs` checks every batch.
+    while a caller waits; `check_crcs` checks every batch. `sizes` is what other readers of the same
+    topics have learned; without, the first fetch of a range is small.
     """
 
     def __init__(
@@ -114,6 +122,7 @@ class RangeReader:
         buffer_memory: int = 64 * _MEBIBYTE,
         timeout_ms: float = 120_000,
         check_crcs: bool = True,
+        sizes: OffsetSizes | None = None,
     ) -> None:
         self.losses: list[DataLoss] = []
         self._client = client
@@ -131,8 +140,9 @@ class RangeReader:
         )
         self._loop = asyncio.get_running_loop()
         config, now = client.config, self._loop.time()
+        sizes = sizes or OffsetSizes()
         self._states = [
-            RangeState(r, now, Backoff(config.retry_backoff, config.retry_backoff_max))
+            RangeState(r, now, Backoff(config.retry_backoff, config.retry_backoff_max), sizes)
             for r in _checked(ranges)
         ]
         self._tasks = TaskOwner(f"{config.client_id}:ranges", self._fail)
@@ -406,7 +416,7 @@ class RangeReader:
         if scan.size:
             self._add(state, answer, frame)
         first = state.position if scan.first < 0 else min(state.position, scan.first)
-        state.size.served(scan.size, scan.end - first)
+        state.size.served(scan.size, scan.end - first, first_batch_size(answer.data))
         self._turns += 1
         state.turn = self._turns
         state.moved(scan.end, self._loop.time())

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import bisect
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from aiokafka._reading.answers import Fetched
 from aiokafka.errors import CorruptRecordError, KafkaError, RecordTooLargeError
 from aiokafka.ranges.state import PartitionRange, RangeState
 from aiokafka.record.columns import ColumnReader, Columns
-from aiokafka.record.header import flat_view, parse_batch
+from aiokafka.record.header import flat_view, parse_batch, valid_size
 
-__all__ = ["PinnedResponse", "RecordSet", "Rows", "no_batch", "too_large"]
+__all__ = ["PinnedResponse", "RecordSet", "Rows", "first_batch_size", "no_batch", "too_large"]
 
 
 class Rows(NamedTuple):
@@ -61,6 +61,11 @@ class PinnedResponse:
         self.node_id = node_id
         self.nbytes = 0
         self.unread = 0
+
+
+def first_batch_size(data: Any) -> int:
+    """Return the bytes of the first batch of a record set; 0 if it is not valid."""
+    return valid_size(flat_view(data), 0)
 
 
 def no_batch(state: RangeState, found: Fetched) -> KafkaError:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from aiokafka._backoff import Backoff
 from aiokafka.errors import KafkaError
-from aiokafka.ranges.sizing import FetchSize
+from aiokafka.ranges.sizing import FetchSize, OffsetSizes
 from aiokafka.structs import TopicPartition
 
 __all__ = ["DataLoss", "DataLossError", "LossKind", "PartitionRange", "RangePhase", "RangeState"]
@@ -99,7 +99,9 @@ class RangeState:
     last failure, `turn` a number that grows when the range is served, `size` how much to request.
     """
 
-    def __init__(self, wanted: PartitionRange, now: float, backoff: Backoff) -> None:
+    def __init__(
+        self, wanted: PartitionRange, now: float, backoff: Backoff, sizes: OffsetSizes
+    ) -> None:
         self.range = wanted
         self.tp = TopicPartition(wanted.topic, wanted.partition)
         self.position = wanted.start
@@ -109,7 +111,7 @@ class RangeState:
         self.high_watermark = -1
         self.reason = ""
         self.turn = 0
-        self.size = FetchSize()
+        self.size = FetchSize(wanted.topic, sizes)
         self._backoff = backoff
 
     def __str__(self) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaClient
-from aiokafka.ranges import PartitionRange, RangeReader, RecordSet, Rows
+from aiokafka.ranges import OffsetSizes, PartitionRange, RangeReader, RecordSet, Rows
 from aiokafka.spark._loop import SharedClients, loop_thread, unwind
 from aiokafka.spark._options import ReadOptions
 from aiokafka.spark._patience import connected
@@ -64,6 +64,13 @@ def _rows_that_fit(part: Rows) -> int:
     return max(_LEAST_ROWS, _BATCH_BYTES * columns.rows // max(size, 1))
 
 
+class _Source(NamedTuple):
+    """What tasks share: a client, and what they have learned with it."""
+
+    client: AIOKafkaClient
+    sizes: OffsetSizes
+
+
 class _Task:
     """The reader of a task and the shared client that it uses."""
 
@@ -79,15 +86,16 @@ class _Task:
     async def open(self) -> None:
         """Take the shared client, and begin to read."""
         options = self._options
-        client = await self._stack.enter_async_context(
+        source = await self._stack.enter_async_context(
             self._clients.use(
                 ("read", options.kafka.key()), self._connect, _close, options.idle_timeout
             )
         )
         limits = {_LIMITS[k]: v for k, v in options.kafka.role.items() if k in _LIMITS}
         reader = RangeReader(
-            client,
+            source.client,
             self._ranges,
+            sizes=source.sizes,
             read_committed=options.read_committed,
             fail_on_data_loss=options.fail_on_data_loss,
             buffer_memory=options.prefetch_bytes,
@@ -96,7 +104,7 @@ class _Task:
         )
         self._reader = await self._stack.enter_async_context(reader)
 
-    async def _connect(self) -> AIOKafkaClient:
+    async def _connect(self) -> _Source:
         kafka = self._options.kafka
 
         async def bootstrap() -> AIOKafkaClient:
@@ -104,7 +112,7 @@ class _Task:
             await client.bootstrap()
             return client
 
-        return await connected(bootstrap, kafka.patience)
+        return _Source(await connected(bootstrap, kafka.patience), OffsetSizes())
 
     async def next(self) -> RecordSet | None:
         """Return the next record set; None at the end."""
@@ -116,5 +124,5 @@ class _Task:
         await unwind(self._stack, error)
 
 
-async def _close(client: AIOKafkaClient) -> None:
-    await client.close()
+async def _close(source: _Source) -> None:
+    await source.client.close()

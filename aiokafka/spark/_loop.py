@@ -14,8 +14,10 @@ import logging
 import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from aiokafka._form import is_compiled
 from aiokafka._tasks import TaskOwner
 
 __all__ = ["LoopThread", "SharedClients", "loop_thread", "unwind"]
@@ -37,6 +39,7 @@ class LoopThread:
 
     def __init__(self) -> None:
         _keep_memory()
+        _check_form()
         self.pid = os.getpid()
         self.is_stopped = False
         self.loop = asyncio.new_event_loop()
@@ -101,6 +104,13 @@ def _keep_memory() -> None:
     bytes allocated here are never touched.
     """
     bytes(_KEEP_BUFFERS_TO)
+
+
+def _check_form() -> None:
+    """Warn of plain sources: they take many times the CPU, and nothing else tells a job of them."""
+    if not is_compiled():
+        place = Path(__file__).parents[1]
+        log.warning("this process runs aiokafka as pure Python, which is slow, from %s", place)
 
 
 async def _make_clients() -> SharedClients:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiokafka import AIOKafkaClient
 from aiokafka._backoff import Backoff
-from aiokafka.ranges import LossKind, PartitionRange
+from aiokafka.ranges import LossKind, OffsetSizes, PartitionRange
 from aiokafka.ranges.questions import is_so_for_sure
 from aiokafka.ranges.state import RangePhase, RangeState
 from aiokafka.testing import FakeCluster
@@ -13,7 +13,7 @@ WANTED = PartitionRange("t", 0, 0, 50)
 
 
 def test_progress_ends_the_growth_of_pauses() -> None:
-    state = RangeState(WANTED, 0.0, Backoff(0.1, 100.0))
+    state = RangeState(WANTED, 0.0, Backoff(0.1, 100.0), OffsetSizes())
     for _ in range(10):
         state.postpone(0.0, "LeaderNotAvailableError")
     assert state.retry_at > 10
@@ -25,7 +25,7 @@ def test_progress_ends_the_growth_of_pauses() -> None:
 
 
 def test_a_loss_lies_within_its_range() -> None:
-    state = RangeState(PartitionRange("t", 0, 10, 40), 0.0, Backoff(0.1, 1.0))
+    state = RangeState(PartitionRange("t", 0, 10, 40), 0.0, Backoff(0.1, 1.0), OffsetSizes())
     assert state.lost(LossKind.RETENTION, 20)[3:] == (10, 20)
     assert state.lost(LossKind.RETENTION, 90)[3:] == (10, 40)
     assert state.lost(LossKind.TRUNCATION, 5)[3:] == (10, 10)
@@ -34,7 +34,7 @@ def test_a_loss_lies_within_its_range() -> None:
 async def test_one_look_is_no_proof(cluster: FakeCluster) -> None:
     """The client may know an older state, and so may the broker that it asks."""
     looks: list[bool] = []
-    state = RangeState(WANTED, 0.0, Backoff(0.1, 1.0))
+    state = RangeState(WANTED, 0.0, Backoff(0.1, 1.0), OffsetSizes())
 
     def look(client: AIOKafkaClient, state: RangeState) -> bool:
         return looks.pop(0)

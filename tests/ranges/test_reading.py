@@ -18,7 +18,7 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.messages.fetch import FetchRequest, FetchResponse
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from aiokafka.ranges import DataLossError, LossKind, PartitionRange, RangeReader
+from aiokafka.ranges import DataLossError, LossKind, OffsetSizes, PartitionRange, RangeReader
 from aiokafka.testing import Cut, Edit, FakeCluster
 from tests.ranges.support import drain, fill, numbered, reading
 
@@ -378,6 +378,33 @@ async def test_a_range_takes_little_more_than_its_own_bytes(
     least = whole // 10
     assert sum(sizes) <= max(2.5 * least, least + 65_536)
     assert len(sizes) <= most
+
+
+@pytest.mark.parametrize(
+    ("value", "batch", "count"),
+    [(100, 140, 250), (100, 140, 2500), (10, 1000, 250), (1000, 16, 250)],
+)
+async def test_range_after_range_takes_little_more_than_its_batches(
+    cluster: FakeCluster, value: int, batch: int, count: int
+) -> None:
+    """As a job that catches up: what one reader has learned of a topic serves the next ones."""
+    log, times = cluster.log("t", 0), 5
+    while log.end_offset < (times + 3) * count + batch:
+        log.extend([(None, bytes(value), ())] * batch)
+    of_batch = log.size * batch / log.end_offset
+    received: list[int] = []
+    needed = 0.0
+    async with AIOKafkaClient(bootstrap_servers=cluster.bootstrap_servers) as client:
+        sizes = OffsetSizes()
+        for start in range(7, 7 + times * count, count):
+            ranges = [PartitionRange("t", 0, start, start + count)]
+            with cluster.intercept(FetchRequest, counting(received), times=None):
+                async with RangeReader(client, ranges, sizes=sizes) as reader:
+                    found = await drain(reader, 10_000)
+            assert len(found["t", 0]) == count
+            needed += of_batch * ((start + count - 1) // batch - start // batch + 1)
+    assert sum(received) < 1.5 * needed
+    assert len(received) < 2 * times
 
 
 async def test_batches_that_are_larger_than_what_a_range_seems_to_need(

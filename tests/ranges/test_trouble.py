@@ -23,7 +23,7 @@ from aiokafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersi
 from aiokafka.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from aiokafka.ranges import LossKind, PartitionRange
+from aiokafka.ranges import LossKind, OffsetSizes, PartitionRange
 from aiokafka.ranges.questions import Bounds
 from aiokafka.ranges.state import RangeState
 from aiokafka.testing import Edit, Fail, FakeCluster, RawBytes
@@ -203,7 +203,7 @@ async def test_bounds_of_a_partition_without_a_leader(cluster: FakeCluster) -> N
         with cluster.intercept(MetadataRequest, Edit(leaderless)):
             await client.force_metadata_update()
             asked = cluster.count(MetadataRequest)
-            state = RangeState(WHOLE[0], 0.0, Backoff(0.01, 0.1))
+            state = RangeState(WHOLE[0], 0.0, Backoff(0.01, 0.1), OffsetSizes())
             with pytest.raises(LeaderNotAvailableError, match="t-0: no leader is known"):
                 await Bounds(client, state).ask()
             await cluster.wait_for(lambda: cluster.count(MetadataRequest) > asked)

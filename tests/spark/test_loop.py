@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from aiokafka._form import is_compiled
 from aiokafka.spark._loop import LoopThread, SharedClients
 
 
@@ -51,6 +53,12 @@ def test_errors_come_back(thread: LoopThread) -> None:
 
     with pytest.raises(ValueError, match="no"):
         thread.run(fail())
+
+
+def test_plain_sources_are_mentioned(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "aiokafka.spark"):
+        LoopThread().stop()
+    assert ("aiokafka as pure Python" in caplog.text) is not is_compiled()
 
 
 _FORK = """
