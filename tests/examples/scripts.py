@@ -12,7 +12,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parent.parent.parent
 EXAMPLES = REPOSITORY / "examples"
 
-_HEED_SIGINT = (
+HEED_SIGINT = (
     None if sys.platform == "win32" else partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
 )
 
@@ -30,7 +30,7 @@ async def start_script(name: str, *arguments: str) -> asyncio.subprocess.Process
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": path, "BOOTSTRAP": ""},
-        preexec_fn=_HEED_SIGINT,
+        preexec_fn=HEED_SIGINT,
     )
 
 

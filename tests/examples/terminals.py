@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.examples.scripts import _HEED_SIGINT, REPOSITORY
+from tests.examples.scripts import HEED_SIGINT, REPOSITORY
 
 DIRECTIVE = re.compile(r"^( *)\.\. (literalinclude|code-block):: (\S+)\n((?:\1 +:.*\n)*)", re.M)
 PATIENCE = 100  # seconds; every step takes a second or two
@@ -94,7 +94,7 @@ class Terminal:
             cwd=self._folder,
             env=self._environment,
             start_new_session=True,
-            preexec_fn=_HEED_SIGINT,
+            preexec_fn=HEED_SIGINT,
         )
 
     async def _line(self) -> str | None:
