@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import enum
+import functools
 import uuid
 from collections.abc import Mapping
 from typing import Any
 
 __all__ = ["Value", "plain"]
+
+_PLAIN = frozenset((bool, float, int, str, type(None)))
 
 
 class Value:
@@ -27,12 +30,15 @@ def plain(value: Any) -> Any:
     Enums become their names, partitions as keys "topic-partition", bytes text where they are UTF-8
     and hex digits otherwise, UUIDs and errors their text.
     """
-    if value is None or (isinstance(value, str | int | float) and not isinstance(value, enum.Enum)):
+    kind: Any = type(value)
+    if kind in _PLAIN:
         return value
     if isinstance(value, enum.Enum):
         return value.name
-    if dataclasses.is_dataclass(value):
-        return {field.name: plain(getattr(value, field.name)) for field in _fields(value)}
+    if isinstance(value, str | int | float):
+        return value
+    if names := _names(kind):
+        return {name: plain(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
         return {_key(key): plain(item) for key, item in value.items()}
     if isinstance(value, bytes | bytearray | memoryview):
@@ -50,8 +56,12 @@ def plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} has no plain form")
 
 
-def _fields(value: Any) -> tuple[dataclasses.Field[Any], ...]:
-    return dataclasses.fields(value)
+@functools.cache
+def _names(kind: type[Any]) -> tuple[str, ...]:
+    """Return the fields of a dataclass; there may be thousands of values of one."""
+    if not dataclasses.is_dataclass(kind):
+        return ()
+    return tuple(field.name for field in dataclasses.fields(kind))
 
 
 def _key(key: Any) -> str:

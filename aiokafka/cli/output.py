@@ -99,6 +99,10 @@ def cell(value: Any) -> str:
     """Return a value as one cell: lists with commas, nothing as a dash."""
     if value is None:
         return "-"
+    if type(value) is int:
+        return str(value)
+    if type(value) is str:
+        return value.replace("\n", " ")
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple | set | frozenset):
