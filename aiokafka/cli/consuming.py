@@ -14,7 +14,7 @@ from aiokafka.cli import formats
 from aiokafka.cli.lines import as_bytes
 from aiokafka.cli.pace import Limit, Progress
 from aiokafka.cli.pipes import Writer
-from aiokafka.cli.places import Place, numbers, offsets_at, place
+from aiokafka.cli.places import Finite, Place, numbers, offsets_at, place
 from aiokafka.cli.session import Session, command
 from aiokafka.errors import IllegalStateError, KafkaError, UnknownTopicOrPartitionError
 
@@ -175,9 +175,7 @@ def _checked(read: Callable[[str], Any]) -> Callable[..., Any]:
 @click.option("-K", "--key-delimiter", metavar="TEXT", help="Print keys, this, and values.")
 @click.option("-Z", "--null", default="", metavar="TEXT", help="Print this for no key or value.")
 @click.option("--read-committed", is_flag=True, help="Leave out what was aborted or is open.")
-@click.option(
-    "--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="Records per second."
-)
+@click.option("--rate", type=Finite(0, min_open=True), metavar="N", help="Records per second.")
 @click.option(
     "--progress/--no-progress",
     default=None,

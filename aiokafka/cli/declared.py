@@ -10,6 +10,7 @@ import click
 
 from aiokafka.cli.asking import agree
 from aiokafka.cli.session import Session, command
+from aiokafka.cli.settings import read_file
 from aiokafka.errors import KafkaConfigurationError
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def read(text: str, path: str) -> dict[str, Declared]:
 
 
 def _load(file: str) -> dict[str, Declared]:
-    return read(Path(file).read_text(encoding="utf-8"), file)
+    return read(read_file(Path(file)), file)
 
 
 def _declared(name: object, given: Any, path: str) -> Declared:
@@ -68,12 +69,19 @@ def _declared(name: object, given: Any, path: str) -> Declared:
     config = given.get("config") or {}
     if not isinstance(config, dict) or given.get("state", "present") not in ("present", "absent"):
         raise KafkaConfigurationError(f"{where}: config is a table, state is present or absent")
-    texts = {str(key): _text(value) for key, value in config.items()}
+    texts = {str(key): _text(value, f"{where}: {key}") for key, value in config.items()}
     return Declared(numbers[0], numbers[1], texts, given.get("state") == "absent")
 
 
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _text(value: object, where: str) -> str:
+    """Return a setting as Kafka writes it."""
+    if isinstance(value, list) and not any(isinstance(each, list) for each in value):
+        return ",".join(_text(each, where) for each in value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise KafkaConfigurationError(f"{where}: must be text, a number, true, false, or a list")
 
 
 def plan(

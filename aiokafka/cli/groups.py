@@ -10,11 +10,11 @@ import click
 
 from aiokafka.cli import group_offsets
 from aiokafka.cli.asking import agree
-from aiokafka.cli.places import place
+from aiokafka.cli.places import Finite, place
 from aiokafka.cli.session import Session, command, noun
 
 if TYPE_CHECKING:
-    from aiokafka.admin import GroupDescription, GroupLag, ResetRule
+    from aiokafka.admin import GroupDescription, GroupLag, GroupMember, ResetRule
 
 __all__ = ["commands", "lag_rows", "member_rows", "reset_rule"]
 
@@ -61,10 +61,18 @@ def member_rows(group: GroupDescription) -> list[dict[str, Any]]:
             "member": member.instance_id or member.member_id,
             "client_id": member.client_id,
             "host": member.host,
-            "partitions": [f"{tp.topic}-{tp.partition}" for tp in member.assignment or ()],
+            "partitions": _parts(member),
         }
         for member in group.members
     ] or [facts]
+
+
+def _parts(member: GroupMember) -> list[str]:
+    """Return the partitions of a member, or of a streams group its tasks as Kafka names them."""
+    if member.tasks is None:
+        return [f"{tp.topic}-{tp.partition}" for tp in member.assignment or ()]
+    active = member.tasks.active
+    return [f"{name}_{number}" for name, numbers in active.items() for number in numbers]
 
 
 @command(commands, "describe")
@@ -119,7 +127,7 @@ def _duration(ms: int | None) -> str | None:
 @click.option("-w", "--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
 @click.option(
     "--interval",
-    type=click.FloatRange(0.05),
+    type=Finite(0.05),
     default=2,
     show_default=True,
     metavar="SECONDS",

@@ -13,6 +13,7 @@ import click
 
 from aiokafka import TopicPartition
 from aiokafka.cli.pace import Limit
+from aiokafka.cli.places import Finite
 from aiokafka.cli.session import Session, command, noun
 from aiokafka.errors import KafkaTimeoutError, UnknownTopicOrPartitionError
 
@@ -73,7 +74,12 @@ _RECORDS = click.option(
     "-n", "--records", type=click.IntRange(1), default=100_000, show_default=True, help="How many."
 )
 _SIZE = click.option(
-    "-s", "--size", type=click.IntRange(1), default=100, show_default=True, help="Bytes of each."
+    "-s",
+    "--size",
+    type=click.IntRange(1, 2**30),
+    default=100,
+    show_default=True,
+    help="Bytes of each.",
 )
 
 
@@ -81,7 +87,7 @@ _SIZE = click.option(
 @click.argument("topic")
 @_RECORDS
 @_SIZE
-@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Records per second.")
+@click.option("--rate", type=Finite(0, min_open=True), help="Records per second.")
 @click.option("-z", "--compression", type=click.Choice(["gzip", "snappy", "lz4", "zstd"]))
 @click.option("--linger", type=float, default=5, show_default=True, metavar="MS")
 async def produce(

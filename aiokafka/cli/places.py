@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import re
 import time
 from collections.abc import Collection, Iterable
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer
 
 __all__ = [
+    "Finite",
     "Place",
     "is_number",
     "numbers",
@@ -35,6 +37,19 @@ class Place(NamedTuple):
 
     kind: str
     value: int = 0
+
+
+class Finite(click.FloatRange):
+    """A number within bounds that is one: not nan, and not endless."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the number; raise click.BadParameter for what is none."""
+        found = float(super().convert(value, param, ctx))
+        if not math.isfinite(found):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return found
 
 
 def seconds(text: str) -> float:
@@ -62,8 +77,7 @@ def place(text: str, now: float | None = None) -> Place:
     if re.fullmatch(r"@\d+", text):
         return Place("time", int(text[1:]))
     if text.startswith("-"):
-        since = (time.time() if now is None else now) - seconds(text[1:])
-        return Place("time", int(since * 1000))
+        return _at((time.time() if now is None else now) - seconds(text[1:]))
     try:
         moment = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
@@ -73,7 +87,12 @@ def place(text: str, now: float | None = None) -> Place:
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.timezone.utc)
-    return Place("time", int(moment.timestamp() * 1000))
+    return _at(moment.timestamp())
+
+
+def _at(moment: float) -> Place:
+    """Return the place of a moment in seconds since 1970; nothing is older than that."""
+    return Place("time", int(moment * 1000) if moment > 0 else 0)
 
 
 def numbers(text: str) -> list[int]:

@@ -14,18 +14,22 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aiokafka.cli.failures import PartlyFailedError
-from aiokafka.cli.lines import Parser, Splitter, as_bytes, json_parser, line_parser
+from aiokafka.cli.lines import NewRecord, Parser, Splitter, as_bytes, json_parser, line_parser
 from aiokafka.cli.pace import Limit, Progress
 from aiokafka.cli.pipes import read_blocks
+from aiokafka.cli.places import Finite
 from aiokafka.cli.session import Session, command
 from aiokafka.errors import KafkaError
 
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaProducer
+    from aiokafka.producer.batches.batch_builder import BatchBuilder
 
 __all__ = ["Sending", "commands", "pieces_of"]
 
 _BATCH = 256 * 1024
+# So many values at once are sent as batches. Fewer wait for others to come (--linger).
+_WORTH_A_BATCH = 100
 # Seconds for what was read already, when Ctrl-C comes.
 _LAST_MOMENT = 10.0
 
@@ -33,23 +37,50 @@ _LAST_MOMENT = 10.0
 class Sending:
     """Sends records without waiting for each, and looks at every outcome in order."""
 
-    def __init__(self, producer: AIOKafkaProducer, topic: str, progress: Progress) -> None:
+    def __init__(
+        self,
+        producer: AIOKafkaProducer,
+        topic: str,
+        progress: Progress,
+        partition: int | None = None,
+    ) -> None:
         self._producer = producer
         self._topic = topic
         self._progress = progress
-        self._pending: deque[asyncio.Future[Any]] = deque()
+        self._partition = partition
+        # With the number of records that each is about.
+        self._pending: deque[tuple[asyncio.Future[Any], int]] = deque()
         #: How many records the brokers have.
         self.delivered = 0
 
     async def values(self, values: Sequence[bytes]) -> None:
         """Send values alone."""
-        send, topic, add = self._producer.send, self._topic, self._pending.append
+        if len(values) < _WORTH_A_BATCH:
+            await self.records(values, self._record_of)
+            return
         try:
-            for value in values:
-                add(await send(topic, value))
+            await self._in_batches(values)
         except KafkaError as error:
             raise self._refused(error) from error
         self._account(values)
+
+    def _record_of(self, value: bytes) -> NewRecord:
+        return NewRecord(value, None, self._partition)
+
+    async def _in_batches(self, values: Sequence[bytes]) -> None:
+        """Send many values; a future for each would take most of the time."""
+        batch, count = self._producer.create_batch(), 0
+        for value in values:
+            if batch.append(timestamp=None, key=None, value=value) is None:
+                await self._submit(batch, count)
+                batch, count = self._producer.create_batch(), 0
+                batch.append(timestamp=None, key=None, value=value)  # the first one always fits
+            count += 1
+        await self._submit(batch, count)
+
+    async def _submit(self, batch: BatchBuilder, count: int) -> None:
+        future = await self._producer.send_batch(batch, self._topic, partition=self._partition)
+        self._pending.append((future, count))
 
     async def records(self, lines: Sequence[bytes], parse: Parser) -> None:
         """Send the record of each line."""
@@ -58,7 +89,7 @@ class Sending:
             for line in lines:
                 value, key, partition, timestamp_ms, headers = parse(line)
                 future = await send(topic, value, key, partition, timestamp_ms, headers)
-                self._pending.append(future)
+                self._pending.append((future, 1))
         except KafkaError as error:
             raise self._refused(error) from error
         self._account(lines)
@@ -66,7 +97,8 @@ class Sending:
     def _refused(self, error: KafkaError) -> KafkaError:
         """Return the error of the next record, unless an earlier one has failed."""
         self.check()
-        return _undelivered(self.delivered + len(self._pending) + 1, error)
+        before = self.delivered + sum(count for _, count in self._pending)
+        return _undelivered(before + 1, error)
 
     def _account(self, lines: Sequence[bytes]) -> None:
         self._progress.add(len(lines), sum(map(len, lines)))
@@ -75,12 +107,13 @@ class Sending:
     def check(self) -> None:
         """Raise the error of the first record that failed."""
         pending = self._pending
-        while pending and pending[0].done():
+        while pending and pending[0][0].done():
+            future, count = pending.popleft()
             try:
-                pending.popleft().result()
+                future.result()
             except KafkaError as error:
                 raise _undelivered(self.delivered + 1, error) from error
-            self.delivered += 1
+            self.delivered += count
 
     async def finish(self) -> None:
         """Wait until the brokers have everything."""
@@ -90,7 +123,7 @@ class Sending:
 
     def forget(self) -> None:
         """Look at what failed after the first error, or after Ctrl-C, and say no more of it."""
-        for future in self._pending:
+        for future, _ in self._pending:
             if future.done() and not future.cancelled():
                 future.exception()
 
@@ -148,7 +181,7 @@ def _parser(given: dict[str, Any]) -> Parser | None:
             keep_partitions=given["keep_partitions"],
             keep_timestamps=given["keep_timestamps"],
         )
-    plain = ("key", "key_delimiter", "partition")
+    plain = ("key", "key_delimiter")
     if not given["headers"] and not given["null"] and all(given[name] is None for name in plain):
         return None
     delimiter = given["key_delimiter"]
@@ -196,9 +229,7 @@ def _parser(given: dict[str, Any]) -> Parser | None:
     metavar="N",
     help="Records in each; else one for all.",
 )
-@click.option(
-    "--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="Records per second."
-)
+@click.option("--rate", type=Finite(0, min_open=True), metavar="N", help="Records per second.")
 @click.option(
     "--progress/--no-progress", default=None, help="Rates on stderr; default: on a terminal."
 )
@@ -213,13 +244,15 @@ async def commands(session: Session, topic: str, files: tuple[str, ...], **given
       seq 1000 | aiokafka produce numbers
       aiokafka produce users users.txt --key-delimiter : --compression zstd
     """
+    if given["transaction_size"] is not None and given["transactional_id"] is None:
+        raise click.UsageError("--transaction-size: needs --transactional-id")
     parse = _parser(given)
     source = pieces_of(files or ("-",), as_bytes(given["delimiter"]), whole=given["whole"])
     shown = given["progress"]
     progress = Progress("produced", sys.stderr.isatty() if shown is None else shown)
     producer = session.producer(**_producer_options(given))
     await producer.start()
-    sending = Sending(producer, topic, progress)
+    sending = Sending(producer, topic, progress, given["partition"])
     try:
         if given["transactional_id"] is None:
             await _send_all(sending, source, parse, given)
@@ -293,7 +326,7 @@ async def _in_transactions(
 ) -> None:
     """Send in transactions of so many records, or in one. What fails or is interrupted aborts."""
     size = given["transaction_size"]
-    parse = parse or line_parser(None)
+    parse = parse or line_parser(None, partition=given["partition"])
     room = size
     is_open = False
     try:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from aiokafka.cli.asking import agree, secret, wait_for
+from aiokafka.cli.asking import agree, secret
 from aiokafka.cli.session import Session, command, noun
+from aiokafka.cli.settings import read_file, read_stdin
 
 if TYPE_CHECKING:
     from aiokafka.admin import AclBinding, AclFilter, QuotaEntity
@@ -166,8 +168,10 @@ async def list_users(session: Session, names: tuple[str, ...]) -> None:
 @command(users, "set", prints=False)
 @click.argument("user")
 @_MECHANISM
-@click.option("--new-password-file", type=click.File(), help="Read it from there; - is stdin.")
-async def set_user(session: Session, user: str, mechanism: str, new_password_file: Any) -> None:
+@click.option("--new-password-file", metavar="FILE", help="Read it from there; - is stdin.")
+async def set_user(
+    session: Session, user: str, mechanism: str, new_password_file: str | None
+) -> None:
     """Set the password of a user, new or not. It is asked for, or read from a file.
 
     \b
@@ -177,7 +181,9 @@ async def set_user(session: Session, user: str, mechanism: str, new_password_fil
     from aiokafka.admin import NewScramCredential, ScramMechanism
 
     if new_password_file is not None:
-        password = wait_for(new_password_file.read).rstrip("\r\n")
+        is_stdin = new_password_file == "-"
+        text = read_stdin() if is_stdin else read_file(Path(new_password_file))
+        password = text.rstrip("\r\n")
     elif sys.stdin.isatty():
         password = secret(f"New password of {user}", twice=True)
     else:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aiokafka.cli.asking import secret, wait_for
+from aiokafka.cli.asking import secret
 from aiokafka.cli.output import FORMATS, Output
 from aiokafka.cli.running import run
-from aiokafka.cli.settings import client_options, find_settings
+from aiokafka.cli.settings import client_options, find_settings, read_line
 
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -111,7 +111,7 @@ class Session:
 def _with_password(settings: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
     """Add the password from where the user wants it, or ask for it."""
     if flags.get("password_stdin"):
-        return {**settings, "password": wait_for(sys.stdin.readline).rstrip("\r\n")}
+        return {**settings, "password": read_line()}
     if "username" in settings and not {"password", "password_file"} & settings.keys():
         if not sys.stdin.isatty():
             raise click.UsageError(

@@ -12,7 +12,15 @@ from aiokafka.cli import properties
 from aiokafka.cli.asking import wait_for
 from aiokafka.errors import KafkaConfigurationError
 
-__all__ = ["client_options", "find_settings", "option_value", "profile_settings", "read_file"]
+__all__ = [
+    "client_options",
+    "find_settings",
+    "option_value",
+    "profile_settings",
+    "read_file",
+    "read_line",
+    "read_stdin",
+]
 
 #: Settings with a flag, whose variable is AIOKAFKA_ and the name in capitals.
 NAMES = (
@@ -76,13 +84,44 @@ def read_file(path: Path) -> str:
         with path.open("rb") as file:
             return file.read(_LONGEST + 1)
 
-    content = wait_for(read)
+    return _as_text(str(path), wait_for(read))
+
+
+def read_stdin() -> str:
+    """Return what is on stdin to its end; raise KafkaConfigurationError as `read_file`."""
+    return _as_text("stdin", wait_for(lambda: _stdin().buffer.read(_LONGEST + 1)))
+
+
+def read_line() -> str:
+    """Return the first line of stdin, and leave the others to whatever reads on.
+
+    Raises KafkaConfigurationError as `read_file`.
+    """
+    fd = _stdin().fileno()
+
+    def read() -> bytes:
+        line = bytearray()
+        # A buffer would take what follows the line, too.
+        while (each := os.read(fd, 1)) and each != b"\n" and len(line) <= _LONGEST:
+            line += each
+        return bytes(line)
+
+    return _as_text("stdin", wait_for(read)).removesuffix("\r")
+
+
+def _stdin() -> Any:
+    if sys.stdin is None:
+        raise KafkaConfigurationError("stdin is closed")
+    return sys.stdin
+
+
+def _as_text(name: str, content: bytes) -> str:
     if len(content) > _LONGEST:
-        raise KafkaConfigurationError(f"{path}: is longer than {_LONGEST} bytes")
+        raise KafkaConfigurationError(f"{name}: is longer than {_LONGEST} bytes")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise KafkaConfigurationError(f"{path}: is not UTF-8: {error.reason}") from None
+        raise KafkaConfigurationError(f"{name}: is not UTF-8: {error.reason}") from None
 
 
 def _add(found: dict[str, Any], more: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aiokafka.cli.asking import agree
+from aiokafka.cli.places import Finite
 from aiokafka.cli.session import Session, command, noun
 from aiokafka.errors import DelegationTokenNotFound
 
@@ -51,7 +52,7 @@ async def list_(session: Session, owners: tuple[str, ...]) -> None:
 @command(commands, "create")
 @click.option("--renewer", "renewers", multiple=True, metavar="User:NAME", help="Who may renew it.")
 @click.option("--owner", metavar="User:NAME", help="For this user instead of oneself.")
-@click.option("--hours", type=click.FloatRange(0), help="Its longest life; else the broker's.")
+@click.option("--hours", type=Finite(0), help="Its longest life; else the broker's.")
 async def create(
     session: Session, renewers: tuple[str, ...], owner: str | None, hours: float | None
 ) -> None:
@@ -70,7 +71,7 @@ async def create(
 
 @command(commands, "renew", prints=False)
 @click.argument("token_id")
-@click.option("--hours", type=click.FloatRange(0), help="For how long; else as configured.")
+@click.option("--hours", type=Finite(0), help="For how long; else as configured.")
 async def renew(session: Session, token_id: str, hours: float | None) -> None:
     """Let a token live on.
 

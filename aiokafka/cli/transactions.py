@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aiokafka.cli.asking import agree
-from aiokafka.cli.places import partition_of
+from aiokafka.cli.places import Finite, partition_of
 from aiokafka.cli.session import Session, command, noun
 from aiokafka.errors import AdminItemsError
 
@@ -109,7 +109,7 @@ def hanging_row(found: HangingTransaction) -> dict[str, Any]:
 @click.argument("places", nargs=-1, metavar=f"[{_PLACE}]...")
 @click.option(
     "--minutes",
-    type=click.FloatRange(0),
+    type=Finite(0),
     default=20,
     show_default=True,
     help="Only those that nothing was written in for so long.",

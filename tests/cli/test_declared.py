@@ -66,11 +66,20 @@ def test_plans() -> None:
         ("topics: {a: {partitions: true}}", "at least 1"),
         ("topics: {a: {state: gone}}", "present or absent"),
         ("topics: [", "f.yaml"),
+        ("topics: {a: {config: {x: }}}", "topic a: x: must be text"),
+        ("topics: {a: {config: {x: {y: 1}}}}", "topic a: x: must be text"),
+        ("topics: {a: {config: {x: [[1]]}}}", "topic a: x: must be text"),
     ],
 )
 def test_a_file_that_is_wrong(text: str, message: str) -> None:
     with pytest.raises(KafkaConfigurationError, match=re.escape(message)):
         read(text, "f.yaml")
+
+
+def test_settings_are_written_as_kafka_does() -> None:
+    text = "topics: {a: {config: {x: [compact, delete], y: 1.5, z: false, s: yes please}}}"
+    config = read(text, "f.yaml")["a"].config
+    assert config == {"x": "compact,delete", "y": "1.5", "z": "false", "s": "yes please"}
 
 
 def test_brokers_and_features(cli: Cli) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.admin import GroupDescription, GroupMember, GroupState, GroupType, StreamsTasks
+from aiokafka.cli.groups import member_rows
 from tests.cli.support import Cli, environment, process
 
 
@@ -100,6 +102,14 @@ def test_members_are_described(cli: Cli) -> None:
     (row,) = asyncio.run(look())
     assert (row["state"], row["client_id"]) == ("STABLE", "reader")
     assert row["partitions"] == ["orders-0"]
+
+
+def test_tasks_of_streams_groups_are_shown() -> None:
+    tasks = StreamsTasks(active={"0": (1, 2), "1": (0,)}, standby={}, warmup={})
+    member = GroupMember("m", None, "c", "/h", tasks=tasks)
+    group = GroupDescription("g", GroupType.STREAMS, GroupState.STABLE, "streams", "", 0, (member,))
+    (row,) = member_rows(group)
+    assert row["partitions"] == ["0_1", "0_2", "1_0"]
 
 
 @pytest.mark.usefixtures("billing")

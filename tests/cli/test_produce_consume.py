@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -140,6 +141,49 @@ def test_a_record_that_is_too_large_is_named(cli: Cli, tmp_path: Path) -> None:
     assert done.code == 1
     assert "record 3 was not delivered" in done.err and done.err.count("\n") == 1
     assert printed(cli, "t") == ["a", "b"]
+
+
+def test_many_lines_go_as_batches(cli: Cli, tmp_path: Path) -> None:
+    cli.served.topic("t", 3)
+    cli.served.topic("u", 3)
+    file = tmp_path / "in"
+    wanted = [f"{number}" for number in range(5_000)]
+    file.write_text("\n".join(wanted))
+    cli("produce", "t", str(file), "-X", "max_batch_size=3000")
+    assert sorted(printed(cli, "t"), key=int) == wanted
+    for partition in range(3):
+        values = [int(value or b"") for value in cli.served.values("t", partition)]
+        assert values == sorted(values) and values, "each partition has its lines in order"
+    cli("produce", "u", str(file), "--partition", "2", "--compression", "gzip")
+    assert cli.served.values("u", 2) == [line.encode() for line in wanted]
+    cli("produce", "u", str(file), "--partition", "1", "--transactional-id", "x")
+    assert cli.served.values("u", 1)[:5_000] == [line.encode() for line in wanted]
+
+
+def test_the_line_of_a_batch_that_is_too_large_is_named(cli: Cli, tmp_path: Path) -> None:
+    cli.served.topic("t")
+    file = tmp_path / "in"
+    file.write_text("a\n" * 250 + "x" * 2_000_000 + "\n" + "b\n" * 250)
+    done = cli.run("produce", "t", str(file))
+    assert done.code == 1
+    assert "record 251 was not delivered" in done.err and done.err.count("\n") == 1
+    assert printed(cli, "t") == ["a"] * 250
+
+
+def test_a_batch_that_fails_names_its_first_line(cli: Cli, tmp_path: Path) -> None:
+    cli.served.topic("t")
+    file = tmp_path / "in"
+    file.write_text("a\n" * 3_000)
+    refused = Fail(TopicAuthorizationFailedError)
+
+    def second(request: object, context: object) -> Fail | None:
+        return refused if cli.served.cluster.count(ProduceRequest) > 1 else None
+
+    cli.served.cluster.intercept(ProduceRequest, second)
+    done = cli.run("produce", "t", str(file))
+    assert done.code == 4 and done.err.count("\n") == 1
+    number = int(re.findall(r"record (\d+) was not delivered", done.err)[0])
+    assert number == len(cli.served.values("t")) + 1 > 1
 
 
 def test_progress_tells_the_sums_on_stderr(cli: Cli, lines: str) -> None:

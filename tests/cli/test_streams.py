@@ -114,6 +114,9 @@ def test_formats() -> None:
         ("1970-01-01T00:00:02", Place("time", 2000)),
         ("1970-01-01T01:00:02+01:00", Place("time", 2000)),
         ("1970-01-02", Place("time", 86_400_000)),
+        ("-100000w", Place("time", 0)),
+        ("-" + "9" * 400 + "w", Place("time", 0)),
+        ("1900-01-01", Place("time", 0)),
     ],
 )
 def test_places(text: str, expected: Place) -> None:

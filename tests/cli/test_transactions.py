@@ -173,6 +173,21 @@ def test_tokens(cli: Cli, secured: FakeCluster, monkeypatch: pytest.MonkeyPatch)
     assert cli.run("tokens", "renew", "nothing").code == 5
 
 
+def test_a_password_on_stdin_is_its_first_line_alone(
+    cli: Cli, secured: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What follows the password is there to be sent."""
+    monkeypatch.setenv("AIOKAFKA_BOOTSTRAP_SERVERS", secured.bootstrap_servers)
+    monkeypatch.delenv("AIOKAFKA_PASSWORD")
+    cli.served.run(secured.create_topic("t"))
+    cli.pipe("printf 'secret\\r\\none\\ntwo\\n' | aiokafka produce t --password-stdin")
+
+    async def values() -> list[bytes | None]:
+        return [record.value for record in secured.log("t").records()]
+
+    assert cli.served.run(values()) == [b"one", b"two"]
+
+
 def options(environment: dict[str, str]) -> dict[str, object]:
     return client_options(find_settings({"config": None}, environment))
 
