@@ -30,6 +30,7 @@ def watch_commits(world: World) -> None:
         audience = next((a for a in world.history.audiences if a.name == request.group_id), None)
         if audience is None:
             return
+        _look_for_a_late_goodbye(world, audience, request.group_id, context.client_id)
         for topic in request.topics:
             name = topic.name or _name_of(world, topic.topic_id)
             for part in topic.partitions:
@@ -50,6 +51,22 @@ def watch_commits(world: World) -> None:
         world.cluster.intercept(
             LeaveGroupRequest, lambda request, _: world.violate("left", f"{request!r}")
         )
+
+
+def _look_for_a_late_goodbye(
+    world: World, audience: Audience, group_id: str, client_id: str | None
+) -> None:
+    """Note a member that was stopped when its group had gone on, which no client can help.
+
+    1. It joins again with its partitions in hand (KIP-429), as the last one: all have joined.
+    2. The coordinator begins the next generation, and the response to JoinGroup is on its way.
+    3. The program stops the member, which commits as one of the generation before: refused. So
+       would be a commit in the next one, before the leader has assigned.
+    """
+    is_between = world.cluster.groups.state_of(group_id) == "CompletingRebalance"
+    names = {reading.name.replace(" ", "-") for reading in audience.readings}
+    if is_between and client_id not in names:
+        audience.is_overtaken = True
 
 
 def _name_of(world: World, topic_id: bytes) -> str:

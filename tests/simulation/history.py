@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka.structs import ConsumerRecord, RecordMetadata, TopicPartition
 from tests.simulation import logs
-from tests.simulation.promises import DELIVERED, NO_ERRORS, ONCE, STEADY
+from tests.simulation.promises import DELIVERED, MEMBERS, NO_ERRORS, ONCE, STEADY
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
 _DIGITS = 8
+# Virtual seconds in which a consumer that was removed from its group stops to return records.
+_SOON = 0.25
 
 
 class Sent:
@@ -138,6 +140,8 @@ class Audience:
         """What each static member has while all are there."""
         self.goes_back = False
         """Whether members go back by themselves, so that commits may be of earlier offsets."""
+        self.is_overtaken = False
+        """Whether a member was stopped too late to commit: see `commits.py`."""
 
     def without(self, number: int) -> bool:
         """Whether a record was never delivered."""
@@ -157,6 +161,7 @@ class Reading:
         self.held: set[TopicPartition] | None = None
         """The partitions that it was told to have; None if it is not told."""
         self._had: set[TopicPartition] = set()
+        self._removed_at: float | None = None
         self.tasks: list[asyncio.Task[None]] = []
         """Commits that were not waited for."""
         audience.readings.append(self)
@@ -169,6 +174,7 @@ class Reading:
     def is_given(self, partitions: Iterable[TopicPartition]) -> None:
         """It is told that these partitions are its own now."""
         self.held = {*(self.held or ()), *partitions}
+        self._removed_at = None
         if self._world.promises(STEADY):
             self._check_steady()
         if not self._world.promises(ONCE):
@@ -223,6 +229,7 @@ class Reading:
         audience = self.audience
         if tp.topic not in audience.forgiven:
             self._check_place(tp, record.offset)
+        self._check_member(tp, generation)
         if generation is not None:
             self._check_owner(tp, generation)
         if self.held is not None and tp not in self.held and tp not in self._had:
@@ -243,7 +250,7 @@ class Reading:
         self._world.note(self.name, "got", f"{tp.topic}-{tp.partition} {record.offset}")
 
     def _check_once(self, tp: TopicPartition, offset: int) -> None:
-        if not self._world.promises(ONCE):
+        if not self._world.promises(ONCE) or self.audience.is_overtaken:
             return
         if offset in self.audience.delivered.get(tp, ()):
             self._world.violate("twice", f"{self.name}: {tp} {offset} was delivered before")
@@ -264,6 +271,16 @@ class Reading:
         if seen is not None:
             text = f"{self.name}: {tp} went on at {offset} after {expected - 1}, without {seen}"
             self._world.violate("skipped", text)
+
+    def _check_member(self, tp: TopicPartition, generation: int | None) -> None:
+        if generation is not None or not self._world.promises(MEMBERS):
+            self._removed_at = None
+            return
+        if self._removed_at is None:
+            self._removed_at = self._world.now
+        if self._world.now > self._removed_at + _SOON:
+            text = f"{self.name}: reads {tp}, removed since {self._removed_at:.3f} s or longer"
+            self._world.violate("no member", text)
 
     def _check_owner(self, tp: TopicPartition, generation: int) -> None:
         owner = self.audience.owners.setdefault((generation, tp), self.name)

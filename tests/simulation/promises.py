@@ -23,6 +23,9 @@ EVERY = "every record"
 STEADY = "steady"
 """Static members keep their partitions, and never leave."""
 
+MEMBERS = "members"
+"""Consumers return nothing once they know that their group has removed them."""
+
 USABLE = "usable"
 """No error ends a transactional producer for good."""
 

@@ -16,12 +16,15 @@ if TYPE_CHECKING:
 _MOST = 60
 _MOST_ASKED_FOR = 400
 _ASKED_FOR = (0, 1, 2, 8, 24, 25, 26, 28)
+# Fetches by readers that are sent away, who must not come back at once each time.
+_MOST_SENT_AWAY = 25
 # Pauses grow to a second: so many are left of these some seconds after they began to be refused.
 _MOST_IN_THE_END = 7
 # ... and so many of these.
 _MOST_CALLS_IN_THE_END = 4
 _GROWN_S = 2.5
 _GROWING = (1, 10)
+_FETCH = 1
 
 
 def check_rates(world: World) -> None:
@@ -57,6 +60,9 @@ def _check_requests(world: World) -> None:
         if api in _GROWING
         for second in range(math.ceil(begin + _GROWN_S), int(end))
     }
+    away = {
+        second for begin, end in world.sending_away for second in range(int(begin) + 1, int(end))
+    }
     counts: Counter[tuple[str, int, int, int]] = Counter()
     for seen in world.cluster.requests():
         context = seen.context
@@ -67,6 +73,8 @@ def _check_requests(world: World) -> None:
         most = _MOST_ASKED_FOR if is_asked_for else _MOST
         if (api, second) in grown:
             most = _MOST_IN_THE_END
+        elif api == _FETCH and second in away:
+            most = _MOST_SENT_AWAY
         if count > most:
             text = f"{client} sent {count} requests of API {api} to broker {broker} in second "
             world.violate("asks too often", text + str(second))

@@ -78,6 +78,8 @@ class World:
         self.hangs = Hangs(self.loop)
         #: Times in which requests of an API are answered with errors only: API, from, to.
         self.refusing: list[tuple[int, float, float]] = []
+        #: Times in which leaders send readers to a replica that is not there: from, to.
+        self.sending_away: list[tuple[float, float]] = []
         #: Times in which a broker could not be connected to: from, to.
         self.unreachable: list[tuple[float, float]] = []
 

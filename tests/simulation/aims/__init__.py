@@ -12,9 +12,15 @@ from tests.simulation.aims.base import Aim
 from tests.simulation.aims.delivering import DELIVERING_AIMS
 from tests.simulation.aims.reading import READING_AIMS
 from tests.simulation.aims.transacting import TRANSACTING_AIMS
+from tests.simulation.aims.working import WORKING_AIMS
 from tests.simulation.scenario import Draft
 
-AIMS: tuple[type[Aim], ...] = (*DELIVERING_AIMS, *TRANSACTING_AIMS, *READING_AIMS)
+AIMS: tuple[type[Aim], ...] = (
+    *DELIVERING_AIMS,
+    *TRANSACTING_AIMS,
+    *READING_AIMS,
+    *WORKING_AIMS,
+)
 BY_NAME = {aim.name: aim for aim in AIMS}
 
 # How many of the scenarios that may be anything have an aim.

@@ -8,20 +8,18 @@ from aiokafka.testing import codes as c
 from tests.simulation.aims.base import Aim
 from tests.simulation.faults.aimed import SteadyError, UnknownReplica, UnsureOffsets
 from tests.simulation.faults.brokers import CoordinatorMove, LeaderMove
-from tests.simulation.faults.groups import HeldMarkers, Rebalance
+from tests.simulation.faults.groups import Rebalance
 from tests.simulation.faults.replicas import ReplicaLag, ReplicaStall, UncleanElection
 from tests.simulation.faults.responses import LateResponse, LostResponse, Refused
 from tests.simulation.faults.topics import TopicAgain
-from tests.simulation.promises import EVERY, FRESH, NO_ERRORS, ONCE, PROMPT, STEADY
+from tests.simulation.promises import EVERY, FRESH, MEMBERS, NO_ERRORS, ONCE, PROMPT, STEADY
 from tests.simulation.workloads.group import GroupWorkload
 from tests.simulation.workloads.lone import LoneWorkload
-from tests.simulation.workloads.parallel import ParallelWorkload
 from tests.simulation.workloads.producing import ProducerWorkload
-from tests.simulation.workloads.sessions import SessionWorkload
 from tests.simulation.workloads.transacting import TransactionalWorkload
 
 
-class _Reading(Aim):
+class ReadingAim(Aim):
     """A producer, and consumers that nothing hurries."""
 
     active_s = 6.0
@@ -83,7 +81,7 @@ class _Reading(Aim):
         return members
 
 
-class Seeks(_Reading):
+class Seeks(ReadingAim):
     """A consumer that goes back and forth, with hardly any memory."""
 
     name = "seeks"
@@ -102,7 +100,7 @@ class Seeks(_Reading):
         self.fault(LateResponse, 3, api=1, seconds=0.05, times=10)
 
 
-class Transactions(_Reading):
+class Transactions(ReadingAim):
     """Committed and aborted transactions in one log."""
 
     name = "committed-only"
@@ -135,7 +133,7 @@ class Transactions(_Reading):
         self.lone([plan.options["topic"]], changes, style="many")
 
 
-class Sharing(_Reading):
+class Sharing(ReadingAim):
     """Members that come and go, and rebalance; nothing else happens, so nothing comes twice."""
 
     name = "sharing"
@@ -160,7 +158,7 @@ class Sharing(_Reading):
         self.fault(UnsureOffsets, self.random.choice((0, 2)), lasts=(1.0, 3.0))
 
 
-class Static(_Reading):
+class Static(ReadingAim):
     """Static members of which one is restarted again and again, which no other member notices."""
 
     name = "static"
@@ -185,7 +183,7 @@ class Static(_Reading):
             self.fault(Rebalance, at=at, how="rebalance")
 
 
-class SeekingListeners(_Reading):
+class SeekingListeners(ReadingAim):
     """Listeners that go back to the beginning whenever partitions come."""
 
     name = "seeking-listeners"
@@ -201,7 +199,7 @@ class SeekingListeners(_Reading):
         self.fault(LateResponse, 3, api=9, seconds=0.05, times=5)
 
 
-class SeekingStarts(_Reading):
+class SeekingStarts(ReadingAim):
     """Seeks while start() asks for committed offsets."""
 
     name = "seeking-starts"
@@ -216,11 +214,12 @@ class SeekingStarts(_Reading):
         self.fault(LateResponse, at=0.5, api=9, seconds=0.02, times=100, lasts=(5.0, 5.0))
 
 
-class Expelled(_Reading):
+class Expelled(ReadingAim):
     """Members that are thrown out, or fenced, and come back."""
 
     name = "expelled"
     active_s = 10.0
+    promises = (MEMBERS,)
 
     def compose(self) -> None:
         """The coordinator forgets them."""
@@ -237,9 +236,12 @@ class Expelled(_Reading):
         self.fault(Rebalance, 3, how="fence")
         self.fault(LostResponse, 2, api=self.random.choice((68, 12, 14)), times=1)
         self.fault(LateResponse, 2, api=self.random.choice((68, 11, 14)), seconds=3.0, times=1)
+        # A member that has to join again does not get there at once.
+        slow = self.random.choice((0, 1))
+        self.fault(LateResponse, slow, at=1.0, api=11, seconds=1.5, times=3, lasts=(8.0, 8.0))
 
 
-class SlowJoins(_Reading):
+class SlowJoins(ReadingAim):
     """Joins that take longer than a member may be idle."""
 
     name = "slow-joins"
@@ -255,7 +257,7 @@ class SlowJoins(_Reading):
             self.fault(LateResponse, at=0.0, api=api, seconds=6.0, times=2, lasts=(4.0, 14.0))
 
 
-class Committing(_Reading):
+class Committing(ReadingAim):
     """Commits that overtake each other, of members that stop in every way."""
 
     name = "committing"
@@ -282,7 +284,7 @@ class Committing(_Reading):
         self.fault(Refused, 2, api=9, error=c.COORDINATOR_LOAD_IN_PROGRESS, times=2)
 
 
-class Coordinators(_Reading):
+class Coordinators(ReadingAim):
     """Coordinators that move, and nothing else."""
 
     name = "coordinators"
@@ -303,7 +305,7 @@ class Coordinators(_Reading):
         self.fault(CoordinatorMove, 6)
 
 
-class GoneTopics(_Reading):
+class GoneTopics(ReadingAim):
     """A group of two topics, of which one is away for long."""
 
     name = "gone-topics"
@@ -321,7 +323,7 @@ class GoneTopics(_Reading):
         self.fault(TopicAgain, at=4.0, lasts=(13.0, 15.0), topic=topics[1])
 
 
-class MadeAgain(_Reading):
+class MadeAgain(ReadingAim):
     """A topic that is made again, and soon longer than it was."""
 
     name = "made-again"
@@ -342,7 +344,7 @@ class MadeAgain(_Reading):
         self.fault(TopicAgain, at=0.6, lasts=(0.05, 0.1), topic=topics[0])
 
 
-class Cuts(_Reading):
+class Cuts(ReadingAim):
     """Logs that lose their end by an election, while they are read or between (KIP-320)."""
 
     name = "cuts"
@@ -375,7 +377,7 @@ class Cuts(_Reading):
             self.fault(LateResponse, at=at + 0.3, api=1, seconds=late, times=20, lasts=(0.4, 0.5))
 
 
-class Replicas(_Reading):
+class Replicas(ReadingAim):
     """Consumers that read from followers (KIP-392)."""
 
     name = "replicas"
@@ -388,13 +390,13 @@ class Replicas(_Reading):
         self.topics(partitions=self.random.choice((1, 2)), replicas=3, config={})
         rack = self.random.choice(("a", "b", "c"))
         self.lone(topics, {"client_rack": rack}, style="many")
-        self.fault(UnknownReplica, self.random.choice((0, 1)), lasts=(1.0, 2.0))
+        self.fault(UnknownReplica, at=self.random.choice((0.5, 2.0)), lasts=(2.5, 3.5))
         self.fault(ReplicaLag, 2, longest=0.3)
         self.fault(LeaderMove, 2)
         self.fault(LateResponse, 2, api=1, seconds=0.5, times=5)
 
 
-class InsistingReaders(_Reading):
+class InsistingReaders(ReadingAim):
     """Fetches that are refused for seconds: who asks again has to take its time."""
 
     name = "insisting-readers"
@@ -429,55 +431,6 @@ class InsistingReaders(_Reading):
         self.fault(SteadyError, at=at, lasts=(4.0, 4.8), api=api, error=error)
 
 
-class Sessions(_Reading):
-    """Sessions whose blocks are left in every way, while members come and go."""
-
-    name = "sessions"
-    records = 60
-    style = "send"
-
-    def compose(self) -> None:
-        """Nothing but rebalances."""
-        self.cluster(releases=("2.8", "3.9", "4.0", "4.3"))
-        self.producer()
-        plan = self.add(SessionWorkload)
-        self.topics(partitions=self.random.choice((1, 2)), config={})
-        for member in plan.options["members"]:
-            member["consumer"] |= self.consumer({"max_poll_interval_ms": 60_000})
-            member["consumer"].pop("unreachable_timeout_ms", None)
-            member["client"] |= {"max_block_ms": 20_000, "request_timeout_ms": 2000}
-            member["client"].pop("buffer_memory", None)
-            member |= {"break_rate": 0.2, "raise_rate": 0.1, "cancel_rate": 0, "work_s": 0.02}
-            member["session"] |= {"max_records": 5, "retries": 10}
-        self.fault(Rebalance, 6, how="rebalance")
-        self.fault(HeldMarkers, 2)
-        self.fault(LateResponse, 4, api=self.random.choice((25, 26, 28)), seconds=0.1, times=3)
-
-
-class Handlers(_Reading):
-    """Handlers side by side, with little room, while members come and go."""
-
-    name = "handlers"
-    records = 60
-
-    def compose(self) -> None:
-        """Nothing but rebalances, and commits that are refused once."""
-        self.producer()
-        self.draft.workloads[-1].options["keys"] = self.random.choice((1, 3))
-        plan = self.add(ParallelWorkload)
-        self.topics(partitions=self.random.choice((1, 2)), config={})
-        for member in plan.options["members"]:
-            member["client"] |= self.consumer({"max_poll_interval_ms": 60_000})
-            member["client"].pop("unreachable_timeout_ms", None)
-            member["parallel"] |= {"concurrency": self.random.choice((2, 5))}
-            member["parallel"]["max_records"] = self.random.choice((2, 5, 20))
-            member |= {"order": "key", "work_s": 0.05, "hang_rate": 0, "form": "run"}
-            member["cancel_rate"] = self.random.choice((0, 0.3))
-        self.fault(Rebalance, 3, how="rebalance")
-        self.fault(Refused, 3, api=8, error=c.REQUEST_TIMED_OUT, times=2)
-        self.fault(LostResponse, self.random.choice((0, 2)), api=0, how="cut", handled=False)
-
-
 READING_AIMS: tuple[type[Aim], ...] = (
     Seeks,
     Transactions,
@@ -494,6 +447,4 @@ READING_AIMS: tuple[type[Aim], ...] = (
     Cuts,
     Replicas,
     InsistingReaders,
-    Sessions,
-    Handlers,
 )

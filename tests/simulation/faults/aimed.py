@@ -214,6 +214,7 @@ class UnknownReplica(Fault):
 
     kind = "unknown replica"
     _interception: Interception | None = None
+    _since = 0.0
 
     @classmethod
     def draw(cls, draft: Draft) -> dict[str, Any] | None:
@@ -223,6 +224,7 @@ class UnknownReplica(Fault):
     async def begin(self) -> None:
         """Send them there."""
         self._interception = self.world.cluster.intercept(1, Edit(self._change))
+        self._since = self.world.now
 
     def _change(self, response: Any) -> None:
         for topic in response.responses:
@@ -235,6 +237,7 @@ class UnknownReplica(Fault):
         """As always."""
         if self._interception is not None:
             self._interception.remove()
+        self.world.sending_away.append((self._since, self.world.now))
 
 
 class KnownBatch(Fault):

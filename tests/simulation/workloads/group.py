@@ -197,6 +197,7 @@ class Member:
     def _check_last_commit(self, expected: dict[TopicPartition, int]) -> None:
         """What was finished is committed when a member goes, unless it is none any more."""
         is_sure = self.world.promises(ONCE) or self.world.promises(PROMPT)
+        is_sure = is_sure and not self.audience.is_overtaken
         if not is_sure or not self.options["client"]["enable_auto_commit"]:
             return
         for tp, offset in expected.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Hashable, Iterable, Set
 from typing import TYPE_CHECKING, Any
 
@@ -120,6 +121,7 @@ class Handling:
         self._running = 0
         self._last: dict[TopicPartition, dict[Hashable, int]] = {}
         self._begun: dict[TopicPartition, dict[int, bool]] = {}
+        self._open: Counter[TopicPartition] = Counter()
 
     @property
     def running(self) -> int:
@@ -132,7 +134,10 @@ class Handling:
         self.owned.update(partitions)
 
     def went(self, partitions: Iterable[TopicPartition]) -> None:
-        """Partitions are not this member's any more."""
+        """Partitions are not this member's any more; their handlers have ended before."""
+        busy = [tp for tp in sorted(partitions) if self._open[tp]]
+        if busy and not self.world.stalled:
+            self._violate("not waited for", f"handlers of {busy} run, which are given up")
         self._forget(partitions)
         self.owned.difference_update(partitions)
 
@@ -149,6 +154,7 @@ class Handling:
         number = number_of(record.value)
         before = audience.delivered.setdefault(tp, {}).setdefault(record.offset, number)
         self._running += 1
+        self._open[tp] += 1
         if self._running > self._most:
             self._violate("too many handlers", f"{self._running} handlers run")
         if tp not in self.owned:
@@ -166,6 +172,7 @@ class Handling:
         """A handler ends, in whatever way."""
         self.world.note(self.caller.name, "ends", place_of(record))
         self._running -= 1
+        self._open[TopicPartition(record.topic, record.partition)] -= 1
         lane = self._lane_of(record)
         if self._busy.get(lane) == record.offset:
             del self._busy[lane]
