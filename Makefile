@@ -61,7 +61,7 @@ help:
 	@echo "make mutants    plant faults and see what notices them (FAULTS=suite or simulation)"
 	@echo "make figures    cycles, large classes, repetition, docstrings, comments: the shape of the code"
 	@echo "make options    write the options into docstrings and types, after a change of one"
-	@echo "make lint docs  ruff and mypy; the manual, warnings are errors"
+	@echo "make lint docs  ruff, mypy and spelling; the manual, warnings are errors"
 	@echo "make pictures   draw the pictures of the manual from docs/pictures/*.txt"
 	@echo "make bench      compare with the other clients (ROWS=... ROUNDS=...)"
 	@echo "make bench-spark compare in Spark with its own Kafka source (ROWS=... ROUNDS=...)"
@@ -188,6 +188,7 @@ test-dependents: $(LIBRARY) $(VENV)/.tests
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell --skip "*.svg,*.so,*.c,*.json,docs/_build" docs examples aiokafka *.rst *.md
 	$(BIN)/mypy
 
 options: $(LIBRARY)

@@ -13,26 +13,30 @@ from docutils.parsers.rst import Directive
 from sphinx.application import Sphinx
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+
+from names import error_anchor
+from option_list import OptionList
+from results import Conditions, Results
 
 import aiokafka
-from aiokafka import _config, errors
-from aiokafka._config.options import MISSING
+from aiokafka import errors
 from aiokafka.admin._releases import operations
-from aiokafka.oauth import _config as oauth_config
 
 project = "aiokafka"
 author = "aiokafka contributors"
 copyright = author
 version = release = aiokafka.__version__
 
-extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon", "names"]
 html_theme = "furo"
 html_title = f"aiokafka {release}"
 html_show_sphinx = False
 html_static_path = ["_static"]
 html_css_files = ["wide.css"]
 exclude_patterns = ["_build"]
-default_role = "literal"
+default_role = "py:obj"
+smartquotes = False
 
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True, "show-inheritance": True}
@@ -41,26 +45,9 @@ autodoc_class_signature = "mixed"
 autodoc_preserve_defaults = False
 # Private names of layers below are shown as the package names them.
 add_module_names = False
-nitpicky = False
+nitpicky = True
 # `type` in a signature is Python's, whatever fields of that name there are.
 suppress_warnings = ["ref.python"]
-
-
-class Options(Directive):
-    """``.. options:: ProducerConfig`` prints the options of a configuration class as a table."""
-
-    required_arguments = 1
-
-    def run(self) -> list[nodes.Node]:
-        rows = []
-        name = self.arguments[0]
-        modules = (_config, oauth_config)
-        module = next(module for module in modules if hasattr(module, name))
-        for option in getattr(module, name).describe():
-            default = "see there" if option.default is MISSING else repr(option.default)
-            meaning = f"{option.help} Must be {option.accepts}."
-            rows.append(row(code(option.keyword), code(default), meaning))
-        return [table((25, 15, 60), row("Option", "Default", "Meaning"), rows)]
 
 
 class ErrorCodes(Directive):
@@ -71,7 +58,7 @@ class ErrorCodes(Directive):
         for number, found in sorted(errors.kafka_errors.items()):
             flags = ("retriable", "invalid_metadata", "is_fatal", "requires_abort")
             shown = ", ".join(flag for flag in flags if getattr(found, flag))
-            rows.append(row(str(number), code(found.__name__), shown, found.description))
+            rows.append(row(str(number), error(found), shown, found.description))
         return [table((6, 30, 20, 44), row("Code", "Class", "It is", "Meaning"), rows)]
 
 
@@ -84,7 +71,7 @@ class ClientErrors(Directive):
             found = getattr(errors, name)
             if isinstance(found, type) and name == found.__name__ and not is_broker_error(found):
                 first = (found.__doc__ or "").split("\n\n")[0]
-                rows.append(row(code(name), " ".join(first.split())))
+                rows.append(row(error(found), " ".join(first.split())))
         return [table((30, 70), row("Class", "Meaning"), rows)]
 
 
@@ -135,6 +122,11 @@ def code(text: str) -> nodes.literal:
     return nodes.literal(text=text)
 
 
+def error(found: type) -> nodes.literal:
+    """Return the name of an error, to which links lead."""
+    return nodes.literal(text=found.__name__, ids=[error_anchor(found.__name__)])
+
+
 def table(widths: tuple[int, ...], head: nodes.row, rows: list[nodes.row]) -> nodes.table:
     group = nodes.tgroup(cols=len(widths))
     group += [nodes.colspec(colwidth=width) for width in widths]
@@ -153,7 +145,9 @@ def row(*cells: nodes.Node | str) -> nodes.row:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    app.add_directive("options", Options)
+    app.add_directive("options", OptionList)
+    app.add_directive("results", Results)
+    app.add_directive("conditions", Conditions)
     app.add_directive("room", Room)
     app.add_directive("admin-calls", AdminCalls)
     app.add_directive("error-codes", ErrorCodes)

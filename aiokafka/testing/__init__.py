@@ -1,8 +1,9 @@
 """A Kafka cluster and a bad network inside the test process.
 
 :class:`FakeCluster` is a small Kafka on real sockets, which any client can talk to and which fails
-on demand. :class:`FaultProxy` is a TCP proxy that cuts, delays and stalls, before a fake or a real
-broker. The pytest plugin gives a ``kafka_cluster`` fixture.
+on demand; :class:`ServedCluster` runs one in a thread. :class:`FaultProxy` is a TCP proxy that
+cuts, delays and stalls, before a fake or a real broker. The pytest plugin gives the fixtures
+``kafka_cluster`` and ``kafka_server``.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from aiokafka.testing.replication import Replication
     from aiokafka.testing.script import Interception, RequestContext, SeenRequest
     from aiokafka.testing.security import Security
+    from aiokafka.testing.served import ServedCluster
     from aiokafka.testing.state import TopicRefusedError
     from aiokafka.testing.transactions import Transactions
 
@@ -49,6 +51,7 @@ __all__ = [
     "RequestContext",
     "Security",
     "SeenRequest",
+    "ServedCluster",
     "Silence",
     "TopicRefusedError",
     "Transactions",
@@ -67,6 +70,7 @@ _HOMES = {
     "replication": ("Replication",),
     "script": ("Interception", "RequestContext", "SeenRequest"),
     "security": ("Security",),
+    "served": ("ServedCluster",),
     "state": ("TopicRefusedError",),
     "transactions": ("Transactions",),
 }

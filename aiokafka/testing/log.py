@@ -353,7 +353,7 @@ class PartitionLog:
             at_least_one: Give the first batch even if it is larger than `max_bytes` (KIP-74).
 
         Returns:
-            The batches, and the beginning of the next one, cut where the room ends: a broker sends
+            The batches, and the beginning of the next one, cut where the room ends. A broker sends
             a piece of its file, which need not end with a batch.
         """
         found: list[Batch] = []

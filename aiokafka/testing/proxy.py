@@ -34,10 +34,10 @@ class FaultProxy:
     proxy's address. With :class:`~aiokafka.testing.FakeCluster` that is
     ``FakeCluster(proxied=True)``. For a real broker start the proxy first, without a target, put
     :attr:`address` into the broker's ``advertised.listeners``, start the broker and set
-    :attr:`target`.
+    ``target``.
 
     Args:
-        target: ``"host:port"`` of the server, or None to set :attr:`target` later. Until then new
+        target: ``"host:port"`` of the server, or None to set ``target`` later. Until then new
             connections are closed at once.
         host: Address to listen on.
         port: Port to listen on; 0 (the default) takes a free one.

@@ -1,6 +1,6 @@
 """The pytest plugin, found by itself once aiokafka is installed.
 
-It gives two fixtures. The first is ``kafka_cluster``: a started
+It gives three fixtures. The first is ``kafka_cluster``: a started
 :class:`~aiokafka.testing.FakeCluster`, new for each test. A marker passes arguments to it::
 
     async def test_order_is_sent(kafka_cluster):
@@ -15,7 +15,16 @@ It gives two fixtures. The first is ``kafka_cluster``: a started
 It works with pytest-asyncio in both of its modes and with any `loop_scope`, and with the plugin of
 anyio where that is the only one. The cluster runs in the loop of the test.
 
-The other one is ``simulation``, for tests that run many times in virtual time, each time under
+The second is ``kafka_server``, for tests and clients that block: a started
+:class:`~aiokafka.testing.ServedCluster`, whose brokers run in a thread. It takes the same marker::
+
+    def test_order_is_sent(kafka_server):
+        shop.order(kafka_server.bootstrap_servers)
+        assert kafka_server.call(lambda cluster: len(cluster.log("orders").records())) == 1
+
+Under a test that fails stand the last requests that the cluster of either has got.
+
+The third is ``simulation``, for tests that run many times in virtual time, each time under
 another seed::
 
     @pytest.mark.simulated(seeds=50)
@@ -32,15 +41,21 @@ from __future__ import annotations
 import importlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from aiokafka.testing.cluster import FakeCluster
+    from aiokafka.testing.served import ServedCluster
 
 _LOOP_SCOPES = ("function", "class", "module", "package", "session")
-_MARKER = "kafka_cluster(brokers=1, **options): arguments of the FakeCluster in the fixture"
+_MARKER = (
+    "kafka_cluster(brokers=1, **options): arguments of the FakeCluster in the fixtures "
+    "kafka_cluster and kafka_server"
+)
+_MOST_REQUESTS = 60
 
 
 _SIMULATED = (
@@ -84,6 +99,50 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
         yield
     finally:
         pyfuncitem.obj = test
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Show under a test that failed what its cluster saw."""
+    outcome: Any = yield
+    report = outcome.get_result()
+    given = getattr(item, "funcargs", {})
+    if report.failed and report.when == "call":
+        for name in ("kafka_cluster", "kafka_server"):
+            if name in given:
+                with suppress(Exception):  # the failure itself matters more
+                    report.sections.append((f"Requests to {name}", _seen(given[name])))
+
+
+def _seen(given: Any) -> str:
+    """Return the last requests, a line each; equal ones that follow each other are counted."""
+    from aiokafka.testing.served import ServedCluster
+
+    served = isinstance(given, ServedCluster)
+    requests = given.call(lambda cluster: cluster.requests()) if served else given.requests()
+    lines = [
+        f"broker {seen.broker_id} <- {type(seen.request).__name__} v{seen.version} "
+        f"from {seen.context.client_id}"
+        for seen in requests
+    ]
+    grouped = [(line, len([*same])) for line, same in groupby(lines)]
+    shown = [f"{line}{f', {count} times' if count > 1 else ''}" for line, count in grouped]
+    left_out = len(shown) - _MOST_REQUESTS
+    first = [f"... {left_out} lines before"] if left_out > 0 else []
+    return "\n".join([*first, *shown[-_MOST_REQUESTS:]])
+
+
+@pytest.fixture
+def kafka_server(request: pytest.FixtureRequest) -> Iterator[ServedCluster]:
+    """Start a fake Kafka cluster in a thread; ``@pytest.mark.kafka_cluster(...)`` gives its
+    arguments.
+    """
+    from aiokafka.testing.served import ServedCluster
+
+    marker = request.node.get_closest_marker("kafka_cluster")
+    arguments, options = (marker.args, marker.kwargs) if marker is not None else ((), {})
+    with ServedCluster(*arguments, **options) as server:
+        yield server
 
 
 @pytest.fixture

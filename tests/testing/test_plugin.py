@@ -110,3 +110,46 @@ def test_the_plugin_costs_nothing_while_it_is_not_used() -> None:
     assert "aiokafka.testing.pytest_plugin" in loaded
     assert not [name for name in loaded if name.startswith(("aiokafka.protocol", "aiokafka.net"))]
     assert "aiokafka.testing.cluster" not in loaded
+
+
+SYNC = """
+    import socket
+    import pytest
+
+    def test_default(kafka_server):
+        kafka_server.call(lambda cluster: cluster.create_topic("t"))
+        kafka_server.call(lambda cluster: cluster.log("t").append(b"x"))
+        assert kafka_server.call(lambda cluster: len(cluster.log("t").records())) == 1
+        with pytest.raises(KeyError):
+            kafka_server.call(lambda cluster: {}["none"])
+
+    @pytest.mark.kafka_cluster(brokers=3)
+    def test_failing(kafka_server):
+        servers = kafka_server.bootstrap_servers.split(",")
+        assert len(servers) == 3
+        host, _, port = servers[0].rpartition(":")
+        with socket.create_connection((host, int(port)), timeout=20) as connection:
+            for _ in range(2):
+                # ApiVersions, version 0, of the client "me"
+                connection.sendall(bytes.fromhex("0000000c 0012 0000 00000001 0002 6d65"))
+                assert connection.recv(4)
+        assert False
+
+    @pytest.mark.kafka_cluster(as_version="none")
+    def test_wrong_argument(kafka_server):
+        pass
+"""
+
+
+def test_the_server_runs_beside_tests_that_block(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    pytester.makepyfile(SYNC)
+    by_hand = ["-p", "no:aiokafka", "-p", "aiokafka.testing.pytest_plugin"]
+    result = pytester.runpytest_subprocess(*by_hand, "--strict-markers")
+    result.assert_outcomes(passed=1, failed=1, errors=1)
+    result.stdout.fnmatch_lines(
+        ["*Requests to kafka_server*", "broker 0 <- ApiVersionsRequest v0 from me, 2 times"]
+    )
+    result.stdout.fnmatch_lines(["*ValueError*as_version*"])

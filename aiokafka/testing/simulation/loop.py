@@ -97,7 +97,7 @@ class SimulatedLoop(Refusals, TurningLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
-        """Call soon, as :meth:`call_soon` does. Other threads are refused: the seed does not decide
+        """Call soon, as ``call_soon`` does. Other threads are refused: the seed does not decide
         when they call.
         """
         if threading.get_ident() != self._thread:

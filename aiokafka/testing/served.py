@@ -1,0 +1,102 @@
+"""A cluster in a thread, for tests and clients that block."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import inspect
+import threading
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aiokafka.testing.cluster import FakeCluster
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+__all__ = ["ServedCluster"]
+
+T = TypeVar("T")
+
+
+class ServedCluster:
+    """A :class:`FakeCluster` in a thread, with an event loop of its own.
+
+    Args:
+        brokers: How many.
+        options: As for :class:`FakeCluster`.
+
+    Example::
+
+        with ServedCluster(brokers=3) as server:
+            server.call(lambda cluster: cluster.create_topic("orders", partitions=6))
+            send_orders(server.bootstrap_servers)       # a client that blocks
+            assert server.call(lambda cluster: len(cluster.log("orders", 0).records())) == 1
+    """
+
+    def __init__(self, brokers: int = 1, **options: Any) -> None:
+        self._arguments = (brokers, options)
+        self._started: concurrent.futures.Future[FakeCluster] = concurrent.futures.Future()
+        self._thread = threading.Thread(target=self._run, name="kafka", daemon=True)
+
+    def start(self, timeout_s: float = 60) -> None:
+        """Start the thread and the brokers. Raises what keeps them from listening."""
+        self._thread.start()
+        self._started.result(timeout_s)
+
+    def stop(self, timeout_s: float = 60) -> None:
+        """Stop the brokers and the thread. A second call does nothing."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stopping.set)
+            self._thread.join(timeout_s)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What clients connect to."""
+        return self._started.result(0).bootstrap_servers
+
+    def call(self, function: Callable[[FakeCluster], T | Awaitable[T]], timeout_s: float = 30) -> T:
+        """Call a function with the cluster, in the loop of the brokers, and return its result.
+
+        Args:
+            function: plain, or a coroutine function.
+            timeout_s: seconds to wait for it.
+
+        Raises what the function raises; TimeoutError of `concurrent.futures` after `timeout_s`.
+        """
+
+        async def run() -> T:
+            result = function(self._started.result(0))
+            return await result if inspect.isawaitable(result) else result
+
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(timeout_s)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:
+            if self._started.done():
+                raise
+            self._started.set_exception(error)
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        brokers, options = self._arguments
+        async with FakeCluster(brokers, **options) as cluster:
+            self._started.set_result(cluster)
+            await self._stopping.wait()
