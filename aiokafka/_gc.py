@@ -9,17 +9,29 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["own_dict", "replace_attributes", "set_tracked", "untrack"]
+__all__ = ["own_dict", "replace_attributes", "set_plainly", "set_tracked", "track", "untrack"]
 
 
 def untrack(instance: Any) -> None:
     """Let the collector ignore `instance`, which refers only to objects that refer to nothing."""
 
 
+def track(instance: Any) -> None:
+    """Let the collector see `instance` again: it may now be part of a cycle."""
+
+
 def set_tracked(instance: Any, name: str, value: Any) -> None:
     """Set an attribute, and let the collector see `instance` again: it may now be part of a
     cycle."""
     object.__setattr__(instance, name, value)
+
+
+def set_plainly(cls: Any) -> None:
+    """Let instances of `cls` set attributes without its `__setattr__`, which calls `set_tracked`.
+
+    Uncompiled instances are never untracked, and every attribute of theirs would go through it.
+    """
+    del cls.__setattr__
 
 
 def own_dict(instance: Any) -> dict[str, Any]:

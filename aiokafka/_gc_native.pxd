@@ -12,6 +12,15 @@ cdef inline void untrack(object instance) noexcept:
     PyObject_GC_UnTrack(instance)
 
 
+cdef inline void track(object instance) noexcept:
+    if not PyObject_GC_IsTracked(instance):
+        PyObject_GC_Track(instance)
+
+
+cdef inline void set_plainly(object cls) noexcept:
+    pass
+
+
 cdef inline int set_tracked(object instance, object name, object value) except -1:
     if not PyObject_GC_IsTracked(instance):
         PyObject_GC_Track(instance)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from aiokafka.errors import KafkaError, ProducerClosed
+from aiokafka.producer.batches import record_future
 from aiokafka.testing import FakeCluster
 from tests.producer.held import Held, Sent, fail, waiting
 from tests.support.producers import TOPIC, new_producer
@@ -98,6 +99,19 @@ async def test_a_result_keeps_no_records(cluster: FakeCluster) -> None:
                 assert not isinstance(item, bytes | bytearray) or len(item) < 1000
                 if not isinstance(item, asyncio.AbstractEventLoop):
                     rest.extend(gc.get_referents(item))
+
+
+async def test_the_collector_sees_it_when_something_waits(held: Held) -> None:
+    is_compiled = not str(record_future.__file__).endswith(".py")
+    futures = [await held.send() for _ in range(4)]
+    assert [gc.is_tracked(future) for future in futures] == [not is_compiled] * 4
+    futures[0].add_done_callback(lambda _: None)
+    futures[1].cancel()
+    futures[2].note = "mine"  # type: ignore[attr-defined]
+    task = asyncio.gather(futures[3])
+    assert all(map(gc.is_tracked, futures))
+    await held.deliver()
+    await task
 
 
 async def test_cycles_are_collected(held: Held) -> None:

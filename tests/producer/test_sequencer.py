@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from aiokafka._backoff import Backoff
 from aiokafka.errors import KafkaError
 from aiokafka.producer.batches.batch import BatchState, ProducerBatch
@@ -52,7 +54,7 @@ def new_batch(queue: PartitionQueue, records: int = 1) -> ProducerBatch:
     builder = RecordBatchBuilder(size_limit=10_000)
     for _ in range(records):
         builder.append(0, None, b"v", ())
-    batch = ProducerBatch(PARTITION, builder, 0.0, 1.0)
+    batch = ProducerBatch(PARTITION, builder, 0.0, 1.0, asyncio.AbstractEventLoop())
     batch.transition(BatchState.SEALED)
     queue.append(batch)
     return batch

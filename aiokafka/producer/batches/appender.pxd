@@ -54,6 +54,7 @@ cdef class Appender:
         object partition,
         object timestamp,
         object headers,
+        bint is_awaited=*,
     )
 
     @cython.locals(batch=ProducerBatch, before=int64_t)
@@ -65,11 +66,17 @@ cdef class Appender:
         object key,
         object value,
         object headers,
+        bint is_awaited=*,
     )
 
     @cython.locals(queue=PartitionQueue, batch=ProducerBatch, before=int64_t)
     cpdef object spread(
-        self, TopicLanes lanes, object timestamp, object value, object headers
+        self,
+        TopicLanes lanes,
+        object timestamp,
+        object value,
+        object headers,
+        bint is_awaited=*,
     )
 
     @cython.locals(batch=ProducerBatch)
@@ -81,4 +88,5 @@ cdef class Appender:
         object key,
         object value,
         object headers,
+        bint is_awaited,
     )

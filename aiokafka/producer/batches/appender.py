@@ -168,8 +168,10 @@ class Appender:
         partition: int | None,
         timestamp: float | None,
         headers: _Headers,
+        is_awaited: bool = False,
     ) -> Future[Any] | None:
-        """Append a record and return its future, if that is possible at once.
+        """Append a record and return its future, if that is possible at once: a real one if the
+        caller awaits it at once (`is_awaited`).
 
         Returns None, with nothing changed, if something has to be waited for, checked or converted
         first.
@@ -212,10 +214,10 @@ class Appender:
         elif not self._hashes_keys:
             return None
         elif key is None:
-            return self.spread(lanes, timestamp, value, headers)
+            return self.spread(lanes, timestamp, value, headers, is_awaited)
         else:
             queue = lanes.keyed(key)
-        return self.place(lanes, queue, timestamp, key, value, headers)
+        return self.place(lanes, queue, timestamp, key, value, headers, is_awaited)
 
     def now(self) -> int:
         """Return the milliseconds since 1970, as the same object until they change."""
@@ -234,20 +236,26 @@ class Appender:
         key: bytes | None,
         value: bytes | None,
         headers: _Headers,
+        is_awaited: bool = False,
     ) -> Future[Any]:
         """Append a record to a certain partition, whatever memory there is; return its future."""
         batch = queue.open
         if batch is not None:
             before = batch.reserved
-            future = batch.add(timestamp, key, value, headers, self._loop)
+            future = batch.add(timestamp, key, value, headers, is_awaited)
             if future is not None:
                 self.memory.take(batch.reserved - before)
                 return future
             queue.seal()
-        return self._begin(lanes, queue, timestamp, key, value, headers)
+        return self._begin(lanes, queue, timestamp, key, value, headers, is_awaited)
 
     def spread(
-        self, lanes: TopicLanes, timestamp: int, value: bytes | None, headers: _Headers
+        self,
+        lanes: TopicLanes,
+        timestamp: int,
+        value: bytes | None,
+        headers: _Headers,
+        is_awaited: bool = False,
     ) -> Future[Any]:
         """Append a record without a key, to the batch that is being filled; return its future."""
         queue = lanes.sticky
@@ -257,7 +265,7 @@ class Appender:
         batch = queue.open
         if batch is not None:
             before = batch.reserved
-            future = batch.add(timestamp, None, value, headers, self._loop)
+            future = batch.add(timestamp, None, value, headers, is_awaited)
             if future is not None:
                 lanes._left -= batch.reserved - before - _PER_RECORD
                 self.memory.take(batch.reserved - before)
@@ -267,7 +275,7 @@ class Appender:
             queue.seal()
             self._on_batch(queue)
             queue = lanes.turn()
-        return self.place(lanes, queue, timestamp, None, value, headers)
+        return self.place(lanes, queue, timestamp, None, value, headers, is_awaited)
 
     def _begin(
         self,
@@ -277,10 +285,11 @@ class Appender:
         key: bytes | None,
         value: bytes | None,
         headers: _Headers,
+        is_awaited: bool,
     ) -> Future[Any]:
         """Open a batch of `queue` with this record; return its future."""
         batch = self.new_batch(queue.partition, lanes.builder_factory())
-        future = batch.add(timestamp, key, value, headers, self._loop)
+        future = batch.add(timestamp, key, value, headers, is_awaited)
         if future is None:
             raise RuntimeError("an empty batch has no room for its first record")
         self.enqueue(queue, batch)
@@ -289,7 +298,8 @@ class Appender:
     def new_batch(self, partition: TopicPartition, builder: RecordBatchBuilder) -> ProducerBatch:
         """Return a batch whose delivery timeout begins now."""
         now = self._loop.time()
-        batch = ProducerBatch(partition, builder, now, now + self._delivery_timeout)
+        deadline = now + self._delivery_timeout
+        batch = ProducerBatch(partition, builder, now, deadline, self._loop)
         batch.reserve(BATCH_OVERHEAD)
         return batch
 

@@ -1,6 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t
 
+from aiokafka.producer.batches.record_future cimport BatchOutcome
 from aiokafka.record.batch cimport RecordBatchBuilder
 
 
@@ -22,11 +23,9 @@ cdef class ProducerBatch:
     cdef readonly int64_t base_sequence
     cdef readonly object whole
     cdef readonly int64_t whole_timestamp
-    cdef list _futures
-    cdef list _timestamps
+    cdef readonly BatchOutcome outcome
 
     @cython.locals(size=Py_ssize_t)
-    cpdef object add(self, object timestamp, object key, object value, object headers, object loop)
-
-    @cython.locals(offset=int64_t, step=int64_t, kind=int, timestamps=list, futures=list, index=Py_ssize_t)
-    cpdef succeed(self, int64_t base_offset, int64_t log_append_time, object log_start_offset)
+    cpdef object add(
+        self, object timestamp, object key, object value, object headers, bint is_awaited=*
+    )

@@ -1,15 +1,16 @@
-"""One batch: its records, the futures of those who sent them, and its life.
+"""One batch: its records, what their futures wait for, and its life.
 
-Compiled when possible, see batch.pxd: `add` and `succeed` run once per record.
+Compiled when possible, see batch.pxd: `add` runs once per record.
 """
 
 from __future__ import annotations
 
-from asyncio import Future, InvalidStateError
+from asyncio import AbstractEventLoop, Future
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
+from aiokafka.producer.batches.record_future import BatchOutcome
 from aiokafka.record.batch import RecordBatchBuilder
 from aiokafka.structs import RecordMetadata, TopicPartition
 
@@ -55,8 +56,8 @@ _TRANSITIONS: Mapping[int, frozenset[BatchState]] = {
 class ProducerBatch:
     """Records of one partition that travel together.
 
-    Owns every field; each change is a method here. The builder has the bytes; there is one future
-    per record, and one for the whole of a batch that the user made.
+    Owns every field; each change is a method here. The builder has the bytes; the outcome serves
+    the futures of the records, and there is one for the whole of a batch that the user made.
 
     What triggers the steps between the states: `PartitionQueue.seal` (full, due, or flushed),
     `take` (put into a request) and `put_back` (its request failed, it is sent again), and in
@@ -69,9 +70,10 @@ class ProducerBatch:
         builder: RecordBatchBuilder,
         created: float,
         deadline: float,
+        loop: AbstractEventLoop,
     ) -> None:
-        """Begin with no records. `created` and `deadline` are loop times: when the first record
-        came, and when the delivery timeout ends.
+        """Begin with no records. `created` and `deadline` are times of `loop`: when the first
+        record came, and when the delivery timeout ends.
         """
         self.partition = partition
         self.builder = builder
@@ -92,8 +94,7 @@ class ProducerBatch:
         self.whole: Future[Any] | None = None
         """The future of a batch that the user made."""
         self.whole_timestamp = -1
-        self._futures: list[Future[Any]] = []
-        self._timestamps: list[int] = []
+        self.outcome = BatchOutcome(partition, loop)
 
     def __repr__(self) -> str:
         topic, number = self.partition
@@ -167,22 +168,16 @@ class ProducerBatch:
         key: bytes | None,
         value: bytes | None,
         headers: Sequence[tuple[str, bytes | None]],
-        loop: Any,
+        is_awaited: bool = False,
     ) -> Future[Any] | None:
         """Append a record and return its future; return None if the batch has no room for it."""
         size = self.builder.size
         if self.builder.append(timestamp, key, value, headers) < 0:
             return None
         self.reserved += self.builder.size - size + _OVERHEAD
-        future: Future[Any] = Future(loop=loop)
-        self._futures.append(future)
-        self._timestamps.append(timestamp)
-        return future
-
-    def adopt(self, future: Future[Any], timestamp: int) -> None:
-        """Take over the future of a record that a split has already appended to `builder`."""
-        self._futures.append(future)
-        self._timestamps.append(timestamp)
+        if is_awaited:
+            return self.outcome.promise_awaited(timestamp)
+        return self.outcome.promise(timestamp)
 
     def serve_whole(self, future: Future[Any], timestamp: int) -> None:
         """Resolve `future` for the records that the user put into the batch; `timestamp` is that of
@@ -193,46 +188,34 @@ class ProducerBatch:
 
     def part(self, builder: RecordBatchBuilder) -> ProducerBatch:
         """Return a batch for some of these records, with the same times and the same past."""
-        part = ProducerBatch(self.partition, builder, self.created, self.deadline)
+        loop = self.outcome.loop
+        part = ProducerBatch(self.partition, builder, self.created, self.deadline, loop)
         part.attempts = self.attempts
         part.is_doubtful = self.is_doubtful or (self.has_identity and self.attempts > 1)
         part.error = self.error
         return part
 
-    def waiting(self) -> list[tuple[Future[Any], int]]:
-        """Return the futures of the records with their timestamps; none for a user's own batch."""
-        return list(zip(self._futures, self._timestamps, strict=True))
-
     def succeed(self, base_offset: int, log_append_time: int, log_start_offset: int | None) -> None:
         """Give every record its metadata. `log_append_time` is -1 when the records keep their own
         times.
         """
-        topic, number = self.partition
-        kind = 0 if log_append_time < 0 else 1
-        offset = base_offset
-        step = 0 if base_offset < 0 else 1
-        futures = self._futures
-        timestamps = self._timestamps
         if self.whole is not None:
-            stamp: object = self.whole_timestamp if kind == 0 else log_append_time
-            fields = (topic, number, self.partition, offset, stamp, kind, log_start_offset)
+            topic, number = self.partition
+            stamp, kind = self.whole_timestamp, 0
+            if log_append_time >= 0:
+                stamp, kind = log_append_time, 1
+            fields = (topic, number, self.partition, base_offset, stamp, kind, log_start_offset)
             _resolve(self.whole, _new_tuple(RecordMetadata, fields))
-            offset += step * (self.builder.record_count - len(futures))
-        for index in range(len(futures)):
-            stamp = timestamps[index] if kind == 0 else log_append_time
-            fields = (topic, number, self.partition, offset, stamp, kind, log_start_offset)
-            offset += step
-            try:
-                futures[index].set_result(_new_tuple(RecordMetadata, fields))
-            except InvalidStateError:
-                pass  # cancelled by its owner
+            if base_offset >= 0:
+                # Those of `send` are behind those of the user.
+                base_offset += self.builder.record_count - len(self.outcome.timestamps)
+        self.outcome.write(base_offset, log_append_time, log_start_offset)
 
     def succeed_unacknowledged(self) -> None:
         """Give every future the result None: with acks=0 the broker sends no response."""
         if self.whole is not None:
             _resolve(self.whole, None)
-        for future in self._futures:
-            _resolve(future, None)
+        self.outcome.leave_unacknowledged()
 
     def fail(self, make_error: Callable[[int], BaseException]) -> None:
         """Fail every future with `make_error(index of the record)`, which makes a new object each
@@ -240,15 +223,13 @@ class ProducerBatch:
         """
         if self.whole is not None and not self.whole.done():
             self.whole.set_exception(make_error(0))
-        for index, future in enumerate(self._futures):
-            if not future.done():
-                future.set_exception(make_error(index))
+        self.outcome.fail(make_error)
 
     def mark_seen(self) -> None:
         """Keep asyncio from logging failures that were not looked at: they are raised elsewhere."""
-        for future in self._futures if self.whole is None else (self.whole, *self._futures):
-            if future.done() and not future.cancelled():
-                future.exception()
+        if self.whole is not None and self.whole.done() and not self.whole.cancelled():
+            self.whole.exception()
+        self.outcome.mark_seen()
 
 
 def _resolve(future: Future[Any], result: Any) -> None:

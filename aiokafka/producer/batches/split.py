@@ -34,7 +34,8 @@ def split_batch(batch: ProducerBatch, sizing: BatchSizing) -> list[ProducerBatch
     sequence = batch.base_sequence
     parts: list[ProducerBatch] = []
     records = RecordReader(batch.builder.build(), *batch.partition, position=0, check_crcs=False)
-    for future, timestamp in batch.waiting():
+    firsts: list[int] = []
+    for number, timestamp in enumerate(batch.outcome.timestamps):
         record = records.next()
         if record is None:
             raise RuntimeError(f"{batch!r} lacks records")
@@ -43,7 +44,9 @@ def split_batch(batch: ProducerBatch, sizing: BatchSizing) -> list[ProducerBatch
             part = batch.part(sizing.builder(limit))
             part.builder.append(*fields)
             parts.append(part)
-        parts[-1].adopt(future, timestamp)
+            firsts.append(number)
+        parts[-1].outcome.adopt(timestamp)
+    batch.outcome.divide(firsts, [part.outcome for part in parts])
     for part in parts:
         part.transition(BatchState.SEALED)
         if batch.has_identity:

@@ -1,0 +1,100 @@
+cimport cython
+from libc.stdint cimport int64_t
+
+cimport aiokafka._gc_native as gc
+
+
+cdef int _OPEN
+cdef int _WRITTEN
+cdef int _UNACKNOWLEDGED
+cdef int _FAILED
+cdef int _ASKS
+cdef int _CANCELLED
+cdef int _RESULT
+cdef int _EXCEPTION
+cdef list _NOTHING
+
+
+@cython.final
+cdef class BatchOutcome:
+    cdef readonly object partition
+    cdef readonly object loop
+    cdef readonly int state
+    cdef readonly list timestamps
+    cdef int64_t _base_offset
+    cdef int64_t _log_append_time
+    cdef object _log_start
+    cdef object _topic
+    cdef object _number
+    cdef object _make_error
+    cdef bint _is_seen
+    cdef list _waiting
+    cdef list _dropped
+    cdef list _firsts
+    cdef list _parts
+
+    cpdef RecordFuture promise(self, object timestamp)
+
+    cpdef object promise_awaited(self, object timestamp)
+
+    cdef Py_ssize_t _part(self, Py_ssize_t number)
+
+    @cython.locals(
+        part=BatchOutcome, number=Py_ssize_t, at=Py_ssize_t, first=Py_ssize_t, end=Py_ssize_t
+    )
+    cpdef divide(self, object firsts, object parts)
+
+    cpdef watch(self, Py_ssize_t number, RecordFuture future)
+
+    cpdef drop(self, Py_ssize_t number)
+
+    cpdef write(self, int64_t base_offset, int64_t log_append_time, object log_start_offset)
+
+    @cython.locals(waiting=list, number=Py_ssize_t)
+    cdef _settle(self, int state)
+
+    @cython.locals(watched=RecordFuture)
+    cdef _wake(self, Py_ssize_t number, object future)
+
+    @cython.locals(offset=int64_t, kind=int)
+    cdef object _metadata(self, Py_ssize_t number)
+
+
+@cython.freelist(512)
+@cython.final
+@cython.auto_pickle(False)
+cdef class RecordFuture:
+    cdef dict __dict__
+    cdef object __weakref__
+    cdef BatchOutcome _outcome
+    cdef Py_ssize_t _number
+    cdef int _state
+    cdef bint _is_seen
+    cdef object _value
+    cdef object _fn
+    cdef object _context
+    cdef list _more
+    cdef object _twin
+
+    @cython.locals(outcome=BatchOutcome, part=Py_ssize_t)
+    cdef BatchOutcome _find(self)
+
+    @cython.locals(outcome=BatchOutcome)
+    cdef _look(self)
+
+    cpdef bint done(self) except -1
+
+    cpdef bint cancelled(self) except -1
+
+    cpdef result(self)
+
+    @cython.locals(outcome=BatchOutcome)
+    cdef _watch(self)
+
+    cdef _wake(self)
+
+    cdef _call_back(self)
+
+
+@cython.locals(future=RecordFuture)
+cdef RecordFuture _new_future(BatchOutcome outcome, Py_ssize_t number)
