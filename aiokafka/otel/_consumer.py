@@ -16,6 +16,7 @@ from aiokafka.interceptors import ConsumerInterceptor, Records
 from aiokafka.metrics import ConsumerMetricsCollector
 from aiokafka.otel import _names
 from aiokafka.otel._api import context, has_own_spans, is_suppressed, metrics, trace
+from aiokafka.otel._counts import Count, MessageCounter
 from aiokafka.otel._headers import Propagation
 from aiokafka.otel._transactions import TracedTransaction
 from aiokafka.structs import ConsumerRecord, TopicPartition
@@ -28,6 +29,9 @@ __all__ = ["ConsumerTelemetry"]
 T = TypeVar("T")
 
 _NS = 1_000_000_000
+
+_NOWHERE = context.Context()
+"""What is counted belongs to no span."""
 
 
 class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
@@ -77,11 +81,12 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
         self._poll_seconds = 0.0
         if group_id is not None:
             self._identity.attributes[_names.GROUP] = group_id
-        self._consumed = meter.create_counter(
+        self._consumed = MessageCounter.of(
             "messaging.client.consumed.messages",
-            "{message}",
             "Number of messages that were delivered to the application.",
+            meter_provider,
         )
+        self._counts: dict[tuple[str, int], Count] = {}
         self._duration = _names.durations(
             meter,
             "messaging.client.operation.duration",
@@ -112,7 +117,7 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
         partitions = {tp.partition for tp in taken}
         measured = self._measured("poll")
         self._place(measured, topics, partitions if self._partitions else ())
-        self._duration.record(self._poll_seconds, measured, context.Context())
+        self._duration.record(self._poll_seconds, measured, _NOWHERE)
         if is_suppressed() or has_own_spans():
             return
         attributes: dict[str, Any] = {
@@ -309,8 +314,12 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
 
     def on_records_consumed(self, *, topic: str, partition: int, record_count: int) -> None:
         """Count records that were returned."""
-        attributes = self._measured_at("poll", topic, partition)
-        self._consumed.add(record_count, attributes, context.Context())
+        key = topic, partition if self._partitions else -1
+        count = self._counts.get(key)
+        if count is None:
+            attributes = self._measured_at("poll", topic, partition)
+            count = self._counts[key] = self._consumed.count_of(attributes)
+        count.value += record_count
 
     def on_fetch_completed(
         self,
@@ -323,7 +332,7 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
     ) -> None:
         """Count how long a fetch of a partition has taken."""
         attributes = self._measured_at("fetch", topic, partition)
-        self._duration.record(fetch_seconds, attributes, context.Context())
+        self._duration.record(fetch_seconds, attributes, _NOWHERE)
 
     def _measure_commit(
         self,
@@ -335,7 +344,7 @@ class ConsumerTelemetry(ConsumerInterceptor, ConsumerMetricsCollector):
             attributes = {**self._measured("commit"), _names.DESTINATION: topic}
             if error is not None:
                 attributes[_names.ERROR_TYPE] = _names.kind_of(error)
-            self._duration.record(seconds, attributes, context.Context())
+            self._duration.record(seconds, attributes, _NOWHERE)
 
 
 _MEASURED = (

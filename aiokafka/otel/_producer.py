@@ -12,6 +12,7 @@ from aiokafka.interceptors import ProducerInterceptor, ProducerRecord
 from aiokafka.metrics import ProducerMetricsCollector
 from aiokafka.otel import _names
 from aiokafka.otel._api import context, has_own_spans, is_suppressed, metrics, trace
+from aiokafka.otel._counts import Count, MessageCounter
 from aiokafka.otel._headers import Propagation
 from aiokafka.otel._transactions import TracedTransaction
 from aiokafka.structs import RecordMetadata
@@ -19,6 +20,9 @@ from aiokafka.structs import RecordMetadata
 __all__ = ["ProducerTelemetry"]
 
 T = TypeVar("T")
+
+_NOWHERE = context.Context()
+"""What a batch belongs to: no span."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +68,12 @@ class ProducerTelemetry(ProducerInterceptor, ProducerMetricsCollector):
         self._keys = keys
         self._partitions = partitions
         self._identity = _names.Identity()
-        self._sent = meter.create_counter(
+        self._sent = MessageCounter.of(
             "messaging.client.sent.messages",
-            "{message}",
             "Number of messages producer attempted to send to the broker.",
+            meter_provider,
         )
+        self._measured: dict[tuple[str, int, str | None], Count] = {}
         self._duration = _names.durations(
             meter,
             "messaging.client.operation.duration",
@@ -164,9 +169,7 @@ class ProducerTelemetry(ProducerInterceptor, ProducerMetricsCollector):
         batch_age_seconds: float,
     ) -> None:
         """Count the records of a batch, and how long its first record took to be written."""
-        attributes = self._metric_attributes(topic, partition)
-        self._sent.add(record_count, attributes, context.Context())
-        self._duration.record(batch_age_seconds, attributes, context.Context())
+        self._count(topic, partition, None, record_count, batch_age_seconds)
 
     def on_batch_failed(
         self,
@@ -178,10 +181,20 @@ class ProducerTelemetry(ProducerInterceptor, ProducerMetricsCollector):
         batch_age_seconds: float,
     ) -> None:
         """Count the records of a batch that was given up, with the kind of error."""
-        attributes = self._metric_attributes(topic, partition)
-        attributes[_names.ERROR_TYPE] = _names.kind_of(exception)
-        self._sent.add(record_count, attributes, context.Context())
-        self._duration.record(batch_age_seconds, attributes, context.Context())
+        self._count(topic, partition, _names.kind_of(exception), record_count, batch_age_seconds)
+
+    def _count(
+        self, topic: str, partition: int, error: str | None, records: int, seconds: float
+    ) -> None:
+        key = topic, partition if self._partitions else -1, error
+        count = self._measured.get(key)
+        if count is None:
+            attributes = self._metric_attributes(topic, partition)
+            if error is not None:
+                attributes[_names.ERROR_TYPE] = error
+            count = self._measured[key] = self._sent.count_of(attributes)
+        count.value += records
+        self._duration.record(seconds, count.attributes, _NOWHERE)
 
     def _metric_attributes(self, topic: str, partition: int) -> dict[str, Any]:
         attributes = {

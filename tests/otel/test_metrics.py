@@ -78,6 +78,15 @@ async def test_a_consumer(cluster: FakeCluster, start: Start, seen: Seen) -> Non
     assert seen.spans("commit topic") == []
 
 
+async def test_clients_of_one_provider_count_together(cluster: FakeCluster, seen: Seen) -> None:
+    for _ in range(2):
+        telemetry = ProducerTelemetry(**seen.providers)
+        async with new_producer(cluster, metrics_collector=telemetry) as producer:
+            await results(await send_all(producer, numbers(5), partition=0))
+    (sent,) = seen.points("messaging.client.sent.messages")
+    assert sent.value == 10
+
+
 async def test_how_long_calls_wait_for_records(
     cluster: FakeCluster, start: Start, seen: Seen
 ) -> None:
