@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from aiokafka.debug._loop_lag import LoopLag
 from aiokafka.debug._snapshot import snapshot
 from aiokafka.metrics._clients import clients
 from aiokafka.metrics.prometheus import KafkaCollector
@@ -63,7 +65,7 @@ class DebugApp:
             return await _live_on(receive, send)
         if scope["type"] != "http":
             return await send({"type": "websocket.close", "code": 1003})
-        status, kind, body = self._respond(scope)
+        status, kind, body = await self._respond(scope)
         headers = [
             (b"content-type", kind.encode()),
             (b"content-length", str(len(body)).encode()),
@@ -75,7 +77,7 @@ class DebugApp:
         is_head = scope["method"] == "HEAD"
         await send({"type": "http.response.body", "body": b"" if is_head else body})
 
-    def _respond(self, scope: Message) -> Response:
+    async def _respond(self, scope: Message) -> Response:
         # Where it is mounted; some frameworks leave that in the path.
         root = scope.get("root_path", "").rstrip("/")
         path = scope["path"].removeprefix(root).rstrip("/")
@@ -84,6 +86,9 @@ class DebugApp:
             return 404, _TEXT, f"There are {', '.join(self._routes)}\n".encode()
         if scope["method"] not in ("GET", "HEAD"):
             return 405, _TEXT, b"GET it\n"
+        if path == "/metrics":
+            # Text of tens of thousands of series takes a second.
+            return await asyncio.to_thread(route)
         return route()
 
     def _clients(self) -> list[Any]:
@@ -126,7 +131,7 @@ class DebugApp:
         return 200, prometheus.CONTENT_TYPE_LATEST, prometheus.generate_latest(self._registry)
 
     def _debug(self) -> Response:
-        found = [snapshot(client) for client in self._clients()]
+        found = [snapshot(each) for each in self._clients() if not isinstance(each, LoopLag)]
         return 200, _JSON, json.dumps({"clients": found}).encode()
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from aiokafka.metrics._values import MetricsSnapshot
 
-__all__ = ["MeasuredClient", "clients", "register"]
+__all__ = ["MeasuredClient", "clients", "register", "unregister"]
 
 
 class MeasuredClient(Protocol):
@@ -18,14 +18,22 @@ class MeasuredClient(Protocol):
         """Return the numbers of its work so far."""
 
 
-_CLIENTS: weakref.WeakSet[MeasuredClient] = weakref.WeakSet()
+# Not a WeakSet: another thread may list them while clients are made. A dict is listed in one go.
+_CLIENTS: dict[int, weakref.ref[MeasuredClient]] = {}
 
 
 def register(client: MeasuredClient) -> None:
     """Count `client` in, for as long as the program refers to it."""
-    _CLIENTS.add(client)
+    number = id(client)
+    _CLIENTS[number] = weakref.ref(client, lambda _: _CLIENTS.pop(number, None))
+
+
+def unregister(client: MeasuredClient) -> None:
+    """Count `client` in no more."""
+    _CLIENTS.pop(id(client), None)
 
 
 def clients() -> list[MeasuredClient]:
     """Return the clients that there are now."""
-    return list(_CLIENTS)
+    found = [reference() for reference in list(_CLIENTS.values())]
+    return [client for client in found if client is not None]

@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from aiokafka import TopicPartition
 from aiokafka.debug import DebugApp
 from aiokafka.errors import ProducerFenced
+from aiokafka.metrics import MetricsSnapshot
 from aiokafka.testing import FakeCluster
 from tests.support.consumers import Start, fill
 from tests.support.producers import TOPIC, new_producer, transactional
@@ -100,6 +101,17 @@ async def test_what_is_asked_wrongly() -> None:
         head = await client.head("/kafka/debug")
         assert (head.status_code, head.content) == (200, b"")
         assert int(head.headers["content-length"]) > 0
+
+
+async def test_the_loop_goes_on_while_metrics_are_written() -> None:
+    class Large:
+        def metrics(self) -> MetricsSnapshot:
+            asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result(30)
+            return MetricsSnapshot([])
+
+    loop = asyncio.get_running_loop()
+    async with browse(DebugApp(Large())) as client:
+        assert (await client.get("/metrics")).status_code == 200
 
 
 async def test_without_prometheus(monkeypatch: pytest.MonkeyPatch) -> None:

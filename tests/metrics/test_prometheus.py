@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
+import threading
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 from prometheus_client.parser import text_string_to_metric_families
 
 from aiokafka import TopicPartition
+from aiokafka.metrics import MetricsSnapshot
+from aiokafka.metrics._clients import clients, register, unregister
 from aiokafka.metrics.prometheus import KafkaCollector
 from aiokafka.testing import FakeCluster
 from tests.support.consumers import Start, fill
@@ -117,6 +122,37 @@ async def test_sums_do_not_fall_when_one_of_the_clients_is_gone(cluster: FakeClu
     later = new_producer(cluster, **same)
     assert sums() == [0, 0]
     await later.stop()
+
+
+def test_clients_are_made_while_another_thread_lists_them() -> None:
+    class Client:
+        def metrics(self) -> MetricsSnapshot:
+            return MetricsSnapshot([])
+
+    def keep_listing() -> None:
+        while not is_done.is_set():
+            clients()
+
+    is_done = threading.Event()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            listing = pool.submit(keep_listing)
+            try:
+                made = [Client() for _ in range(2000)]
+                for client in made:
+                    register(client)
+            finally:
+                is_done.set()
+            listing.result()
+    finally:
+        sys.setswitchinterval(interval)
+    assert {id(client) for client in made} <= {id(client) for client in clients()}
+    unregister(client)
+    del client, made
+    gc.collect()
+    assert not [one for one in clients() if type(one) is Client]
 
 
 async def test_sets_of_labels_are_bounded(cluster: FakeCluster) -> None:
