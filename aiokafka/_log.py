@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
+
+from aiokafka._subject import Subject, about
+from aiokafka.structs import TopicPartition
 
 __all__ = ["SubjectLog"]
 
@@ -13,6 +17,10 @@ class SubjectLog:
 
     A process may have many clients, and by default all consumers have the same client id. The
     methods are those of `logging.Logger`; lines carry the place of their caller.
+
+    Each record of the log has the fields of a `Subject`, those of an argument that is one, and
+    `topic` and `partition` of a TopicPartition. What else a line concerns is given by name, as in
+    `node_id=1`.
     """
 
     __slots__ = ("_logger", "subject")
@@ -21,34 +29,55 @@ class SubjectLog:
         self._logger = logger
         self.subject = subject
 
-    def debug(self, msg: str, *args: object) -> None:
+    def debug(self, msg: str, *args: object, **fields: object) -> None:
         """Log `msg % args` at DEBUG."""
-        self._write(logging.DEBUG, msg, args)
+        self._write(logging.DEBUG, msg, args, fields)
 
-    def info(self, msg: str, *args: object) -> None:
+    def info(self, msg: str, *args: object, **fields: object) -> None:
         """Log `msg % args` at INFO."""
-        self._write(logging.INFO, msg, args)
+        self._write(logging.INFO, msg, args, fields)
 
-    def warning(self, msg: str, *args: object) -> None:
+    def warning(self, msg: str, *args: object, **fields: object) -> None:
         """Log `msg % args` at WARNING."""
-        self._write(logging.WARNING, msg, args)
+        self._write(logging.WARNING, msg, args, fields)
 
-    def error(self, msg: str, *args: object, exc_info: Any = None) -> None:
+    def error(self, msg: str, *args: object, exc_info: Any = None, **fields: object) -> None:
         """Log `msg % args` at ERROR."""
-        self._write(logging.ERROR, msg, args, exc_info)
+        self._write(logging.ERROR, msg, args, fields, exc_info)
 
-    def exception(self, msg: str, *args: object) -> None:
+    def exception(self, msg: str, *args: object, **fields: object) -> None:
         """Log `msg % args` at ERROR, with the traceback of the exception being handled."""
-        self._write(logging.ERROR, msg, args, True)
+        self._write(logging.ERROR, msg, args, fields, True)
 
-    def log(self, level: int, msg: str, *args: object) -> None:
+    def log(self, level: int, msg: str, *args: object, **fields: object) -> None:
         """Log `msg % args` at `level`."""
-        self._write(level, msg, args)
+        self._write(level, msg, args, fields)
 
-    def _write(self, level: int, msg: str, args: tuple[object, ...], exc_info: Any = None) -> None:
-        if self._logger.isEnabledFor(level):
-            text = msg if args else msg.replace("%", "%%")
-            # The line is the caller's, two frames up.
-            self._logger.log(
-                level, f"%s: {text}", self.subject, *args, exc_info=exc_info, stacklevel=3
-            )
+    def _write(
+        self,
+        level: int,
+        msg: str,
+        args: tuple[object, ...],
+        fields: Mapping[str, object],
+        exc_info: Any = None,
+    ) -> None:
+        if not self._logger.isEnabledFor(level):
+            return
+        text = msg if args else msg.replace("%", "%%")
+        extra = about(self.subject)
+        for arg in args:
+            if isinstance(arg, TopicPartition):
+                extra.update(topic=arg.topic, partition=arg.partition)
+            elif isinstance(arg, Subject):
+                extra.update(arg.fields)
+        extra.update(fields)
+        # The line is the caller's, two frames up.
+        self._logger.log(
+            level,
+            f"%s: {text}",
+            self.subject,
+            *args,
+            exc_info=exc_info,
+            stacklevel=3,
+            extra=extra,
+        )

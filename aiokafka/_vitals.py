@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from aiokafka._log import SubjectLog
+from aiokafka._subject import Subject, about
 from aiokafka.errors import (
     BrokerResponseError,
     CommitFailedError,
@@ -165,7 +166,8 @@ class Contact:
     def place(self) -> str:
         """The name, with the address if that is known."""
         address = self._address() if self._address is not None else ""
-        return f"{self.name} at {address}" if address else self.name
+        text = f"{self.name} at {address}" if address else self.name
+        return Subject(text, **about(self.name))
 
     def outage(self, now: float) -> Trouble | None:
         """Return what is wrong with this party at the moment (`now`: loop time), None if nothing.
@@ -281,6 +283,7 @@ class StateLog:
             before.state,
             verdict.state,
             f": {verdict.reason}" if verdict.reason else "",
+            extra=about(self._subject),
         )
         return True
 

@@ -22,6 +22,7 @@ from aiokafka._config.options import (
     Text,
     option,
 )
+from aiokafka._subject import Subject
 from aiokafka.metrics import ConsumerMetricsCollector
 
 if TYPE_CHECKING:
@@ -118,7 +119,10 @@ class ConsumerConfig(Options):
     def subject(self) -> str:
         """What lines in the log call the consumer: its client id, and its group if it has one."""
         group = f" of group {self.group_id}" if self.group_id else ""
-        return f"Consumer {self.client.client_id}{group}"
+        client_id = self.client.client_id
+        return Subject(
+            f"Consumer {client_id}{group}", client_id=client_id, group_id=self.group_id or None
+        )
 
     client: ClientConfig = field(default_factory=ClientConfig)
     group_id: str | None = option(

@@ -22,6 +22,7 @@ from aiokafka._config.options import (
     refuse_unknown,
 )
 from aiokafka._config.security import SecurityConfig
+from aiokafka._subject import Subject
 from aiokafka.metrics import ProducerMetricsCollector
 
 if TYPE_CHECKING:
@@ -47,7 +48,12 @@ class ProducerConfig(Options):
     def subject(self) -> str:
         """What lines in the log call the producer: its client id, and its transactional id."""
         name = f" with transactional_id {self.transactional_id}" if self.transactional_id else ""
-        return f"Producer {self.client.client_id}{name}"
+        client_id = self.client.client_id
+        return Subject(
+            f"Producer {client_id}{name}",
+            client_id=client_id,
+            transactional_id=self.transactional_id,
+        )
 
     client: ClientConfig = field(default_factory=ClientConfig)
     acks: int = option(

@@ -37,7 +37,7 @@ class AbsenceLog:
         for name, code in absent.items():
             if self._logged.get(name) != code:
                 advice = _ADVICE.get(code) or str(for_code(code)())
-                self._log.warning("Topic %r cannot be used: %s", name, advice)
+                self._log.warning("Topic %r cannot be used: %s", name, advice, topic=name)
         for name in self._logged.keys() - absent.keys():
             if cluster.partitions_for_topic(name) is not None:
                 self._log.info("Topic %r is there now", name)

@@ -137,7 +137,8 @@ class TelemetryReporter:
                 await asyncio.sleep(pause)
                 pause = await self._turn(pool)
         except Exception as error:
-            log.exception("%s pushes no metrics any more", self._config.client_id)
+            name = self._config.client_id
+            log.exception("%s pushes no metrics any more", name, extra={"client_id": name})
             self._give_up(KafkaError(f"pushing metrics has failed: {error!r}"))
 
     async def finish(self, pool: ConnectionPool) -> None:
@@ -179,7 +180,8 @@ class TelemetryReporter:
             log.debug("%s: pushing metrics: %s", self._config.client_id, error)
             if error.retriable:
                 return self._backoff.next() if subscription is None else subscription.interval
-            log.warning("%s pushes no metrics any more: %s", self._config.client_id, error)
+            name = self._config.client_id
+            log.warning("%s pushes no metrics any more: %s", name, error, extra={"client_id": name})
             self._give_up(error)
             return None
 

@@ -140,6 +140,7 @@ class ConnectionPool:
                 "%s: the password goes to the brokers unencrypted (sasl_mechanism PLAIN with "
                 "security_protocol SASL_PLAINTEXT): use SASL_SSL, or SCRAM, which does not send it",
                 config.client_id,
+                extra={"client_id": config.client_id},
             )
 
     def find(self, node_id: int, purpose: int = ConnectionGroup.DEFAULT) -> BrokerConnection | None:
@@ -360,7 +361,12 @@ class ConnectionPool:
         node.fail(self._loop.time())
         self.traffic.failures += 1
         if not isinstance(error, KafkaError):
-            log.error("node %d: unexpected error while connecting", node_id, exc_info=error)
+            log.error(
+                "node %d: unexpected error while connecting",
+                node_id,
+                exc_info=error,
+                extra={"client_id": self._config.client_id, "node_id": node_id},
+            )
             error = KafkaConnectionError(f"node {node_id}: unexpected {error!r} while connecting")
         if (
             isinstance(error, KafkaConnectionError)

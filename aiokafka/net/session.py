@@ -101,7 +101,12 @@ class SessionKeeper:
                 again = self._loop.time() + self._delays.next()
                 if again >= connection.session_end:
                     raise
-                log.warning("%s: no credentials for re-authentication: %s", connection.peer, error)
+                log.warning(
+                    "%s: no credentials for re-authentication: %s",
+                    connection.peer,
+                    error,
+                    extra={"client_id": self._config.client_id},
+                )
             if not await self._is_open_at(again):
                 return None
 
@@ -129,7 +134,12 @@ class SessionKeeper:
 
     def _end(self, error: KafkaError) -> None:
         if self._connection.is_open:
-            log.warning("%s: the session is not renewed: %s", self._connection.peer, error)
+            log.warning(
+                "%s: the session is not renewed: %s",
+                self._connection.peer,
+                error,
+                extra={"client_id": self._config.client_id},
+            )
             self._connection.close(error)
 
     async def _is_open_at(self, time: float) -> bool:

@@ -29,9 +29,11 @@ class Committer:
     Owns: the offsets committed last (`PartitionWork.committed`).
     """
 
-    def __init__(self, consumer: AIOKafkaConsumer, queue: WorkQueue, interval: float) -> None:
+    def __init__(
+        self, consumer: AIOKafkaConsumer, queue: WorkQueue, interval: float, subject: str
+    ) -> None:
         self._consumer = consumer
-        self._log = SubjectLog(log, f"ParallelConsumer of {consumer!r}")
+        self._log = SubjectLog(log, subject)
         self._queue = queue
         self._interval = interval
         self._backoff = Backoff(max(interval, _SHORTEST_PAUSE), max(interval, _LONGEST_PAUSE))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka._compat import timeout_at
 from aiokafka._log import SubjectLog
+from aiokafka.parallel.meter import Meter
 from aiokafka.parallel.work import PartitionWork, Work, WorkQueue, WorkState
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Dispatcher:
         """Start empty; `subject` begins lines in the log."""
         self.log = SubjectLog(log, subject)
         self.queue = queue
+        self.meter = Meter()
         self.failure: BaseException | None = None
         self.ending = asyncio.Event()
         self._flow = flow
@@ -104,9 +106,13 @@ class Dispatcher:
 
     def start_next(self) -> Work | None:
         """Do the same as `claim()`, without waiting."""
-        if self.queue.running >= self._concurrency:
+        queue = self.queue
+        if queue.running >= self._concurrency:
             return None
-        return self.queue.start_next()
+        work = queue.start_next()
+        if work is not None:
+            self.meter.moved(queue.running)
+        return work
 
     async def claim_sound(self) -> Work | None:
         """Do the same as `claim()`, but settle works whose lane could not be found.
@@ -140,6 +146,8 @@ class Dispatcher:
     def finish(self, work: Work) -> None:
         """Mark a record as done, and make room for more."""
         self.queue.finish(work)
+        self.meter.finished += 1
+        self.meter.moved(self.queue.running)
         flow = self._flow
         if flow.is_tight:
             flow.finished(work.partition)
@@ -148,6 +156,7 @@ class Dispatcher:
         """Handle a failed record: return None if it was sent to be retried, else what ends the
         processing."""
         outcome = error
+        self.meter.failed += 1
         try:
             if self._retry is not None and await self._retry.send(work.record, error):
                 self.finish(work)
@@ -156,7 +165,14 @@ class Dispatcher:
             outcome = failure
             if failure.__cause__ is None:
                 failure.__cause__ = error
-        self.log.error("Processing stops: %r failed", work, exc_info=outcome)
+        topic, partition = work.partition.tp
+        self.log.error(
+            "Processing stops: %r failed",
+            work,
+            exc_info=outcome,
+            topic=topic,
+            partition=partition,
+        )
         self.fail(outcome)
         return outcome
 
@@ -179,6 +195,7 @@ class Dispatcher:
         """Let another worker start the record, if this one left it undone."""
         if work.state is WorkState.RUNNING:
             self.queue.release(work)
+            self.meter.moved(self.queue.running)
             self._wake(1)
 
     def resign(self) -> None:

@@ -58,6 +58,11 @@ class Flow:
         """Whether a partition is paused that a finished record may free."""
         return self._is_full or bool(self._crowded) or bool(self._ahead)
 
+    @property
+    def paused(self) -> int:
+        """How many partitions are paused by us."""
+        return len(self._paused)
+
     # -- taking ------------------------------------------------------------------------------------
 
     def most(self) -> int:

@@ -94,6 +94,7 @@ class DrainingListener(ConsumerRebalanceListener):
                     "Topic %r is not read, though the pattern matches it: it is where RetryTopics "
                     "sends dead letters. Take it out of the pattern, or name the topics to read",
                     topic,
+                    topic=topic,
                 )
                 self._flow.set_aside(tp for tp in assigned if tp.topic == topic)
 

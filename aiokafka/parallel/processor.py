@@ -9,14 +9,17 @@ from contextlib import AsyncExitStack
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
+from aiokafka._subject import Subject
 from aiokafka._tasks import TaskOwner
 from aiokafka._typevars import KT, VT
 from aiokafka.errors import IllegalStateError
+from aiokafka.metrics._clients import register
 from aiokafka.parallel.commits import Committer
 from aiokafka.parallel.delays import Delays
 from aiokafka.parallel.dispatcher import Dispatcher
 from aiokafka.parallel.flow import Flow, Limits
 from aiokafka.parallel.listener import DrainingListener
+from aiokafka.parallel.meter import read_parallel
 from aiokafka.parallel.pump import Pump
 from aiokafka.parallel.retry import RetryTopics, is_count
 from aiokafka.parallel.work import LaneOf, Work, WorkQueue
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 
     from aiokafka import AIOKafkaConsumer
     from aiokafka.abc import ConsumerRebalanceListener
+    from aiokafka.metrics import MetricsSnapshot
     from aiokafka.structs import ConsumerRecord
 
 __all__ = ["ParallelConsumer"]
@@ -118,12 +122,16 @@ class ParallelConsumer(Generic[KT, VT]):
         _check_assigned(consumer, retry)
         queue = WorkQueue(_lane_of(order, key), self._leave)
         flow = Flow(consumer, queue, limits)
-        self._dispatcher = Dispatcher(
-            queue, flow, concurrency, retry, f"ParallelConsumer of {consumer!r}"
+        self._client_id = next(iter(consumer.metrics())).tags["client-id"]
+        subject = Subject(
+            f"ParallelConsumer of {consumer!r}",
+            client_id=self._client_id,
+            group_id=consumer.group_id,
         )
+        self._dispatcher = Dispatcher(queue, flow, concurrency, retry, subject)
         self._workers = Workers(self._dispatcher, concurrency)
         interval = _positive("commit_interval_ms", commit_interval_ms) / 1000
-        self._committer = Committer(consumer, queue, interval)
+        self._committer = Committer(consumer, queue, interval, subject)
         self._listener = DrainingListener(
             self._dispatcher, flow, self._committer, self._workers, self._drain_timeout
         )
@@ -138,6 +146,7 @@ class ParallelConsumer(Generic[KT, VT]):
         self._is_running = False
         self._stopping = asyncio.Lock()
         self._phase = _Phase.NEW
+        register(self)
 
     def __repr__(self) -> str:
         return f"<ParallelConsumer {self._phase.value}, {self.unfinished} records unfinished>"
@@ -321,6 +330,21 @@ class ParallelConsumer(Generic[KT, VT]):
     def failure(self) -> BaseException | None:
         """The exception that has ended the processing; None while there is none."""
         return self._dispatcher.failure
+
+    def metrics(self) -> MetricsSnapshot:
+        """Return the numbers of its work so far, at any time; the consumer has its own."""
+        from aiokafka.metrics import MetricsSnapshot
+
+        dispatcher = self._dispatcher
+        return MetricsSnapshot(
+            read_parallel(
+                self._client_id,
+                dispatcher.meter,
+                dispatcher.queue,
+                self._flow.paused,
+                self._retry,
+            )
+        )
 
 
 def _positive(name: str, value: int) -> int:

@@ -146,6 +146,8 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         self._pattern = _pattern_of(retry_topic)
         self._dead_pattern = _pattern_of(dead_letter_topic or "")
         self._stages: dict[str, tuple[str, int]] = {}
+        self.sent: dict[str, SentCounts] = {}
+        """How many records were sent to retry and dead-letter topics, by the original topic."""
 
     def topics_for(self, topic: str) -> list[str]:
         """Return the retry topics of `topic`, in their order."""
@@ -208,15 +210,20 @@ class RetryTopics(Generic[KeySent, ValueSent]):
             due = int(_seams.wall_time() * 1000) + self._delays_ms[n]
             copies[0] = replace(copies[0], info=replace(info, due=due))
         copies += _smaller(record, self._others(record), copies[0], dead, info)
-        await self._send_first(copies, record)
+        copy = await self._send_first(copies, record)
+        counts = self.sent.setdefault(origin, SentCounts())
+        if copy.info.due < 0:
+            counts.dead += 1
+        else:
+            counts.retried += 1
         return True
 
-    async def _send_first(self, copies: Sequence[_Copy], record: ConsumerRecord[Any, Any]) -> None:
-        """Send the first of these copies that is not refused. Raises why the first one was
-        refused."""
+    async def _send_first(self, copies: Sequence[_Copy], record: ConsumerRecord[Any, Any]) -> _Copy:
+        """Send the first of these copies that is not refused, and return it. Raises why the first
+        one was refused."""
         try:
             await self._send(copies[0], record)
-            return
+            return copies[0]
         except _UNFIT as refused:
             failure = refused
         if isinstance(failure, InvalidRecord):
@@ -225,12 +232,14 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         for copy in copies[1:]:
             try:
                 await self._send(copy, record, is_alone=True)
-                return
+                return copy
             except Exception as error:
                 # A serializer, too, may refuse a copy without a value.
                 if not isinstance(error, _UNFIT) and not copy.info.omitted:
                     raise
-                self._log.warning("A copy for %s is refused: %s", copy.topic, error)
+                self._log.warning(
+                    "A copy for %s is refused: %s", copy.topic, error, topic=copy.topic
+                )
         raise failure
 
     async def _send(
@@ -298,6 +307,16 @@ class RetryTopics(Generic[KeySent, ValueSent]):
             return topic, 0
         n = int(match["n"])
         return (match["topic"], n) if 1 <= n <= len(self._delays_ms) else (topic, 0)
+
+
+@dataclass
+class SentCounts:
+    """Records of one topic that failed."""
+
+    retried: int = 0
+    """Sent to a retry topic."""
+    dead: int = 0
+    """Sent to the dead-letter topic."""
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from typing import Any
 
 import pytest
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka._log import SubjectLog
+from aiokafka._subject import Subject
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import TopicAuthorizationFailedError
 from aiokafka.protocol.messages.metadata import MetadataRequest
@@ -53,6 +55,10 @@ async def test_a_consumer_is_named_in_each_line(
                 await cluster.start_broker(broker)
             await cluster.wait_for(lambda: consumer.health().state == "running")
     found = lines(caplog)
+    away = [record for record in caplog.records if "does not answer: " in record.msg]
+    assert away
+    assert {vars(each)["client_id"] for each in away} == {"reader"}
+    assert {vars(each)["node_id"] for each in away} <= {0, 1}
     assert [line for line in found if not line.startswith("Consumer reader of group g: ")] == []
     joined = [line for line in found if "Member " in line and "assignor" in line]
     assert joined
@@ -138,3 +144,51 @@ def test_any_text_can_be_logged(caplog: pytest.LogCaptureFixture) -> None:
     log.debug("not seen %s", object())
     assert lines(caplog) == ["Consumer 50%s: 100% of it", "Consumer 50%s: 5% of all"]
     assert {record.filename for record in caplog.records} == {"test_log_lines.py"}
+
+
+class Fields(logging.Formatter):
+    """Writes what JSON formatters write: the attributes that are not those of every record."""
+
+    own = logging.makeLogRecord({}).__dict__.keys() | {"message", "asctime"}
+
+    def format(self, record: logging.LogRecord) -> str:
+        extra = {key: value for key, value in vars(record).items() if key not in self.own}
+        return json.dumps({"level": record.levelname, "text": record.getMessage(), **extra})
+
+
+async def test_records_have_fields(caplog: pytest.LogCaptureFixture) -> None:
+    async with FakeCluster(config=NO_CREATION) as cluster:
+        servers = cluster.bootstrap_servers
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=servers, client_id="c", group_id="g", retry_backoff_ms=20
+        )
+        async with consumer:
+            consumer.subscribe(["absent"])
+            await cluster.wait_for(lambda: bool(lines(caplog, logging.WARNING)))
+        producer = AIOKafkaProducer(bootstrap_servers=servers, transactional_id="t", client_id="p")
+        async with producer:
+            pass
+    written = [json.loads(Fields().format(record)) for record in caplog.records]
+    (warning,) = (one for one in written if one["level"] == "WARNING")
+    assert warning["text"].startswith("Consumer c of group g: Topic 'absent'")
+    assert warning.keys() == {"level", "text", "client_id", "group_id", "topic"}
+    assert (warning["client_id"], warning["group_id"]) == ("c", "g")
+    assert warning["topic"] == "absent"
+    told = [one for one in written if one["text"].startswith("Producer p")]
+    assert told
+    assert all((one["client_id"], one["transactional_id"]) == ("p", "t") for one in told)
+
+
+def test_partitions_become_fields(caplog: pytest.LogCaptureFixture) -> None:
+    subject = Subject("Consumer c", client_id="c", group_id=None)
+    log = SubjectLog(logging.getLogger("aiokafka.test"), subject)
+    log.warning("%s: read from node %d", TopicPartition("t", 3), 7, node_id=7)
+    fields = json.loads(Fields().format(caplog.records[0]))
+    assert fields == {
+        "level": "WARNING",
+        "text": "Consumer c: TopicPartition(topic='t', partition=3): read from node 7",
+        "client_id": "c",
+        "topic": "t",
+        "partition": 3,
+        "node_id": 7,
+    }

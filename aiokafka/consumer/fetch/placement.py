@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from aiokafka._log import SubjectLog
+from aiokafka._subject import Subject
 from aiokafka._vitals import Contact
 from aiokafka.consumer._names import some_names
 from aiokafka.consumer._partition_state import PartitionState, Phase
@@ -161,7 +162,7 @@ class Placement:
     def add_contact(self, node_id: int) -> Contact:
         """Return a new Contact for a broker that a partition was placed at."""
         contact = self._contacts[node_id] = Contact(
-            f"Broker {node_id}",
+            Subject(f"Broker {node_id}", node_id=node_id),
             self._log,
             self._on_change,
             partial(self._client.address_of_node, node_id),

@@ -168,7 +168,7 @@ class GroupLink:
 
         async def ask_and_tell(node_id: int) -> T:
             if node_id != self._told:
-                self._log.info("The coordinator is node %d", node_id)
+                self._log.info("The coordinator is node %d", node_id, node_id=node_id)
                 self._told = node_id
             return await ask(node_id)
 

@@ -129,7 +129,9 @@ class OffsetResolver:
 
     def on_recreated(self, topic: str) -> None:
         """Reset the positions in a topic that was deleted and created again."""
-        self._log.warning("Topic %s was deleted and created again: its positions are reset", topic)
+        self._log.warning(
+            "Topic %s was deleted and created again: its positions are reset", topic, topic=topic
+        )
         for state in list(self._subscriptions.assignment.states()):
             if state.tp.topic == topic and not state.is_unset:
                 self.begin_again(state)

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._log import SubjectLog
+from aiokafka._subject import Subject
 from aiokafka._vitals import Contact
 from aiokafka.errors import (
     IncompatibleBrokerVersion,
@@ -78,7 +79,7 @@ class NodeSender:
         """
         self.node_id = node_id
         self.contact = Contact(
-            f"Broker {node_id}",
+            Subject(f"Broker {node_id}", node_id=node_id),
             SubjectLog(log, delivery.config.subject),
             on_change,
             partial(delivery.client.address_of_node, node_id),
