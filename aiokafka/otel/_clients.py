@@ -53,6 +53,11 @@ _COUNTED = (
     _Seen("consumer-coordinator-metrics", "rebalance-total"),
     _Seen("consumer-coordinator-metrics", "commit-total"),
     _Seen("consumer-coordinator-metrics", "commit-failed-total"),
+    _Seen("parallel-consumer-metrics", "records-finished-total"),
+    _Seen("parallel-consumer-metrics", "records-failed-total"),
+    _Seen("parallel-consumer-metrics", "process-time-total"),
+    _Seen("retry-topics-metrics", "record-retry-total", "topic"),
+    _Seen("retry-topics-metrics", "record-dead-letter-total", "topic"),
 )
 _GAUGES = (
     *(_Seen(f"{role}-metrics", "connection-count") for role in _ROLES),
@@ -67,6 +72,9 @@ _GAUGES = (
     _Seen("consumer-coordinator-metrics", "generation"),
     _Seen("consumer-coordinator-metrics", "last-rebalance-seconds-ago"),
     _Seen("consumer-coordinator-metrics", "last-heartbeat-seconds-ago"),
+    _Seen("parallel-consumer-metrics", "records-running"),
+    _Seen("parallel-consumer-metrics", "records-unfinished"),
+    _Seen("retry-topics-metrics", "records-waiting"),
 )
 _OBSERVED = frozenset((*_COUNTED, *_GAUGES))
 _TAGS = ("partition", "topic", "node-id")

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from aiokafka.debug import snapshot
 from aiokafka.metrics.prometheus import KafkaCollector
+from aiokafka.otel import observe_clients
 from aiokafka.parallel import ParallelConsumer, RetryTopics
 from aiokafka.testing import FakeCluster
 from tests.parallel.support import (
@@ -20,6 +21,7 @@ from tests.parallel.support import (
     until,
     written,
 )
+from tests.support.spans import Seen
 
 
 async def test_what_was_done(cluster: FakeCluster) -> None:
@@ -78,6 +80,13 @@ async def test_records_that_fail(cluster: FakeCluster) -> None:
             await until(lambda: parallel.unfinished == 0)
             seen = parallel.metrics()
             await runs.stop()
+    telemetry = Seen()
+    observe_clients(parallel, meter_provider=telemetry.metering)
+    (sent,) = telemetry.points("kafka.retry_topics.record_dead_letter_total")
+    assert (sent.value, sent.attributes["topic"]) == (1, "t")
+    (done,) = telemetry.points("kafka.parallel_consumer.records_finished_total")
+    assert done.value == 4
+    telemetry.close()
     assert seen.value("record-retry-total", topic="t") == 2
     assert seen.value("record-dead-letter-total", topic="t") == 1
     assert seen.value("records-failed-total") == 3
