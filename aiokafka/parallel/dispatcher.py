@@ -146,8 +146,7 @@ class Dispatcher:
     def finish(self, work: Work) -> None:
         """Mark a record as done, and make room for more."""
         self.queue.finish(work)
-        self.meter.finished += 1
-        self.meter.moved(self.queue.running)
+        self.meter.finish(self.queue.running)
         flow = self._flow
         if flow.is_tight:
             flow.finished(work.partition)
@@ -156,7 +155,7 @@ class Dispatcher:
         """Handle a failed record: return None if it was sent to be retried, else what ends the
         processing."""
         outcome = error
-        self.meter.failed += 1
+        self.meter.fail()
         try:
             if self._retry is not None and await self._retry.send(work.record, error):
                 self.finish(work)

@@ -43,6 +43,15 @@ class Meter:
         self._running = running
         self._at = now
 
+    def finish(self, running: int) -> None:
+        """Take note that a record is done, and so many are still being processed."""
+        self.finished += 1
+        self.moved(running)
+
+    def fail(self) -> None:
+        """Take note that a handler or block has raised an exception."""
+        self.failed += 1
+
     @property
     def busy(self) -> float:
         """Seconds that records have been processed for, those that still are included."""
