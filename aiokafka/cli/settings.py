@@ -187,14 +187,18 @@ def profile_settings(text: str, path: str, wanted: str | None) -> dict[str, Any]
     except tomllib.TOMLDecodeError as error:
         raise KafkaConfigurationError(f"{path}: {error}") from None
     profiles = content.get("profiles", {})
+    if not isinstance(profiles, dict):
+        raise KafkaConfigurationError(f"{path}: `profiles` must be a table")
     name = wanted or content.get("default")
     if name is None:
         return {}
-    if not isinstance(profiles, dict) or not isinstance(profiles.get(name), dict):
+    if not isinstance(name, str) or not isinstance(profiles.get(name), dict):
         known = ", ".join(sorted(profiles)) or "none"
         raise KafkaConfigurationError(f"{path}: no profile {name!r}; there are: {known}")
     found = dict(profiles[name])
     options = found.pop("options", {})
+    if not isinstance(options, dict):
+        raise KafkaConfigurationError(f"{path}: profile {name!r}: `options` must be a table")
     unknown = found.keys() - set(NAMES) - {"check_hostname"}
     if unknown:
         raise KafkaConfigurationError(

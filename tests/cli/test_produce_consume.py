@@ -160,6 +160,19 @@ def test_many_lines_go_as_batches(cli: Cli, tmp_path: Path) -> None:
     assert cli.served.values("u", 1)[:5_000] == [line.encode() for line in wanted]
 
 
+def test_batches_and_single_records_keep_their_order(cli: Cli, tmp_path: Path) -> None:
+    cli.served.topic("t")
+    wanted = [f"{number}" for number in range(3 * 1_050)]
+    files = []
+    for start in range(0, len(wanted), 1_050):
+        file = tmp_path / f"in-{start}"
+        # A thousand go as batches, and the rest one by one.
+        file.write_text("\n".join(wanted[start : start + 1_050]))
+        files.append(str(file))
+    cli("produce", "t", *files, "--linger", "100")
+    assert cli.served.values("t") == [line.encode() for line in wanted]
+
+
 def test_the_line_of_a_batch_that_is_too_large_is_named(cli: Cli, tmp_path: Path) -> None:
     cli.served.topic("t")
     file = tmp_path / "in"

@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 
 from aiokafka.cli import properties
-from aiokafka.cli.settings import client_options, find_settings, option_value
+from aiokafka.cli.settings import (
+    client_options,
+    find_settings,
+    option_value,
+    profile_settings,
+)
 from aiokafka.errors import KafkaConfigurationError
 
 PROFILES = """
@@ -79,6 +84,22 @@ def test_a_file_of_settings_may_be_a_pipe_or_have_a_mark(tmp_path: Path) -> None
     file = tmp_path / "settings"
     file.write_bytes(b"\xef\xbb\xbfbootstrap.controllers=c:1\n")
     assert find_settings({"properties": str(file)}, {})["bootstrap_controllers"] == "c:1"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("profiles = 1", "`profiles` must be a table"),
+        ("default = 5", "no profile 5; there are: none"),
+        ("default = 'a'\nprofiles.a = 1", "no profile 'a'; there are: a"),
+        ("default = 'a'\nprofiles.a.options = 1", "`options` must be a table"),
+        ("default = 'a'\nprofiles.a.nothing = 1", "unknown: nothing"),
+        ("[profiles", "Expected"),
+    ],
+)
+def test_a_broken_file_of_profiles_says_what_is_wrong(text: str, message: str) -> None:
+    with pytest.raises(KafkaConfigurationError, match=f"f.toml: .*{message}"):
+        profile_settings(text, "f.toml", None)
 
 
 def test_without_any_source_nothing_is_set(tmp_path: Path) -> None:
