@@ -15,7 +15,8 @@ def invoice(order: bytes) -> bytes:
     """Return the invoice for an order. Raises ValueError for what is no order."""
     found = json.loads(order)
     try:
-        return json.dumps({"order": found["number"], "total": found["cents"] / 100}).encode()
+        result = {"order": found["number"], "total": found["cents"] / 100}
+        return json.dumps(result).encode()
     except (KeyError, TypeError) as error:
         raise ValueError(f"no order: {error}") from error
 

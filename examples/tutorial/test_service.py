@@ -57,7 +57,8 @@ async def test_an_order_has_an_invoice(cluster) -> None:
     servers = cluster.bootstrap_servers
     await place(cluster, [order(7), b"not an order"])
     async with running(servers, "one"):
-        assert json.loads(*await read(servers, "invoices", 1)) == {"order": 7, "total": 7.0}
+        [invoice] = await read(servers, "invoices", 1)
+        assert json.loads(invoice) == {"order": 7, "total": 7.0}
         assert await read(servers, "orders-dead-letter", 1) == [b"not an order"]
 
 

@@ -55,5 +55,7 @@ def test_the_page_is_read_as_it_stands() -> None:
     saved = [step for step in steps if isinstance(step, Save)]
     typed = [line for step in steps if not isinstance(step, Save) for line in step.lines]
     assert len(saved) == 6
+    shown = [line for step in saved for line in step.text.splitlines()] + typed
+    assert not [line for line in shown if len(line) > 90], "the page cuts them off"
     assert len([line for line in typed if line.startswith("$ ")]) > 10
     assert PAGE.read_text().count("    $ ") == len([x for x in typed if x.startswith("$ ")])
