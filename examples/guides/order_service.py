@@ -60,7 +60,7 @@ class OrderService:
         await self._stack.aclose()
 
     async def place(self, customer: str, amount: int) -> dict[str, int]:
-        """Write an order; return where it is. Raises KafkaError, after five seconds at most."""
+        """Write an order; return where it is. Raises KafkaError within seven seconds."""
         order = {"customer": customer, "amount": amount}
         written = await self._producer.send_and_wait("orders", order, key=customer.encode())
         return {"partition": written.partition, "offset": written.offset}
