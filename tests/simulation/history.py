@@ -140,6 +140,9 @@ class Audience:
         """What each static member has while all are there."""
         self.goes_back = False
         """Whether members go back by themselves, so that commits may be of earlier offsets."""
+        self.mixes_commits = False
+        """Whether a member names some offsets, and has others taken from its positions, which are
+        behind the marks of transactions."""
         self.is_overtaken = False
         """Whether a member was stopped too late to commit: see `commits.py`."""
 

@@ -99,6 +99,10 @@ class GroupWorkload(Workload):
             member["listener"] == "seek" or member["committed_rate"] or member["commits"] == "mixed"
             for member in self.options["members"]
         )
+        audience.mixes_commits = any(
+            member["listener"] == "commit" and member["commits"] in ("auto", "sync")
+            for member in self.options["members"]
+        )
         members = [
             Member(self, audience, f"{self.plan.name} member {number}", options)
             for number, options in enumerate(self.options["members"])
