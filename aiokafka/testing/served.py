@@ -55,7 +55,7 @@ class ServedCluster:
     @property
     def bootstrap_servers(self) -> str:
         """What clients connect to."""
-        return self._started.result(0).bootstrap_servers
+        return self._running().bootstrap_servers
 
     def call(self, function: Callable[[FakeCluster], T | Awaitable[T]], timeout_s: float = 30) -> T:
         """Call a function with the cluster, in the loop of the brokers, and return its result.
@@ -64,14 +64,26 @@ class ServedCluster:
             function: plain, or a coroutine function.
             timeout_s: seconds to wait for it.
 
-        Raises what the function raises; TimeoutError of `concurrent.futures` after `timeout_s`.
+        Raises what the function raises; TimeoutError of `concurrent.futures` after `timeout_s`,
+        which cancels it; RuntimeError if the cluster does not run.
         """
+        cluster = self._running()
 
         async def run() -> T:
-            result = function(self._started.result(0))
+            result = function(cluster)
             return await result if inspect.isawaitable(result) else result
 
-        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(timeout_s)
+        future = asyncio.run_coroutine_threadsafe(run(), self._loop)
+        try:
+            return future.result(timeout_s)
+        except concurrent.futures.TimeoutError:
+            future.cancel()
+            raise
+
+    def _running(self) -> FakeCluster:
+        if not (self._thread.is_alive() and self._started.done()):
+            raise RuntimeError("the cluster does not run: use it in a `with` block, or start() it")
+        return self._started.result(0)
 
     def __enter__(self) -> Self:
         self.start()

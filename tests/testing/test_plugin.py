@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import aiokafka
+from aiokafka.testing import ServedCluster
 
 pytest_plugins = ["pytester"]
 
@@ -153,3 +155,22 @@ def test_the_server_runs_beside_tests_that_block(
         ["*Requests to kafka_server*", "broker 0 <- ApiVersionsRequest v0 from me, 2 times"]
     )
     result.stdout.fnmatch_lines(["*ValueError*as_version*"])
+
+
+def test_a_server_that_does_not_run_says_so() -> None:
+    server = ServedCluster()
+    server.stop()
+    with pytest.raises(RuntimeError, match="does not run"):
+        server.call(lambda cluster: cluster)
+    with server:
+        with pytest.raises(concurrent.futures.TimeoutError):
+            server.call(lambda cluster: cluster.wait_for(lambda: False, 60), timeout_s=0.01)
+        assert server.call(lambda cluster: cluster.bootstrap_servers) == server.bootstrap_servers
+    server.stop()
+    with pytest.raises(RuntimeError, match="does not run"):
+        _ = server.bootstrap_servers
+
+
+def test_a_server_that_cannot_start_raises_why() -> None:
+    with pytest.raises(ValueError, match="as_version"):
+        ServedCluster(as_version="none").start()
