@@ -6,7 +6,7 @@ import asyncio
 import warnings
 from asyncio import Future
 from collections.abc import Callable, Iterable, Mapping
-from types import TracebackType
+from types import MethodType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic
 
 from aiokafka import _seams
@@ -450,9 +450,9 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
         Cancelled, the record may be sent or not. Raises what `send` raises, and what the delivery
         fails with.
         """
-        if getattr(self.send, "__func__", None) is not _send:
-            # Overridden or wrapped: this goes through it as well.
-            return await (await self.send(topic, value, key, partition, timestamp_ms, headers))
+        if type(send := self.send) is not MethodType or send.__func__ is not _send:
+            # Overridden, or wrapped (by an object that passes for a method): through that as well.
+            return await (await send(topic, value, key, partition, timestamp_ms, headers))
         if self._serializes:
             key, value = self._serialize(key, value)
         pairs = as_headers(headers) if headers else ()
