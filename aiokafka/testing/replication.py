@@ -367,7 +367,7 @@ class Copies:
         return (
             self._misses_records(node_id)
             or log.high_watermark != leader.high_watermark
-            or log.start_offset != leader.start_offset
+            or log.start_offset < leader.start_offset  # one that is ahead stays so
         )
 
     def _can_fetch(self, node_id: int) -> bool:
