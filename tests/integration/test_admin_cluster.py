@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from aiokafka import AIOKafkaProducer
+from aiokafka._compat import timeout
 from aiokafka.admin import AclOperation, AIOKafkaAdminClient, ElectionType, NewTopic
 from aiokafka.errors import (
     AdminItemsError,
@@ -107,9 +108,15 @@ async def test_log_directories(admin: AIOKafkaAdminClient) -> None:
     tp = TopicPartition(name, 0)
     await admin.topics.create([NewTopic(name, -1, -1, {0: [1, 2]})])
     await admin.topics.wait_until_ready([name])
-    found = await admin.brokers.log_dirs(partitions=[tp])
-    assert sorted(found) == [1, 2, 3]
-    (path,) = found[1]
+    async with timeout(20):
+        while True:
+            found = await admin.brokers.log_dirs(partitions=[tp])
+            assert sorted(found) == [1, 2, 3]
+            (path,) = found[1]
+            # A follower makes its replica a moment after all brokers know the topic.
+            if tp in found[1][path].replicas:
+                break
+            await asyncio.sleep(0.1)
     assert found[1][path].replicas[tp].offset_lag == 0
     assert (found[1][path].usable_bytes or 0) > 0
     assert not next(iter(found[3].values())).replicas

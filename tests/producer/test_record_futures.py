@@ -45,6 +45,32 @@ async def test_it_can_be_kept_anywhere(held: Held) -> None:
     await held.deliver()
 
 
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_a_callback_goes_before_the_task_that_waits_after_it(
+    held: Held, is_cancelled: bool
+) -> None:
+    future = await held.send()
+    order = []
+    future.add_done_callback(lambda _: order.append("callback"))
+
+    async def wait() -> None:
+        try:
+            await future
+        except asyncio.CancelledError:
+            pass
+        order.append("task")
+
+    task = asyncio.get_running_loop().create_task(wait())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    if is_cancelled:
+        future.cancel()
+    else:
+        await held.deliver()
+    await task
+    assert order == ["callback", "task"]
+
+
 async def test_its_states(held: Held) -> None:
     future = await held.send()
     assert not future.done() and not future.cancelled()

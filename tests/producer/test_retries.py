@@ -221,7 +221,7 @@ async def test_an_expired_batch_does_not_stop_those_behind_it(cluster: FakeClust
 
 
 async def test_an_expired_batch_that_was_written(cluster: FakeCluster) -> None:
-    options = {"delivery_timeout_ms": 700, "request_timeout_ms": 500}
+    options = {"delivery_timeout_ms": 1500, "request_timeout_ms": 500}
     async with new_producer(cluster, **options) as producer:
         with cluster.intercept(ProduceRequest, Cut(handled=True)):
             (failure,) = await results(await send_all(producer, [b"written"]))

@@ -70,6 +70,7 @@ cdef class RecordFuture:
     cdef Py_ssize_t _number
     cdef int _state
     cdef bint _is_seen
+    cdef bint _is_called_first
     cdef object _value
     cdef object _fn
     cdef object _context

@@ -216,6 +216,8 @@ class RecordFuture:
         self._more: list[tuple[Callable[[Any], object], Context]] | None = None
         """Callbacks behind the first, which is `_fn`: most have none."""
         self._twin: Future[Any] | None = None
+        self._is_called_first = False
+        """Whether there was a callback before anything waited."""
         self._is_seen = False
 
     @property  # type: ignore[misc]
@@ -376,6 +378,7 @@ class RecordFuture:
             self._fn = fn
             self._context = context
             if self._twin is None:
+                self._is_called_first = True
                 self._watch()
             else:
                 self._twin.add_done_callback(self._on_twin)
@@ -400,6 +403,9 @@ class RecordFuture:
     def _wake(self) -> None:
         """Tell those who wait: there is an outcome."""
         self._look()
+        if self._is_called_first:
+            # As of a Future: what was asked for before goes before the task that waits.
+            self._call_back()
         if self._twin is not None:
             try:
                 if self._state == _RESULT:
@@ -434,6 +440,8 @@ class RecordFuture:
         gc.track(self)
         self._state = _CANCELLED
         self._value = msg
+        if self._is_called_first:
+            self._call_back()
         if self._twin is not None:
             self._twin.cancel(msg)
         self._call_back()
@@ -487,6 +495,7 @@ def _new_future(outcome: BatchOutcome, number: int) -> RecordFuture:
     future._context = None
     future._more = None
     future._twin = None
+    future._is_called_first = False
     future._is_seen = False
     return future
 
