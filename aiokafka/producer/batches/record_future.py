@@ -8,7 +8,7 @@ from __future__ import annotations
 from asyncio import AbstractEventLoop, CancelledError, Future, InvalidStateError
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextvars import Context, copy_context
-from typing import Any, NoReturn
+from typing import Any
 
 from aiokafka import _gc as gc
 from aiokafka.structs import RecordMetadata, TopicPartition
@@ -28,6 +28,8 @@ _EXCEPTION = 3
 
 # The numbers of the first records of no parts.
 _NOTHING: list[int] = []
+
+_NOT_YOURS = "the outcome of a record is the producer's to give, not a program's"
 
 _new_tuple: Callable[..., Any] = tuple.__new__
 
@@ -468,16 +470,11 @@ class RecordFuture:
 
     def set_result(self, result: Any) -> None:
         """Raise: the outcome is the producer's to give."""
-        self._refuse()
+        raise InvalidStateError(_NOT_YOURS)
 
     def set_exception(self, exception: Any) -> None:
         """Raise: the outcome is the producer's to give."""
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
-        raise InvalidStateError(
-            "the outcome of a record is the producer's to give, not a program's"
-        )
+        raise InvalidStateError(_NOT_YOURS)
 
 
 def _call_nothing(_: Any) -> None:
