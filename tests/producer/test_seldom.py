@@ -147,10 +147,11 @@ async def test_topics_without_an_id_are_named(cluster: FakeCluster) -> None:
 
     await cluster.create_topic("other")
     cluster.intercept(MetadataRequest, Edit(forget_id))
-    async with new_producer(cluster, linger_ms=50) as producer:
+    async with new_producer(cluster, linger_ms=60_000) as producer:
         await producer.partitions_for("other")
         await producer.partitions_for(TOPIC)
         sent = [await producer.send("other", b"1"), await producer.send(TOPIC, b"2", partition=0)]
+        await producer.flush()
         await asyncio.gather(*sent)
     (seen,) = cluster.requests(ProduceRequest)
     assert seen.version == 12
