@@ -340,6 +340,6 @@ def _hint(error: KafkaError) -> str:
     if not isinstance(error, UnstableOffsetCommit):
         return ""
     return (
-        f" It was open for {_MARKER_TIMEOUT:g} s, though its producer has been replaced: if "
-        "admin.transactions.find_hanging() names it, a broker has lost its end"
+        f" It was open for {_MARKER_TIMEOUT:g} s: if admin.transactions.find_hanging() names it, a "
+        "broker has lost its end"
     )

@@ -30,6 +30,7 @@ from aiokafka.protocol.messages.produce import (
 )
 from aiokafka.record.batch import iter_batches
 from aiokafka.testing import Cut, Delay, Edit, Fail, FakeCluster, Hold, Silence
+from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.producers import TOPIC, new_producer, numbers, results, send_all, values
 
 LOST = [
@@ -220,15 +221,20 @@ async def test_an_expired_batch_does_not_stop_those_behind_it(cluster: FakeClust
     assert values(cluster) == [b"first", *numbers(50)]
 
 
-async def test_an_expired_batch_that_was_written(cluster: FakeCluster) -> None:
-    options = {"delivery_timeout_ms": 1500, "request_timeout_ms": 500}
-    async with new_producer(cluster, **options) as producer:
-        with cluster.intercept(ProduceRequest, Cut(handled=True)):
-            (failure,) = await results(await send_all(producer, [b"written"]))
-        await results(await send_all(producer, numbers(50)))
-    assert isinstance(failure, KafkaTimeoutError)
-    assert "may have been written" in str(failure)
-    assert values(cluster) == [b"written", *numbers(50)]
+def test_an_expired_batch_that_was_written() -> None:
+    async def main(simulation: Simulation) -> None:
+        options = {"delivery_timeout_ms": 700, "request_timeout_ms": 500}
+        async with FakeCluster() as cluster:
+            await cluster.create_topic(TOPIC)
+            async with new_producer(cluster, **options) as producer:
+                with cluster.intercept(ProduceRequest, Cut(handled=True)):
+                    (failure,) = await results(await send_all(producer, [b"written"]))
+                await results(await send_all(producer, numbers(50)))
+            assert isinstance(failure, KafkaTimeoutError)
+            assert "may have been written" in str(failure)
+            assert values(cluster) == [b"written", *numbers(50)]
+
+    simulate(main)
 
 
 # -- too large

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.structs import TopicPartition
+from tests.simulation import logs
 from tests.simulation.history import Audience
 from tests.simulation.progress import go_on
 from tests.simulation.promises import STEADY
@@ -30,7 +31,7 @@ def watch_commits(world: World) -> None:
         audience = next((a for a in world.history.audiences if a.name == request.group_id), None)
         if audience is None:
             return
-        _look_for_a_late_goodbye(world, audience, request.group_id, context.client_id)
+        is_late = _is_late_goodbye(world, audience, request.group_id, context.client_id)
         for topic in request.topics:
             name = topic.name or _name_of(world, topic.topic_id)
             for part in topic.partitions:
@@ -39,11 +40,14 @@ def watch_commits(world: World) -> None:
                 who = (request.member_id, request.generation_id_or_member_epoch, tp)
                 # A commit that was refused, or never arrived, has moved nothing.
                 stored = world.cluster.groups.committed(request.group_id, name, tp.partition) or 0
+                if is_late:
+                    again = range(stored, part.committed_offset)
+                    audience.overtaken.setdefault(tp, set()).update(again)
                 before = min(newest.get(who, 0), stored)
                 newest[who] = part.committed_offset
-                is_free = audience.goes_back or audience.mixes_commits
-                is_free = is_free or name in audience.forgiven
-                if part.committed_offset < before and is_in_order and not is_free:
+                is_free = audience.goes_back or name in audience.forgiven
+                is_back = part.committed_offset < before and is_in_order and not is_free
+                if is_back and not _are_marks(world, audience, tp, part.committed_offset, before):
                     text = f"{context.client_id} commits {part.committed_offset} of {tp}"
                     world.violate("commit goes back", f"{text} after {before}")
 
@@ -54,10 +58,19 @@ def watch_commits(world: World) -> None:
         )
 
 
-def _look_for_a_late_goodbye(
+def _are_marks(world: World, audience: Audience, tp: TopicPartition, start: int, end: int) -> bool:
+    """Say whether the offsets hold no record, for members that name some offsets and have others
+    taken from their positions, which are behind the marks of transactions."""
+    if not audience.mixes_commits:
+        return False
+    return logs.first_visible(world, tp, start, end, audience.committed_only) is None
+
+
+def _is_late_goodbye(
     world: World, audience: Audience, group_id: str, client_id: str | None
-) -> None:
-    """Note a member that was stopped when its group had gone on, which no client can help.
+) -> bool:
+    """Say whether a member was stopped when its group had gone on, which no client can help: what
+    it wants to commit is read again.
 
     1. It joins again with its partitions in hand (KIP-429), as the last one: all have joined.
     2. The coordinator begins the next generation, and the response to JoinGroup is on its way.
@@ -66,8 +79,7 @@ def _look_for_a_late_goodbye(
     """
     is_between = world.cluster.groups.state_of(group_id) == "CompletingRebalance"
     names = {reading.name.replace(" ", "-") for reading in audience.readings}
-    if is_between and client_id not in names:
-        audience.is_overtaken = True
+    return is_between and client_id not in names
 
 
 def _name_of(world: World, topic_id: bytes) -> str:
