@@ -56,7 +56,7 @@ async def retry(
     Raises KafkaTimeoutError at the deadline with the last failure as its cause.
     """
     backoff = Backoff(client.config.retry_backoff, client.config.retry_backoff_max)
-    concurrent = Backoff(_CONCURRENT_BACKOFF, client.config.retry_backoff)
+    concurrent = Backoff(_CONCURRENT_BACKOFF, client.config.retry_backoff_max)
 
     def pause(error: KafkaError) -> float:
         return (concurrent if isinstance(error, ConcurrentTransactions) else backoff).next()
