@@ -54,6 +54,7 @@ async def until(
                     raise OutOfTimeError(failure) from failure
                 raise
             failure = error
+        # Not beyond the deadline: the caller learns of it then, and not after the longest pause.
         await asyncio.sleep(max(0.0, min(pause(failure), deadline - loop.time())))
         if loop.time() >= deadline:
             raise OutOfTimeError(failure) from failure

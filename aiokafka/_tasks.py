@@ -103,6 +103,8 @@ class TaskOwner:
 
     def _cancel_others(self) -> list[asyncio.Task[Any]]:
         """Cancel every child but the calling one; return those that have yet to end."""
+        # A task that stops its own owner would cancel itself, and never come to the end of the
+        # stop.
         caller = asyncio.current_task()
         others = [task for task in self._tasks if task is not caller]
         for task in others:

@@ -79,6 +79,7 @@ class Discovery:
                 failure = RequestTimedOutError(f"node {node_id}: no metadata in {_LONGEST_ASK:g} s")
             except RebootstrapRequired as error:
                 failure = error
+                # The broker says itself that what we know of the cluster is of no use (KIP-1102).
                 break
             except KafkaError as error:
                 failure = error

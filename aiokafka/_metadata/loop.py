@@ -121,6 +121,8 @@ class MetadataLoop:
         newer = self.cluster.with_leaders(leaders, endpoints)
         if newer is not self.cluster:
             self.cluster = newer
+            # A response can name hundreds of leaders, and listeners look at all partitions each
+            # time.
             if not self._has_unheard:
                 self._has_unheard = True
                 self._loop.call_soon(self._tell)
@@ -188,6 +190,8 @@ class MetadataLoop:
                         raise renewed(self._dead)
                     if self._refusal is not None:
                         raise renewed(self._refusal)
+                    # Before each wait: the response of a request from before may be older than what
+                    # is waited for.
                     ask()
                     await self.changed()
                     # Not before: an old error may be over, and callers that try again at once
@@ -235,6 +239,8 @@ class MetadataLoop:
         Raises nothing.
         """
         self.asked += 1
+        # Before the request: what is asked for while it is out may have happened after the broker
+        # read it, and leads to another one.
         wanted, is_full = self._schedule.take()
         self._log.debug(
             "refreshing metadata of %s", "all topics" if wanted is None else f"{len(wanted)} topics"
@@ -303,6 +309,7 @@ class MetadataLoop:
             self._log.warning(
                 "The cluster id changed from %s to %s", before.cluster_id, after.cluster_id
             )
+        # In one step: no task ever sees a snapshot that is half of two responses.
         self.cluster = after
         self._absences.look(after, self.topics.names())
         self._tell()
@@ -317,6 +324,7 @@ class MetadataLoop:
         self.cluster.notify_listeners()
 
     def _wake_waiters(self) -> None:
+        # Swapped first: one that is woken may wait again at once, for the next.
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():

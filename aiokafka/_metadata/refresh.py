@@ -107,6 +107,8 @@ class RefreshSchedule:
     def request_new(self, topics: Iterable[str]) -> None:
         """Ask at once for topics that were never asked for."""
         self._single.update(topics)
+        # While brokers do not answer, new topics do not hurry: a program that goes through
+        # thousands of them would ask without a pause.
         if not self._has_failed:
             self._backoff.reset()
             self._has_new = True
@@ -115,6 +117,7 @@ class RefreshSchedule:
     def note_missing(self, topics: Set[str]) -> None:
         """Ask again, ever less often, for topics in use that do not exist."""
         now = self._loop.time()
+        # The pause goes on: each response comes here, and would otherwise begin it again.
         if topics == self._missing and now < self._missing_at:
             return
         if topics - self._missing:
@@ -158,6 +161,7 @@ class RefreshSchedule:
             return None, True
         if not is_full:
             return single, False
+        # With a full refresh, whose response leaves them out of the snapshot as well.
         self._in_use.evict(now)
         return self._in_use.names(), True
 
@@ -171,11 +175,14 @@ class RefreshSchedule:
     def note_failure(self) -> None:
         """Note that the refresh that was taken failed: another will follow."""
         self._has_failed = True
+        # It is full: what was to be asked for singly is in use as well, and so is not forgotten.
         self._reason = "the last refresh failed"
         self._pause()
 
     def _pause(self) -> None:
         now = self._loop.time()
+        # After a quiet time the pauses are short again; requests that follow each other wait ever
+        # longer.
         if now > self._not_before + self._series_ends_after:
             self._backoff.reset()
         self._not_before = now + self._backoff.next()

@@ -222,6 +222,8 @@ class ClusterMetadata:
         topics = {name: self._topics[name] for name in kept if name not in answered}
         for name, topic in answered.items():
             topics[name] = merge_topic(self._topics.get(name), topic)
+        # Only such a response shows by what it lacks that a topic is gone: others are about some
+        # topics.
         if has_all and self.has_all_topics:
             for name in self._topics.keys() - topics.keys():
                 missed = merge_missing(self._topics[name])

@@ -244,6 +244,7 @@ class PartitionState:
         """Continue at `offset`; what was fetched is void."""
         self._transition(Phase.READY)
         self.reset_to = None
+        # All that is on its way is void from here on: responses and look-ups compare it.
         self.epoch += 1
         self.next_offset = offset
         self.call = 0
@@ -269,6 +270,7 @@ class PartitionState:
     def move(self, offset: int, offset_epoch: int) -> None:
         """Seek without the application's wish: records that it is still working on stay
         unfinished."""
+        # `seek()` takes both for finished: the application has asked for other records itself.
         call, finished = self.call, self.finished
         self.seek(offset, offset_epoch)
         self.call, self.finished = call, min(finished, offset)

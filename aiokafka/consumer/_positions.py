@@ -86,6 +86,8 @@ class ConsumerPositions:
             state = self._subscription.assigned_state(partition)
             if state.position is not None:
                 return state.position
+            # The reason why there is no position is raised here or by the next read, whichever
+            # comes first.
             failure = self._desk.buffer.pop_failure(state)
             if failure is not None:
                 raise failure
@@ -263,6 +265,8 @@ class ConsumerPositions:
             )
         assignment = self._subscription.assignment
         if offsets is None:
+            # No await up to the call that takes its turn: positions, and which records they are
+            # behind, are those of this moment.
             positions = {state.tp: state.position for state in assignment.states()}
             entries = {
                 tp: OffsetAndMetadata(offset)
@@ -276,6 +280,8 @@ class ConsumerPositions:
         if entries:
             await self._group.commit_offsets(_with_epochs(assignment, entries))
         if offsets is None:
+            # After the rest is stored: only what was taken away has failed, and the error names
+            # that.
             self._group.refuse_forfeited()
 
     async def committed_offsets(

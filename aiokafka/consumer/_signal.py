@@ -32,6 +32,7 @@ class Signal:
 
     def notify(self) -> None:
         """Wake all waiters."""
+        # Woken waiters leave the dict themselves, when their task runs: it cannot change here.
         for waiter in self._waiters:
             _finish(waiter, True)
 
@@ -100,6 +101,7 @@ class Arrivals(Signal):
         self, wanted: Collection[TopicPartition] | None, deadline: float | None
     ) -> bool:
         """Wait as `wait()` does, for news of these partitions (None = of any)."""
+        # To enter very many keys for each wait costs more than to wake up in vain now and then.
         if wanted is None or len(wanted) > _MOST_KEYS:
             return await self.wait(deadline)
         waiter, timer = _make_waiter(deadline)

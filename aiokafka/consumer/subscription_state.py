@@ -231,6 +231,7 @@ class SubscriptionState:
         if self._subscription is None or self._subscription.is_manual:
             raise IllegalStateError("there is no subscription to assign partitions for")
         tps = list(dict.fromkeys(partitions))
+        # Through an empty assignment, so that each partition gets a new state, without position.
         if not keep:
             self._replace([])
         self._replace(tps)
@@ -268,9 +269,11 @@ class SubscriptionState:
                 state.watcher = self._watcher
             states[tp] = state
         self._assignment = Assignment(states, old.epoch + 1)
+        # Whatever holds on to the old object sees that it does not count any more (`active`).
         old.epoch = -1
         for state in old.states():
             if state.tp not in states:
                 if state.call:
+                    # `GroupView` asks later whether the application had records of it in hand.
                     self.given_up[state.tp] = state.call
                 state.retire()

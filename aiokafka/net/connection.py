@@ -175,16 +175,20 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if version is None:
             version = self.pick(type(request))
         deadline = now + (self._request_timeout if timeout is None else timeout)
+        # The broker reads nothing until then, which is no fault of the request.
         if self.gate.throttled_until > now:
             deadline += self.gate.throttled_until - now
         future: asyncio.Future[Any] = self._loop.create_future()
         chunks = self._exchange.send(request, version, deadline, future)
         is_answered = request.expects_answer()
+        # After the encoding, which may refuse the request: what was not sent has no place in the
+        # queue.
         self._count(chunks, now if is_answered else None)
         if len(chunks) == 1:
             transport.write(chunks[0])
         else:
             _write(transport, chunks)
+        # With acks=0 there will be no response, so there is nothing to wait for.
         if not is_answered:
             future.set_result(None)
         elif deadline < self._timer.at:
@@ -305,6 +309,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Give the responses that are complete to their requests."""
+        # Closed by us, with bytes still coming: their requests have failed already.
         if not self.is_open:
             return
         self.traffic.bytes_in += nbytes
@@ -340,6 +345,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
     # -- inside
 
     def _on_frame(self, frame: bytes | bytearray) -> None:
+        # Out of the queue first, also if its caller is gone: the next response belongs to the next
+        # request.
         received = self._exchange.receive(frame)
         # In the order of the requests, as the responses come.
         latency = self._loop.time() - self._sent_at.popleft()
@@ -355,6 +362,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if throttle > 0:
             self.traffic.throttle_ms += throttle
             self._on_throttle(throttle)
+        # Taken out even if nothing waits any more, or the hooks of cancelled requests would add up.
         hook = self._hooks.pop(future, None) if self._hooks else None
         if future.done():
             return
@@ -389,6 +397,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def _expire(self, now: float) -> None:
         name = self._exchange.overdue(now)
+        # These hear that they were late. Those behind them were not, and fail because the
+        # connection ends.
         for future in self._exchange.overdue_tokens(now):
             if not future.done():
                 future.set_exception(
@@ -413,6 +423,16 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Refuse new requests and fail those in flight, each with an exception of its own."""
         if self.error is not None:
             return
+        # What happens to requests when a connection ends, whichever end began it:
+        # 1. The first reason counts. What follows from it (a timeout leads to an abort, that to the
+        #    loss of the transport) comes here again, and changes nothing.
+        # 2. It is closed for new requests at once: they are refused with the reason, and nothing is
+        #    written to a stream that may have been cut in the middle of a request.
+        # 3. All requests in flight fail, each with an exception of its own. Whether the broker has
+        #    acted on them is not known, and their callers decide what that means.
+        # 4. Those that wait at the gate are woken last. They find it closed by 2, and are refused.
+        # 5. The transport ends later, by itself or cut. `closed` tells the pool and the
+        #    SessionKeeper.
         self.error = error
         self.is_open = False
         self.closed_at = self._loop.time()

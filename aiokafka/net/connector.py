@@ -206,6 +206,7 @@ class Connector:
         if self._config.security.uses_sasl:
             left = deadline - asyncio.get_running_loop().time()
             await authenticate(connection, self._config.security, self.host, left)
+        # Longer responses only now: an unknown peer could have us reserve what it likes.
         connection.admit()
         return connection
 

@@ -81,6 +81,7 @@ class SendGate:
         """
         try:
             async with timeout_at(deadline):
+                # There are three reasons, and one may begin when another ends.
                 while not self.is_open:
                     await self._wait_once()
         except asyncio.TimeoutError:

@@ -104,6 +104,8 @@ async def negotiate(
             greeting.api_versions_version = best
             if not asked < _FIRST_WITH_FEATURES <= best:
                 return _versions(response)
+            # Asked in a version without features, of a broker that has them: transactions of
+            # version 2 would go unnoticed on this connection.
             asked, answer = best, ask_versions(connection, greeting, timeout)
             continue
         if response.error_code != UnsupportedVersionError.errno or asked == 0:
@@ -198,6 +200,7 @@ async def exchange(connection: BrokerConnection, mechanism: Mechanism, timeout: 
         await _exchange_raw_tokens(connection, mechanism, timeout)
     else:
         await _exchange_tokens(connection, mechanism, timeout)
+    # Only when the broker has accepted it: a renewal compares with it.
     connection.user = mechanism.user
 
 

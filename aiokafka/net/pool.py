@@ -185,6 +185,8 @@ class ConnectionPool:
         One to where it was before is dropped, unless requests are in flight on it.
         """
         connection = self.find(node_id, purpose)
+        # With requests in flight it is kept for another while: they would fail for nothing, as the
+        # broker still responds under its old address.
         if connection is None or not self._has_moved(node_id, connection) or connection.in_flight:
             return connection
         self.drop(node_id, purpose, f"node {node_id} has a new address")
@@ -209,6 +211,7 @@ class ConnectionPool:
         if connection is None or node is None:
             return
         key = (node_id, int(ConnectionGroup.DEFAULT))
+        # Another call has connected to the broker meanwhile, and may be using that connection.
         if self.find(node_id) is not None or not connection.is_open:
             self._dismiss(connection)
             return
@@ -295,6 +298,7 @@ class ConnectionPool:
         not hammered."""
         lost = self._open.pop(key, None)
         if lost is not None:
+            # Not `next()`: the attempt that follows says whether this is a failure.
             node.retry_at = max(node.retry_at, lost.closed_at + node.backoff.peek())
             if not lost.closed.done():
                 self._leaving[lost] = None
@@ -318,6 +322,8 @@ class ConnectionPool:
         except Exception as failure:
             error = self._note_failure(key[0], node, failure)
         finally:
+            # Before any waiter is told: one that tries again at once must get an attempt of its
+            # own.
             self._attempts.pop(key, None)
             if connection is None:
                 attempt.fail(error)
@@ -327,6 +333,8 @@ class ConnectionPool:
     def _note_success(
         self, key: tuple[int, int], node: _Node, attempt: _Attempt, connection: BrokerConnection
     ) -> None:
+        # Closed while it connected, when no caller is left to close this one as well; or a
+        # bootstrap server that was too slow, and is needed no more.
         if self._is_closed or (key[0] < 0 and not attempt.is_wanted):
             connection.abort()
             return

@@ -69,6 +69,15 @@ class SessionKeeper:
         """Re-authenticate at `due` (loop time), with the credentials of that time."""
         connection = self._connection
         try:
+            # Steps of a renewal, and what would go wrong in another order:
+            # 1. Credentials are fetched while the old session serves: that may take seconds, for
+            #    which all requests would wait.
+            # 2. At the time due the gate closes. What is in flight gets its responses, as the
+            #    broker handles requests in their order; what comes waits.
+            # 3. The exchange goes behind those in flight. A request in between would get no
+            #    response, and one after the end of the session would cost the connection.
+            # 4. The gate opens, also after a failure: those that wait then find a closed
+            #    connection, and their callers take another one.
             mechanism = await self._prepare()
         except KafkaError as error:
             await self._retire(error)

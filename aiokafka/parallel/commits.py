@@ -61,10 +61,13 @@ class Committer:
             except asyncio.TimeoutError:
                 pass
             self._is_urgent.clear()
+            # Before the commit: a `flush` that comes during it is about what was finished since,
+            # and waits for the next one.
             waiters, self._waiters = self._waiters, []
             try:
                 is_committed = await self._commit()
             finally:
+                # Also if it failed: `flush` promises one attempt, and a rebalance waits for it.
                 for waiter in waiters:
                     waiter.set()
             if is_committed:
@@ -77,6 +80,8 @@ class Committer:
             return
         try:
             async with timeout_at(deadline):
+                # By the one task that commits: two commits on their way at once could be stored the
+                # other way round.
                 if self._is_running:
                     done = asyncio.Event()
                     self._waiters.append(done)
@@ -116,6 +121,8 @@ class Committer:
         lags, ends = consumer.lag(), consumer.known_end_offsets()
         finished = []
         for work in self._queue.partitions:
+            # The assignment of this moment. What was revoked is dropped a little later, by the
+            # listener.
             if work.tp in lags:
                 offset = self._committable(work, ends.get(work.tp), lags[work.tp])
                 if offset > work.committed:
@@ -130,6 +137,13 @@ class Committer:
         """
         committable = work.tracker.committable
         queue = self._queue
+        # The position is behind all that was taken, so it may be committed only where nothing of
+        # that is left to do:
+        # 1. taken and not finished (`span`),
+        # 2. taken and not in the queue yet, nor ever, if the reading task failed right then
+        #    (`in_transit`),
+        # 3. kept for later, as records of retry topics are (`waiting`).
+        # Each of them would be lost with the next rebalance or crash.
         if work.tracker.span or queue.in_transit or work.tp in queue.waiting:
             return committable
         return committable if end is None or lag is None else max(committable, end - lag)

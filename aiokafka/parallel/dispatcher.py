@@ -66,6 +66,7 @@ class Dispatcher:
                 partition = queue.add(tp, records, most)
                 flow.taken(partition)
                 next_offset = partition.tracker.position
+            # What did not fit is behind what did. Records of it that wait would come twice.
             if next_offset <= records[-1].offset:
                 queue.waiting.drop([tp])
                 flow.put_back(tp, next_offset)
@@ -95,6 +96,8 @@ class Dispatcher:
                 return work
             waiter: asyncio.Future[None] = loop.create_future()
             self._waiters.append(waiter)
+            # What a wake-up was for is still there if the woken worker is cancelled: another one
+            # has to hear of it.
             is_here = False
             try:
                 await waiter
@@ -211,6 +214,7 @@ class Dispatcher:
 
     def end(self) -> None:
         """Start nothing more."""
+        # Closed before workers are woken: they look for a record first.
         self.queue.close_all()
         self.ending.set()
         self._wake(len(self._waiters))

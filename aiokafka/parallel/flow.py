@@ -92,6 +92,7 @@ class Flow:
     def taken(self, partition: PartitionWork) -> None:
         """Take note that records of this partition were added to the queue."""
         mean = partition.nbytes / max(1, partition.unfinished)
+        # Rises at once and falls slowly: to take too much costs memory, to take too little a call.
         self._weight = max(1.0, mean, self._weight * 0.75)
         tp = partition.tp
         limits = self._limits
@@ -175,6 +176,7 @@ class Flow:
     def _apply(self, tps: Iterable[TopicPartition]) -> None:
         assigned = self._consumer.assignment()
         for tp in tps:
+            # A handler may end after its partition was revoked.
             if tp not in assigned:
                 continue
             is_paused = self._is_full or self._is_closed

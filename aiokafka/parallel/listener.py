@@ -55,6 +55,15 @@ class DrainingListener(ConsumerRebalanceListener):
     async def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
         """Finish in time, let the application do the same, commit, forget."""
         try:
+            # How partitions are given up, while the group waits:
+            # 1. Nothing more of them is started. What runs may end, or is cancelled when its time
+            #    is over.
+            # 2. The application's listener finds all of it done, and may commit or close what it
+            #    keeps for the partitions.
+            # 3. What is finished is committed, that of step 2 included: this is still the owner.
+            # 4. They are forgotten in any case. If they come back they begin at what is committed,
+            #    so records that were left over come again; kept here, they would be processed
+            #    twice.
             await self.finish(revoked, self._drain_timeout)
             if self.listener is not None:
                 await self._call(self.listener.on_partitions_revoked, revoked)
@@ -65,6 +74,7 @@ class DrainingListener(ConsumerRebalanceListener):
     async def on_partitions_lost(self, lost: Set[TopicPartition]) -> None:
         """End what runs at once: other members have the partitions already."""
         try:
+            # No commit: the group would refuse it, and others have the records already.
             await self.finish(lost, 0.0)
             if self.listener is not None:
                 # Duck-typed listeners may have only the other two methods.
@@ -79,6 +89,8 @@ class DrainingListener(ConsumerRebalanceListener):
         self._set_dead_letters_aside(assigned)
         if self.listener is not None:
             await self._call(self.listener.on_partitions_assigned, assigned)
+        # Last: the records of a partition that is resumed come from where it stands, and the
+        # application may have moved that.
         self._flow.assigned(assigned)
 
     def _set_dead_letters_aside(self, assigned: Set[TopicPartition]) -> None:

@@ -50,6 +50,8 @@ class Pump:
             )
             # No await from here on: no partition can be revoked in between.
             if batches:
+                # If something fails from here on, this is never taken back: no commit may pass over
+                # these records.
                 self._dispatcher.queue.begin_transit()
                 if self._delays is not None:
                     batches = self._delays.hold_back(batches, loop.time())

@@ -60,6 +60,7 @@ class WaitingRoom:
         count = 0
         for record, due in records:
             size = size_of(record)
+            # One is kept whatever its size, or its partition would never move.
             if waiting.records and waiting.nbytes + size > room:
                 break
             waiting.records.append((record, due))

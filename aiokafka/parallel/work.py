@@ -320,9 +320,12 @@ class WorkQueue:
         partition = work._partition
         self._end_run(work)
         work._state = WorkState.FINISHED
+        # The position of the next owner counts. Only the lane is still of interest: its next record
+        # may be waiting here, if the partition came back.
         if not partition.is_current:
             self._end_lingering(work)
             return
+        # A record that was cut from the log has an offset that another one has now.
         if not (partition.cuts and work._is_cut):
             partition.tracker.finish(work.record.offset)
         self._end_work(work)
@@ -351,6 +354,7 @@ class WorkQueue:
             self._end_lingering(work)
         elif work._is_cut:
             self._end_work(work)
+        # First of all: it was begun before what is ready, and its lane waits for it.
         elif not partition.is_closed:
             self._ready.appendleft(work)
 

@@ -66,6 +66,8 @@ class Workers:
             for worker in self._workers
             if worker.work is not None and worker.work.partition in partitions
         ]
+        # Noted before `_start` gives each worker another owner. The new tasks come first, so that a
+        # handler which ignores its end holds up no other partition.
         owners = [worker.owner for worker in busy if worker.owner is not None]
         for worker in busy:
             self._start(worker)
@@ -129,6 +131,7 @@ class Workers:
                 dispatcher.finish(work)
             finally:
                 dispatcher.maybe_release(work)
+                # Another task has this place by now, with a record of its own.
                 if worker.owner is owner:
                     worker.work = None
             if owner.is_stopping:

@@ -174,6 +174,8 @@ class MessageAccumulator:
         `deadline` (loop time). Then, or cancelled, nothing has changed.
         """
         self.memory.check(need)
+        # The turn first, for the row of waiters is in the order of the calls: with the room checked
+        # before, another call could come in between.
         if self.appender.owes_turn:
             await self.appender.give_turn()
         if self.memory.has_room(need):
@@ -212,6 +214,7 @@ class MessageAccumulator:
         `send` as well.
         """
         queue = self.queue(partition)
+        # Records that were sent before are before it in the partition, too.
         queue.seal()
         takes_more = not builder.closed()
         batch = self.appender.new_batch(partition, builder.release())

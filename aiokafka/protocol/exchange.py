@@ -144,6 +144,7 @@ class Exchange(Generic[T]):
         out = bytearray(plan.head)
         buffers = plan.codec.encode(request, out)
         size = len(out) if len(buffers) == 1 else sum(map(len, buffers))
+        # After the encoding: a request that is refused there takes no number and no place.
         self._last_id = correlation_id = (self._last_id + 1) & 0x7FFFFFFF
         _HEAD.pack_into(out, 0, size - 4, cls.API_KEY, version, correlation_id)
         if request.expects_answer():

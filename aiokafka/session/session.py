@@ -135,6 +135,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
 
     async def __aenter__(self) -> Self:
         self._listener.inner = self.consumer.rebalance_listener
+        # Before the consumer starts: its first assignment must not pass the session by.
         self.consumer.rebalance_listener = self._listener
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.producer)
@@ -177,6 +178,8 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
                 "subscribe() or assign() was called within the session, so it cannot know what is "
                 "still its own: call them before"
             )
+        # The end of the former transaction may have been cut short: nothing new begins before that
+        # is settled, as its records may have to come again.
         await self._settle()
         self._stop_deadline = None
         pause, self._pause = self._pause, 0.0
@@ -252,6 +255,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
                 self._backoff.reset()
                 self._failure = transaction.failure
                 return False
+        # Cancelled, or the program ends: no retry, and no more time than `stop_timeout_ms`.
         if raised is not None and not isinstance(raised, Exception):
             await self._settle_in_time()  # cancelled
             return False
@@ -303,6 +307,8 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         await self.producer.send_offsets_to_transaction(transaction.next, self.consumer)
         if transaction.is_void:
             raise CommitFailedError("partitions were revoked during the transaction")
+        # Before the request: if this call ends here, what comes next must repeat the commit, and
+        # never abort.
         transaction.enter(SessionPhase.COMMITTING)
         await self.producer.commit_transaction()
         transaction.enter(SessionPhase.COMMITTED)

@@ -233,4 +233,5 @@ class SessionTransaction(Generic[KT, VT, KeySent, ValueSent]):
             raise IllegalStateError(f"a transaction that is {self._phase.value} cannot be used")
         self._phase = phase
         if phase in OVER:
+            # A rebalance may be held up until now: see `TransactionalSession._commit`.
             self._over.set()

@@ -171,6 +171,7 @@ class FetchBuffer:
         if chunk is None:
             return None
         state = chunk.state
+        # `next_of` knows what to do about both; this way is for the record in the middle of a set.
         if state.epoch != chunk.epoch or state.paused:
             return None
         try:
@@ -245,6 +246,8 @@ class FetchBuffer:
             except Exception:
                 if not records and not taken:
                     raise
+                # Good records go first. The error comes again with the next call, when the position
+                # is at the record that has it.
                 limit = 0
             if records:
                 taken[state.tp] = records
@@ -277,6 +280,8 @@ class FetchBuffer:
             self._set_aside(chunk, error)
             raise
         finally:
+            # Also if it raises: it may have passed what holds no records, which need not be passed
+            # again.
             state.next_offset = chunk.reader.position
         if record is None:
             self._finish(chunk)
@@ -330,6 +335,8 @@ class FetchBuffer:
         if queue is None:
             return None
         chunk: FetchedPartition = queue[0]
+        # A set that begins behind the position would skip records: one before it is missing, as
+        # when a call has put its records back.
         if chunk.epoch == state.epoch and chunk.start <= state.next_offset:
             return chunk
         self.discard(state)

@@ -142,6 +142,7 @@ class ReaderDesk:
     def touch(self, state: PartitionState) -> None:
         """Drop what a change of the partition made void, and have its readers look again."""
         self.buffer.discard_stale(state)
+        # This runs for each partition of a response, so nothing is woken in vain.
         if not state.needs_offset and self.positions.has_waiters:
             self.positions.notify()
         if self._arrivals.has_waiters:
@@ -149,6 +150,7 @@ class ReaderDesk:
 
     def report(self, state: PartitionState, failure: Callable[[], KafkaError]) -> None:
         """Let the next reader of this partition see what `failure` makes."""
+        # The partition may be another member's by now, and so are its troubles.
         if state.phase is not Phase.RETIRED:
             self.note_error(asyncio.get_running_loop().time(), failure())
             self.buffer.add_failure(state, failure)

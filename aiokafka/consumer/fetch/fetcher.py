@@ -52,6 +52,7 @@ class Fetcher:
     async def close(self) -> None:
         """Drop everything and give brokers their session slots back. After the tasks have ended."""
         self._is_running = False
+        # Records that were returned and not told to the collector: there is no later moment for it.
         for state in self._subscriptions.assignment.states():
             self._shared.meter.settle(state)
         self._subscriptions.watch(None)
@@ -68,6 +69,8 @@ class Fetcher:
         come.
         """
         refuse_reading(self._desk)
+        # To ask for more says that what was returned is finished: a rebalance may be waiting for
+        # that.
         self._desk.polls.notify()
         self._note_hunger(wanted)
         return await self._desk.wait(wanted, deadline)
@@ -89,6 +92,8 @@ class Fetcher:
         self._resolver.look_for_newcomers()
         if not self._is_running:
             return
+        # Before partitions are placed: a position in a topic that is gone must not be asked for in
+        # the one that has its name now.
         self._follow_topic_ids()
         for state in self._subscriptions.assignment.states():
             self._place(state)
@@ -126,6 +131,8 @@ class Fetcher:
         before = self._placement.place(state)
         node_id = state.home.node_id
         if before != node_id and before is not None and before in self._nodes:
+            # It leaves the partition out from its next request on. A response that is on its way
+            # still counts: the records are the same.
             self._nodes[before].touch(state)
         if node_id is not None:
             self._node(node_id).touch(state)

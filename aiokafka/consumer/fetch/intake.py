@@ -66,11 +66,15 @@ class Intake:
     def accept(self, state: PartitionState, data: PartitionData) -> None:
         """Apply one partition's answer, which is to what its cursor asks for."""
         if data.error_code:
+            # Collected, and applied by `finish()`: the metadata changes once for all partitions of
+            # the response.
             leader = data.current_leader
             if leader.leader_id >= 0 and leader.leader_epoch >= 0:
                 self._leaders[state.tp] = (leader.leader_id, leader.leader_epoch)
         else:
             self._note_ends(state, data)
+            # Before the records are looked at: a corrupt one is no failure of the broker, and is
+            # delayed by itself.
             state.retry.succeed()
             lag = state.lag(self._shared.config.read_committed)
             self._shared.meter.fetched(state, data.records, self._sent_at, lag)
@@ -85,6 +89,8 @@ class Intake:
             self._put_off(state, answer)
         elif isinstance(answer, OutOfRange):
             self._on_out_of_range(state, answer.failure)
+        # Last, as it moves the partition to another broker. The response of a leader that gives
+        # this advice has no records.
         if not data.error_code and data.preferred_read_replica >= 0:
             self._on_advice(state, data.preferred_read_replica)
 
@@ -166,6 +172,8 @@ class Intake:
             self._postpone(state)
             self._host.refuse_replica(state)
         elif cursor.queued:
+            # What is buffered lies before the offset that was asked for. The log may have lost that
+            # as well: ask again from where the reader is, and find out.
             self._shared.desk.buffer.discard(state)
             self._postpone(state)
         else:

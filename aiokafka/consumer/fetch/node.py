@@ -107,6 +107,8 @@ class NodeFetcher:
         # While positions are still being looked up.
         with self._contact.asked("ApiVersions"):
             await self._shared.client.ready(self.node_id, group=ConnectionGroup.FETCH)
+        # Each round decides, and then waits or fetches, without an await in between: whatever
+        # changes while it decides could only do so in this step, so no wake-up is lost.
         while not self._is_retired:
             now = self._loop.time()
             self._has_news |= self._plan.update(now, self._host.topic_ids)
@@ -139,10 +141,16 @@ class NodeFetcher:
         longest = self._shared.config.fetch_max_wait
         if not plan.specs or now < self._not_before:
             return None
+        # Bytes that nothing has read. A broker is asked again at half its share, so that the next
+        # response comes while the rest is read.
         if self._is_over_low_water() and not self._make_room():
             return None
+        # No partition is left out whose turn could come during a long poll; or a reader waits for
+        # those that are asked for, and what others have in store does not help it.
         if not plan.full or self._buffer.is_hungry:
             return longest
+        # Asked at once if that is for half of the partitions or more. Otherwise each partition that
+        # is read to its end would cost a request of its own.
         if self._has_news and len(plan.specs) >= len(plan.full):
             return 0.0
         return 0.0 if now >= self._fetched_at + longest else None
@@ -153,6 +161,8 @@ class NodeFetcher:
         if not self._buffer.is_hungry:
             return False
         later = self._loop.time() + self._shared.config.fetch_max_wait
+        # Paused partitions, or those that this reader does not ask for, fill the memory. They are
+        # fetched again later, after those that are wanted.
         for state in self._buffer.unserved():
             if state.home.node_id == self.node_id:
                 self._buffer.discard(state)
@@ -176,6 +186,8 @@ class NodeFetcher:
         config = self._shared.config
         self._fetched_at = now
         self._has_news = False
+        # What has changed is forgotten with this call. If the broker does not hear of it now, the
+        # session has to begin again (`_failed`), or it would never.
         request = self._session.build(self._plan.specs, self._plan.take_changed())
         request.max_wait_ms = int(max_wait * 1000)
         request.min_bytes = config.fetch_min_bytes
@@ -210,10 +222,13 @@ class NodeFetcher:
     def _failed(self, error: KafkaError) -> None:
         """Back off and look for new leaders, as there is no response; report an error that no retry
         mends."""
+        # The broker may have taken the request or not, so its epoch of the session may be ours or
+        # the next.
         self._session.restart()
         self._not_before = self._loop.time() + self._backoff.next()
         self._contact.fail(error)
         for state in self._plan.states():
+            # A replica does not respond; the leader has the same records.
             if state.home.preferred == self.node_id:
                 self._host.refuse_replica(state)
         if _is_too_large(error):
@@ -239,6 +254,7 @@ class NodeFetcher:
         self._shared.meter.responded(sent_at, response.throttle_time_ms)
         self._contact.succeed()
         self._shared.desk.note_fetch(self._contact.answered_at)
+        # The session first: with an error of it, the partitions are not those that were asked for.
         if not self._session.accept(response.error_code, response.session_id):
             self._session_failed(response.error_code)
             return
@@ -258,6 +274,7 @@ class NodeFetcher:
         is a full one."""
         error = for_code(error_code)
         self._log.debug("Broker %s ended the fetch session: %s", self.node_id, error.__name__)
+        # The first time at once: to lose a session to another client is nothing unusual.
         if self._backoff.failures:
             self._not_before = self._loop.time() + self._backoff.peek()
         self._backoff.failures += 1

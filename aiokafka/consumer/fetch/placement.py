@@ -71,6 +71,8 @@ class Placement:
         if home.preferred is not None and (
             home.preferred_until <= _now() or cluster.broker_metadata(home.preferred) is None
         ):
+            # It has had its time, or has left the cluster: the leader names another if there is
+            # one.
             home.preferred = None
         node_id = leader if home.preferred is None else home.preferred
         if node_id is None or node_id < 0:
@@ -111,6 +113,15 @@ class Placement:
             return
         is_newer = epoch > cursor.leader_epoch
         was_newer = not is_newer and cursor.offset_epoch > epoch
+        # What leads to a comparison with the leader's log:
+        # 1. READY, and the record before the position was written under an older leader. The new
+        #    one may not have it: it was cut off, or never replicated.
+        # 2. READY, and that record is from a later epoch than the leader has. Epochs only go back
+        #    when the topic is another one.
+        # 3. VALIDATING, and yet another leader took over: what the last one says is of no use any
+        #    more.
+        # Otherwise there is nothing to compare. No record was fetched yet (-1), or by this leader;
+        # or the position is still being looked up, and will be this leader's.
         if (state.phase is Phase.READY and (0 <= cursor.offset_epoch < epoch or was_newer)) or (
             state.phase is Phase.VALIDATING and is_newer
         ):
@@ -127,6 +138,7 @@ class Placement:
             absence = self._leaderless[tp] = Absence(_now())
         absence.misses += 1
         cluster = self._client.cluster
+        # Without either no broker was asked about the topic yet, which is no reason for an alarm.
         if cluster.partitions_for_topic(tp.topic) is not None or cluster.topic_error(tp.topic):
             absence.is_told = True
 

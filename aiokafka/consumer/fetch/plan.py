@@ -41,6 +41,7 @@ class FetchPlan:
     def update(self, now: float, topic_ids: Mapping[str, bytes]) -> bool:
         """Take note of everything touched and of back-offs that ended; True if there is more to ask
         for."""
+        # They touch themselves when their time has come, as nothing else happens to them.
         if self._later:
             self._touched.update((state, None) for state, at in self._later.items() if at <= now)
         if not self._touched:
@@ -67,6 +68,9 @@ class FetchPlan:
         if made_for is None:
             return None
         state, epoch = made_for
+        # The epoch tells of a seek, a reset or a revocation since the request. The offset tells of
+        # what leaves the epoch as it is: the buffer was dropped, or another broker has brought the
+        # same records.
         if state.epoch != epoch or state.cursor.offset != self.specs[tp].offset:
             return None
         return state
@@ -85,6 +89,7 @@ class FetchPlan:
             self._later[state] = state.retry.at
             return self._leave_out(state)
         if cursor.queued >= QUEUED_PER_PARTITION:
+            # Looked at again when a record set of it is read: the buffer touches it then.
             self.full[state] = None
             return self._leave_out(state)
         tp = state.tp
@@ -98,6 +103,8 @@ class FetchPlan:
 
     def _leave_out(self, state: PartitionState) -> bool:
         made_for = self._made_for.get(state.tp)
+        # Only what was made for this state: its partition may have been revoked and assigned again,
+        # and the new state may be in the plan by now.
         if made_for is not None and made_for[0] is state:
             del self._made_for[state.tp]
             del self.specs[state.tp]

@@ -83,11 +83,14 @@ class FetchSession:
             self._reset(_NO_SESSION)
         else:
             self.session_id = session_id
+            # Not to 0 or below: those mean a full request and the end of the session.
             self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
         return True
 
     def restart(self) -> None:
         """Send everything next time, in place of the session the broker may still have."""
+        # By its id the broker drops the old session. Without, that would keep its slot, which
+        # another client may need, until it is the oldest.
         self._reset(self.session_id)
 
     def closing_request(self) -> FetchRequest | None:
@@ -110,6 +113,8 @@ class FetchSession:
         self._known.clear()
 
     def _fail(self, error_code: int) -> None:
+        # The session is there, only our count of it is wrong: its id stays, so that the next
+        # request replaces it. After any other error there is nothing to replace.
         kept = errors.InvalidFetchSessionEpoch.errno
         self._reset(self.session_id if error_code == kept else _NO_SESSION)
 
@@ -153,9 +158,12 @@ class FetchSession:
         for tp in changed:
             spec = wanted.get(tp)
             if spec is None:
+                # Only what the broker knows of: a partition may have come and gone since the last
+                # request.
                 old = known.pop(tp, None)
                 if old is not None:
                     gone.append((tp, old))
+            # Changed and changed back is no news.
             elif known.get(tp) != spec:
                 known[tp] = spec
                 self._topic_names[spec.topic_id] = tp.topic

@@ -87,6 +87,7 @@ class ClassicProtocol:
                     await asyncio.sleep(delays.next())
         finally:
             self._is_joining = False
+            # After `unsubscribe()` they stay suspended until the group is left; see Group.
             if self._subscriptions.is_by_group:
                 self._commits.resume()
             self._handover.release()
@@ -110,6 +111,8 @@ class ClassicProtocol:
         subscription = self._subscriptions.subscription
         topics = self._subscriptions.topics
         self._standing.unsettle()
+        # No heartbeats from here on: the JoinGroup says as much, and on the same connection they
+        # would wait behind it until their time is over.
         self._is_joining = True
         self._commits.suspend()
         try:
@@ -140,6 +143,7 @@ class ClassicProtocol:
     async def _prepare(self) -> None:
         """Give up what a join needs: everything without membership, everything of an eager
         member."""
+        # Each branch acts once for a join, however often that is tried (`_is_revoked`).
         if self.member.generation < 0:
             if self._handover.owned and not self._is_revoked:
                 self._assignors.forget()
@@ -170,7 +174,10 @@ class ClassicProtocol:
         if self._subscriptions.pattern is None:
             # Others may want topics that we do not.
             known = self._client.set_topics(topics | self._subscriptions.topics)
+            # All members wait for this one. A topic that is not known in time is left out rather
+            # than their sessions lost; when it appears there is another join (`on_metadata`).
             await asyncio.wait([known], timeout=self._config.session_timeout / 2)
+        # No await from here to the assignment: what is watched is what was assigned from.
         self._watch(topics)
         if joined.is_kept:
             # A static leader that was restarted: the assignment stands, it only watches its topics.
@@ -193,6 +200,8 @@ class ClassicProtocol:
                 )
 
     async def _adopt(self, assigned: frozenset[TopicPartition]) -> None:
+        # Before anything is revoked: what is finished of it has to be stored first, and the new
+        # generation is the one to do it in.
         self._commits.resume()
         self._is_revoked = False
         if self._assignors.is_cooperative:
@@ -236,6 +245,8 @@ class ClassicProtocol:
             is_idle = self._standing.state is StandingState.IDLE
             if self.member.generation < 0 or self._is_joining or is_idle:
                 continue
+            # An error is about the generation that the heartbeat named. By now a join may have
+            # brought the next one, to which it means nothing.
             generation = self.member.generation
             try:
                 await self.member.heartbeat()
@@ -244,6 +255,7 @@ class ClassicProtocol:
             except KafkaError as error:
                 if generation == self.member.generation and not self._is_joining:
                     self._on_heartbeat_failed(error)
+                    # Sooner than usual: the session is running out meanwhile.
                     delay = min(interval, delays.next())
 
     def _on_heartbeat_failed(self, error: KafkaError) -> None:
@@ -257,6 +269,8 @@ class ClassicProtocol:
     def _lose_membership(self, error: BaseException) -> None:
         """Join again, with nothing: the group has removed us."""
         if isinstance(error, IllegalGenerationError):
+            # The group still knows the member by its id, and has only gone on without it: with the
+            # id it gets its former place, and costs the others one rebalance less.
             self.member.forget_generation()
         else:
             self.member.forget_member()

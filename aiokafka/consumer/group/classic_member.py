@@ -162,6 +162,8 @@ class ClassicMember:
         limit = max(config.client.request_timeout, rebalance_timeout + _JOIN_SLACK)
         response = await self.link.send(request, limit, patience=rebalance_timeout)
         self.link.check(response.error_code)
+        # Only now. Between JoinGroup and the end of SyncGroup there is no assignment in the new
+        # generation that a heartbeat could keep alive, or a commit refer to.
         self.generation = joined.generation
         return bytes(response.assignment)
 
@@ -181,6 +183,7 @@ class ClassicMember:
 
         A join that still waits for its response blocks its connection, so this takes another.
         """
+        # Before the request: nothing may go out any more in the name of a member that leaves.
         member_id = self.member_id
         self.forget_member()
         if self._instance_id is not None:

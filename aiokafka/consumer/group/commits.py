@@ -36,6 +36,8 @@ _PASSING = (RebalanceInProgressError, StaleMemberEpoch)
 # Seconds. An auto-commit interval of 0 means "at once", but not "all the time".
 _SHORTEST_INTERVAL = 0.01
 _LONGEST_LOOK = 0.1
+# A short interval must not leave an attempt less time than a coordinator takes that is a little
+# slow.
 _SHORTEST_ATTEMPT = 1.0
 
 
@@ -132,6 +134,7 @@ class GroupCommits:
         for tp in partitions:
             committed = self._committed.pop(tp, -1)
             state = self._subscriptions.assignment.get(tp)
+            # `call` is 0 if nothing of it was returned, so that there is nothing to lose.
             if is_done or state is None or not state.call or committed >= state.next_offset:
                 continue
             self._forfeited[tp] = _Forfeit(call, state.next_offset)
@@ -141,6 +144,8 @@ class GroupCommits:
         application still has in its hands."""
         forfeited, self._forfeited = self._forfeited, {}
         call = self._desk.buffer.call
+        # With any later call the application has finished these records uncommitted: there is no
+        # commit of them left that this one could be taken for.
         lost = [tp for tp, forfeit in forfeited.items() if forfeit.call == call]
         if lost:
             raise CommitFailedError(
@@ -172,6 +177,7 @@ class GroupCommits:
         self, partitions: Iterable[TopicPartition], deadline: float
     ) -> AsyncIterator[None]:
         turn = _Turn(partitions)
+        # Only those that are here before this turn is: no two turns ever wait for each other.
         earlier = [other for other in self._turns if other.concerns(turn)]
         self._turns[turn] = None
         try:
@@ -192,9 +198,13 @@ class GroupCommits:
         """Commit what `choose` returns in the moment before it is sent."""
         client = self._config.client
         delays = Backoff(client.retry_backoff, client.retry_backoff_max)
+        # `_is_lost` forgets: meanwhile the group may remove the member and take it back, with the
+        # same partitions. Then only the count shows that others had them.
         losses = self._losses
         while True:
             await self._wait_for_assignment(deadline)
+            # No await until the identity is known: offsets of one assignment must not go out in the
+            # name of another. What changes after that, the coordinator sees by the identity.
             if self._is_lost or losses != self._losses:
                 raise CommitFailedError("the group removed this member")
             offsets = choose()
@@ -206,17 +216,23 @@ class GroupCommits:
                 await self._committer.commit(offsets, identity, deadline)
                 break
             except CommitFailedError as error:
+                # A refusal of who we were says nothing about who we are. A join that is under way,
+                # or through by now, mends it, and the next attempt goes out under the new identity.
                 is_same = identity == self._identity() and not self._is_suspended
                 if is_same:
                     self._on_refused(identity, error)
                     if not isinstance(error.__cause__, _PASSING):
                         raise
             await asyncio.sleep(delays.next())
+        # Auto-commit must not store what lies before an offset of the application's own.
         self._committed.update({tp: entry.offset for tp, entry in offsets.items()})
         for tp, entry in offsets.items():
+            # The partition came back, and what was in hand when it went is stored: nothing was
+            # lost.
             forfeit = self._forfeited.get(tp)
             if forfeit is not None and entry.offset >= forfeit.position:
                 del self._forfeited[tp]
+        # A rebalance may be waiting for the application to finish what it has (`Handover.revoke`).
         self._desk.polls.notify()
 
     async def _wait_for_assignment(self, deadline: float) -> None:
@@ -248,6 +264,8 @@ class GroupCommits:
                 # An application that always finds records says nothing: look from time to time.
                 now = asyncio.get_running_loop().time()
                 await self._desk.polls.wait(now + _LONGEST_LOOK)
+            # It would wait for the assignment while it has its turn, and commits of the application
+            # with it.
             if not self._is_suspended and not self._is_lost:
                 await self.commit_finished(limit)
 
@@ -312,6 +330,7 @@ class GroupCommits:
         came with its latest call and are not committed.
         """
         call = self._desk.buffer.call
+        # Nothing was ever returned, and call 0 would count as the latest of each partition.
         if not call:
             return False
         for tp in partitions:

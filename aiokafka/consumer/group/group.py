@@ -147,12 +147,16 @@ class Group:
         """
         tasks.start(self._topics.follow(self.on_metadata), name="metadata")
         self._polls.note_call()
+        # Before the tasks begin: an error that they meet from here on is raised by `start()`, and
+        # not left to the first call that reads.
         self._standing.begin_start()
         self._tasks.start(self.run(), name="membership")
         self._tasks.start(self._protocol.send_heartbeats(), name="heartbeat")
         if self._config.enable_auto_commit:
             self._tasks.start(self._commits.run(), name="auto-commit")
         await self._wait_until_joined()
+        # The application could ask for no records while it waited here, so the interval begins
+        # again.
         self._standing.finish_start()
         self._polls.note_call()
         self.check()
@@ -177,9 +181,19 @@ class Group:
         unless a static member; until `deadline` (loop time) at most."""
         self._standing.begin_stop()
         loop = asyncio.get_running_loop()
+        # The order of what follows:
+        # 1. The membership's task ends, so that nothing is revoked or assigned any more.
+        # 2. Commits go on, which a join may have suspended: until all others have joined, the
+        #    generation that they name is still the present one.
+        # 3. What `unsubscribe()` left to do, if it was called just before.
+        # 4. A heartbeat that was cut short is repeated: the commit needs the epoch that it may have
+        #    raised.
+        # 5. What is finished is committed, while this is still a member.
+        # 6. The group is left, last of all: from then on it refuses commits, and others read on.
         await self._tasks.stop(min(deadline, loop.time() + _STOP_TIMEOUT))
         self._commits.resume()
         left = deadline - loop.time()
+        # Without a goodbye: the group misses this member by the end of its session.
         if left <= 0:
             self._member.forget_member()
             return
@@ -187,6 +201,7 @@ class Group:
         if self._standing.state is StandingState.LEAVING:
             await self._hand_over_in_time(commit_by)
         await self._protocol.catch_up(left * _PART_TO_CATCH_UP)
+        # Outside the group, others may have these partitions by now, and may have committed more.
         is_lost = self._subscriptions.is_by_group and self.generation < 0
         is_well = not is_lost and self._standing.failure is None
         if self._config.enable_auto_commit and is_well:
@@ -211,6 +226,12 @@ class Group:
 
     def _fail(self, error: BaseException) -> None:
         """End the membership; whatever reads or commits is told."""
+        # Nothing else wakes what waits:
+        # 1. The state first, for it is what those look at who are woken.
+        # 2. Commits that wait for an assignment would wait until their deadline: there will be
+        #    none.
+        # 3. Readers are woken last, and held before: they are to find the failure, not a record
+        #    that was buffered before it.
         self._standing.fail(error)
         self._commits.resume()
         self._desk.hold()
@@ -234,6 +255,7 @@ class Group:
         is_member = self._member.is_member or is_owed
         if standing.state is not StandingState.FAILED:
             standing.follow_subscription(is_member, is_owed)
+        # One that failed because a background task did stays failed: nothing would do the work.
         elif self._tasks.failure is None:
             standing.follow_subscription(is_member, is_owed)
             self._desk.release()
@@ -268,12 +290,15 @@ class Group:
             except Exception as error:
                 trace = None if isinstance(error, KafkaError) else error
                 self._log.error("The membership ends: %s", error, exc_info=trace)
+                # The listener has returned before readers hear of the error: an application that
+                # ends itself because of it should not find its own listener at work.
                 self._forget_assignment()
                 self._member.fail()
                 await self._handover.lose()
                 self._fail(error)
             while self._standing.state is StandingState.FAILED:
                 await self._standing.signal.wait()
+            # A failed member has no way back but from the very beginning.
             self._member.forget_member()
 
     async def _follow_states(self) -> None:
@@ -307,7 +332,10 @@ class Group:
     async def _hand_over_and_leave(self) -> None:
         """Finish with what the application unsubscribed from; it may have subscribed again
         since."""
+        # The listener and the last commit come first: both need what the membership gives.
         await self._handover.abandon(self._member.identity)
+        # Before the group is left: the application's part is over, and while the request is out it
+        # may subscribe to something else, which the state has to follow.
         self._standing.finish_leaving()
         self._handover.release()
         if self._member.is_member:
@@ -319,11 +347,14 @@ class Group:
     async def _go_idle(self) -> None:
         """Let others have the partitions until the application asks for records again."""
         if self._member.is_member or self._handover.owned:
+            # First, because the group gives the partitions to others as soon as it hears of this:
+            # what the application does at last finish, must not be stored over what they store.
             self._commits.lose()
             # It may wake up while we leave: others read from now on what was buffered here.
             self._desk.hold()
             self._forget_assignment()
             await self._leave("the application did not ask for records in time")
+            # After the goodbye, which only a member can say.
             self._member.become_stale()
             await self._handover.lose()
             self._handover.release()

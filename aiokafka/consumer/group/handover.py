@@ -117,6 +117,8 @@ class Handover:
         the member that we still are, and call the listener of then."""
         self._desk.hold()
         gone = self._told
+        # The group has removed this member meanwhile, and others may have the partitions: there is
+        # nothing to commit any more, and lost is the word for it.
         if identity.generation < 0:
             self._held = self._subscriptions.assignment
             await self._tell_lost(gone)
@@ -140,6 +142,7 @@ class Handover:
         revoked = owned - kept
         if revoked:
             await self.revoke(revoked)
+            # `kept` may name partitions that are still to come: `extend()` adds those.
             self._assign(owned & kept, keep=True)
         return bool(revoked)
 
@@ -165,11 +168,16 @@ class Handover:
         self._log.info("Assigned %s", _names(added))
         self._listener = self._subscriptions.listener
         if self._listener is not None:
+            # Before the call: a listener that fails half-way has to hear the end of it all the
+            # same.
             self._told |= added
             self._desk.hold()
+            # Held (above) until it returns, because it may seek: no record may be returned from
+            # where the position was before.
             await self._call(self._listener.on_partitions_assigned, added)
 
     async def _tell_revoked(self, revoked: Partitions) -> None:
+        # Before the call, so that a listener whose call is cancelled is not called again for them.
         self._told -= revoked
         if self._listener is not None and revoked:
             await self._call(self._listener.on_partitions_revoked, revoked)
@@ -187,6 +195,7 @@ class Handover:
         """Write the assignment; False if the application has subscribed to something else
         meanwhile."""
         before = self.owned
+        # While the states are still there: they say what the application has in hand of each.
         self._commits.forget(before - partitions if keep else before)
         if self._subscriptions.subscription is None or self._subscriptions.is_manual:
             return False
@@ -214,6 +223,9 @@ class Handover:
         try:
             await call_listener(self._desk, method, partitions)
         except asyncio.CancelledError as error:
+            # A CancelledError here is one of two: ours, or that of something which the listener
+            # awaited. Taken for ours, the second would end the membership, and nothing would be
+            # logged.
             if self._tasks.is_ending_us():
                 raise
             name = getattr(method, "__qualname__", repr(method))

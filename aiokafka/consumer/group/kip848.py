@@ -127,6 +127,8 @@ class Kip848Protocol:
     async def advance(self) -> None:
         """Go one step towards the target, or to membership."""
         if self.member.state is MemberState.FENCED:
+            # In this order: all that the membership gave is gone, and the listener has heard of it,
+            # before there is the next membership.
             await self._handover.lose()
             self._ids.clear()
             self._handover.release()
@@ -185,6 +187,8 @@ class Kip848Protocol:
         kept = (tp for tp in self._handover.owned if self._ids.get(tp) == wanted.get(tp))
         await self._handover.give_up_all_but(frozenset(kept))
         if self._may_go_on():
+            # Not before: until they are revoked, partitions go by the ids that they were assigned
+            # by.
             self._ids = wanted
             await self._handover.extend(frozenset(wanted))
 
@@ -194,6 +198,8 @@ class Kip848Protocol:
         topics = frozenset(tp.topic for tp in wanted)
         if self._subscriptions.take_topics(topics):
             known = self._client.set_topics(topics)
+            # Without metadata there would be no leaders to ask. What is late is looked up later:
+            # the coordinator waits for us, and others for it.
             await asyncio.wait([known], timeout=self.member.interval)
 
     # -- heartbeats --------------------------------------------------------------------------------
@@ -225,6 +231,8 @@ class Kip848Protocol:
             await self._beats.wait(due)
 
     async def _beat_once(self) -> None:
+        # Before the request, since a commit may be refused while it is out: that asks for another
+        # one.
         self._is_hurried = False
         self._last_beat = asyncio.get_running_loop().time()
         try:
@@ -233,6 +241,8 @@ class Kip848Protocol:
             self._delays.reset()
             self._parts.errors.clear()
         except KafkaError as error:
+            # Also for urgent ones: else a coordinator that refuses each would be asked as fast as
+            # it responds.
             self._not_before = asyncio.get_running_loop().time() + self._delays.next()
             self._on_heartbeat_failed(error)
         self._standing.signal.notify()
@@ -250,6 +260,8 @@ class Kip848Protocol:
 
     def _on_heartbeat_failed(self, error: KafkaError) -> None:
         is_joining = self.member.state is MemberState.JOINING
+        # A group that is not found is gone for a member; one that joins is told so about a group of
+        # the other protocol, which no retry changes.
         if isinstance(error, _LOST) or (isinstance(error, GroupIdNotFound) and not is_joining):
             self._lose_membership(error)
         elif not self._parts.errors.may_pass(error):
@@ -259,6 +271,8 @@ class Kip848Protocol:
         if not self.member.is_member:
             return
         self._log.info("The coordinator removed this member: %s", type(error).__name__)
+        # All of this in one step, and no more: this may be the heartbeats' task, or the
+        # application's in a commit. The listener is called by the membership's own.
         self.member.fence()
         self._standing.unsettle()
         self._commits.lose()

@@ -139,6 +139,8 @@ class Kip848Member:
         """Return whether to send a heartbeat before the interval is over."""
         if not self.is_member:
             return False
+        # Without a response to the last one (None) there is no hurry: the next says all, in its
+        # time.
         return self.state in _URGENT or (self._said is not None and self._said[0] != interest)
 
     # -- changes -----------------------------------------------------------------------------------
@@ -296,6 +298,7 @@ class Kip848Member:
         self._epoch = self.generation = response.member_epoch
         interval = response.heartbeat_interval_ms / 1000
         self.interval = max(interval, _SHORTEST_INTERVAL) if interval > 0 else _DEFAULT_INTERVAL
+        # The one before the other: a response may confirm what we have and bring the next target.
         if self.state is MemberState.ACKNOWLEDGING and said.is_answer:
             self._transition(MemberState.STABLE)
         is_news = self.state is MemberState.STABLE and self.target != self.owned

@@ -193,6 +193,7 @@ class GroupLink:
         subject = ": ".join(part for part in parts if part)
         failure = error(self.group_id if is_authorization else subject)
         self._contact.note(failure)
+        # It asks us to join again, and so counts us.
         if error is RebalanceInProgressError:
             self.beat_at = self._counted_at
         self._client.coordinator_failed(CoordinationType.GROUP, self.group_id, failure)

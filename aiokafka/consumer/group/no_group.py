@@ -85,6 +85,8 @@ class NoGroup:
         cluster = self._client.cluster
         before = self._topic_ids
         self._topic_ids = {name: cluster.topic_id(name) or before.get(name) for name in topics}
+        # Topics under the id that they had: at most, a snapshot lacks a partition of theirs for a
+        # moment. Of another topic by that name, partitions that it does not have must not be kept.
         same = {n for n, i in self._topic_ids.items() if before.get(n) in (None, i)}
         wanted = {
             TopicPartition(topic, number)

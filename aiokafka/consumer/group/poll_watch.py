@@ -41,6 +41,7 @@ class PollWatch:
         if standing.state is StandingState.IDLE:
             return
         is_asking = self._desk.buffer.call != self._call or self._desk.has_readers
+        # A call that waits for long is no new call, but the application is there.
         if is_asking or standing.is_starting:
             self.note_call()
         late = asyncio.get_running_loop().time() - self._polled_at

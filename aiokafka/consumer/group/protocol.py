@@ -37,6 +37,8 @@ class GroupParts(NamedTuple):
         self.handover.release()
         self.errors.clear()
         self.standing.settle()
+        # After the state has changed: metadata that came while the member joined was passed over,
+        # and is compared with the assignment now.
         self.on_assigned()
         self.shared.meter.rebalanced()
 

@@ -142,12 +142,15 @@ class Standing:
 
     def request_join(self, reason: str) -> None:
         """Let the member join, or join again, soon."""
+        # The first reason is the cause; those that follow before the join are mostly its
+        # consequences.
         if self.reason is None:
             self._log.info("Joining: %s", reason)
             self.reason = reason
             self.rejoin.note()
             self._on_change()
         self.signal.notify()
+        # A member that is idle waits there, for any sign of its application.
         self._polls.notify()
 
     def take_reason(self) -> str:

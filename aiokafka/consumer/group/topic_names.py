@@ -39,6 +39,8 @@ class TopicNames:
         """Learn the names of these ids and forget all others. Returns those without a known
         name."""
         cluster = self._client.cluster
+        # What is known goes first: the metadata forgets a deleted topic, whose partitions are
+        # assigned for a moment longer.
         found = ((i, self._names.get(i) or cluster.topic_name(i)) for i in topic_ids)
         names = dict(found)
         self._names = {i: name for i, name in names.items() if name is not None}

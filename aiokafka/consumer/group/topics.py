@@ -33,6 +33,7 @@ class SubscribedTopics:
     async def follow(self, on_metadata: Callable[[], None]) -> None:
         """Call `on_metadata` after each new snapshot, until cancelled."""
         while True:
+            # The future first: a snapshot that comes while this one is looked at is not missed.
             changed = self._client.metadata_changed()
             on_metadata()
             self._on_change()

@@ -155,6 +155,7 @@ class OffsetCommitter:
         gone: list[KafkaError] = []
 
         async def attempt(node_id: int) -> None:
+            # With all stored, or gone, an attempt that is repeated has nothing to send.
             if pending:
                 response = await self._commit_once(node_id, pending, identity)
                 self._take_in(response, pending, gone)
@@ -217,6 +218,7 @@ class OffsetCommitter:
 
         async def asked() -> T:
             try:
+                # In each attempt, so that health() knows since when there is no response.
                 with self.contact.asked(request):
                     result = await self._ask(attempt)
             except KafkaError as error:
@@ -266,6 +268,7 @@ class OffsetCommitter:
         )
         if identity.instance_id is not None:
             request.group_instance_id = identity.instance_id
+        # All by id, or all by name: one unknown id decides for the whole request.
         last = None if topic_ids else _LAST_VERSION_WITH_NAMES
         response = await self._way.commit(node_id, request, last)
         names = {topic_id: name for name, topic_id in topic_ids.items()}
@@ -301,6 +304,7 @@ class OffsetCommitter:
                 tp = TopicPartition(topic.name, p.partition_index)
                 error = for_code(p.error_code) if p.error_code else None
                 if error is None:
+                    # Not sent again with the rest: what is stored may be overtaken by then.
                     pending.pop(tp, None)
                 elif error in _GONE:
                     # No retry brings a topic back, and the others must not wait for it.

@@ -179,6 +179,8 @@ class OffsetLookup:
                 answers[tp] = LeaderNotAvailableError(f"{tp} has no known leader")
             else:
                 homes.setdefault(leader, {})[tp] = timestamp
+        # Side by side, each bounded by the deadline: what one leader does not say is asked again
+        # with the next round, the rest is kept.
         parts = await asyncio.gather(
             *(self._ask_within(node_id, part, deadline) for node_id, part in homes.items())
         )
@@ -207,6 +209,7 @@ class OffsetLookup:
         for tp, answer in found.items():
             if isinstance(answer, FoundOffset):
                 answers[tp] = answer
+            # Written before records had timestamps: none of them can be found by time.
             elif answer is UnsupportedForMessageFormatError:
                 answers[tp] = FoundOffset(-1, -1, -1)
             elif is_passing(answer):

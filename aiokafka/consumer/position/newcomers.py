@@ -100,6 +100,7 @@ class Newcomers:
         topic_id = cluster.topic_id(name)
         if seen is None:
             seen = _Topic(topic_id, frozenset() if is_late else numbers)
+        # Deleted and created again: all partitions of the other topic are new.
         elif topic_id is not None and seen.topic_id not in (None, topic_id):
             seen = _Topic(topic_id, frozenset())
         if numbers is not seen.partitions:
@@ -114,6 +115,7 @@ class Newcomers:
         no such topic.
         """
         info = cluster.topic_info(name)
+        # Each response makes another object, so an old answer is recognised by being the same.
         if info is None or info is self._stale.get(name):
             return False
         return bool(cluster.missing_topics((name,)))

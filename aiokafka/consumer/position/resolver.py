@@ -105,6 +105,8 @@ class OffsetResolver:
     async def run(self) -> None:
         """Resolve whatever needs it, until cancelled."""
         while True:
+            # `wake()` may be called while `_dispatch` runs, as it changes partitions, when nothing
+            # waits for the signal yet.
             self._is_woken = False
             self._dispatch(asyncio.get_running_loop().time())
             if not self._is_woken:
@@ -147,6 +149,8 @@ class OffsetResolver:
         client = self._config.client
         now = asyncio.get_running_loop().time()
         if self._policy is None:
+            # The application gets the error, and has to seek. The next look finds nothing else
+            # before that.
             state.retry.wait_until(now + client.retry_backoff_max)
             self._desk.report(state, failure)
             return
@@ -162,6 +166,7 @@ class OffsetResolver:
         due = [state for state in self._waiting() if state.retry.at <= now]
         self._keep_newcomers(due)
         unset = [state for state in due if state.phase is Phase.UNSET]
+        # One request for all of them: the coordinator is one broker, unlike the leaders below.
         if unset and self._committer is not None:
             self._start(partial(self._ask_committed, unset), unset, "committed-offsets")
         else:
@@ -218,11 +223,14 @@ class OffsetResolver:
     async def _finish(self, ask: _Question, states: list[PartitionState]) -> None:
         """Await one question; its partitions may be asked about again, whatever its result."""
         try:
+            # The task begins a turn later. What needs nothing any more costs no request.
             if any(state.needs_offset for state in states):
                 await ask()
         except KafkaError as error:
             self._on_failure(states, error)
         finally:
+            # However it ended. A partition that was sought or moved meanwhile takes nothing from
+            # the response, and may need another one at once, so look again.
             self._asked.difference_update(states)
             self._desk.positions.notify()
             self.wake()
@@ -292,6 +300,8 @@ class OffsetResolver:
 
     async def _ask_epochs(self, node_id: int, states: list[PartitionState]) -> None:
         epochs = {
+            # A seek raises the first, another leader brings the second: then the response is to
+            # another question.
             state: (state.epoch, state.cursor.leader_epoch)
             for state in states
             if state.phase is Phase.VALIDATING
@@ -326,6 +336,11 @@ class OffsetResolver:
         """Compare the new leader's log with what was fetched. It has all of it, or was truncated
         below the position."""
         cursor = state.cursor
+        # The leader says where our epoch, or the last one before it that it knows, ends in its log:
+        # 1. Behind all that was fetched: its log has that, and goes on.
+        # 2. Nowhere, and the leader's own epoch is older than ours: it is another topic.
+        # 3. Before what was fetched, but not before what was returned: only the buffer is void.
+        # 4. Before the position: records that the application got are not in the log any more.
         is_known = end.end_offset >= 0 and end.leader_epoch >= 0
         if is_known and end.end_offset >= cursor.offset:
             state.end_validation()
@@ -344,6 +359,8 @@ class OffsetResolver:
         if self._policy is None:
             self._report_truncation(state, end.end_offset if is_known else None)
         elif is_known:
+            # With a policy the application has agreed to go on. Where the logs part, nothing is
+            # skipped.
             state.move(end.end_offset, end.leader_epoch)
         else:
             state.lose(self._policy)
@@ -351,6 +368,8 @@ class OffsetResolver:
     def _report_truncation(self, state: PartitionState, divergent: int | None) -> None:
         tp, position = state.tp, state.next_offset
         self._postpone(state)
+        # The records behind the position are of the log that was cut, and would be returned before
+        # the error.
         self._desk.buffer.discard(state)
         self._desk.report(state, lambda: LogTruncationError(tp, position, divergent))
 

@@ -58,6 +58,7 @@ class OffsetsWay:
     ) -> OffsetCommitResponse:
         """Send a commit; return the response. Raises errors of the network."""
         connection = await self.for_look_up(node_id)
+        # Before anything waits: whatever follows looks here for where it has to go.
         self._latest = node_id, connection
         # A throttled connection sends it later.
         self._calls += 1

@@ -177,8 +177,10 @@ class Appender:
         first.
         """
         memory = self.memory
+        # Calls that wait for memory come first.
         if not self.is_accepting or memory.is_contended:
             return None
+        # The event loop is owed a turn.
         if memory.taken - self._turn_at > _TURN_BYTES:
             return None
         lanes = self.lanes.get(topic)

@@ -112,6 +112,7 @@ class BufferMemory:
             self.is_contended = False
             return
         first = self._waiters[0]
+        # Only the first: smaller needs would otherwise be served before it again and again.
         if self.free >= first.need and not first.future.done():
             first.future.set_result(None)
 

@@ -82,6 +82,7 @@ class PartitionQueue:
         """Hand the queue to the sender of another leader; None while there is no leader."""
         if self.node is not node:
             if self.node is not None:
+                # Both would send from it otherwise. What is in flight from the old one stays there.
                 self.node.discard(self)
             self.node = node
 

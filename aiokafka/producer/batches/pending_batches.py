@@ -49,6 +49,7 @@ class PendingBatches:
         of.
         """
         self._queues.pop(batch, None)
+        # A flush waits for the batches of its beginning only, or it would never end under load.
         for flush in self._flushes:
             flush.pending.discard(batch)
             if not flush.pending and not flush.future.done():

@@ -33,6 +33,7 @@ def split_batch(batch: ProducerBatch, sizing: BatchSizing) -> list[ProducerBatch
     limit = max(1, min(sizing.limit, batch.builder.size // 2))
     sequence = batch.base_sequence
     parts: list[ProducerBatch] = []
+    # The records are kept in the batch alone, so they are read back from its bytes.
     records = RecordReader(batch.builder.build(), *batch.partition, position=0, check_crcs=False)
     firsts: list[int] = []
     for number, timestamp in enumerate(batch.outcome.timestamps):

@@ -175,6 +175,7 @@ class Delivery:
         # Refused credentials: the next connection tries again.
         passes = error.retriable or isinstance(error, REFUSALS)
         for queue, batch in flight.cargo:
+            # With acks=0 there is no telling which of the batches on that connection were written.
             if passes and self.config.acks != 0:
                 self._retry(queue, batch, error)
             else:
@@ -188,12 +189,15 @@ class Delivery:
         if self.sequencer is not None:
             self.sequencer.on_success(queue, batch)
         queue.end_pause()
+        # Given up while it was in flight: its futures have failed, but the sequence counts on from
+        # it.
         was_done = batch.is_done
         batch.transition(BatchState.SETTLED)
         if not was_done:
             if result is None:
                 batch.succeed_unacknowledged()
             else:
+                # A duplicate is written, but the leader may not remember where.
                 offset = -1 if result.error_code else max(-1, result.base_offset)
                 start = result.log_start_offset
                 batch.succeed(offset, result.log_append_time_ms, None if start < 0 else start)
@@ -212,6 +216,7 @@ class Delivery:
     ) -> None:
         """Find the remedy for an error of the leader, and apply it."""
         error = batch_error(queue.partition, result)
+        # Before any remedy: in an abort nothing is sent again, whatever the error.
         if self._is_late():
             self._retry(queue, batch, error)
             return
@@ -230,6 +235,7 @@ class Delivery:
             is_told = self._learn_leader(queue, result, response)
             if error.invalid_metadata and not is_told:
                 self.client.request_metadata(f"{error}")
+            # The pause is for the metadata to change. Here it has.
             is_prompt = is_told and batch.attempts <= _MOST_PROMPT_ATTEMPTS
             self._retry(queue, batch, error, pause=not is_prompt)
         else:

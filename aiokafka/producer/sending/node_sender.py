@@ -121,6 +121,7 @@ class NodeSender:
         else:
             self._patient.pop(queue, None)
             self._urgent[queue] = None
+            # Otherwise a response comes before anything can be sent, and pumps.
             if len(self._flights) < self._config.max_in_flight_requests:
                 self._wake.set()
 
@@ -219,6 +220,7 @@ class NodeSender:
                     self.contact.note(error)
                     self._delivery.on_failure(flight, error)
                 else:
+                    # Before it is settled: that may find more to send, which needs the room.
                     self._flights.popleft()
                     self.contact.succeed()
                     self._delivery.on_response(flight, response)
@@ -294,6 +296,8 @@ class NodeSender:
                 self._wake.set()
                 continue
             if cargo and size > room:
+                # It begins the next request: in this one, smaller ones behind it would pass it for
+                # as long as they come.
                 return cargo
             room -= size
             if self._take(queue, batch):
@@ -352,6 +356,7 @@ class NodeSender:
             self._delay(queue)
             return None
         batch = queue.waiting[0]
+        # One that is sent again goes alone, so that the order cannot change once more.
         if queue.in_flight and (batch.attempts or not self._may_follow(queue)):
             return None
         if batch is queue.open:

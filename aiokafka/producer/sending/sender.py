@@ -139,6 +139,8 @@ class Sender:
     def _on_cluster(self, cluster: ClusterMetadata) -> None:
         """Follow leaders and partitions that have changed."""
         self.health.look()
+        # Made from the last metadata. The next record of each topic has them made again, with the
+        # partitions of now.
         self.accumulator.appender.forget_lanes()
         if self.owner.is_stopping:
             return
@@ -161,6 +163,7 @@ class Sender:
         used = {queue.node for queue in self.accumulator.queues.values()}
         for node_id in gone:
             node = self._nodes[node_id]
+            # With requests in flight it stays: their batches wait for what becomes of them.
             if node not in used and not node.is_busy:
                 del self._nodes[node_id]
                 node.retire()

@@ -101,6 +101,8 @@ class TransactionContents:
             if not transaction.is_version_2 and group_id not in transaction.groups:
                 identity = self._fencing.identity
                 await self._requests.add_group(identity, group_id, deadline, errand)
+            # Noted with version 2 as well: what was added decides whether an unknown transaction
+            # was empty (`ProducerTransactions._abort_what_is_past`).
             transaction.add_group(group_id)
             while shares:
                 shares = await self._commit_offsets(shares, offsets, group, deadline, errand)
@@ -162,6 +164,7 @@ class TransactionContents:
             wanted.clear()
             transaction = self._transaction
             number = transaction.number
+            # Asked for by a batch of a transaction that has failed, or is being aborted.
             if not transaction.takes_records:
                 continue
             try:
@@ -172,6 +175,8 @@ class TransactionContents:
                         "AddPartitionsToTxn", self._enter_partitions, self._deadline()
                     )
             except KafkaError as error:
+                # The errand may have outlived its transaction, and the next one has nothing to do
+                # with the error.
                 if transaction.number == number:
                     transaction.fail(error)
 
@@ -188,6 +193,7 @@ class TransactionContents:
             errand.must_finish = True
             raise await self._fencing.explain(error, deadline) from error
         transaction.add_partitions(wanted)
+        # In this order: the senders look at once whether the partitions are admitted.
         self._sender.resume(wanted)
 
     async def _clear_up(self, errand: Errand) -> None:

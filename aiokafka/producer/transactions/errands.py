@@ -168,6 +168,7 @@ class Errands:
     def _judge(self, errand: Errand) -> None:
         """Apply to the transaction what an errand without a caller leaves behind."""
         transaction = self._transaction
+        # It was left behind by a transaction that has ended since.
         if errand.number != transaction.number:
             return
         if errand.is_doubtful and not transaction.is_version_2:

@@ -85,6 +85,7 @@ class Fencing:
         """
         transaction = self._sequencer.transaction
         assert transaction is not None
+        # Two requests may have been refused for the same reason: the first has found it out.
         if transaction.error is not None:
             return renewed(transaction.error)
         try:

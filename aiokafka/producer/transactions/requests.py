@@ -96,6 +96,8 @@ class TransactionRequests:
             if adapt is not None:
                 adapt(connection)
             version = connection.pick(type(request), max_version)
+            # An errand bounds its requests by the connection's own timeout: a timer here would
+            # leave one on its way that nothing waits for.
             if errand is not None:
                 with errand.on_wire():
                     response = await connection.request(request, version=version)

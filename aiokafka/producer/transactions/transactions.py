@@ -100,11 +100,13 @@ class ProducerTransactions:
         if transaction.state is TransactionState.ABORTING:
             await self.abort()
         is_version_2 = await self._requests.is_version_2(self._deadline())
+        # It was stopped, or has failed, during the requests above.
         if self._is_closed:
             raise ProducerClosed("the producer was stopped; make a new one")
         transaction.raise_failure()
         transaction.begin(is_version_2)
         self._fencing.begin()
+        # Last: from here on `send` takes records, and they have to find the new transaction.
         self._sender.accumulator.appender.accept(True)
 
     async def commit(self) -> None:
@@ -115,6 +117,15 @@ class ProducerTransactions:
             if ending.is_done:
                 return
             self.transaction.raise_failure()
+            # The order is what makes it all or nothing:
+            # 1. No record is taken any more, so what is flushed is all that belongs to the
+            #    transaction.
+            # 2. Every batch is written, or has failed, which fails the transaction.
+            # 3. So do the requests that enter offsets and partitions: none may arrive behind the
+            #    end.
+            # 4. Whatever has failed on the way is raised here, before EndTxn: a commit of a part
+            #    must not go out.
+            # 5. EndTxn.
             self.transaction.begin_commit()
             await self._sender.accumulator.flush(deadline)
             await self._errands.finish(deadline)
@@ -129,6 +140,8 @@ class ProducerTransactions:
             if ending.is_done:
                 return
             self.transaction.begin_abort()
+            # What is in flight cannot be called back, and is waited for: written behind the abort
+            # marker it would be part of the next transaction.
             self._sender.drop_waiting(KafkaError("not sent: the transaction was aborted"))
             await self._sender.accumulator.flush(deadline)
             await self._errands.recall(deadline)
@@ -217,6 +230,8 @@ class ProducerTransactions:
         transaction = self.transaction
         before = self._fencing.identity
         identity: ProducerIdentity | None = before
+        # Before the request, which may be cancelled at any time: from here on an abort could
+        # contradict it.
         transaction.begin_end(is_commit)
         try:
             identity = await self._requests.end(
