@@ -81,6 +81,7 @@ class Connector:
             except KafkaConnectionError as error:
                 failures.append(error)
                 continue
+            # The next connection begins with what has worked.
             self._first_address = (first + index) % len(addresses)
             return connection
         if len(failures) == 1:

@@ -409,6 +409,8 @@ class ConnectionPool:
             else:
                 oldest = min(oldest, connection.last_used)
         if self._open:
+            # One timer for all, and at most ten rounds within the limit, where one connection after
+            # the other becomes idle.
             self._idle_timer = self._loop.call_at(
                 max(oldest + limit, now + limit / 10), self._close_idle
             )

@@ -46,6 +46,8 @@ class Bounds:
         if isinstance(found, FoundOffset) and found.offset >= 0:
             return found.offset
         self._client.request_metadata(f"{self._state}: offsets were not found")
+        # No error and no offset is no bound. Taken for one, it would be the loss of the whole
+        # range.
         error = UnknownError if isinstance(found, FoundOffset) else found
         raise for_partition(error, tp, "offset not found")
 
@@ -78,5 +80,7 @@ async def is_so_for_sure(client: AIOKafkaClient, state: RangeState, look: Look) 
             return None
         if not look(client, state):
             return False
+        # Another look at once would ask the same broker, which may be behind the others for a
+        # moment.
         await asyncio.sleep(client.config.retry_backoff)
     return True

@@ -72,6 +72,7 @@ class FetchSize:
 
     def served(self, nbytes: int, offsets: int, batch: int) -> None:
         """Take note that so many offsets took so many bytes, the first batch `batch` of them."""
+        # Something fitted, so the next guess need not be doubled.
         self._lowest = 0
         if nbytes and offsets > 0:
             self._seen = _Seen(nbytes / offsets, batch)

@@ -135,6 +135,7 @@ class BatchCursor:
         """Remember the producers whose aborted transactions begin up to `last_offset`."""
         while self._aborted_seen < len(self._aborted):
             producer_id, first_offset = self._aborted[self._aborted_seen]
+            # Not begun yet: records of the producer before that belong to an earlier transaction.
             if first_offset > last_offset:
                 return
             self._aborting.add(producer_id)

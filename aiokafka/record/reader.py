@@ -79,6 +79,8 @@ class RecordReader(BatchCursor):
             if record is not None:
                 if self._left == 0:
                     self._leave_if_done()
+                    # What is hidden behind the last record is passed now. If the position stayed
+                    # before it, a consumer at the end of its log would never have caught up.
                     self._settle()
                 return record
             self._leave_if_done()
@@ -146,6 +148,8 @@ class RecordReader(BatchCursor):
         if at < 0 or size < 0 or size > self._end - at:
             raise self._corrupt("the length of a record")
         stop = at + size
+        # Bytes behind the last record, or a record count that is too small: what else is wrong
+        # cannot be told.
         if self._left == 1 and stop != self._end:
             raise self._corrupt("the number of records")
         # After the attributes, of which none is defined.
@@ -167,6 +171,7 @@ class RecordReader(BatchCursor):
             self._deserialize(record)
         self._at = stop
         self._left -= 1
+        # Last, when nothing can raise any more: the next call begins again at the same record.
         self.position = offset + 1
         return record
 
@@ -285,6 +290,7 @@ class RecordReader(BatchCursor):
             if self._value_deserializer is not None:
                 record.value = self._value_deserializer(record.value)
         except Exception as error:
+            # The error has the record as it came: the caller may want to send it somewhere else.
             record.key = raw_key
             tp = TopicPartition(self._topic, self._partition)
             raise RecordDeserializationError(tp, record.offset, record, error, part) from error

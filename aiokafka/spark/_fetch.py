@@ -49,11 +49,14 @@ def read_batches(
         while (records := thread.run(task.next())) is not None:
             while (part := records.read(most)) is not None:
                 yield rows.batch(records.topic, records.partition, part)
+                # By the rows just read: those of a topic are alike.
                 most = min(_rows_that_fit(part), options.batch_rows)
     except Exception as raised:
         error = raised
         raise
     finally:
+        # Also when Spark closes the generator early, as with LIMIT. That is no error, so the shared
+        # client stays.
         thread.run(task.close(error))
 
 

@@ -62,6 +62,8 @@ class LoopThread:
         except concurrent.futures.CancelledError:
             raise RuntimeError("the event loop of this process was stopped") from None
         finally:
+            # No effect once it is done. Otherwise the calling thread was interrupted, and nothing
+            # wants the result any more.
             future.cancel()
 
     def stop(self) -> None:
@@ -76,6 +78,7 @@ class LoopThread:
     async def _end(self) -> None:
         """Close every client, and fail the calls that still wait in `run`."""
         await self.clients.close()
+        # Threads wait in `run` for tasks of theirs: the loop must not stop before these have ended.
         left = asyncio.all_tasks() - {asyncio.current_task()}
         for task in left:
             task.cancel()
@@ -91,6 +94,8 @@ def loop_thread() -> LoopThread:
     """Return the event loop thread of this process."""
     global _current
     with _lock:
+        # A forked process has the object, but neither the thread nor a right to its parent's
+        # sockets.
         if _current is None or _current.is_stopped or _current.pid != os.getpid():
             _current = LoopThread()
         return _current
@@ -168,6 +173,7 @@ class SharedClients:
             yield shared.client
         except BaseException:
             shared.is_broken = True
+            # Those that use it already go on with it, and the last of them closes it (`_put_back`).
             if self._shared.get(key) is shared:
                 del self._shared[key]
             raise
@@ -184,6 +190,8 @@ class SharedClients:
         making = self._making.setdefault(key, _Making())
         making.users += 1
         try:
+            # One makes it, the others wait: tasks of one process begin together, and each would
+            # connect.
             async with making.lock:
                 shared = self._shared.get(key)
                 if shared is None:
@@ -207,6 +215,7 @@ class SharedClients:
         shared.timer = self._loop.call_later(idle_timeout, self._expire, key, shared)
 
     def _expire(self, key: object, shared: _Shared[Any]) -> None:
+        # It may have been taken, or replaced, in the turn in which the timer went off.
         if self._shared.get(key) is shared and not shared.users:
             del self._shared[key]
             self._tasks.start(_close(shared), name="close-idle-client")

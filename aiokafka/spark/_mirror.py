@@ -42,6 +42,7 @@ class Mirror:
         """
         if not offsets or offsets == self._wanted:
             return
+        # Before the look at the task: one that runs takes it up when its commit is over.
         self._wanted = offsets
         if self._task is not None and not self._task.done():
             return
@@ -60,6 +61,7 @@ class Mirror:
             try:
                 await self._send(offsets)
             except Exception as error:
+                # The same offsets count as new with the next call, which then tries again.
                 self._tell(error)
                 self._wanted = self._done
                 return

@@ -134,12 +134,16 @@ class StreamPlan:
         begin = from_json(start)
         end = self._ends(begin)
         self._check_not_lower(begin, end)
+        # After the check, which is about what was read before; and before the count, to which they
+        # add.
         begin = self._with_new(begin, end)
         if wait and self._is_too_little(total_between(begin, end)):
             return start
         if most is not None:
             end = pro_rata(begin, end, most)
         plain = from_json(start)
+        # `start` as it came: written again its text might be another one, which Spark would take
+        # for a new batch.
         if end == plain:
             return start
         self._triggered_at = time.monotonic()
@@ -246,6 +250,8 @@ class StreamPlan:
             self._lose_partitions(gone)
         ids = _ask(self._options, _topic_ids)
         self._check_ids(ids, ranges_between(first, last))
+        # The end was noted when the batch was planned, and may be of a partition that has gone
+        # since.
         if not self._options.fail_on_data_loss:
             last = self._still_there(last)
         ranges = ranges_between(self._with_new(first, last), last)

@@ -255,6 +255,10 @@ class TaskTransaction:
         )
         # The mark is an offset of its first partition.
         await producer.partitions_for(self._place.topic)
+        # Only after the producer has started, which has fenced an earlier attempt at this task and
+        # aborted what that left open:
+        # 1. Read before, the mark could be missing, and the earlier attempt commit right after.
+        # 2. Both attempts would then have written the same rows.
         marker = await self._read_marker()
         if marker is not None and marker.batch >= self._identity.batch:
             return producer, marker

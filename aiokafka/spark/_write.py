@@ -108,6 +108,7 @@ class _Task:
         if options.exactly_once:
             assert identity is not None
             self._transaction = TaskTransaction(options, identity)
+            # Before it begins: a task that is killed there must leave no producer behind.
             self._stack.push_async_callback(self._transaction.close)
             producer, self._marker = await self._transaction.begin()
             self._look_at_marker(identity)

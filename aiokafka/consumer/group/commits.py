@@ -227,8 +227,7 @@ class GroupCommits:
         # Auto-commit must not store what lies before an offset of the application's own.
         self._committed.update({tp: entry.offset for tp, entry in offsets.items()})
         for tp, entry in offsets.items():
-            # The partition came back, and what was in hand when it went is stored: nothing was
-            # lost.
+            # The partition came back, and what was in hand when it went is stored now.
             forfeit = self._forfeited.get(tp)
             if forfeit is not None and entry.offset >= forfeit.position:
                 del self._forfeited[tp]

@@ -71,6 +71,7 @@ class TopicLanes:
         choices = self._choices
         queue = choices[int(random.random() * len(choices))]
         rival = choices[int(random.random() * len(choices))]
+        # Fewer batches waiting: with a slow broker, its partitions get less until it has caught up.
         if rival.load < queue.load:
             queue = rival
         self.sticky = queue
