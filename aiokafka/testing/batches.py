@@ -131,36 +131,11 @@ def _parse_one(data: memoryview, size: int) -> Batch:
         raise BatchRefusedError(errno, f"record batch has magic {magic}, 2 is required")
     if size < HEADER_SIZE:
         raise BatchRefusedError(CORRUPT_MESSAGE, f"record batch of {size} bytes is impossible")
-    (
-        base_offset,
-        _length,
-        leader_epoch,
-        _magic,
-        crc,
-        attributes,
-        last_offset_delta,
-        first_timestamp,
-        max_timestamp,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        record_count,
-    ) = _HEADER.unpack_from(data)
+    base_offset, _length, leader_epoch, _magic, crc, *fields = _HEADER.unpack_from(data)
     if crc32c(data[_ATTRIBUTES_OFFSET:]) != crc:
         raise BatchRefusedError(CORRUPT_MESSAGE, "record batch checksum does not match")
-    return Batch(
-        data,
-        base_offset,
-        leader_epoch,
-        attributes,
-        last_offset_delta,
-        first_timestamp,
-        max_timestamp,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        record_count,
-    )
+    # Batch has them in the order of the header, from the attributes on.
+    return Batch(data, base_offset, leader_epoch, *fields)
 
 
 def check_from_client(batch: Batch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from aiokafka.testing import codes
 from aiokafka.testing.script import RequestContext
@@ -24,6 +25,7 @@ _FIRST_WITH_METRICS = (3, 7)
 _FIRST_WITH_LOGGERS = (2, 4)
 
 Changes = Mapping[str, "str | None"]
+A = TypeVar("A")
 
 
 def check_allowed(context: RequestContext, kind: int, name: str) -> None:
@@ -111,6 +113,40 @@ def change_settings(
         raise TopicRefusedError(codes.INVALID_CONFIG, problem)
     if not validate_only:
         topic.config = settings
+
+
+def alter_resource(
+    kind: Callable[..., A],
+    context: RequestContext,
+    resource: Any,
+    change: Callable[[dict[str, str]], None],
+    *,
+    validate_only: bool,
+) -> A:
+    """Let `change` edit the settings of a resource that a request names; return what the response
+    says of it, as one of `kind`."""
+    try:
+        check_allowed(context, resource.resource_type, resource.resource_name)
+        change_settings(
+            context.truth,
+            resource.resource_type,
+            resource.resource_name,
+            change,
+            validate_only=validate_only,
+        )
+    except TopicRefusedError as exc:
+        return say_of(kind, resource, exc.errno, exc.message)
+    return say_of(kind, resource)
+
+
+def say_of(kind: Callable[..., A], resource: Any, errno: int = 0, message: str | None = None) -> A:
+    """Return what a response says of a resource, as one of `kind`."""
+    return kind(
+        error_code=errno,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
 
 
 def _change_other(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-__all__ = ["refused_group"]
+from aiokafka.testing import codes
+from aiokafka.testing.script import RequestContext
+
+__all__ = ["absent_groups", "refused_group"]
 
 G = TypeVar("G")
 
@@ -28,3 +31,17 @@ def refused_group(kind: Callable[..., G], group_id: str, errno: int, **others: A
         members=[],
         **others,
     )
+
+
+def absent_groups(
+    kind: Callable[..., G], context: RequestContext, group_ids: Iterable[str], **others: Any
+) -> list[G]:
+    """Return groups of a sort that a fake cluster has none of: not found, unless another broker is
+    to be asked. The arguments are as in `refused_group`."""
+    check = context.services.groups.check_coordinator
+    return [
+        refused_group(
+            kind, each, check(context.node_id, each) or codes.GROUP_ID_NOT_FOUND, **others
+        )
+        for each in group_ids
+    ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from aiokafka.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -27,6 +28,8 @@ _FIRST_TOPIC_IDS = 10
 _FIRST_GROUP_ERROR = 2
 _NOTHING = CommittedOffset(-1)
 
+P = TypeVar("P")
+
 
 def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
     """Return the positions of one group, or of several."""
@@ -47,7 +50,10 @@ def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchR
             OffsetFetchResponseTopic(
                 name=name,
                 partitions=[
-                    _partition(*_look_up(context, request, request.group_id, name, index))
+                    _partition(
+                        OffsetFetchResponsePartition,
+                        *_look_up(context, request, request.group_id, name, index),
+                    )
                     for index in indexes
                 ],
             )
@@ -66,7 +72,10 @@ def refuse(context: RequestContext, request: OffsetFetchRequest, errno: int) -> 
         topics=[
             OffsetFetchResponseTopic(
                 name=topic.name,
-                partitions=[_partition(i, _NOTHING, errno) for i in topic.partition_indexes],
+                partitions=[
+                    _partition(OffsetFetchResponsePartition, i, _NOTHING, errno)
+                    for i in topic.partition_indexes
+                ],
             )
             for topic in request.topics or []
         ]
@@ -99,8 +108,9 @@ def _look_up(
     return index, offsets.committed.get((topic, index), _NOTHING), codes.NONE
 
 
-def _partition(index: int, found: CommittedOffset, errno: int) -> OffsetFetchResponsePartition:
-    return OffsetFetchResponsePartition(
+def _partition(kind: Callable[..., P], index: int, found: CommittedOffset, errno: int) -> P:
+    """Return what a response says of a partition; `kind` is that of one group, or of several."""
+    return kind(
         partition_index=index,
         committed_offset=found.offset,
         committed_leader_epoch=found.leader_epoch,
@@ -162,7 +172,7 @@ def _topic(
     return OffsetFetchResponseTopics(
         name=name,
         topic_id=topic_id,
-        partitions=[_in_group(index, position, errno) for index, position, errno in found],
+        partitions=[_partition(OffsetFetchResponsePartitions, *each) for each in found],
     )
 
 
@@ -170,15 +180,8 @@ def _unknown(topic_id: bytes, indexes: list[int]) -> OffsetFetchResponseTopics:
     return OffsetFetchResponseTopics(
         name="",
         topic_id=topic_id,
-        partitions=[_in_group(index, _NOTHING, codes.UNKNOWN_TOPIC_ID) for index in indexes],
-    )
-
-
-def _in_group(index: int, found: CommittedOffset, errno: int) -> OffsetFetchResponsePartitions:
-    return OffsetFetchResponsePartitions(
-        partition_index=index,
-        committed_offset=found.offset,
-        committed_leader_epoch=found.leader_epoch,
-        metadata=found.metadata,
-        error_code=errno,
+        partitions=[
+            _partition(OffsetFetchResponsePartitions, index, _NOTHING, codes.UNKNOWN_TOPIC_ID)
+            for index in indexes
+        ],
     )

@@ -9,7 +9,7 @@ from aiokafka.protocol.messages.configs import (
     AlterConfigsResponse,
 )
 from aiokafka.testing import codes
-from aiokafka.testing.configuring import LOGGER, change_settings, check_allowed
+from aiokafka.testing.configuring import LOGGER, alter_resource, say_of
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import TopicRefusedError
 
@@ -28,18 +28,10 @@ def refuse(
 ) -> AlterConfigsResponse:
     """Say no to every resource."""
     return AlterConfigsResponse(
-        throttle_time_ms=0, responses=[_answer(r, errno, "refused") for r in request.resources]
-    )
-
-
-def _answer(
-    resource: AlterConfigsResource, errno: int = 0, message: str | None = None
-) -> AlterConfigsResourceResponse:
-    return AlterConfigsResourceResponse(
-        error_code=errno,
-        error_message=message,
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
+        throttle_time_ms=0,
+        responses=[
+            say_of(AlterConfigsResourceResponse, r, errno, "refused") for r in request.resources
+        ],
     )
 
 
@@ -55,17 +47,9 @@ def _alter(
                 )
             settings[config.name] = config.value
 
-    try:
-        if resource.resource_type == LOGGER:
-            raise TopicRefusedError(codes.INVALID_REQUEST, "Loggers are altered incrementally only")
-        check_allowed(context, resource.resource_type, resource.resource_name)
-        change_settings(
-            context.truth,
-            resource.resource_type,
-            resource.resource_name,
-            replace,
-            validate_only=request.validate_only,
+    kind = AlterConfigsResourceResponse
+    if resource.resource_type == LOGGER:
+        return say_of(
+            kind, resource, codes.INVALID_REQUEST, "Loggers are altered incrementally only"
         )
-    except TopicRefusedError as exc:
-        return _answer(resource, exc.errno, exc.message)
-    return _answer(resource)
+    return alter_resource(kind, context, resource, replace, validate_only=request.validate_only)

@@ -10,7 +10,7 @@ from aiokafka.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from aiokafka.testing import codes
-from aiokafka.testing.configuring import change_settings, check_allowed
+from aiokafka.testing.configuring import alter_resource, say_of
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.settings import BROKER_DEFAULTS, METRICS_DEFAULTS, TOPIC_DEFAULTS
 from aiokafka.testing.state import TopicRefusedError
@@ -34,18 +34,10 @@ def refuse(
 ) -> IncrementalAlterConfigsResponse:
     """Say no to every resource."""
     return IncrementalAlterConfigsResponse(
-        throttle_time_ms=0, responses=[_answer(r, errno, "refused") for r in request.resources]
-    )
-
-
-def _answer(
-    resource: AlterConfigsResource, errno: int = 0, message: str | None = None
-) -> AlterConfigsResourceResponse:
-    return AlterConfigsResourceResponse(
-        error_code=errno,
-        error_message=message,
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
+        throttle_time_ms=0,
+        responses=[
+            say_of(AlterConfigsResourceResponse, r, errno, "refused") for r in request.resources
+        ],
     )
 
 
@@ -58,18 +50,13 @@ def _alter(
         for config in resource.configs:
             _apply(settings, config)
 
-    try:
-        check_allowed(context, resource.resource_type, resource.resource_name)
-        change_settings(
-            context.truth,
-            resource.resource_type,
-            resource.resource_name,
-            change,
-            validate_only=request.validate_only,
-        )
-    except TopicRefusedError as exc:
-        return _answer(resource, exc.errno, exc.message)
-    return _answer(resource)
+    return alter_resource(
+        AlterConfigsResourceResponse,
+        context,
+        resource,
+        change,
+        validate_only=request.validate_only,
+    )
 
 
 def _apply(settings: dict[str, str], config: AlterableConfig) -> None:

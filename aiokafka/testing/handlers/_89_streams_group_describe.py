@@ -7,8 +7,7 @@ from aiokafka.protocol.messages.streams_group_describe import (
     StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
 )
-from aiokafka.testing import codes
-from aiokafka.testing.group_refusals import refused_group
+from aiokafka.testing.group_refusals import absent_groups, refused_group
 from aiokafka.testing.script import RequestContext
 
 REQUEST = StreamsGroupDescribeRequest
@@ -18,12 +17,8 @@ def handle(
     context: RequestContext, request: StreamsGroupDescribeRequest
 ) -> StreamsGroupDescribeResponse:
     """Find none of them."""
-    check = context.services.groups.check_coordinator
     return StreamsGroupDescribeResponse(
-        groups=[
-            _refused(group_id, check(context.node_id, group_id) or codes.GROUP_ID_NOT_FOUND)
-            for group_id in request.group_ids
-        ]
+        groups=absent_groups(DescribedGroup, context, request.group_ids)
     )
 
 
@@ -32,9 +27,5 @@ def refuse(
 ) -> StreamsGroupDescribeResponse:
     """Say no to every group."""
     return StreamsGroupDescribeResponse(
-        groups=[_refused(group_id, errno) for group_id in request.group_ids]
+        groups=[refused_group(DescribedGroup, group_id, errno) for group_id in request.group_ids]
     )
-
-
-def _refused(group_id: str, errno: int) -> DescribedGroup:
-    return refused_group(DescribedGroup, group_id, errno)

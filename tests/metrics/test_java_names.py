@@ -1,0 +1,54 @@
+"""The table of names in the manual (docs/metric_names.csv): it has every metric, and no other."""
+
+from __future__ import annotations
+
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.metrics import Metric, MetricKind
+from aiokafka.testing import FakeCluster
+from tests.support.consumers import Start
+from tests.support.metric_names import Key, metric_rows
+from tests.support.producers import TOPIC, transactional
+
+
+def row_of(metric: Metric, table: dict[Key, list[str]]) -> Key:
+    """Return the row of a metric: that of its group, else that of the connections of any client."""
+    group = metric.group
+    own = (group, metric.name)
+    if own in table:
+        return own
+    ending = "node-metrics" if group.endswith("-node-metrics") else "metrics"
+    return f"*-{ending}", metric.name
+
+
+async def seen(cluster: FakeCluster, start: Start) -> list[Metric]:
+    """Return the metrics of clients of all kinds that have done all kinds of work."""
+    async with transactional(cluster) as producer:
+        async with producer.transaction():
+            await producer.send_and_wait(TOPIC, b"value", partition=0)
+        found = [*producer.metrics()]
+    consumer = await start(cluster, TOPIC, group_id="g")
+    await consumer.getone()
+    await consumer.commit()
+    found += consumer.metrics()
+    async with AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        await admin.list_topics()
+        found += admin.metrics()
+    return found
+
+
+async def test_the_table_has_every_metric_and_no_other(cluster: FakeCluster, start: Start) -> None:
+    table = metric_rows()
+    assert {row_of(metric, table) for metric in await seen(cluster, start)} == table.keys()
+
+
+async def test_names_follow_those_of_java(cluster: FakeCluster, start: Start) -> None:
+    """A counter is Java's total, a histogram its average and maximum, a gauge is itself."""
+    table = metric_rows()
+    for metric in await seen(cluster, start):
+        java = table[row_of(metric, table)]
+        if not java:
+            continue
+        if metric.kind is MetricKind.HISTOGRAM:
+            assert f"{metric.name}-max" in java
+        else:
+            assert metric.name in java
