@@ -76,4 +76,6 @@ class AnyNode:
     def _note(self, node_id: int) -> None:
         self._failed.add(node_id)
         if self._failed.issuperset(self._nodes.cluster.node_ids):
+            # All have failed, so it was not one broker's fault: begin again, with another than the
+            # last.
             self._failed = {node_id}

@@ -120,6 +120,8 @@ class Contact:
             return
         if self.failing_since is None:
             self._log.warning("%s does not answer: %s", self.place, error)
+            # Not from now on: the response may have been due for long, as when a request ran into
+            # its timeout.
             self.failing_since = min([now, *(due for due, _ in self._due)])
             self._changed()
         else:

@@ -39,6 +39,7 @@ class AbsenceLog:
                 advice = _ADVICE.get(code) or str(for_code(code)())
                 self._log.warning("Topic %r cannot be used: %s", name, advice, topic=name)
         for name in self._logged.keys() - absent.keys():
+            # Not in use any more is not the same as being there.
             if cluster.partitions_for_topic(name) is not None:
                 self._log.info("Topic %r is there now", name)
         self._logged = absent

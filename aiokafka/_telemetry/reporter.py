@@ -282,13 +282,16 @@ class TelemetryReporter:
     def _after_push(self, code: int, payload: PushPayload, subscription: Subscription) -> float:
         """Return the seconds until the next turn. Raises the errors that a retry does not mend."""
         error = for_code(code)
+        # What is wanted has changed, or is not known any more: ask at once, and push in time.
         if error is UnknownSubscriptionId or error is UnsupportedCompressionType:
             if error is UnsupportedCompressionType:
                 self._refused.add(payload.codec)
             self._subscription = None
             return 0.0
         if error is TelemetryTooLarge:
+            # Halved until it passes; the next subscription sets it again.
             self._most_bytes = len(payload.data) // 2
+        # Too soon is no reason to end: the interval goes on, and nothing was told.
         elif code and error is not ThrottlingQuotaExceeded:
             raise error("PushTelemetry")
         return subscription.interval

@@ -33,6 +33,7 @@ class LastingSums:
         """Return what has to be added to the sums of `seen`: what each client counts now."""
         now = {id(client): (weakref.ref(client), counts) for client, counts in seen}
         for number, (client, before) in self._last.items():
+            # An id may belong to another object by now.
             counts = now[number][1] if number in now and now[number][0]() is client() else {}
             for key in before.keys() - counts.keys():
                 self._sums[key] = added(self._sums.get(key), before[key])

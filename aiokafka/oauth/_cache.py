@@ -134,6 +134,7 @@ class CachedTokenProvider(AbstractTokenProvider):
         now = time.monotonic()
         is_quiet = now < self._quiet_until
         if kept is not None:
+            # One that is due is still good: one caller replaces it, the others go on with it.
             if now < kept.refresh_at or is_quiet or self._flight is not None:
                 return kept
             return None
@@ -168,6 +169,8 @@ class CachedTokenProvider(AbstractTokenProvider):
             )
             return kept.value
         finally:
+            # Also when the caller is cancelled: those that wait wake up, find no token and no
+            # flight, and the first of them fetches.
             self._flight = None
             flight.set_result(failure)
 
@@ -175,6 +178,7 @@ class CachedTokenProvider(AbstractTokenProvider):
         """Fetch; retry for as long as there is no other usable token."""
         has_one = self._valid() is not None
         patience = min(_PATIENCE, self._config.token_timeout)
+        # With a token at hand the caller need not wait long: the next one tries again.
         patience = patience if has_one else self._config.token_timeout
         last: KafkaError | None = None
         try:

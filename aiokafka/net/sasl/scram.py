@@ -113,6 +113,7 @@ class Scram:
 
     def _verify(self, text: str, expected: bytes) -> None:
         proof = self._decoded(self._attributes(text).get("v", ""), "signature")
+        # In a time that does not depend on where they differ.
         if not hmac.compare_digest(proof, expected):
             raise self._failure(
                 "the broker could not prove that it knows the password: it may be an impostor"
