@@ -146,6 +146,7 @@ BUILT_IN = {
     "ValueError",
     "TypeError",
     "AssertionError",
+    "ImportError",
     "ResourceWarning",
     "RuntimeError",
     "DeprecationWarning",
@@ -158,6 +159,7 @@ FOREIGN = {
     *("AdminClient", "DeserializingConsumer", "KafkaException", "SerializingProducer"),
     *("KafkaAdminClient", "KafkaConsumer", "KafkaProducer"),
     *("BufferError", "StatefulSet"),
+    "MovedError",  # of examples/guides
 }
 
 
