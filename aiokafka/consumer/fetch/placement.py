@@ -116,8 +116,8 @@ class Placement:
         # What leads to a comparison with the leader's log:
         # 1. READY, and the record before the position was written under an older leader. The new
         #    one may not have it: it was cut off, or never replicated.
-        # 2. READY, and that record is from a later epoch than the leader has. Epochs only go back
-        #    when the topic is another one.
+        # 2. READY, and that record is from a later epoch than the leader has. Either the topic is
+        #    another one, or this snapshot comes from a broker that lags behind: the leader knows.
         # 3. VALIDATING, and yet another leader took over: what the last one says is of no use any
         #    more.
         # Otherwise there is nothing to compare. No record was fetched yet (-1), or by this leader;

@@ -41,7 +41,7 @@ class FetchPlan:
     def update(self, now: float, topic_ids: Mapping[str, bytes]) -> bool:
         """Take note of everything touched and of back-offs that ended; True if there is more to ask
         for."""
-        # They touch themselves when their time has come, as nothing else happens to them.
+        # Nothing else touches them when their time has come.
         if self._later:
             self._touched.update((state, None) for state, at in self._later.items() if at <= now)
         if not self._touched:

@@ -121,8 +121,8 @@ class ProducerTransactions:
             # 1. No record is taken any more, so what is flushed is all that belongs to the
             #    transaction.
             # 2. Every batch is written, or has failed, which fails the transaction.
-            # 3. So do the requests that enter offsets and partitions: none may arrive behind the
-            #    end.
+            # 3. The requests that enter offsets and partitions are over, too: none may arrive
+            #    behind the end.
             # 4. Whatever has failed on the way is raised here, before EndTxn: a commit of a part
             #    must not go out.
             # 5. EndTxn.
