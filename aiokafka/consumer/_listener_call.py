@@ -83,5 +83,7 @@ def _inside(place: ContextVar[_Call | None], owner: object) -> Iterator[None]:
     try:
         yield
     finally:
+        # Tasks that the listener has started may go on with this context: the object tells them
+        # that it is over.
         call.is_running = False
         place.reset(token)

@@ -110,6 +110,7 @@ class Dispatcher:
     def start_next(self) -> Work | None:
         """Do the same as `claim()`, without waiting."""
         queue = self.queue
+        # Handlers that go on after their partition is gone count as well.
         if queue.running >= self._concurrency:
             return None
         work = queue.start_next()
@@ -208,6 +209,7 @@ class Dispatcher:
 
     def fail(self, error: BaseException) -> None:
         """Stop processing because of this error."""
+        # The first one is the cause; others follow from it as handlers are cancelled.
         if self.failure is None:
             self.failure = error
         self.end()

@@ -211,8 +211,11 @@ class ParallelConsumer(Generic[KT, VT]):
         self.request_stop()
         self._transition(_Phase.STOPPING)
         loop = asyncio.get_running_loop()
+        # After a failure nothing is waited for: the records are not finished, and come again.
         if self.failure is None:
             await self._listener.finish(self._consumer.assignment(), self._drain_timeout)
+        # What runs has ended or was cancelled, so that nothing finishes behind the last commit; the
+        # consumer is stopped last, as that commit needs its membership.
         await self._workers.stop(loop.time() + _GRACE)
         await self._listener.commit()
         await self._tasks.stop(loop.time() + _GRACE)

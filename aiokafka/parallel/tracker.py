@@ -56,6 +56,7 @@ class OffsetTracker:
         window, finished = self._window, self._finished
         if not window or not window[0] <= offset < self._next or offset in finished:
             raise ValueError(f"offset {offset} is not open")
+        # Kept until all before it are finished: a commit says that everything below it is.
         if offset != window[0]:
             finished.add(offset)
             return

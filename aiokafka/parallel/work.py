@@ -421,5 +421,7 @@ class WorkQueue:
         """Remember the lanes of works that are still being processed."""
         for lane, queued in partition.lanes.items():
             work = queued if isinstance(queued, Work) else queued[0]
+            # One that was given and not begun holds no lane: nothing says that it ever will be
+            # begun.
             if work.is_open and work._state is WorkState.RUNNING:
                 self._lingering.setdefault(partition.tp, {})[lane] = work

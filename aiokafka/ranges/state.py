@@ -135,6 +135,7 @@ class RangeState:
     def moved(self, position: int, now: float) -> None:
         """Take note that everything below `position` was fetched, or is known to be gone."""
         self.position = position
+        # Progress, whether records came or are known to be gone.
         self.since = now
         self.reason = ""
         self._backoff.reset()

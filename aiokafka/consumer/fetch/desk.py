@@ -80,6 +80,8 @@ class ReaderDesk:
 
     def _raise_error(self) -> None:
         if self._errors:
+            # Taken out before it is raised: each is raised once, and the short way may be free
+            # again.
             error = self._errors.pop(0)
             self._choose_next()
             raise error

@@ -28,6 +28,7 @@ class TopicIds:
         self._seen = {name: ids for name, ids in self._seen.items() if name in names}
         for name, topic_id in self.current.items():
             seen = self._seen.setdefault(name, {topic_id})
+            # One that was seen before is no new topic: the broker that names it lags behind.
             if topic_id not in seen:
                 seen.add(topic_id)
                 yield name

@@ -191,6 +191,8 @@ class ProducerBatch:
         loop = self.outcome.loop
         part = ProducerBatch(self.partition, builder, self.created, self.deadline, loop)
         part.attempts = self.attempts
+        # Sent more than once, it may be in the log whole, where the leader would not recognise a
+        # part of it (`split_batch`).
         part.is_doubtful = self.is_doubtful or (self.has_identity and self.attempts > 1)
         part.error = self.error
         return part

@@ -132,6 +132,8 @@ class PartitionQueue:
         else:
             self.waiting.remove(batch)
         batch.transition(BatchState.SETTLED)
+        # The parts have the numbers of the whole, and go by them: others may have been put back
+        # meanwhile.
         if batch.has_identity:
             for part in parts:
                 self._insert(part)

@@ -221,6 +221,7 @@ class Delivery:
             self._retry(queue, batch, error)
             return
         if result.error_code in _TOO_LARGE and not batch.is_done:
+            # First, because the parts are made by the limit that is learnt here.
             self.accumulator.sizing(queue.partition.topic).refuse(batch.builder.compressed_size)
             if self.split(queue, batch):
                 return
@@ -257,6 +258,8 @@ class Delivery:
         if self._is_too_late_to_say(queue, batch, error.errno):
             self.fail(queue, batch, unresolved(queue.partition, error))
             return
+        # After the two above: they keep the epoch as it is, since under the next one the batch
+        # could be written twice.
         sequencer.on_gap(queue, batch)
         if self.transaction is not None and queue.sequence.has_gap:
             # Only the coordinator can give a new epoch, after the transaction was aborted.

@@ -201,6 +201,7 @@ class NodeSender:
             self._client.request_metadata(f"no connection to node {self.node_id}: {error}")
             for queue in (*self._urgent, *self._patient, *self._delayed):
                 queue.note_error(error)
+        # No event comes from a connection that there is not.
         self._timer.arm(self._loop.time() + self._config.client.retry_backoff)
         return False
 
@@ -211,6 +212,8 @@ class NodeSender:
                 self._sent.clear()
                 await self._sent.wait()
                 continue
+            # It stays in the row until its response is here: the row is what bounds the requests in
+            # flight.
             flight = self._flights[0]
             with self.contact.asked("Produce", _PATIENCE):
                 try:

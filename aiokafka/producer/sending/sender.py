@@ -147,6 +147,8 @@ class Sender:
         for queue in self.accumulator.forget_queues(cluster, self._may_forget):
             queue.assign(None)
         for queue in self.accumulator.queues.values():
+            # An idle queue without a leader costs nothing: with its next batch it is routed
+            # (`_on_batch`).
             if queue.node is not None or queue.waiting:
                 self._route(queue, cluster)
         self._retire_nodes(cluster)
@@ -255,6 +257,7 @@ class Sender:
                 identity = await init_producer_id(self._client, deadline)
             except KafkaError as error:
                 self._log.warning("No new producer id: %s", error)
+                # Asked for again after the pause: nothing else would.
                 wanted.set()
                 await asyncio.sleep(backoff.next())
                 continue

@@ -125,6 +125,7 @@ class Transaction:
 
         Raises TransactionStateError when a commit may have been sent.
         """
+        # Its outcome is open. An abort might tell the application the opposite of what readers see.
         if self.state is _S.COMMITTING and self.is_ending:
             raise self._refusal("abort_transaction")
         if self.state is not _S.ABORTING:
@@ -197,6 +198,7 @@ class Transaction:
         if self.is_version_2:
             self.has_effects = True
         elif partition not in self.partitions:
+            # The sender asks the coordinator for all of these at once.
             self.wanted.add(partition)
             return False
         return True
@@ -208,6 +210,7 @@ class Transaction:
         elif self.takes_records:
             self._enter(_S.ABORTABLE, "fail")
             self.error = error
+            # A leader knows a later epoch than ours: only another one leads on.
             self.needs_new_epoch |= isinstance(error, InvalidProducerEpoch)
             self._on_closed()
 

@@ -156,6 +156,7 @@ class ProducerTransactions:
         Waits for a commit or an abort that is under way in another task.
         """
         self._is_closed = True
+        # Two ends at once would contradict each other; the one under way has a deadline.
         while self._ending is not None:
             await self._ending.over.wait()
         if self.transaction.is_undecided:
@@ -241,6 +242,7 @@ class ProducerTransactions:
             if is_commit:
                 raise await self._fencing.explain(error, deadline) from error
             await self._abort_what_is_past(error, deadline)
+        # Nothing is known: the state stays, and the call can be repeated.
         except KafkaTimeoutError:
             raise
         except KafkaError as error:
