@@ -148,8 +148,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     if not report.failed:
         return
     for name in ("kafka", "kafka3"):
-        broker = getattr(item, "funcargs", {}).get(name)
-        if broker is not None:
+        broker = getattr(item, "funcargs", {}).get(name)  # a parameter may have the name, too
+        if hasattr(broker, "logs"):
             report.sections.append((f"Logs of {name}", broker.logs()))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from aiokafka.admin._acl_values import AclBinding, AclFilter, ResourcePattern
 from aiokafka.admin._items import outcome, settle
-from aiokafka.admin._routing import Call, Router
+from aiokafka.admin._routing import Call, Router, error_of
 from aiokafka.admin.enums import AclOperation, AclPermission, PatternType, ResourceType
 from aiokafka.errors import (
     AdminItemsError,
@@ -18,6 +18,7 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.messages.acls import (
     AclCreation,
+    AclDescription,
     CreateAclsRequest,
     DeleteAclsFilter,
     DeleteAclsFilterResult,
@@ -40,7 +41,7 @@ async def describe(router: Router, wanted: AclFilter, deadline: float) -> list[A
         response = await router.to_any(Call(DescribeAclsRequest, build), deadline)
         if response.error_code:
             return {wanted: for_code(response.error_code)(response.error_message or "describe")}
-        return {wanted: [one for each in response.resources for one in _entries(each)]}
+        return {wanted: [_binding(each, one) for each in response.resources for one in each.acls]}
 
     return (await settle(router, [wanted], ask, deadline))[wanted]
 
@@ -56,7 +57,7 @@ async def create(router: Router, bindings: Iterable[AclBinding], deadline: float
         _check_count(len(response.results), len(left))
         found: dict[AclBinding, KafkaError | None] = {}
         for binding, result in zip(left, response.results, strict=True):
-            found[binding] = _error(result.error_code, result.error_message, binding)
+            found[binding] = error_of(result.error_code, result.error_message, binding)
         return found
 
     await settle(router, bindings, ask, deadline)
@@ -95,12 +96,12 @@ def _deleted(
     Where single entries could not be deleted, the error is one that may pass, if there is such;
     else that of the only entry, or an AdminItemsError by entry.
     """
-    failed = _error(result.error_code, result.error_message, wanted)
+    failed = error_of(result.error_code, result.error_message, wanted)
     if failed is not None:
         return failed
     for each in result.matching_acls:
-        binding = _matching(each)
-        known[binding] = _error(each.error_code, each.error_message, binding)
+        binding = _binding(each, each)
+        known[binding] = error_of(each.error_code, each.error_message, binding)
     passing = [error for error in known.values() if error is not None and error.retriable]
     if passing:
         return passing[0]
@@ -110,10 +111,6 @@ def _deleted(
         return failures
     except KafkaError as error:
         return error
-
-
-def _error(code: int, message: str | None, item: object) -> KafkaError | None:
-    return for_code(code)(f"{item}: {message}" if message else str(item)) if code else None
 
 
 def _check_count(count: int, wanted: int) -> None:
@@ -159,28 +156,16 @@ def _creation(binding: AclBinding, version: int) -> AclCreation:
     )
 
 
-def _entries(resource: DescribeAclsResource) -> list[AclBinding]:
-    pattern = ResourcePattern(
-        ResourceType(resource.resource_type),
-        resource.resource_name,
-        PatternType(resource.pattern_type),
-    )
-    return [
-        AclBinding(
-            pattern,
-            each.principal,
-            AclOperation(each.operation),
-            AclPermission(each.permission_type),
-            each.host,
-        )
-        for each in resource.acls
-    ]
-
-
-def _matching(each: DeleteAclsMatchingAcl) -> AclBinding:
+def _binding(
+    resource: DescribeAclsResource | DeleteAclsMatchingAcl,
+    each: AclDescription | DeleteAclsMatchingAcl,
+) -> AclBinding:
+    """Return an entry of a resource; a response to a deletion has both in one."""
     return AclBinding(
         ResourcePattern(
-            ResourceType(each.resource_type), each.resource_name, PatternType(each.pattern_type)
+            ResourceType(resource.resource_type),
+            resource.resource_name,
+            PatternType(resource.pattern_type),
         ),
         each.principal,
         AclOperation(each.operation),

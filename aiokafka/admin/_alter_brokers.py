@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from aiokafka.admin._broker_values import LogDir, LogDirReplica
+from aiokafka.admin._by_topic import name_of, numbers_by_topic
 from aiokafka.admin._cluster import fetch_metadata
 from aiokafka.admin._items import by_node, settle
-from aiokafka.admin._replicas import by_topic
 from aiokafka.admin._routing import Call, Router, error_of, raise_for, remaining_ms
 from aiokafka.admin._topic_changes import GONE
 from aiokafka.errors import ClusterAuthorizationFailedError, KafkaError, ReplicaNotAvailableError
@@ -18,6 +19,12 @@ from aiokafka.protocol.messages import quorum as raft
 from aiokafka.structs import TopicPartition
 
 LogDirs = dict[str, LogDir]
+Changed = TypeVar(
+    "Changed",
+    raft.AddRaftVoterResponse,
+    raft.RemoveRaftVoterResponse,
+    wire.UnregisterBrokerResponse,
+)
 
 
 async def add_voter(
@@ -39,12 +46,8 @@ async def add_voter(
             ],
         )
 
-    async def attempt() -> None:
-        call = Call(raft.AddRaftVoterRequest, build, lambda r: [r.error_code])
-        response = await router.to_controller(call, deadline)
-        raise_for(response.error_code, response.error_message, f"voter {voter[0]}")
-
-    await router.retry(attempt, deadline)
+    call = Call(raft.AddRaftVoterRequest, build, lambda r: [r.error_code])
+    await _change(router, call, f"voter {voter[0]}", deadline)
 
 
 async def remove_voter(router: Router, voter: tuple[int, uuid.UUID], deadline: float) -> None:
@@ -55,12 +58,8 @@ async def remove_voter(router: Router, voter: tuple[int, uuid.UUID], deadline: f
             cluster_id=None, voter_id=voter[0], voter_directory_id=voter[1].bytes
         )
 
-    async def attempt() -> None:
-        call = Call(raft.RemoveRaftVoterRequest, build, lambda r: [r.error_code])
-        response = await router.to_controller(call, deadline)
-        raise_for(response.error_code, response.error_message, f"voter {voter[0]}")
-
-    await router.retry(attempt, deadline)
+    call = Call(raft.RemoveRaftVoterRequest, build, lambda r: [r.error_code])
+    await _change(router, call, f"voter {voter[0]}", deadline)
 
 
 async def unregister(router: Router, broker_id: int, deadline: float) -> None:
@@ -69,10 +68,16 @@ async def unregister(router: Router, broker_id: int, deadline: float) -> None:
     def build(version: int) -> wire.UnregisterBrokerRequest:
         return wire.UnregisterBrokerRequest(broker_id=broker_id)
 
+    call = Call(wire.UnregisterBrokerRequest, build, lambda r: [r.error_code])
+    await _change(router, call, f"broker {broker_id}", deadline)
+
+
+async def _change(router: Router, call: Call[Changed], what: str, deadline: float) -> None:
+    """Have the controller make a change, and raise what it responds about it."""
+
     async def attempt() -> None:
-        call = Call(wire.UnregisterBrokerRequest, build, lambda r: [r.error_code])
         response = await router.to_controller(call, deadline)
-        raise_for(response.error_code, response.error_message, f"broker {broker_id}")
+        raise_for(response.error_code, response.error_message, what)
 
     await router.retry(attempt, deadline)
 
@@ -84,7 +89,7 @@ async def describe_log_dirs(
     deadline: float,
 ) -> dict[int, LogDirs]:
     """Return what is in the log directories of brokers."""
-    wanted = None if partitions is None else by_topic(partitions)
+    wanted = None if partitions is None else numbers_by_topic(partitions)
     if broker_ids is None:
         metadata = await fetch_metadata(router, [], deadline)
         broker_ids = sorted(broker.node_id for broker in metadata.brokers)
@@ -93,14 +98,14 @@ async def describe_log_dirs(
         topics = None
         if wanted is not None:
             topics = [
-                logs.DescribableLogDirTopic(topic=topic, partitions=[tp.partition for tp in tps])
-                for topic, tps in wanted.items()
+                logs.DescribableLogDirTopic(topic=topic, partitions=numbers)
+                for topic, numbers in wanted.items()
             ]
         return logs.DescribeLogDirsRequest(topics=topics)
 
     async def send(node: int, items: list[int]) -> dict[int, LogDirs | KafkaError]:
         call = Call(logs.DescribeLogDirsRequest, build)
-        response = await router.send(node, call, deadline)
+        response = await router.send_to_named(node, call, deadline)
         error = error_of(response.error_code, None, f"node {node}")
         if error is None and not response.results:
             # A broker has a directory. Before Kafka 3.2 this is how it refuses to name them.
@@ -144,10 +149,8 @@ async def move_replicas(
                     logs.AlterReplicaLogDir(
                         path=path,
                         topics=[
-                            logs.AlterReplicaLogDirTopic(
-                                name=topic, partitions=[tp.partition for tp in found]
-                            )
-                            for topic, found in by_topic(tps).items()
+                            logs.AlterReplicaLogDirTopic(name=topic, partitions=numbers)
+                            for topic, numbers in numbers_by_topic(tps).items()
                         ],
                     )
                     for path, tps in paths.items()
@@ -155,12 +158,12 @@ async def move_replicas(
             )
 
         call = Call(logs.AlterReplicaLogDirsRequest, build)
-        response = await router.send(broker_id, call, deadline)
+        response = await router.send_to_named(broker_id, call, deadline)
         found: dict[TopicPartition, bool | KafkaError] = {}
         for topic in response.results:
             for each in topic.partitions:
                 tp = TopicPartition(topic.topic_name, each.partition_index)
-                what = f"{tp.topic}-{tp.partition} on node {broker_id}, to {moves.get(tp)}"
+                what = f"{name_of(tp)} on node {broker_id}, to {moves.get(tp)}"
                 found[tp] = error_of(each.error_code, None, what) or True
         return found
 

@@ -216,4 +216,4 @@ async def _settle(
 async def _ask(router: Router, node: int, call: Call[R], deadline: float) -> R:
     if node == _ANY:
         return await router.to_any(call, deadline)
-    return await router.send(node, call, deadline)
+    return await router.send_to_named(node, call, deadline)

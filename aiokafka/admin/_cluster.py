@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from aiokafka.admin._routing import Call, Router
 from aiokafka.admin.results import ClusterDict, TopicDict
-from aiokafka.errors import UnknownTopicOrPartitionError
+from aiokafka.errors import NoBrokersAvailable, UnknownTopicOrPartitionError
 from aiokafka.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -34,9 +34,16 @@ async def fetch_metadata(
     """
     if router.is_for_controllers and topics is not None and not topics:
         return await router.all_nodes(deadline)
-    return _complete(
-        await router.to_any(_call(topics, operations, cluster_operations), deadline), topics
-    )
+    call = _call(topics, operations, cluster_operations)
+
+    async def attempt() -> MetadataResponse:
+        response = await router.to_any(call, deadline)
+        if not response.brokers:
+            # It has just started. That it knows of no topics and groups either says nothing.
+            raise NoBrokersAvailable("the broker that was asked knows of no brokers yet")
+        return response
+
+    return _complete(await router.retry(attempt, deadline), topics)
 
 
 async def metadata_of(

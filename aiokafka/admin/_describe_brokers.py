@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from aiokafka._metadata.controllers import CONTROLLERS
 from aiokafka.admin._broker_values import (
@@ -22,11 +22,14 @@ from aiokafka.net.handshake import CLIENT_NAME, software_version
 from aiokafka.protocol.messages import cluster as wire
 from aiokafka.protocol.messages import quorum as raft
 from aiokafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from aiokafka.protocol.messages.metadata import MetadataResponse
 
 _METADATA_TOPIC = "__cluster_metadata"
 _FIRST_WITH_FENCED = 2
 _FIRST_WITH_FEATURES = 3
 _FIRST_WITH_DRY_RUN = 1
+# Version 0 is that of the early access to KRaft, whose brokers fail.
+_FIRST_THAT_SERVES_QUORUM = 1
 
 
 async def describe_cluster(
@@ -57,22 +60,27 @@ async def describe_cluster(
         if include_fenced:
             raise
         return await _by_metadata(router, operations, deadline)
-    brokers = [
-        Broker(each.broker_id, each.host, each.port, each.rack, each.is_fenced)
-        for each in response.brokers
-    ]
-    return ClusterDescription(
-        cluster_id=response.cluster_id,
-        controller_id=response.controller_id if response.controller_id >= 0 else None,
-        brokers=tuple(sorted(brokers, key=lambda broker: broker.id)),
-        authorized_operations=operations_of(response.cluster_authorized_operations),
+    return _description(
+        response,
+        (
+            Broker(each.broker_id, each.host, each.port, each.rack, each.is_fenced)
+            for each in response.brokers
+        ),
     )
 
 
 async def _by_metadata(router: Router, operations: bool, deadline: float) -> ClusterDescription:
     """Ask brokers before Kafka 2.8."""
     response = await fetch_metadata(router, [], deadline, cluster_operations=operations)
-    brokers = [Broker(each.node_id, each.host, each.port, each.rack) for each in response.brokers]
+    return _description(
+        response,
+        (Broker(each.node_id, each.host, each.port, each.rack) for each in response.brokers),
+    )
+
+
+def _description(
+    response: wire.DescribeClusterResponse | MetadataResponse, brokers: Iterable[Broker]
+) -> ClusterDescription:
     return ClusterDescription(
         cluster_id=response.cluster_id,
         controller_id=response.controller_id if response.controller_id >= 0 else None,
@@ -154,6 +162,10 @@ async def describe_quorum(router: Router, deadline: float) -> Quorum:
     """Return the state of the quorum of the controllers."""
 
     def build(version: int) -> raft.DescribeQuorumRequest:
+        if version < _FIRST_THAT_SERVES_QUORUM:
+            raise UnsupportedVersionError(
+                "DescribeQuorum: brokers answer it since Kafka 3.3 (KIP-836)"
+            )
         partition = raft.QuorumPartition(partition_index=0)
         topic = raft.QuorumTopic(topic_name=_METADATA_TOPIC, partitions=[partition])
         return raft.DescribeQuorumRequest(topics=[topic])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
+from dataclasses import replace
 
 from aiokafka.admin._cluster import fetch_metadata
 from aiokafka.admin._items import settle
@@ -155,27 +156,14 @@ def _merged(
             return error
         if part.topic_id != last.topic_id:
             return InconsistentTopicId(f"{last.name}: it was created again between two pages")
-    found = {each.partition_index: _paged(each) for part in parts for each in part.partitions}
-    return TopicDescription(
-        name=str(last.name),
-        topic_id=uuid_of(last.topic_id),
-        is_internal=last.is_internal,
-        partitions=tuple(found[index] for index in sorted(found)),
-        authorized_operations=(
-            operations_of(last.topic_authorized_operations) if operations else None
-        ),
-    )
+    found = _topic(last, (_paged(each) for part in parts for each in part.partitions))
+    return found if operations else replace(found, authorized_operations=None)
 
 
 def _paged(each: wire.DescribeTopicPartitionsResponsePartition) -> PartitionDescription:
     eligible, last_known = each.eligible_leader_replicas, each.last_known_elr
-    return PartitionDescription(
-        partition=each.partition_index,
-        leader=each.leader_id if each.leader_id >= 0 else None,
-        leader_epoch=each.leader_epoch if each.leader_epoch >= 0 else None,
-        replicas=tuple(each.replica_nodes),
-        isr=tuple(each.isr_nodes),
-        offline_replicas=tuple(each.offline_replicas),
+    return replace(
+        _partition(each),
         eligible_leader_replicas=None if eligible is None else tuple(eligible),
         last_known_eligible_leader_replicas=None if last_known is None else tuple(last_known),
     )
@@ -192,20 +180,31 @@ def _described(topic: old.MetadataResponseTopic) -> TopicDescription | KafkaErro
     error = error_of(topic.error_code, None, topic.name)
     if error is not None:
         return error
+    return _topic(topic, map(_partition, topic.partitions))
+
+
+def _topic(
+    topic: wire.DescribeTopicPartitionsResponseTopic | old.MetadataResponseTopic,
+    partitions: Iterable[PartitionDescription],
+) -> TopicDescription:
+    found = {each.partition: each for each in partitions}
     return TopicDescription(
         name=str(topic.name),
         topic_id=uuid_of(topic.topic_id),
         is_internal=topic.is_internal,
-        partitions=tuple(
-            PartitionDescription(
-                partition=each.partition_index,
-                leader=each.leader_id if each.leader_id >= 0 else None,
-                leader_epoch=each.leader_epoch if each.leader_epoch >= 0 else None,
-                replicas=tuple(each.replica_nodes),
-                isr=tuple(each.isr_nodes),
-                offline_replicas=tuple(each.offline_replicas),
-            )
-            for each in sorted(topic.partitions, key=lambda each: each.partition_index)
-        ),
+        partitions=tuple(found[index] for index in sorted(found)),
         authorized_operations=operations_of(topic.topic_authorized_operations),
+    )
+
+
+def _partition(
+    each: wire.DescribeTopicPartitionsResponsePartition | old.MetadataResponsePartition,
+) -> PartitionDescription:
+    return PartitionDescription(
+        partition=each.partition_index,
+        leader=each.leader_id if each.leader_id >= 0 else None,
+        leader_epoch=each.leader_epoch if each.leader_epoch >= 0 else None,
+        replicas=tuple(each.replica_nodes),
+        isr=tuple(each.isr_nodes),
+        offline_replicas=tuple(each.offline_replicas),
     )

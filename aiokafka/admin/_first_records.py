@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 
+from aiokafka.admin._by_topic import by_topic, name_of
 from aiokafka.admin._items import attempt
 from aiokafka.admin._leaders import by_leader
 from aiokafka.admin._routing import Call, Router, raise_for
@@ -83,7 +84,7 @@ async def _fetch(
             if tp not in offsets:
                 continue
             if each.error_code:
-                found[tp] = for_code(each.error_code)(f"{tp.topic}-{tp.partition}")
+                found[tp] = for_code(each.error_code)(name_of(tp))
             elif each.records:
                 found[tp] = _timestamp(each.records, tp, offsets[tp])
                 await asyncio.sleep(0)  # Decompressing may take a while.
@@ -92,12 +93,13 @@ async def _fetch(
 
 def _request(version: int, offsets: Mapping[TopicPartition, int]) -> FetchRequest:
     limit = _FEW_BYTES if version >= _FIRST_THAT_COMES_WHOLE else _OLD_BYTES
-    topics: dict[str, list[FetchPartition]] = {}
-    for tp, offset in offsets.items():
-        partition = FetchPartition(
-            partition=tp.partition, fetch_offset=offset, partition_max_bytes=limit
+
+    def entry(tp: TopicPartition) -> FetchPartition:
+        return FetchPartition(
+            partition=tp.partition, fetch_offset=offsets[tp], partition_max_bytes=limit
         )
-        topics.setdefault(tp.topic, []).append(partition)
+
+    topics = by_topic(offsets, entry)
     return FetchRequest(
         max_wait_ms=0,
         min_bytes=0,

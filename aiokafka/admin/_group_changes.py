@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from aiokafka.admin._by_topic import by_topic, name_of, numbers_by_topic, partitions_in
 from aiokafka.admin._coordinators import by_coordinator
-from aiokafka.admin._group_offsets import by_topic
 from aiokafka.admin._items import settle
-from aiokafka.admin._routing import Call, Router, raise_for
+from aiokafka.admin._routing import Call, Router, error_of, raise_for
 from aiokafka.errors import (
     IllegalGenerationError,
     KafkaError,
@@ -17,7 +17,6 @@ from aiokafka.errors import (
     UnknownMemberIdError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
-    for_code,
 )
 from aiokafka.protocol.messages.groups import DeleteGroupsRequest
 from aiokafka.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -69,7 +68,7 @@ async def delete_groups(router: Router, group_ids: Iterable[str], deadline: floa
 def _deleted(group_id: str, code: int) -> KafkaError | None:
     if code == NonEmptyGroup.errno:
         return not_empty(group_id)
-    return for_code(code)(f"group {group_id!r}") if code else None
+    return error_of(code, None, f"group {group_id!r}")
 
 
 async def remove_members(
@@ -90,13 +89,13 @@ async def remove_members(
         codes = {
             (each.group_instance_id or each.member_id): each.error_code for each in response.members
         }
-        return {name: _removed(group_id, name, codes[name]) for name in left if name in codes}
+        return {
+            name: error_of(codes[name], None, f"group {group_id!r}, member {name!r}")
+            for name in left
+            if name in codes
+        }
 
     await settle(router, members, ask, deadline)
-
-
-def _removed(group_id: str, name: str, code: int) -> KafkaError | None:
-    return for_code(code)(f"group {group_id!r}, member {name!r}") if code else None
 
 
 async def commit_offsets(
@@ -124,11 +123,8 @@ async def commit_offsets(
         )
         response = await router.to_coordinator(group_id, call, deadline)
         return {
-            TopicPartition(topic.name, each.partition_index): _stored(
-                group_id, TopicPartition(topic.name, each.partition_index), each.error_code
-            )
-            for topic in response.topics
-            for each in topic.partitions
+            tp: _stored(group_id, tp, each.error_code)
+            for tp, each in partitions_in(response.topics)
         }
 
     await settle(router, offsets, ask, deadline, final=(UnknownTopicOrPartitionError,))
@@ -137,26 +133,26 @@ async def commit_offsets(
 def _commit_topics(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> list[OffsetCommitRequestTopic]:
-    topics: dict[str, list[OffsetCommitRequestPartition]] = {}
-    for tp, committed in offsets.items():
-        partition = OffsetCommitRequestPartition(
+    def entry(tp: TopicPartition) -> OffsetCommitRequestPartition:
+        return OffsetCommitRequestPartition(
             partition_index=tp.partition,
-            committed_offset=committed.offset,
-            committed_leader_epoch=committed.leader_epoch,
-            committed_metadata=committed.metadata,
+            committed_offset=offsets[tp].offset,
+            committed_leader_epoch=offsets[tp].leader_epoch,
+            committed_metadata=offsets[tp].metadata,
         )
-        topics.setdefault(tp.topic, []).append(partition)
-    return [OffsetCommitRequestTopic(name=name, partitions=found) for name, found in topics.items()]
+
+    return [
+        OffsetCommitRequestTopic(name=name, partitions=found)
+        for name, found in by_topic(offsets, entry).items()
+    ]
 
 
 def _stored(group_id: str, tp: TopicPartition, code: int) -> KafkaError | None:
     """Return the error of a partition; raise what the coordinator says of the whole group."""
-    if not code:
-        return None
-    kind = for_code(code)
-    if issubclass(kind, _HAS_MEMBERS):
+    error = error_of(code, None, _offset(group_id, tp))
+    if isinstance(error, _HAS_MEMBERS):
         raise not_empty(group_id)  # of the group: no partition was stored
-    return kind(f"offset of group {group_id!r}, {tp.topic}-{tp.partition}")
+    return error
 
 
 async def delete_offsets(
@@ -174,11 +170,8 @@ async def delete_offsets(
             raise not_empty(group_id)
         raise_for(response.error_code, None, f"group {group_id!r}")
         return {
-            TopicPartition(topic.name, each.partition_index): _forgotten(
-                group_id, TopicPartition(topic.name, each.partition_index), each.error_code
-            )
-            for topic in response.topics
-            for each in topic.partitions
+            tp: error_of(each.error_code, None, _offset(group_id, tp))
+            for tp, each in partitions_in(response.topics)
         }
 
     await settle(router, partitions, ask, deadline, final=(UnknownTopicOrPartitionError,))
@@ -190,11 +183,9 @@ def _delete_topics(partitions: Iterable[TopicPartition]) -> list[OffsetDeleteReq
             name=name,
             partitions=[OffsetDeleteRequestPartition(partition_index=n) for n in numbers],
         )
-        for name, numbers in by_topic(partitions).items()
+        for name, numbers in numbers_by_topic(partitions).items()
     ]
 
 
-def _forgotten(group_id: str, tp: TopicPartition, code: int) -> KafkaError | None:
-    if not code:
-        return None
-    return for_code(code)(f"offset of group {group_id!r}, {tp.topic}-{tp.partition}")
+def _offset(group_id: str, tp: TopicPartition) -> str:
+    return f"offset of group {group_id!r}, {name_of(tp)}"

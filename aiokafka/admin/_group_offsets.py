@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from aiokafka._tasks import together
+from aiokafka.admin._by_topic import name_of, numbers_by_topic, partitions_in
 from aiokafka.admin._coordinators import by_coordinator
 from aiokafka.admin._items import attempt, outcome
-from aiokafka.admin._routing import Call, Router
-from aiokafka.errors import KafkaError, UnsupportedVersionError, for_code
+from aiokafka.admin._routing import Call, Router, error_of
+from aiokafka.errors import KafkaError, UnsupportedVersionError
 from aiokafka.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -18,7 +19,7 @@ from aiokafka.protocol.messages.offset_fetch import (
 )
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
-__all__ = ["Offsets", "Wanted", "by_topic", "fetch_offsets"]
+__all__ = ["Offsets", "Wanted", "fetch_offsets"]
 
 Wanted = Mapping[str, Sequence[TopicPartition] | None]
 """Partitions by group; None stands for all that the group has offsets for."""
@@ -92,7 +93,7 @@ def _request(version: int, wanted: Wanted, require_stable: bool) -> OffsetFetchR
             if tps is None
             else [
                 OffsetFetchRequestTopics(name=name, partition_indexes=numbers)
-                for name, numbers in by_topic(tps).items()
+                for name, numbers in numbers_by_topic(tps).items()
             ],
         )
         for group_id, tps in wanted.items()
@@ -110,28 +111,17 @@ def _request_of_one(version: int, wanted: Wanted, require_stable: bool) -> Offse
     if tps is not None:
         topics = [
             OffsetFetchRequestTopic(name=name, partition_indexes=numbers)
-            for name, numbers in by_topic(tps).items()
+            for name, numbers in numbers_by_topic(tps).items()
         ]
     return OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=require_stable)
 
 
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Return the numbers of the partitions of each topic."""
-    topics: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        topics.setdefault(topic, []).append(partition)
-    return topics
-
-
 def _offsets(group_id: str, code: int, topics: Iterable[Any]) -> Offsets | KafkaError:
     """Return the offsets of a group, or one error: of the group, or of its partitions."""
-    if code:
-        return for_code(code)(f"offsets of group {group_id!r}")
-    found: dict[TopicPartition, OffsetAndMetadata | KafkaError | None] = {}
-    for topic in topics:
-        for each in topic.partitions:
-            tp = TopicPartition(topic.name, each.partition_index)
-            found[tp] = _offset(group_id, tp, each)
+    refused = error_of(code, None, f"offsets of group {group_id!r}")
+    if refused is not None:
+        return refused
+    found = {tp: _offset(group_id, tp, each) for tp, each in partitions_in(topics)}
     for each in found.values():
         if isinstance(each, KafkaError) and each.retriable:
             return each
@@ -142,9 +132,9 @@ def _offsets(group_id: str, code: int, topics: Iterable[Any]) -> Offsets | Kafka
 
 
 def _offset(group_id: str, tp: TopicPartition, found: Any) -> OffsetAndMetadata | KafkaError | None:
-    if found.error_code:
-        where = f"offset of group {group_id!r}, {tp.topic}-{tp.partition}"
-        return for_code(found.error_code)(where)
+    error = error_of(found.error_code, None, f"offset of group {group_id!r}, {name_of(tp)}")
+    if error is not None:
+        return error
     if found.committed_offset < 0:
         return None
     return OffsetAndMetadata(

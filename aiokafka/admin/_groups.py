@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from aiokafka._coordinator_lookup import coordinators_in, lookup_of
+from aiokafka.admin._by_topic import numbers_by_topic
 from aiokafka.admin._cluster import fetch_metadata
 from aiokafka.admin._next_groups import describe_call, may_be_of_next_protocol, result_of
 from aiokafka.admin._routing import Call, R, Router, raise_for
@@ -43,7 +44,7 @@ async def list_groups(
 
         async def ask(node_id: int = node_id) -> wire.ListGroupsResponse:
             call = Call(wire.ListGroupsRequest, build)
-            response = await router.send(node_id, call, deadline)
+            response = await router.send_to_named(node_id, call, deadline)
             # A broker that has just started loads its groups first.
             raise_for(response.error_code, None, f"node {node_id}")
             return response
@@ -133,7 +134,7 @@ async def list_offsets(
     router: Router, query: OffsetQuery, coordinator_id: int | None, deadline: float
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return the committed offsets of a group; -1 for a requested partition without one."""
-    topics = None if query.partitions is None else _by_topic(query.partitions)
+    topics = None if query.partitions is None else numbers_by_topic(query.partitions)
 
     def build(version: int) -> OffsetFetchRequest:
         request = _offset_fetch(version, query.group_id, topics)
@@ -151,13 +152,6 @@ async def list_offsets(
             p.committed_offset, p.metadata or "", p.committed_leader_epoch
         )
     return found
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    topics: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        topics.setdefault(topic, []).append(partition)
-    return topics
 
 
 def _offset_fetch(

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from aiokafka._tasks import together
+from aiokafka.admin._by_topic import by_topic, name_of, partitions_in
 from aiokafka.admin._leaders import by_leader
 from aiokafka.admin._offset_values import ListedOffset, OffsetSpec
-from aiokafka.admin._routing import Call, Router, remaining_ms
+from aiokafka.admin._routing import Call, Router, error_of, remaining_ms
 from aiokafka.errors import (
     KafkaError,
     NotLeaderForPartitionError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
-    for_code,
 )
 from aiokafka.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -92,28 +92,26 @@ async def _ask(
         response = await router.send(node_id, Call(ListOffsetsRequest, build), deadline)
     except KafkaError as error:
         return dict.fromkeys(places, error)
-    return {
-        tp: _found(tp, each)
-        for topic in response.topics
-        for each in topic.partitions
-        for tp in [TopicPartition(topic.name, each.partition_index)]
-    }
+    return {tp: _found(tp, each) for tp, each in partitions_in(response.topics)}
 
 
 def _topics(places: Mapping[TopicPartition, int]) -> list[ListOffsetsTopic]:
-    topics: dict[str, list[ListOffsetsPartition]] = {}
-    for tp, place in places.items():
-        partition = ListOffsetsPartition(partition_index=tp.partition, timestamp=place)
-        topics.setdefault(tp.topic, []).append(partition)
-    return [ListOffsetsTopic(name=name, partitions=found) for name, found in topics.items()]
+    def entry(tp: TopicPartition) -> ListOffsetsPartition:
+        return ListOffsetsPartition(partition_index=tp.partition, timestamp=places[tp])
+
+    return [
+        ListOffsetsTopic(name=name, partitions=found)
+        for name, found in by_topic(places, entry).items()
+    ]
 
 
 def _found(tp: TopicPartition, found: ListOffsetsPartitionResponse) -> ListedOffset | KafkaError:
     if found.error_code == UnknownTopicOrPartitionError.errno:
         # It is in the metadata, so the leader is about to learn of it.
-        return NotLeaderForPartitionError(f"{tp.topic}-{tp.partition}: its leader does not know it")
-    if found.error_code:
-        return for_code(found.error_code)(f"{tp.topic}-{tp.partition}")
+        return NotLeaderForPartitionError(f"{name_of(tp)}: its leader does not know it")
+    error = error_of(found.error_code, None, name_of(tp))
+    if error is not None:
+        return error
     old_style = found.old_style_offsets[0] if found.old_style_offsets else -1
     return ListedOffset(
         offset=_known(max(found.offset, old_style)),

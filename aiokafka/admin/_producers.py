@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from aiokafka.admin._by_topic import name_of, numbers_by_topic, partitions_in
 from aiokafka.admin._leaders import by_leader
-from aiokafka.admin._routing import Call, Router
+from aiokafka.admin._routing import Call, Router, error_of
 from aiokafka.admin._transaction_values import ActiveProducer
-from aiokafka.errors import KafkaError, for_code
+from aiokafka.errors import KafkaError
 from aiokafka.protocol.messages import transaction_admin as wire
 from aiokafka.structs import TopicPartition
 
@@ -30,33 +31,23 @@ async def describe(
         node_id: int, part: list[TopicPartition]
     ) -> dict[TopicPartition, Producers | KafkaError]:
         def build(version: int) -> wire.DescribeProducersRequest:
-            topics: dict[str, list[int]] = {}
-            for tp in part:
-                topics.setdefault(tp.topic, []).append(tp.partition)
-            return wire.DescribeProducersRequest(
-                topics=[
-                    wire.TopicRequest(name=name, partition_indexes=indexes)
-                    for name, indexes in topics.items()
-                ]
-            )
+            topics = [
+                wire.TopicRequest(name=name, partition_indexes=numbers)
+                for name, numbers in numbers_by_topic(part).items()
+            ]
+            return wire.DescribeProducersRequest(topics=topics)
 
         call = Call(wire.DescribeProducersRequest, build)
         response = await router.send(node_id, call, deadline)
-        return {
-            TopicPartition(topic.name, each.partition_index): _producers(topic.name, each)
-            for topic in response.topics
-            for each in topic.partitions
-        }
+        return {tp: _producers(tp, each) for tp, each in partitions_in(response.topics)}
 
     return await by_leader(router, partitions, send, deadline, final=final)
 
 
-def _producers(topic: str, each: wire.PartitionResponse) -> Producers | KafkaError:
-    if each.error_code:
-        what = f"{topic}-{each.partition_index}"
-        return for_code(each.error_code)(
-            f"{what}: {each.error_message}" if each.error_message else what
-        )
+def _producers(tp: TopicPartition, each: wire.PartitionResponse) -> Producers | KafkaError:
+    error = error_of(each.error_code, each.error_message, name_of(tp))
+    if error is not None:
+        return error
     return tuple(
         ActiveProducer(
             producer_id=one.producer_id,
@@ -103,15 +94,9 @@ async def abort(
         call = Call(wire.WriteTxnMarkersRequest, build)
         response = await router.send(node_id, call, deadline)
         return {
-            TopicPartition(topic.name, each.partition_index): _marker_error(topic.name, each)
+            tp: error_of(each.error_code, None, name_of(tp))
             for marker in response.markers
-            for topic in marker.topics
-            for each in topic.partitions
+            for tp, each in partitions_in(marker.topics)
         }
 
     await by_leader(router, [partition], send, deadline)
-
-
-def _marker_error(topic: str, each: wire.WritableTxnMarkerPartitionResult) -> KafkaError | None:
-    code = each.error_code
-    return for_code(code)(f"{topic}-{each.partition_index}") if code else None

@@ -82,7 +82,7 @@ async def send_to_all(router: Router, request: Request[R], deadline: float) -> d
     metadata = await fetch_metadata(router, [], deadline)
 
     async def one(node_id: int, _: list[int]) -> dict[int, R]:
-        return {node_id: await router.send(node_id, call, deadline)}
+        return {node_id: await router.send_to_named(node_id, call, deadline)}
 
     return await settle(
         router,

@@ -45,9 +45,9 @@ OPERATIONS: dict[str, tuple[str, int, str]] = {
     "tokens.describe": ("DescribeDelegationToken", 41, "requesters: 3.3"),
     "tokens.expire": ("ExpireDelegationToken", 40, ""),
     "tokens.renew": ("RenewDelegationToken", 39, ""),
-    "topics.apply": ("CreateTopics", 19, "changing settings: 2.3"),
+    "topics.apply": ("CreateTopics", 19, "changing settings: 2.3; the brokers' numbers: 2.4"),
     "topics.cancel_reassignments": ("AlterPartitionReassignments", 45, ""),
-    "topics.create": ("CreateTopics", 19, "numbers and settings in the result: 2.4; ids: 2.8"),
+    "topics.create": ("CreateTopics", 19, "the brokers' numbers: 2.4; ids in the result: 2.8"),
     "topics.create_partitions": ("CreatePartitions", 37, ""),
     "topics.delete": ("DeleteTopics", 20, "by id: 2.8"),
     "topics.describe": ("Metadata", 3, "operations: 2.3; by id: 3.1; eligible leaders: 3.7"),
@@ -71,6 +71,7 @@ OPERATIONS: dict[str, tuple[str, int, str]] = {
 _LATER = {
     # call: what has its API before its first release does not have what the call needs
     "brokers.features": "2.4",
+    "configs.list_resources": "3.7 with KRaft",
     "groups.lag": "0.10.2",
     "groups.remove_members": "2.4",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from aiokafka.admin._by_topic import by_topic, name_of, numbers_by_topic, partitions_in
 from aiokafka.admin._items import outcome, settle
 from aiokafka.admin._routing import Call, Router, error_of, raise_for, remaining_ms
 from aiokafka.admin._topic_changes import GONE
@@ -23,14 +24,6 @@ Elected = dict[TopicPartition, bool | KafkaError]
 
 # Which replicas run is not up to us, and may stay as it is for long.
 _FINAL = (*GONE, PreferredLeaderNotAvailable, EligibleLeadersNotAvailable)
-
-
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
-    """Return partitions by their topic."""
-    topics: dict[str, list[TopicPartition]] = {}
-    for tp in partitions:
-        topics.setdefault(tp.topic, []).append(tp)
-    return topics
 
 
 async def elect_each(
@@ -60,8 +53,8 @@ async def _elect(
             topic_partitions=None
             if partitions is None
             else [
-                wire.TopicPartitions(topic=topic, partitions=[tp.partition for tp in tps])
-                for topic, tps in by_topic(partitions).items()
+                wire.TopicPartitions(topic=topic, partitions=numbers)
+                for topic, numbers in numbers_by_topic(partitions).items()
             ],
             timeout_ms=remaining_ms(deadline),
         )
@@ -78,7 +71,7 @@ async def _elect(
     for result in response.replica_election_results:
         for each in result.partition_result:
             tp = TopicPartition(result.topic, each.partition_id)
-            error = error_of(each.error_code, each.error_message, _name(tp))
+            error = error_of(each.error_code, each.error_message, name_of(tp))
             found[tp] = False if isinstance(error, ElectionNotNeeded) else error or True
     return found
 
@@ -112,12 +105,10 @@ async def reassign_each(
         call = Call(wire.AlterPartitionReassignmentsRequest, build, lambda r: [r.error_code])
         response = await router.to_controller(call, deadline)
         raise_for(response.error_code, response.error_message, "AlterPartitionReassignments")
-        found: dict[TopicPartition, bool | KafkaError] = {}
-        for topic in response.responses:
-            for each in topic.partitions:
-                tp = TopicPartition(topic.name, each.partition_index)
-                found[tp] = error_of(each.error_code, each.error_message, _name(tp)) or True
-        return found
+        return {
+            tp: error_of(each.error_code, each.error_message, name_of(tp)) or True
+            for tp, each in partitions_in(response.responses)
+        }
 
     await settle(router, moves, ask, deadline, final=_FINAL)
 
@@ -125,35 +116,30 @@ async def reassign_each(
 def _moves(
     moves: Mapping[TopicPartition, Sequence[int] | None], left: list[TopicPartition]
 ) -> list[wire.ReassignableTopic]:
-    topics = []
-    for topic, tps in by_topic(left).items():
-        partitions = []
-        for tp in tps:
-            replicas = moves[tp]
-            partitions.append(
-                wire.ReassignablePartition(
-                    partition_index=tp.partition,
-                    replicas=None if replicas is None else list(replicas),
-                )
-            )
-        topics.append(wire.ReassignableTopic(name=topic, partitions=partitions))
-    return topics
+    def entry(tp: TopicPartition) -> wire.ReassignablePartition:
+        replicas = moves[tp]
+        return wire.ReassignablePartition(
+            partition_index=tp.partition, replicas=None if replicas is None else list(replicas)
+        )
+
+    return [
+        wire.ReassignableTopic(name=topic, partitions=partitions)
+        for topic, partitions in by_topic(left, entry).items()
+    ]
 
 
 async def list_reassignments(
     router: Router, partitions: Iterable[TopicPartition] | None, deadline: float
 ) -> dict[TopicPartition, Reassignment]:
     """Return the moves under way of these partitions, or of all with None."""
-    wanted = None if partitions is None else by_topic(partitions)
+    wanted = None if partitions is None else numbers_by_topic(partitions)
 
     def build(version: int) -> wire.ListPartitionReassignmentsRequest:
         topics = None
         if wanted is not None:
             topics = [
-                wire.ListPartitionReassignmentsTopics(
-                    name=topic, partition_indexes=[tp.partition for tp in tps]
-                )
-                for topic, tps in wanted.items()
+                wire.ListPartitionReassignmentsTopics(name=topic, partition_indexes=numbers)
+                for topic, numbers in wanted.items()
             ]
         return wire.ListPartitionReassignmentsRequest(
             timeout_ms=remaining_ms(deadline), topics=topics
@@ -169,13 +155,8 @@ async def list_reassignments(
         return {}
     response = await router.retry(attempt, deadline)
     return {
-        TopicPartition(topic.name, each.partition_index): Reassignment(
+        tp: Reassignment(
             tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)
         )
-        for topic in response.topics
-        for each in topic.partitions
+        for tp, each in partitions_in(response.topics)
     }
-
-
-def _name(tp: TopicPartition) -> str:
-    return f"{tp.topic}-{tp.partition}"

@@ -12,9 +12,11 @@ from aiokafka._retry import OutOfTimeError, until, within
 from aiokafka.admin._controllers import refuse
 from aiokafka.client import CoordinationType
 from aiokafka.errors import (
+    BrokerIdNotRegistered,
     KafkaError,
     KafkaTimeoutError,
     NoBrokersAvailable,
+    NodeNotReadyError,
     NotControllerError,
     NotLeaderForPartitionError,
     for_code,
@@ -99,8 +101,8 @@ class Router:
         return await self.retry(attempt, deadline)
 
     async def to_node(self, node_id: int, call: Call[R], deadline: float) -> R:
-        """Ask one broker."""
-        return await self.retry(lambda: self.send(node_id, call, deadline), deadline)
+        """Ask a broker that the user has named; raise as `send_to_named`."""
+        return await self.retry(lambda: self.send_to_named(node_id, call, deadline), deadline)
 
     async def to_controller(self, call: Call[R], deadline: float) -> R:
         """Ask the controller. Where the cluster hides it (KRaft), any broker forwards the call."""
@@ -194,6 +196,31 @@ class Router:
         connection = await self._client.connection(node_id, timeout=timeout)
         version = connection.pick(call.request, call.max_version)
         return await connection.request(call.build(version), version=version, timeout=timeout)
+
+    async def send_to_named(self, node_id: int, call: Call[R], deadline: float) -> R:
+        """Send once, as `send` does, to a broker that the user has named.
+
+        Raises BrokerIdNotRegistered, which does not pass, if no broker of this id runs as far as
+        the others know: waiting for one would take the whole time of the call.
+        """
+        if node_id not in self._client.cluster.node_ids:
+            await self._look_for(node_id, deadline)
+        return await self.send(node_id, call, deadline)
+
+    async def _look_for(self, node_id: int, deadline: float) -> None:
+        """Ask once for the brokers that there are; raise unless this one is among them."""
+        refreshed = self._client.force_metadata_update()
+        left = deadline - asyncio.get_running_loop().time()
+        await asyncio.wait([refreshed], timeout=max(0.0, left))
+        if not (refreshed.done() and refreshed.result()):
+            raise NodeNotReadyError(
+                f"node {node_id} is unknown, and no broker has named the others"
+            )
+        known = sorted(self._client.cluster.node_ids)
+        if node_id not in known:
+            kind = "controller" if self.is_for_controllers else "broker"
+            found = ", ".join(map(str, known)) or "none"
+            raise BrokerIdNotRegistered(f"no {kind} {node_id} runs; those that do: {found}")
 
     async def retry(self, attempt: Callable[[], Awaitable[T]], deadline: float) -> T:
         """Repeat `attempt` while it fails with a retriable error, at most until the deadline."""

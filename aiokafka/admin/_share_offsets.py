@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from aiokafka.admin._by_topic import by_topic, name_of, numbers_by_topic
 from aiokafka.admin._coordinators import by_coordinator
 from aiokafka.admin._group_changes import not_empty
-from aiokafka.admin._group_offsets import Wanted, by_topic
+from aiokafka.admin._group_offsets import Wanted
 from aiokafka.admin._items import outcome, settle
-from aiokafka.admin._routing import Call, Router
+from aiokafka.admin._routing import Call, Router, error_of, raise_for
 from aiokafka.admin._values import Value
 from aiokafka.errors import KafkaError, NonEmptyGroup, UnknownTopicOrPartitionError, for_code
 from aiokafka.protocol.messages import share_offsets as wire
@@ -58,7 +59,7 @@ def _group(
     if partitions is not None:
         topics = [
             wire.DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=numbers)
-            for name, numbers in by_topic(partitions).items()
+            for name, numbers in numbers_by_topic(partitions).items()
         ]
     return wire.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=topics)
 
@@ -81,24 +82,23 @@ def _offsets(group: wire.DescribeShareGroupOffsetsResponseGroup) -> Offsets | Ka
 def _offset(
     group_id: str, tp: TopicPartition, found: wire.DescribeShareGroupOffsetsResponsePartition
 ) -> ShareOffset | KafkaError | None:
-    if found.error_code:
-        return _error(found.error_code, found.error_message, group_id, f"{tp.topic}-{tp.partition}")
+    error = _error(found.error_code, found.error_message, group_id, name_of(tp))
+    if error is not None:
+        return error
     if found.start_offset < 0:
         return None
     epoch, lag = found.leader_epoch, found.lag
     return ShareOffset(found.start_offset, epoch if epoch >= 0 else None, lag if lag >= 0 else None)
 
 
-def _error(code: int, message: str | None, group_id: str, what: str) -> KafkaError:
-    text = f"share group {group_id!r}, {what}"
-    return for_code(code)(f"{text}: {message}" if message else text)
+def _error(code: int, message: str | None, group_id: str, what: str) -> KafkaError | None:
+    return error_of(code, message, f"share group {group_id!r}, {what}")
 
 
 def _raise_for_group(code: int, message: str | None, group_id: str) -> None:
     if code == NonEmptyGroup.errno:
         raise not_empty(group_id)
-    if code:
-        raise _error(code, message, group_id, "offsets")
+    raise_for(code, message, f"share group {group_id!r}, offsets")
 
 
 async def alter_share_offsets(
@@ -107,17 +107,16 @@ async def alter_share_offsets(
     """Set where an empty share group begins."""
 
     async def ask(left: list[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
-        topics: dict[str, list[wire.AlterShareGroupOffsetsRequestPartition]] = {}
-        for tp in left:
-            partition = wire.AlterShareGroupOffsetsRequestPartition(
+        def entry(tp: TopicPartition) -> wire.AlterShareGroupOffsetsRequestPartition:
+            return wire.AlterShareGroupOffsetsRequestPartition(
                 partition_index=tp.partition, start_offset=offsets[tp]
             )
-            topics.setdefault(tp.topic, []).append(partition)
+
         request = wire.AlterShareGroupOffsetsRequest(
             group_id=group_id,
             topics=[
                 wire.AlterShareGroupOffsetsRequestTopic(topic_name=name, partitions=found)
-                for name, found in topics.items()
+                for name, found in by_topic(left, entry).items()
             ],
         )
         call = Call(
@@ -139,9 +138,7 @@ def _altered(
     for topic in response.responses:
         for each in topic.partitions:
             tp = TopicPartition(topic.topic_name, each.partition_index)
-            where = f"{tp.topic}-{tp.partition}"
-            code = each.error_code
-            found[tp] = _error(code, each.error_message, group_id, where) if code else None
+            found[tp] = _error(each.error_code, each.error_message, group_id, name_of(tp))
     return found
 
 
@@ -163,11 +160,7 @@ async def delete_share_offsets(
         response = await router.to_coordinator(group_id, call, deadline)
         _raise_for_group(response.error_code, response.error_message, group_id)
         return {
-            each.topic_name: (
-                _error(each.error_code, each.error_message, group_id, each.topic_name)
-                if each.error_code
-                else None
-            )
+            each.topic_name: _error(each.error_code, each.error_message, group_id, each.topic_name)
             for each in response.responses
         }
 

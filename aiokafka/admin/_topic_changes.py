@@ -30,12 +30,12 @@ async def create_each(
     router: Router, topics: Iterable[NewTopic], validate_only: bool, deadline: float
 ) -> dict[str, TopicCreation]:
     """Create topics, or check whether they could be; return what each is like."""
-    wanted = {topic.name: creatable(topic) for topic in topics}
+    wanted = {topic.name: topic for topic in topics}
 
     async def ask(left: list[str]) -> dict[str, TopicCreation | KafkaError]:
         def build(version: int) -> wire.CreateTopicsRequest:
             return wire.CreateTopicsRequest(
-                topics=[wanted[name] for name in left],
+                topics=[creatable(wanted[name], version) for name in left],
                 timeout_ms=remaining_ms(deadline),
                 validate_only=validate_only,
             )

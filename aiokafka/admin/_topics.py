@@ -16,7 +16,7 @@ from aiokafka.admin.results import (
     TopicError,
     TopicResults,
 )
-from aiokafka.errors import ThrottlingQuotaExceeded
+from aiokafka.errors import ThrottlingQuotaExceeded, UnsupportedVersionError
 from aiokafka.protocol.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -35,6 +35,7 @@ from aiokafka.protocol.schema import ZERO_UUID
 
 _OVER_QUOTA = ThrottlingQuotaExceeded.errno
 _FIRST_PAUSE = 0.05  # seconds, where the broker names no pause
+_FIRST_WITH_DEFAULTS = 4
 
 
 class _Answer(Protocol):
@@ -79,12 +80,13 @@ async def create_topics(
     router: Router, topics: Iterable[NewTopic], validate_only: bool, deadline: float
 ) -> CreatedTopics:
     """Create topics, or with `validate_only` only check whether they could be."""
-    wanted = [creatable(topic) for topic in topics]
+    wanted = list(topics)
 
     async def ask(names: Names) -> tuple[int, list[CreatableTopicResult]]:
         def build(version: int) -> CreateTopicsRequest:
+            chosen = [topic for topic in wanted if names is None or topic.name in names]
             return CreateTopicsRequest(
-                topics=[topic for topic in wanted if names is None or topic.name in names],
+                topics=[creatable(topic, version) for topic in chosen],
                 timeout_ms=remaining_ms(deadline),
                 validate_only=validate_only,
             )
@@ -114,8 +116,17 @@ def _details(topic: CreatableTopicResult) -> CreatedTopic:
     return CreatedTopic(topic.num_partitions, topic.replication_factor, configs)
 
 
-def creatable(topic: NewTopic) -> CreatableTopic:
-    """Return a new topic as the request has it."""
+def creatable(topic: NewTopic, version: int) -> CreatableTopic:
+    """Return a new topic as a version of the request has it.
+
+    Raises UnsupportedVersionError for numbers that are left to brokers which have no defaults.
+    """
+    is_open = -1 in (topic.num_partitions, topic.replication_factor)
+    if version < _FIRST_WITH_DEFAULTS and is_open and not topic.replica_assignments:
+        raise UnsupportedVersionError(
+            f"CreateTopics: {topic.name}: to leave the numbers of partitions and replicas to the "
+            "brokers needs Kafka 2.4 (KIP-464): give both"
+        )
     return CreatableTopic(
         name=topic.name,
         num_partitions=topic.num_partitions,

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 from aiokafka import _seams
 from aiokafka.admin._items import settle
-from aiokafka.admin._routing import Call, Router, raise_for
+from aiokafka.admin._routing import Call, Router, error_of, raise_for
 from aiokafka.admin._user_values import NewScramCredential, ScramCredential
 from aiokafka.admin.enums import ScramMechanism
-from aiokafka.errors import KafkaError, for_code
+from aiokafka.errors import KafkaError
 from aiokafka.protocol.messages.scram import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -67,8 +67,9 @@ def _described(
 
 
 def _credentials(each: DescribeUserScramCredentialsResult) -> Credentials | KafkaError:
-    if each.error_code:
-        return _error(each.error_code, each.error_message, each.user)
+    error = error_of(each.error_code, each.error_message, each.user)
+    if error is not None:
+        return error
     return tuple(
         ScramCredential(ScramMechanism(info.mechanism), info.iterations)
         for info in sorted(each.credential_infos, key=lambda info: info.mechanism)
@@ -133,11 +134,9 @@ async def _alter(
         response = await router.to_controller(call, deadline)
         mechanisms = dict(part)
         return {
-            (each.user, mechanisms[each.user]): _error(
+            (each.user, mechanisms[each.user]): error_of(
                 each.error_code, each.error_message, each.user
             )
-            if each.error_code
-            else None
             for each in response.results
             if each.user in mechanisms
         }
@@ -170,7 +169,3 @@ def _rounds(keys: Iterable[Key]) -> list[list[Key]]:
 
 def _codes(response: AlterUserScramCredentialsResponse) -> list[int]:
     return [each.error_code for each in response.results]
-
-
-def _error(code: int, message: str | None, user: str) -> KafkaError:
-    return for_code(code)(f"{user}: {message}" if message else user)

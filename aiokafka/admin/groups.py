@@ -169,8 +169,8 @@ class Groups(Room):
 
         The others get their partitions at once. A member that still runs joins again or fails with
         FencedInstanceId. Returns what was removed: the name of a static member, else its id. Raises
-        UnknownMemberIdError for one that the group does not have, AdminItemsError if several were
-        asked for.
+        UnknownMemberIdError for one that the group does not have, also if the response to a first
+        attempt was lost; AdminItemsError if several were asked for.
         """
         named = as_names("instance_ids", instance_ids), as_names("member_ids", member_ids)
         deadline = self._deadline(timeout_ms)
@@ -224,8 +224,9 @@ class Groups(Room):
             partitions: whose offsets to delete; no member may be subscribed to their topics.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Raises GroupSubscribedToTopic if members read a topic, and other errors of a partition:
-        AdminItemsError if several were asked for.
+        A group without members ends with its last offset. Raises GroupSubscribedToTopic if members
+        read a topic, and other errors of a partition: AdminItemsError if several were asked for;
+        GroupIdNotFound, also if the response to a first attempt was lost and that ended the group.
         """
         wanted = as_partitions("partitions", partitions)
         deadline = self._deadline(timeout_ms)

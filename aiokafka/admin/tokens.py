@@ -68,7 +68,8 @@ class Tokens(Room):
             expiry_period_ms: milliseconds from now on.
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
-        Returns and raises the same as `renew`.
+        Returns and raises the same as `renew`: DelegationTokenNotFound also if the response to a
+        first attempt was lost.
         """
         return await _tokens.expire(
             self._router, hmac, expiry_period_ms, self._deadline(timeout_ms)

@@ -135,7 +135,8 @@ class Topics(Room):
             timeout_ms: milliseconds for the whole call; default `request_timeout_ms`.
 
         Records with a key go to other partitions from then on. Raises InvalidPartitionsError if a
-        topic has as many already: AdminItemsError if several topics were given.
+        topic has as many already, also if the response to a first attempt was lost: AdminItemsError
+        if several topics were given.
         """
         for name, new in topics.items():
             if isinstance(new, bool) or not isinstance(new, int | NewPartitions):
@@ -214,8 +215,8 @@ class Topics(Room):
     ) -> None:
         """Take back moves that are under way (KIP-455).
 
-        Raises NoReassignmentInProgress for a partition that does not move: AdminItemsError if
-        several were given.
+        Raises NoReassignmentInProgress for a partition that does not move, also if the response to
+        a first attempt was lost: AdminItemsError if several were given.
         """
         wanted = dict.fromkeys(as_partition(tp) for tp in partitions)
         await _replicas.reassign_each(self._router, wanted, True, self._deadline(timeout_ms))
@@ -253,7 +254,8 @@ class Topics(Room):
         Creates first, then adds partitions, changes settings, and deletes. Raises
         IllegalArgumentError, before anything is done, for fewer partitions than there are and for
         another replication factor. If a step fails, its error is raised and later ones are not
-        made: the call may be repeated. Changing settings needs Kafka 2.3.
+        made: the call may be repeated. If the response to a step was lost, it may fail because it
+        was made already (TopicAlreadyExistsError). Changing settings needs Kafka 2.3.
         """
         wanted = declared_of(declared)
         deadline = self._deadline(timeout_ms)

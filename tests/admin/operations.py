@@ -47,7 +47,7 @@ CALLS: dict[str, Call] = {
     "brokers.describe_cluster": lambda a: a.brokers.describe_cluster(),
     "brokers.features": lambda a: a.brokers.features(),
     "brokers.log_dirs": lambda a: a.brokers.log_dirs(),
-    "brokers.move_replicas": lambda a: a.brokers.move_replicas(0, {TP: "/elsewhere"}),
+    "brokers.move_replicas": lambda a: a.brokers.move_replicas(1, {TP: "/elsewhere"}),
     "brokers.quorum": lambda a: a.brokers.quorum(),
     "brokers.remove_voter": lambda a: a.brokers.remove_voter(9, NO_ID),
     "brokers.unregister": lambda a: a.brokers.unregister(9),
@@ -79,7 +79,9 @@ CALLS: dict[str, Call] = {
     "tokens.describe": lambda a: a.tokens.describe(),
     "tokens.expire": lambda a: a.tokens.expire(b"hmac"),
     "tokens.renew": lambda a: a.tokens.renew(b"hmac"),
-    "topics.apply": lambda a: a.topics.apply({"declared": {"partitions": 2}}),
+    "topics.apply": lambda a: a.topics.apply(
+        {"declared": {"partitions": 2, "replication_factor": 1}}
+    ),
     "topics.cancel_reassignments": lambda a: a.topics.cancel_reassignments([TP]),
     "topics.create": lambda a: a.topics.create([NewTopic("new", 1, 1)]),
     "topics.create_partitions": lambda a: a.topics.create_partitions({"grown": 3}),
@@ -87,7 +89,7 @@ CALLS: dict[str, Call] = {
     "topics.describe": lambda a: a.topics.describe(["t"]),
     "topics.elect_leaders": lambda a: a.topics.elect_leaders([TP]),
     "topics.list": lambda a: a.topics.list(),
-    "topics.reassign": lambda a: a.topics.reassign({TP: [1, 0]}),
+    "topics.reassign": lambda a: a.topics.reassign({TP: [1]}),
     "topics.reassignments": lambda a: a.topics.reassignments(),
     "topics.wait_until_ready": lambda a: a.topics.wait_until_ready(["t"]),
     "transactions.abort": lambda a: a.transactions.abort(TP, 7, 0),

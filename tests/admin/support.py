@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.admin import AIOKafkaAdminClient
@@ -29,7 +29,15 @@ async def filled(cluster: FakeCluster) -> None:
         log.delete_before(2)
 
 
-async def commit(cluster: FakeCluster, group: str, offsets: dict[TopicPartition, Any]) -> None:
+class Servers(Protocol):
+    """A cluster that has an address, fake or real."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where it is."""
+
+
+async def commit(cluster: Servers, group: str, offsets: dict[TopicPartition, Any]) -> None:
     async with AIOKafkaConsumer(
         bootstrap_servers=cluster.bootstrap_servers, group_id=group, enable_auto_commit=False
     ) as consumer:

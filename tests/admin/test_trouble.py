@@ -26,6 +26,7 @@ from aiokafka.errors import (
     KafkaTimeoutError,
     ThrottlingQuotaExceeded,
     TopicAuthorizationFailedError,
+    UnsupportedVersionError,
 )
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from aiokafka.protocol.messages.groups import ListGroupsRequest
@@ -232,6 +233,17 @@ async def test_defaults_of_the_broker() -> None:
     assert len(cluster.state.topics["b"].partitions) == 2
     with pytest.raises(IllegalArgumentError, match="None takes the broker's default"):
         NewTopic("a", -1, -1)
+
+
+@pytest.mark.parametrize("numbers", [(None, None), (2, None), (None, 1)])
+async def test_old_brokers_have_no_defaults(numbers: tuple[int | None, int | None]) -> None:
+    async with FakeCluster(as_version="2.1") as cluster, make_admin(cluster) as admin:
+        with pytest.raises(UnsupportedVersionError, match=r"CreateTopics: a: .* Kafka 2\.4"):
+            await admin.create_topics([NewTopic("a", *numbers)])
+        with pytest.raises(UnsupportedVersionError, match=r"CreateTopics: a: .* Kafka 2\.4"):
+            await admin.topics.create([NewTopic("a", *numbers)])
+        await admin.topics.create([NewTopic("by-hand", -1, -1, {0: [0]})])
+    assert list(cluster.state.topics) == ["by-hand"]
 
 
 async def test_what_was_created_is_told() -> None:

@@ -16,6 +16,7 @@ from aiokafka.testing.settings import TOPIC_DEFAULTS
 from aiokafka.testing.state import Topic, TopicRefusedError
 
 REQUEST = CreateTopicsRequest
+_FIRST_DEFAULTS = 4
 _FIRST_QUOTA = 6
 _FROM_TOPIC, _FROM_DEFAULT = 1, 5
 
@@ -60,6 +61,8 @@ def _create(
     config = {entry.name: entry.value or "" for entry in topic.configs}
     assignment = {a.partition_index: a.broker_ids for a in topic.assignments}
     numbers = topic.num_partitions, topic.replication_factor
+    if context.api_version < _FIRST_DEFAULTS and not assignment:
+        numbers = max(0, numbers[0]), max(0, numbers[1])  # -1 is a number like others, and refused
     state = context.truth
     errno = context.check_topic(topic.name)
     if errno:

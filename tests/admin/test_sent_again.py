@@ -1,0 +1,89 @@
+"""Changes that are made, and sent again because the response is lost."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import (
+    BrokerResponseError,
+    GroupIdNotFound,
+    InvalidPartitionsError,
+    ResourceNotFound,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+)
+from aiokafka.protocol.messages import (
+    acls,
+    configs,
+    groups,
+    incremental_alter_configs,
+    init_producer_id,
+    offset_commit,
+    offset_delete,
+    quotas,
+    records,
+    replicas,
+    scram,
+    topics,
+)
+from aiokafka.testing import Cut
+from tests.admin.operations import CALLS, prepared
+
+# What is sent, and the error of the call if it is sent twice. The docstring has to name it.
+CHANGES: dict[str, tuple[Any, type[BrokerResponseError] | None]] = {
+    "acls.create": (acls.CreateAclsRequest, None),
+    "acls.delete": (acls.DeleteAclsRequest, None),
+    "configs.alter": (incremental_alter_configs.IncrementalAlterConfigsRequest, None),
+    "configs.set_exactly": (configs.AlterConfigsRequest, None),
+    "groups.alter_offsets": (offset_commit.OffsetCommitRequest, None),
+    "groups.delete": (groups.DeleteGroupsRequest, GroupIdNotFound),
+    "groups.delete_offsets": (offset_delete.OffsetDeleteRequest, None),
+    "quotas.alter": (quotas.AlterClientQuotasRequest, None),
+    "records.delete": (records.DeleteRecordsRequest, None),
+    "topics.apply": (topics.CreateTopicsRequest, TopicAlreadyExistsError),
+    "topics.create": (topics.CreateTopicsRequest, TopicAlreadyExistsError),
+    "topics.create_partitions": (topics.CreatePartitionsRequest, InvalidPartitionsError),
+    "topics.delete": (topics.DeleteTopicsRequest, UnknownTopicOrPartitionError),
+    "topics.elect_leaders": (replicas.ElectLeadersRequest, None),
+    "topics.reassign": (replicas.AlterPartitionReassignmentsRequest, None),
+    "transactions.fence": (init_producer_id.InitProducerIdRequest, None),
+    "users.delete": (scram.AlterUserScramCredentialsRequest, ResourceNotFound),
+}
+
+
+def docstring_of(admin: AIOKafkaAdminClient, name: str) -> str:
+    room, _, call = name.partition(".")
+    return inspect.getdoc(getattr(getattr(admin, room), call)) or ""
+
+
+@pytest.mark.parametrize("name", CHANGES)
+async def test_a_change_that_is_sent_again(name: str) -> None:
+    request, expected = CHANGES[name]
+    async with prepared() as (cluster, admin):
+        await CALLS["users.upsert"](admin)
+        lost = cluster.intercept(request, Cut(handled=True), times=1)
+        if expected is None:
+            await CALLS[name](admin)
+        else:
+            with pytest.raises(expected):
+                await CALLS[name](admin)
+            text = " ".join(docstring_of(admin, name).split())
+            assert "lost" in text
+            assert expected.__name__ in text or "not found" in text
+        assert lost.hits == 1
+        assert cluster.count(request) >= 2
+
+
+async def test_the_flat_methods_report_it_by_code() -> None:
+    async with prepared() as (cluster, admin):
+        cluster.intercept(topics.CreateTopicsRequest, Cut(handled=True), times=1)
+        result = await admin.create_topics([NewTopic("a", 1, 1), NewTopic("b", 1, 1)])
+        assert [(each.topic, each.error_code) for each in result.topic_errors] == [
+            ("a", TopicAlreadyExistsError.errno),
+            ("b", TopicAlreadyExistsError.errno),
+        ]
+        assert {"a", "b"} < set(cluster.state.topics)
