@@ -195,6 +195,8 @@ async def commands(session: Session, topics: tuple[str, ...], **given: Any) -> N
     """
     if given["group"] is not None and given["partitions"] is not None:
         raise click.UsageError("--partitions: in a group they are assigned")
+    if given["as_json"] + (given["text"] is not None) + (given["key_delimiter"] is not None) > 1:
+        raise click.UsageError("give one of --json, --format and --key-delimiter")
     start = given["start"] or Place("earliest" if given["group"] is None else "stored")
     consumer = session.consumer(**_consumer_options(given, start))
     committer = Committer(consumer) if given["group"] is not None else None

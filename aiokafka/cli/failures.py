@@ -49,7 +49,7 @@ _MISSING = (
     errors.VoterNotFound,
 )
 
-
+_ANSWERS = (*_REFUSED, *_MISSING)
 _WRONG = (errors.KafkaConfigurationError, errors.IllegalArgumentError, ValueError, TypeError)
 
 
@@ -69,6 +69,8 @@ def code_of(error: BaseException) -> int:
     if isinstance(error, errors.AdminItemsError):
         codes = {code_of(each) for each in error.errors.values()}
         return codes.pop() if len(codes) == 1 else 1
+    if isinstance(error, errors.KafkaTimeoutError) and isinstance(error.__cause__, _ANSWERS):
+        return code_of(error.__cause__)  # brokers did respond, and had nothing else to say
     if isinstance(error, _LATE):
         return 3
     if isinstance(error, _REFUSED):

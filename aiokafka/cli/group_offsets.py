@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from aiokafka.cli.asking import agree
-from aiokafka.cli.places import is_number, partition_of
+from aiokafka.cli.failures import PartlyFailedError
+from aiokafka.cli.places import distinct, is_number, partition_of
 from aiokafka.cli.session import Session, command
+from aiokafka.errors import GroupIdNotFound
 from aiokafka.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka.admin import AIOKafkaAdminClient
 
 __all__ = ["commands", "offset_of"]
 
@@ -31,14 +36,34 @@ async def offsets(session: Session, groups: tuple[str, ...], share: bool) -> Non
       aiokafka groups offsets billing --output csv
     """
     async with session.admin() as admin:
+        found: Mapping[str, Mapping[TopicPartition, Any]]
         if share:
-            begin = await admin.groups.share_offsets(groups)
+            found = await admin.groups.share_offsets(groups)
             columns = ("group", "topic", "partition", "start_offset", "lag")
-            session.output.rows(_rows(begin), columns)
         else:
             found = await admin.groups.offsets(groups)
             columns = ("group", "topic", "partition", "offset", "metadata")
-            session.output.rows(_rows(found), columns)
+        wrong = await _explained(admin, [name for name in found if not found[name]], share)
+    session.output.rows(_rows(found), columns)
+    if wrong:
+        raise PartlyFailedError(map(str, wrong), wrong[0])
+
+
+async def _explained(
+    admin: AIOKafkaAdminClient, groups: Sequence[str], share: bool
+) -> list[Exception]:
+    """Return what is wrong with groups without offsets: brokers say nothing of it."""
+    wrong: list[Exception] = []
+    for name in groups:
+        try:
+            kind = (await admin.groups.describe([name]))[name].type.name.lower()
+        except GroupIdNotFound as error:
+            wrong.append(error)
+            continue
+        if (kind == "share") is not share:
+            hint = "leave out --share" if share else "give --share"
+            wrong.append(ValueError(f"group {name!r} is a {kind} group: {hint}"))
+    return wrong
 
 
 def _rows(found: Mapping[str, Mapping[TopicPartition, Any]]) -> list[dict[str, Any]]:
@@ -84,7 +109,7 @@ async def set_offsets(
     Example:
       aiokafka groups set-offsets billing orders-0=42 --yes
     """
-    wanted = dict(offset_of(text) for text in offsets)
+    wanted = distinct(offset_of(text) for text in offsets)
     agree(f"Set {len(wanted)} offsets of {group}?", yes)
     async with session.admin() as admin:
         if share:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from aiokafka.cli.batching import LineColumns
 from aiokafka.errors import KafkaError
 
-__all__ = ["InputError", "NewRecord", "Splitter", "as_bytes", "json_parser", "line_parser"]
+__all__ = ["InputError", "NewRecord", "Splitter", "as_bytes", "json_parser", "line_reader"]
 
 _ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 
@@ -30,6 +31,7 @@ class NewRecord(NamedTuple):
 
 
 Parser = Callable[[bytes], NewRecord]
+Reader = Callable[[Sequence[bytes]], LineColumns]
 
 
 def as_bytes(text: str) -> bytes:
@@ -90,28 +92,28 @@ class Splitter:
         return [rest] if rest else []
 
 
-def line_parser(
+def line_reader(
     key_delimiter: bytes | None,
     *,
     key: bytes | None = None,
-    partition: int | None = None,
     headers: list[tuple[str, bytes | None]] | None = None,
     empty_is_null: bool = False,
-) -> Parser:
-    """Return a function that makes a record of a line: a value, or a key and a value."""
+) -> Reader:
+    """Return a function that makes records of lines: values, or keys and values."""
 
-    def parse(line: bytes) -> NewRecord:
-        own: bytes | None = key
-        value: bytes | None = line
+    def read(lines: Sequence[bytes]) -> LineColumns:
+        values: Sequence[bytes | None] = lines
+        keys: Sequence[bytes | None] | None = None if key is None else [key] * len(lines)
         if key_delimiter is not None:
-            head, found, tail = line.partition(key_delimiter)
-            if found:
-                own, value = head, tail
+            pairs = [line.split(key_delimiter, 1) for line in lines]
+            keys = [pair[0] if len(pair) == 2 else key for pair in pairs]
+            values = [pair[-1] for pair in pairs]
         if empty_is_null:
-            own, value = own or None, value or None
-        return NewRecord(value, own, partition, None, headers)
+            keys = None if keys is None else [each or None for each in keys]
+            values = [each or None for each in values]
+        return LineColumns(values, keys, headers)
 
-    return parse
+    return read
 
 
 def json_parser(
@@ -129,7 +131,7 @@ def json_parser(
     def parse(line: bytes) -> NewRecord:
         try:
             found = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"no JSON: {error}: {line[:80]!r}") from None
         if not isinstance(found, dict):
             raise InputError(f"no JSON object: {line[:80]!r}")
@@ -165,7 +167,11 @@ def _as_bytes(value: Any) -> bytes | None:
 def _headers(found: Any) -> list[tuple[str, bytes | None]] | None:
     if not found:
         return None
-    pairs = found.items() if isinstance(found, dict) else found
+    pairs = list(found.items()) if isinstance(found, dict) else found
+    if not isinstance(pairs, list) or not all(
+        isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs
+    ):
+        raise ValueError("headers: must be an object, or a list of pairs")
     return [(str(name), _header_value(value)) for name, value in pairs]
 
 

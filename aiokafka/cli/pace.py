@@ -15,7 +15,7 @@ class Limit:
     def __init__(self, rate: float | None) -> None:
         self._rate = rate
         #: How many records to handle between two calls of `wait`.
-        self.step = 1000 if rate is None else max(1, int(rate / 20))
+        self.step = 10_000 if rate is None else max(1, int(rate / 20))
         self._start: float | None = None
         self._count = 0
 

@@ -25,12 +25,32 @@ async def read_blocks(fd: int) -> AsyncIterator[bytes]:
     while True:
         if waits:
             await _ready(fd, writing=False)
-            block = os.read(fd, _BLOCK)
+            block, is_end = _read_ready(fd)
         else:
             block = await asyncio.to_thread(os.read, fd, _BLOCK)
-        if not block:
+            is_end = not block
+        if block:
+            yield block
+        if is_end:
             return
-        yield block
+
+
+def _read_ready(fd: int) -> tuple[bytes, bool]:
+    """Return what can be read without waiting, up to a block, and whether that was the end.
+
+    A pipe holds less than a block, and its writer may fill it again meanwhile.
+    """
+    parts: list[bytes] = []
+    size = 0
+    while size < _BLOCK:
+        part = os.read(fd, _BLOCK - size)
+        if not part:
+            return b"".join(parts), True
+        parts.append(part)
+        size += len(part)
+        if not select.select((fd,), (), (), 0)[0]:
+            break
+    return b"".join(parts), False
 
 
 class Writer:

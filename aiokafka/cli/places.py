@@ -7,7 +7,7 @@ import math
 import re
 import time
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Finite",
     "Place",
+    "distinct",
     "is_number",
     "numbers",
     "offsets_at",
@@ -27,6 +28,9 @@ __all__ = [
     "place",
     "seconds",
 ]
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
@@ -124,18 +128,29 @@ def partition_of(text: str) -> TopicPartition:
     return TopicPartition(topic, int(number))
 
 
+def distinct(items: Iterable[tuple[K, V]]) -> dict[K, V]:
+    """Return a dict of what the arguments say. Raises click.BadParameter for a key named twice."""
+    found: dict[K, V] = {}
+    for key, value in items:
+        if key in found:
+            name = "-".join(map(str, key)) if isinstance(key, tuple) else key
+            raise click.BadParameter(f"{name} is given twice")
+        found[key] = value
+    return found
+
+
 def pairs(texts: Iterable[str]) -> dict[str, str]:
     """Return the settings of `name=value` texts.
 
-    Raises click.BadParameter without a `=`.
+    Raises click.BadParameter without a `=`, and for a name that is given twice.
     """
-    found: dict[str, str] = {}
+    found: list[tuple[str, str]] = []
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise click.BadParameter(f"{text!r} must be NAME=VALUE")
-        found[name] = value
-    return found
+        found.append((name, value))
+    return distinct(found)
 
 
 async def offsets_at(

@@ -8,13 +8,31 @@ import errno
 import os
 import sys
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Sequence,
+)
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from aiokafka.cli.batching import Batching, LineColumns
 from aiokafka.cli.failures import PartlyFailedError
-from aiokafka.cli.lines import NewRecord, Parser, Splitter, as_bytes, json_parser, line_parser
+from aiokafka.cli.lines import (
+    NewRecord,
+    Parser,
+    Reader,
+    Splitter,
+    as_bytes,
+    json_parser,
+    line_reader,
+)
 from aiokafka.cli.pace import Limit, Progress
 from aiokafka.cli.pipes import read_blocks
 from aiokafka.cli.places import Finite
@@ -23,12 +41,11 @@ from aiokafka.errors import KafkaError
 
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaProducer
-    from aiokafka.producer.batches.batch_builder import BatchBuilder
 
 __all__ = ["Sending", "commands", "pieces_of"]
 
 _BATCH = 256 * 1024
-# So many values at once are sent as batches. Fewer wait for others to come (--linger).
+# So many lines at once are sent as batches. Fewer wait for others to come (--linger).
 _WORTH_A_BATCH = 100
 # Seconds for what was read already, when Ctrl-C comes.
 _LAST_MOMENT = 10.0
@@ -48,57 +65,50 @@ class Sending:
         self._topic = topic
         self._progress = progress
         self._partition = partition
-        # With the number of records that each is about.
-        self._pending: deque[tuple[asyncio.Future[Any], int]] = deque()
+        self._batches = Batching(producer, topic, partition, self._note, self._refused)
+        self._taken = 0
+        # With the number of the first record that each is about, and how many there are.
+        self._pending: deque[tuple[asyncio.Future[Any], int, int]] = deque()
         #: How many records the brokers have.
         self.delivered = 0
 
-    async def values(self, values: Sequence[bytes]) -> None:
-        """Send values alone."""
-        if len(values) < _WORTH_A_BATCH:
-            await self.records(values, self._record_of)
-            return
-        try:
-            await self._in_batches(values)
-        except KafkaError as error:
-            raise self._refused(error) from error
-        self._account(values)
-
-    def _record_of(self, value: bytes) -> NewRecord:
-        return NewRecord(value, None, self._partition)
-
-    async def _in_batches(self, values: Sequence[bytes]) -> None:
-        """Send many values; a future for each would take most of the time."""
-        batch, count = self._producer.create_batch(), 0
-        for value in values:
-            if batch.append(timestamp=None, key=None, value=value) is None:
-                await self._submit(batch, count)
-                batch, count = self._producer.create_batch(), 0
-                batch.append(timestamp=None, key=None, value=value)  # the first one always fits
-            count += 1
-        await self._submit(batch, count)
-
-    async def _submit(self, batch: BatchBuilder, count: int) -> None:
-        future = await self._producer.send_batch(batch, self._topic, partition=self._partition)
-        self._pending.append((future, count))
+    async def lines(self, lines: Sequence[bytes], read: Reader) -> None:
+        """Send lines. What does not fill a batch waits for more, until `flush`."""
+        columns = read(lines)
+        if len(lines) >= _WORTH_A_BATCH:
+            await self._batches.add(columns, self._taken)
+            self._taken += len(lines)
+        else:
+            await self._send_each(_records_of(columns, self._partition))
+        self._account(lines)
 
     async def records(self, lines: Sequence[bytes], parse: Parser) -> None:
         """Send the record of each line."""
-        send, topic = self._producer.send, self._topic
-        try:
-            for line in lines:
-                value, key, partition, timestamp_ms, headers = parse(line)
-                future = await send(topic, value, key, partition, timestamp_ms, headers)
-                self._pending.append((future, 1))
-        except KafkaError as error:
-            raise self._refused(error) from error
+        await self._send_each(map(parse, lines))
         self._account(lines)
 
-    def _refused(self, error: KafkaError) -> KafkaError:
-        """Return the error of the next record, unless an earlier one has failed."""
+    async def flush(self) -> None:
+        """Send what waits for more."""
+        await self._batches.flush()
+
+    async def _send_each(self, records: Iterable[NewRecord]) -> None:
+        await self.flush()  # it was read before
+        send, topic = self._producer.send, self._topic
+        try:
+            for value, key, partition, timestamp_ms, headers in records:
+                future = await send(topic, value, key, partition, timestamp_ms, headers)
+                self._taken += 1
+                self._note(future, self._taken, 1)
+        except KafkaError as error:
+            raise self._refused(self._taken + 1, error) from error
+
+    def _note(self, future: asyncio.Future[Any], number: int, count: int) -> None:
+        self._pending.append((future, number, count))
+
+    def _refused(self, number: int, error: KafkaError) -> KafkaError:
+        """Return the error of a record, unless an earlier one has failed."""
         self.check()
-        before = self.delivered + sum(count for _, count in self._pending)
-        return _undelivered(before + 1, error)
+        return _undelivered(number, error)
 
     def _account(self, lines: Sequence[bytes]) -> None:
         self._progress.add(len(lines), sum(map(len, lines)))
@@ -108,24 +118,34 @@ class Sending:
         """Raise the error of the first record that failed."""
         pending = self._pending
         while pending and pending[0][0].done():
-            future, count = pending.popleft()
+            future, number, count = pending.popleft()
             try:
                 future.result()
             except KafkaError as error:
-                raise _undelivered(self.delivered + 1, error) from error
+                raise _undelivered(number, error) from error
             self.delivered += count
 
     async def finish(self) -> None:
         """Wait until the brokers have everything."""
+        await self.flush()
         await self._producer.flush()
         # The callbacks of the last responses have run; futures are done before `flush` returns.
         self.check()
 
     def forget(self) -> None:
         """Look at what failed after the first error, or after Ctrl-C, and say no more of it."""
-        for future, _ in self._pending:
+        for future, _, _ in self._pending:
             if future.done() and not future.cancelled():
                 future.exception()
+
+
+def _records_of(columns: LineColumns, partition: int | None) -> Iterator[NewRecord]:
+    keys = columns.keys if columns.keys is not None else repeat(None)
+    for value, key in zip(columns.values, keys, strict=False):
+        yield NewRecord(value, key, partition, None, columns.headers)
+
+
+Send = Callable[[Sending, Sequence[bytes]], Awaitable[None]]
 
 
 def _undelivered(number: int, error: KafkaError) -> KafkaError:
@@ -168,30 +188,33 @@ def _opened(name: str) -> Iterator[int]:
 
 def _header(text: str) -> tuple[str, bytes | None]:
     name, equals, value = text.partition("=")
+    if not name:
+        raise click.UsageError(f"--header {text!r}: must be NAME=VALUE")
     return name, value.encode() if equals else None
 
 
-def _parser(given: dict[str, Any]) -> Parser | None:
-    """Return how to understand a line; None for a value and nothing else."""
+def _sender(given: dict[str, Any]) -> Send:
+    """Return how to send lines."""
     if given["as_json"]:
-        if given["key"] is not None or given["key_delimiter"] is not None or given["headers"]:
-            raise click.UsageError("--json has keys and headers of its own")
-        return json_parser(
+        plain = (given["key"], given["key_delimiter"], *given["headers"])
+        if given["null"] or given["whole"] or any(each is not None for each in plain):
+            raise click.UsageError("--json has lines, nulls, keys and headers of its own")
+        parse = json_parser(
             partition=given["partition"],
             keep_partitions=given["keep_partitions"],
             keep_timestamps=given["keep_timestamps"],
         )
-    plain = ("key", "key_delimiter")
-    if not given["headers"] and not given["null"] and all(given[name] is None for name in plain):
-        return None
+        return lambda sending, lines: sending.records(lines, parse)
+    if given["keep_partitions"] or given["keep_timestamps"]:
+        raise click.UsageError("--keep-partitions and --keep-timestamps: need --json")
     delimiter = given["key_delimiter"]
-    return line_parser(
+    read = line_reader(
         None if delimiter is None else as_bytes(delimiter),
         key=None if given["key"] is None else given["key"].encode(),
-        partition=given["partition"],
         headers=[_header(text) for text in given["headers"]] or None,
         empty_is_null=given["null"],
     )
+    return lambda sending, lines: sending.lines(lines, read)
 
 
 @command(None, "produce", prints=False)
@@ -246,7 +269,7 @@ async def commands(session: Session, topic: str, files: tuple[str, ...], **given
     """
     if given["transaction_size"] is not None and given["transactional_id"] is None:
         raise click.UsageError("--transaction-size: needs --transactional-id")
-    parse = _parser(given)
+    send = _sender(given)
     source = pieces_of(files or ("-",), as_bytes(given["delimiter"]), whole=given["whole"])
     shown = given["progress"]
     progress = Progress("produced", sys.stderr.isatty() if shown is None else shown)
@@ -255,10 +278,10 @@ async def commands(session: Session, topic: str, files: tuple[str, ...], **given
     sending = Sending(producer, topic, progress, given["partition"])
     try:
         if given["transactional_id"] is None:
-            await _send_all(sending, source, parse, given)
+            await _send_all(sending, source, send, given)
             await sending.finish()
         else:
-            await _in_transactions(producer, sending, source, parse, given)
+            await _in_transactions(producer, sending, source, send, given)
     except asyncio.CancelledError:
         await producer.stop(_LAST_MOMENT)
         raise
@@ -286,20 +309,19 @@ def _producer_options(given: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _parts(
-    source: AsyncIterator[list[bytes]], given: dict[str, Any], most: int | None = None
-) -> AsyncIterator[list[bytes]]:
-    """Yield pieces in portions: within the rate, of at most `most`, no more than the count."""
+    source: AsyncIterator[list[bytes]], given: dict[str, Any]
+) -> AsyncIterator[tuple[list[bytes], bool]]:
+    """Yield pieces in portions, within the rate and the count; and whether the next is at hand."""
     limit = Limit(given["rate"])
-    step = min(limit.step, most or limit.step)
     left = given["count"]
     async for pieces in source:
-        for start in range(0, len(pieces), step):
-            part = pieces[start : start + step]
+        for start in range(0, len(pieces), limit.step):
+            part = pieces[start : start + limit.step]
             if left is not None:
                 part = part[:left]
                 left -= len(part)
             await limit.wait(len(part))
-            yield part
+            yield part, given["rate"] is None and start + limit.step < len(pieces)
             if left == 0:
                 return
 
@@ -307,42 +329,42 @@ async def _parts(
 async def _send_all(
     sending: Sending,
     source: AsyncIterator[list[bytes]],
-    parse: Parser | None,
+    send: Send,
     given: dict[str, Any],
 ) -> None:
-    async for part in _parts(source, given):
-        if parse is None:
-            await sending.values(part)
-        else:
-            await sending.records(part, parse)
+    async for part, has_next in _parts(source, given):
+        await send(sending, part)
+        if not has_next:
+            await sending.flush()
 
 
 async def _in_transactions(
     producer: AIOKafkaProducer,
     sending: Sending,
     source: AsyncIterator[list[bytes]],
-    parse: Parser | None,
+    send: Send,
     given: dict[str, Any],
 ) -> None:
     """Send in transactions of so many records, or in one. What fails or is interrupted aborts."""
     size = given["transaction_size"]
-    parse = parse or line_parser(None, partition=given["partition"])
     room = size
     is_open = False
     try:
-        async for part in _parts(source, given, size):
+        async for part, has_next in _parts(source, given):
             while part:
                 if not is_open:
                     await producer.begin_transaction()
                     is_open, room = True, size
                 now = part if room is None else part[:room]
                 part = part[len(now) :]
-                await sending.records(now, parse)
+                await send(sending, now)
                 room = None if room is None else room - len(now)
                 if room == 0:
                     await sending.finish()
                     await producer.commit_transaction()
                     is_open = False
+            if not has_next:
+                await sending.flush()
         if is_open:
             await sending.finish()
             await producer.commit_transaction()

@@ -6,7 +6,7 @@ import click
 
 from aiokafka import TopicPartition
 from aiokafka.cli.asking import agree
-from aiokafka.cli.places import is_number
+from aiokafka.cli.places import distinct, is_number
 from aiokafka.cli.session import Session, command, noun
 
 __all__ = ["before", "commands"]
@@ -36,7 +36,7 @@ async def delete(session: Session, places: tuple[str, ...], yes: bool) -> None:
     Example:
       aiokafka records delete orders-0:1000 orders-1:end --yes
     """
-    wanted = dict(before(text) for text in places)
+    wanted = distinct(before(text) for text in places)
     agree(f"Delete records of {len(wanted)} partitions?", yes)
     async with session.admin() as admin:
         found = await admin.records.delete(wanted)

@@ -8,7 +8,7 @@ import click
 
 from aiokafka import TopicPartition
 from aiokafka.cli.asking import agree
-from aiokafka.cli.places import partition_of
+from aiokafka.cli.places import distinct, partition_of
 from aiokafka.cli.session import Session, command
 
 __all__ = ["commands", "move_of"]
@@ -48,7 +48,7 @@ async def reassign(session: Session, moves: tuple[str, ...], same_factor: bool) 
     Example:
       aiokafka topics reassign orders-0=1,2 orders-1=2,3
     """
-    wanted = dict(move_of(text) for text in moves)
+    wanted = distinct(move_of(text) for text in moves)
     async with session.admin() as admin:
         await admin.topics.reassign(wanted, allow_replication_factor_change=not same_factor)
     session.output.done("\n".join(f"{_name(tp)}: moves" for tp in wanted))

@@ -239,7 +239,13 @@ def client_options(settings: Mapping[str, Any]) -> dict[str, Any]:
     if protocol.endswith("SSL"):
         from aiokafka.helpers import create_ssl_context
 
-        context = create_ssl_context(**{name: _expanded(name, tls[name]) for name in tls})
+        given = {name: _expanded(name, tls[name]) for name in tls}
+        try:
+            context = create_ssl_context(**given)
+        except OSError as error:  # ssl.SSLError is one, and names no file
+            named = ", ".join(str(path) for name, path in given.items() if name.endswith("file"))
+            reason = error.strerror or str(error)
+            raise KafkaConfigurationError(f"TLS, {named or 'settings'}: {reason}") from error
         context.check_hostname = bool(check_hostname)
         found["ssl_context"] = context
     elif {"cafile", "certfile"} & tls.keys():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -125,6 +126,48 @@ def test_a_transaction_that_fails_is_aborted(cli: Cli, tmp_path: Path) -> None:
     assert printed(cli, "t", "--read-committed") == []
 
 
+def test_many_lines_go_where_single_records_go(cli: Cli, tmp_path: Path) -> None:
+    """Lines are sent as batches, JSON lines one by one."""
+    for topic in ("lines", "json"):
+        cli.served.topic(topic, 3)
+    pairs = [(f"k{number % 70}", f"v{number}") for number in range(3000)]
+    file = tmp_path / "in"
+    file.write_text("".join(f"{key}:{value}\n" for key, value in pairs))
+    cli("produce", "lines", str(file), "-K", ":", "-X", "max_batch_size=2000")
+    file.write_text("".join(json.dumps({"key": k, "value": v}) + "\n" for k, v in pairs))
+    cli("produce", "json", str(file), "--json")
+    for partition in range(3):
+        found = cli.served.values("lines", partition)
+        assert found == cli.served.values("json", partition) != []
+
+
+@pytest.mark.parametrize("count", [3, 300])
+def test_parts_of_lines_may_be_empty_or_missing(cli: Cli, tmp_path: Path, count: int) -> None:
+    cli.served.topic("t")
+    file = tmp_path / "in"
+    file.write_text("k:v\n:v\nk:\n:\nv\n" * count)
+    cli("produce", "t", str(file), "-K", ":", "-k", "other", "-H", "a=1", "-H", "b", "-p", "0")
+    text = "%k(%K) %s(%S) %h\\n"
+    expected = ["k(1) v(1)", "(0) v(1)", "k(1) (0)", "(0) (0)", "other(5) v(1)"]
+    assert printed(cli, "t", "-f", text) == [f"{each} a=1,b=" for each in expected] * count
+    cli.served.topic("u")
+    file.write_text("k:v\n:v\nk:\nv\n" * count)
+    cli("produce", "u", str(file), "-K", ":", "-Z")
+    expected = ["k v", "NULL v", "k NULL", "NULL v"]
+    assert printed(cli, "u", "-f", "%k %s\\n", "-Z", "NULL") == expected * count
+
+
+def test_of_many_lines_the_one_that_is_too_large_is_named(cli: Cli, tmp_path: Path) -> None:
+    cli.served.topic("t", 3)
+    file = tmp_path / "in"
+    lines = [f"k{number}:v" for number in range(1, 301)]
+    lines[199] += "x" * 2_000_000
+    file.write_text("\n".join(lines))
+    done = cli.run("produce", "t", str(file), "-K", ":")
+    assert done.code == 1
+    assert "record 200 was not delivered" in done.err and done.err.count("\n") == 1
+
+
 def test_what_is_not_delivered_is_named(cli: Cli, lines: str) -> None:
     cli.served.topic("t")
     cli.served.cluster.intercept(ProduceRequest, Fail(TopicAuthorizationFailedError))
@@ -162,13 +205,15 @@ def test_many_lines_go_as_batches(cli: Cli, tmp_path: Path) -> None:
 
 def test_batches_and_single_records_keep_their_order(cli: Cli, tmp_path: Path) -> None:
     cli.served.topic("t")
-    wanted = [f"{number}" for number in range(3 * 1_050)]
-    files = []
-    for start in range(0, len(wanted), 1_050):
+    # A thousand go as batches, and fifty one by one.
+    sizes = [1_000, 50, 1_000, 50]
+    wanted = [f"{number}" for number in range(sum(sizes))]
+    files, start = [], 0
+    for size in sizes:
         file = tmp_path / f"in-{start}"
-        # A thousand go as batches, and the rest one by one.
-        file.write_text("\n".join(wanted[start : start + 1_050]))
+        file.write_text("\n".join(wanted[start : start + size]))
         files.append(str(file))
+        start += size
     cli("produce", "t", *files, "--linger", "100")
     assert cli.served.values("t") == [line.encode() for line in wanted]
 
@@ -187,13 +232,14 @@ def test_a_batch_that_fails_names_its_first_line(cli: Cli, tmp_path: Path) -> No
     cli.served.topic("t")
     file = tmp_path / "in"
     file.write_text("a\n" * 3_000)
+    small = ("-X", "max_batch_size=10000")
     refused = Fail(TopicAuthorizationFailedError)
 
     def second(request: object, context: object) -> Fail | None:
         return refused if cli.served.cluster.count(ProduceRequest) > 1 else None
 
     cli.served.cluster.intercept(ProduceRequest, second)
-    done = cli.run("produce", "t", str(file))
+    done = cli.run("produce", "t", str(file), *small)
     assert done.code == 4 and done.err.count("\n") == 1
     number = int(re.findall(r"record (\d+) was not delivered", done.err)[0])
     assert number == len(cli.served.values("t")) + 1 > 1

@@ -20,6 +20,7 @@ from aiokafka.errors import (
     AdminItemsError,
     AuthenticationFailedError,
     KafkaConnectionError,
+    KafkaTimeoutError,
     UnknownTopicOrPartitionError,
 )
 from tests.cli.support import ROOT, Cli, environment, process
@@ -138,6 +139,17 @@ def test_info_shows_the_brokers_and_survives_without(cli: Cli) -> None:
         ("topics", "apply", "/dev/zero", "--dry-run"),
         ("topics", "create", "t", "--partitions", "99999999999"),
         ("groups", "set-offsets", "g", "t-0=" + "9" * 30, "--yes"),
+        ("groups", "set-offsets", "g", "t-0=1", "t-0=2", "--yes"),
+        ("topics", "reassign", "t-0=1", "t-0=0"),
+        ("topics", "create", "t", "--setting", "a=1", "--setting", "a=2"),
+        ("topics", "list", "--security-protocol", "SSL", "--ca-file", "no-such-file"),
+        ("topics", "list", "--security-protocol", "SSL", "--ca-file", "Makefile"),
+        ("consume", "t", "--json", "--format", "%s"),
+        ("consume", "t", "--json", "--key-delimiter", ":"),
+        ("produce", "t", "--header", "=1"),
+        ("produce", "t", "--json", "--null"),
+        ("produce", "t", "--json", "--whole"),
+        ("produce", "t", "--keep-partitions"),
         ("testing", "serve", "--as-version", "1"),
         ("testing", "serve", "--topic", "a:b"),
     ],
@@ -165,6 +177,10 @@ def test_errors_have_codes_and_lines() -> None:
     assert code_of(both) == 1
     assert [line[:2] for line in lines_of(both)] == ["a:", "b:"]
     assert code_of(AdminItemsError({"a": missing, "b": missing}, {})) == 5
+    late = KafkaTimeoutError("a: timed out")
+    assert code_of(late) == 3
+    late.__cause__ = missing
+    assert code_of(late) == 5
     assert lines_of(FileNotFoundError(2, "No such file", "x")) == ["x: No such file"]
     assert lines_of(ZeroDivisionError()) == ["ZeroDivisionError: ZeroDivisionError"]
 

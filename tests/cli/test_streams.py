@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aiokafka.cli import formats
-from aiokafka.cli.lines import InputError, Splitter, as_bytes, json_parser, line_parser
+from aiokafka.cli.lines import InputError, Splitter, as_bytes, json_parser, line_reader
 from aiokafka.cli.pace import Limit
 from aiokafka.cli.pipes import Writer, read_blocks
 from aiokafka.cli.places import Place, numbers, place
@@ -53,10 +53,12 @@ def test_delimiters_may_be_escaped(text: str, expected: bytes) -> None:
 
 
 def test_a_line_has_a_key_if_there_is_a_delimiter() -> None:
-    parse = line_parser(b":", partition=2)
-    assert parse(b"k:v:w")[:3] == (b"v:w", b"k", 2)
-    assert parse(b"v")[:2] == (b"v", None)
-    assert line_parser(b":", empty_is_null=True)(b"k:")[:2] == (None, b"k")
+    lines = [b"k:v:w", b"v", b"k:", b":"]
+    read = line_reader(b":")
+    assert read(lines)[:2] == ([b"v:w", b"v", b"", b""], [b"k", None, b"k", b""])
+    read = line_reader(b":", key=b"fixed", empty_is_null=True)
+    assert read(lines)[:2] == ([b"v:w", b"v", None, None], [b"k", b"fixed", b"k", None])
+    assert line_reader(None)(lines) == (lines, None, None)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +85,12 @@ def test_json_that_others_write_is_understood() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [b"", b"[]", b"{", b'{"value_base64": "?"}', b'{"value": "x", "headers": 5}', b"\xff"]
+    "line",
+    [
+        *(b"", b"[]", b"{", b"\xff", b"[" * 100_000),
+        *(b'{"value_base64": "?"}', b'{"value": "x", "headers": 5}'),
+        *(b'{"value": "x", "headers": [["a"]]}', b'{"headers": {"a": {"base64": "?"}}}'),
+    ],
 )
 def test_what_is_no_record_is_refused(line: bytes) -> None:
     with pytest.raises(InputError):

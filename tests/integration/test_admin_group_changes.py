@@ -9,7 +9,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from aiokafka.admin import AIOKafkaAdminClient, GroupType, OffsetReset, ResetRule
+from aiokafka.admin import (
+    AIOKafkaAdminClient,
+    GroupState,
+    GroupType,
+    OffsetReset,
+    ResetRule,
+    SendTo,
+)
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
     AdminItemsError,
@@ -19,6 +26,7 @@ from aiokafka.errors import (
     UnknownMemberIdError,
     UnknownTopicOrPartitionError,
 )
+from aiokafka.protocol.messages import streams_group_heartbeat as streams
 from aiokafka.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from tests.integration.support import START, filled, member, new_group, run_tool
@@ -188,6 +196,77 @@ async def test_a_share_group(
     assert (lag.partitions[first].committed, lag.partitions[second].committed) == (3, 1)
     await admin.groups.delete_share_offsets(group, [first.topic])
     assert not any((await admin.groups.share_offsets([group]))[group].values())
+    await admin.groups.delete([group])
+    with pytest.raises(GroupIdNotFound):
+        await admin.groups.describe([group])
+
+
+async def test_a_streams_group(
+    admin: AIOKafkaAdminClient, kafka: Kafka, make_topic: MakeTopic
+) -> None:
+    """Its member speaks the protocol of Kafka Streams (KIP-1071) and processes nothing."""
+    group = new_group()
+    first, second = await filled(kafka, make_topic, [5, 5])
+    topology = streams.Topology(
+        epoch=3,
+        subtopologies=[
+            streams.Subtopology(
+                subtopology_id="0",
+                source_topics=[first.topic],
+                source_topic_regex=[],
+                state_changelog_topics=[],
+                repartition_sink_topics=[],
+                repartition_source_topics=[],
+                copartition_groups=[],
+            )
+        ],
+    )
+
+    async def heartbeat(epoch: int) -> int:
+        joins = epoch == 0
+        none: list[streams.TaskIds] | None = [] if joins else None
+        request = streams.StreamsGroupHeartbeatRequest(
+            group_id=group,
+            member_id="AAAAAAAAAAAAAAAAAAAAAA",
+            member_epoch=epoch,
+            endpoint_information_epoch=-1,
+            rebalance_timeout_ms=10_000 if joins else -1,
+            topology=topology if joins else None,
+            active_tasks=none,
+            standby_tasks=none,
+            warmup_tasks=none,
+            process_id="process" if joins else None,
+            client_tags=[] if joins else None,
+        )
+        response = await admin.send(request, SendTo.coordinator(group))
+        assert not response.error_code, response
+        return response.member_epoch
+
+    epoch = await heartbeat(0)
+    while True:
+        found = (await admin.groups.describe([group]))[group]
+        (member,) = found.members
+        if member.tasks is not None and member.tasks.active:
+            break
+        epoch = await heartbeat(epoch)
+        await asyncio.sleep(0.1)
+    assert (found.type, found.protocol_type) == (GroupType.STREAMS, "streams")
+    assert (found.topology_epoch, found.assignor) == (3, "")
+    assert member.tasks.active == {"0": (0, 1)}
+    assert group in await admin.groups.list(types=[GroupType.STREAMS])
+    with pytest.raises(NonEmptyGroup):
+        await admin.groups.alter_offsets(group, {first: 1})
+    with pytest.raises(NonEmptyGroup):
+        await admin.groups.delete([group])
+    await heartbeat(-1)
+
+    assert (await admin.groups.describe([group]))[group].state is GroupState.EMPTY
+    await admin.groups.alter_offsets(group, {first: 3, second: 1})
+    lag = (await admin.groups.lag([group], times=False))[group]
+    assert (lag.type, lag.lag) == (GroupType.STREAMS, 6)
+    await admin.groups.reset_offsets(group, ResetRule.earliest(), partitions=[first])
+    await admin.groups.delete_offsets(group, [second])
+    assert (await admin.groups.offsets([group]))[group] == {first: OffsetAndMetadata(0)}
     await admin.groups.delete([group])
     with pytest.raises(GroupIdNotFound):
         await admin.groups.describe([group])
