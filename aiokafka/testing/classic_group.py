@@ -142,6 +142,8 @@ class ClassicGroup:
         if self.state is GroupState.COMPLETING and not changed:
             self._touch(member)
             return _done(self._answer(member))
+        # It has missed a response, and gets it again. When the leader joins, it wants to make
+        # another assignment.
         if self.state is GroupState.STABLE and not changed and member.member_id != self.leader:
             self._touch(member)
             return _done(self._answer(member))
@@ -152,6 +154,7 @@ class ClassicGroup:
             member.joining.set_exception(GroupRefusedError(codes.UNKNOWN_MEMBER_ID))
             member.joining.exception()  # its connection may be gone
         member.joining = asyncio.get_running_loop().create_future()
+        # The request is kept, and its member waits: no heartbeat can come before the response.
         self._stop_expiry(member)
         waiting = member.joining
         self.rebalance()
@@ -164,6 +167,8 @@ class ClassicGroup:
         """Ask all members to join again; nothing happens if they are being asked already."""
         if self.state is GroupState.PREPARING or not self.members:
             return
+        # The leader may have been assigning: its result is for members that are not the same any
+        # more.
         if self.state is GroupState.COMPLETING:
             for member in self.members.values():
                 _fail(member.syncing, codes.REBALANCE_IN_PROGRESS)

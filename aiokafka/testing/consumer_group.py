@@ -135,6 +135,7 @@ class ConsumerGroup:
         self._reconcile(member, beat.owned)
         self._touch(member)
         self.changed()
+        # Also to a member that says everything: it does so when it has missed a response.
         tell = beat.epoch == JOINING or beat.is_full or before != member.assigned
         return Reply(member.member_id, member.epoch, member.assigned if tell else None)
 
@@ -172,6 +173,8 @@ class ConsumerGroup:
             raise GroupRefusedError(codes.FENCED_INSTANCE_ID)
         if beat.epoch == member.epoch:
             return member
+        # The epoch before is good once more if the member says what it owns, and that is no more
+        # than it has: then it has only missed the response that raised its epoch.
         answer_was_lost = (
             beat.epoch == member.previous_epoch
             and beat.owned is not None

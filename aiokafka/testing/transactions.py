@@ -210,6 +210,8 @@ class Transactions:
 
     def _open(self, transactional_id: str, producer_id: int, epoch: int) -> Transaction:
         known = self.check_owner(transactional_id, producer_id, epoch)
+        # Markers of the last transaction are still to be written. What is written before they are
+        # would be ended by them.
         if known.state in _PREPARING:
             raise TransactionRefusedError(codes.CONCURRENT_TRANSACTIONS)
         if known.state is not TransactionState.ONGOING:
@@ -246,6 +248,8 @@ class Transactions:
             return self._end_twice(known, commit=commit)
         known = self.check_owner(transactional_id, producer_id, epoch)
         if known.state is TransactionState.ONGOING:
+            # Before the bump, which may bring another producer id: the marker is that of the
+            # records.
             marker = (known.producer_id, known.epoch + int(bumps_epoch))
             if bumps_epoch:
                 known.bump(self._next_producer_id)
@@ -343,6 +347,8 @@ class Transactions:
             return False
         place, log = (partition.topic, partition.index), partition.log
         written = known.markers.get(place)
+        # A leader that was elected uncleanly may not have it: readers would wait for the end for
+        # ever.
         if written is None or not log.has(written):
             written = known.markers[place] = log.add_marker(*known.marker, commit=commit)
         if written.base_offset < log.high_watermark:
