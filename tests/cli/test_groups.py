@@ -13,6 +13,9 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import GroupDescription, GroupMember, GroupState, GroupType, StreamsTasks
 from aiokafka.cli.groups import member_rows
+from aiokafka.protocol.messages.share_group_describe import ShareGroupDescribeRequest
+from aiokafka.protocol.messages.share_offsets import DescribeShareGroupOffsetsRequest
+from aiokafka.testing import Edit
 from tests.cli.support import Cli, environment, process
 
 
@@ -81,8 +84,29 @@ def test_single_offsets_are_set_and_deleted(cli: Cli) -> None:
         assert done.code == 5 and "jobs" in done.err
 
 
+@pytest.mark.usefixtures("billing")
+def test_a_group_of_the_other_kind_is_no_empty_table(cli: Cli) -> None:
+    def no_offsets(response: Any) -> None:
+        response.groups[0].error_code = 0
+
+    def share_group(response: Any) -> None:
+        group = response.groups[0]
+        group.error_code, group.group_state, group.members = 0, "Empty", []
+
+    cluster = cli.served.cluster
+    cluster.intercept(DescribeShareGroupOffsetsRequest, Edit(no_offsets))
+    done = cli.run("groups", "offsets", "billing", "--share")
+    assert (done.code, done.err.count("\n")) == (2, 1), done.err
+    assert "is a classic group: leave out --share" in done.err
+    cluster.intercept(ShareGroupDescribeRequest, Edit(share_group))
+    done = cli.run("groups", "offsets", "jobs")
+    assert (done.code, done.err.count("\n")) == (2, 1), done.err
+    assert "is a share group: give --share" in done.err
+    assert cli.rows("groups", "offsets", "jobs", "--share") == []
+
+
 def test_an_unknown_group_is_code_5(cli: Cli) -> None:
-    for verb in ("describe", "lag"):
+    for verb in ("describe", "lag", "offsets"):
         done = cli.run("groups", verb, "nothing")
         assert done.code == 5, done.err
         assert "nothing" in done.err and done.err.count("\n") == 1
