@@ -17,7 +17,7 @@ def row_of(metric: Metric, table: dict[Key, list[str]]) -> Key:
     if own in table:
         return own
     ending = "node-metrics" if group.endswith("-node-metrics") else "metrics"
-    return f"*-{ending}", metric.name
+    return f"{{client}}-{ending}", metric.name
 
 
 async def seen(cluster: FakeCluster, start: Start) -> list[Metric]:
