@@ -33,7 +33,12 @@ def confluent_cloud(bootstrap: str, api_key: str, api_secret: str) -> ClientOpti
 
 
 def confluent_cloud_oauth(
-    bootstrap: str, token_url: str, client_id: str, client_secret: str, cluster: str, pool: str
+    bootstrap: str,
+    token_url: str,
+    client_id: str,
+    client_secret: str,
+    cluster: str,
+    pool: str,
 ) -> ClientOptions:
     return {
         "bootstrap_servers": bootstrap,

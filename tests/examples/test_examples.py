@@ -199,7 +199,8 @@ async def test_a_missing_retry_topic_is_named() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for one process")
 @pytest.mark.parametrize(
-    "name", ["parallel_consumer.py", "retry_topics.py", "transactional_session.py"]
+    "name",
+    ["consumer.py", "parallel_consumer.py", "retry_topics.py", "transactional_session.py"],
 )
 async def test_an_interrupt_ends_them_quietly(name: str) -> None:
     async with FakeCluster() as cluster:
@@ -211,6 +212,28 @@ async def test_an_interrupt_ends_them_quietly(name: str) -> None:
         _, errors = await end_of(process)
     assert not errors
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize("name", ["producer.py", "consumer.py"])
+async def test_a_wrong_port_is_named_in_the_last_line(name: str) -> None:
+    process = await start_script(name, "--bootstrap", "127.0.0.1:1")
+    _, errors = await end_of(process)
+    assert process.returncode
+    last = errors.splitlines()[-1]
+    assert last.startswith("aiokafka.errors.KafkaConnectionError: ")
+    assert "127.0.0.1:1" in last
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for one process")
+async def test_a_missing_topic_is_named_at_once() -> None:
+    async with FakeCluster(config={"auto.create.topics.enable": False}) as cluster:
+        arguments = ("--bootstrap", cluster.bootstrap_servers, "--topic", "nosuch")
+        process = await start_script("consumer.py", *arguments)
+        assert process.stderr is not None
+        line = await process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        await end_of(process)
+    assert b"Topic 'nosuch' cannot be used: no broker knows it" in line
 
 
 async def test_seek_by_time() -> None:
