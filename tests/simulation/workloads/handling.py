@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Hashable, Iterable, Set
 from typing import TYPE_CHECKING, Any
 
@@ -121,7 +120,9 @@ class Handling:
         self._running = 0
         self._last: dict[TopicPartition, dict[Hashable, int]] = {}
         self._begun: dict[TopicPartition, dict[int, bool]] = {}
-        self._open: Counter[TopicPartition] = Counter()
+        self._open: dict[TopicPartition, dict[int, float]] = {}
+        self._is_iterating = options["form"] == "iterate"
+        self._drain = options["parallel"]["drain_timeout_ms"] / 1000
 
     @property
     def running(self) -> int:
@@ -133,13 +134,22 @@ class Handling:
         self._forget(partitions)
         self.owned.update(partitions)
 
-    def went(self, partitions: Iterable[TopicPartition]) -> None:
+    def went(self, partitions: Iterable[TopicPartition], *, were_lost: bool = False) -> None:
         """Partitions are not this member's any more; their handlers have ended before."""
-        busy = [tp for tp in sorted(partitions) if self._open[tp]]
+        busy = [tp for tp in sorted(partitions) if self._is_awaited(tp, were_lost)]
         if busy and not self.world.stalled:
             self._violate("not waited for", f"handlers of {busy} run, which are given up")
         self._forget(partitions)
         self.owned.difference_update(partitions)
+
+    def _is_awaited(self, tp: TopicPartition, is_lost: bool) -> bool:
+        """Return whether a handler runs that should have ended. Those of works that the program
+        takes by `async for` run in tasks of its own: they are waited for, and never cancelled.
+        """
+        open_ = self._open.get(tp)
+        if not open_ or not self._is_iterating:
+            return bool(open_)
+        return not is_lost and max(open_.values()) + self._drain > self.world.now + 0.001
 
     def _forget(self, partitions: Iterable[TopicPartition]) -> None:
         for tp in partitions:
@@ -154,7 +164,7 @@ class Handling:
         number = number_of(record.value)
         before = audience.delivered.setdefault(tp, {}).setdefault(record.offset, number)
         self._running += 1
-        self._open[tp] += 1
+        self._open.setdefault(tp, {})[record.offset] = self.world.now
         if self._running > self._most:
             self._violate("too many handlers", f"{self._running} handlers run")
         if tp not in self.owned:
@@ -172,7 +182,7 @@ class Handling:
         """A handler ends, in whatever way."""
         self.world.note(self.caller.name, "ends", place_of(record))
         self._running -= 1
-        self._open[TopicPartition(record.topic, record.partition)] -= 1
+        self._open[TopicPartition(record.topic, record.partition)].pop(record.offset, None)
         lane = self._lane_of(record)
         if self._busy.get(lane) == record.offset:
             del self._busy[lane]
@@ -244,7 +254,7 @@ class HandlingListener(ConsumerRebalanceListener):
     async def on_partitions_lost(self, lost: Set[TopicPartition]) -> None:
         """Partitions are gone already."""
         self._note("lost", lost)
-        self._handling.went(lost)
+        self._handling.went(lost, were_lost=True)
         await self._misbehave()
 
     async def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
