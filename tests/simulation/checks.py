@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from aiokafka.errors import KafkaTimeoutError, RequestTimedOutError
 from aiokafka.structs import TopicPartition
 from tests.simulation import logs
 from tests.simulation.history import Sent, Transaction
+from tests.simulation.promises import LATE_ONLY
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
 _NO_LATE_WRITES = (4, 0)
 _STABLE_OFFSETS = (2, 5)
 _LATE = {"hang", "slow broker", "late response", "slow line", "silent line", "stall", "misled"}
+
+# The second one is why the last try failed, of a record whose time was over then.
+_LATE_ERRORS = (KafkaTimeoutError, RequestTimedOutError)
 
 Logs = dict[TopicPartition, list[logs.Entry]]
 
@@ -28,11 +33,18 @@ def check_all(world: World) -> None:
     _check_transactions(world, found)
     _check_deliveries(world, found)
     _check_pipelines(world, found)
+    if world.promises(LATE_ONLY):
+        _check_failures(world)
 
 
 def is_a_transaction_open(world: World) -> bool:
     """Return whether a record in the logs is neither committed nor aborted yet."""
-    return any(entry.is_open for entries in _read_logs(world).values() for entry in entries)
+    return any(
+        logs.has_open_transaction(world, tp)
+        for topic in world.scenario.topics
+        if topic.name not in world.history.copies
+        for tp in logs.partitions(world, topic.name)
+    )
 
 
 def _read_logs(world: World) -> Logs:
@@ -145,6 +157,15 @@ def _check_transactions(world: World, found: Logs) -> None:
             if missing:
                 text = f"of transaction {transaction.name} there is {seen[:3]!r}, "
                 world.violate("torn transaction", text + f"but not {missing[:3]!r}")
+
+
+def _check_failures(world: World) -> None:
+    """What fails in a transaction has failed because a record of that transaction was late."""
+    for transaction in world.history.transactions:
+        failed = [record for record in transaction.records if record.is_lost]
+        if failed and not any(isinstance(record.error, _LATE_ERRORS) for record in failed):
+            text = f"{transaction.name}: {failed[0]!r}, though nothing of it was late: "
+            world.violate("failed", text + repr(failed[0].error), failed[0].error)
 
 
 def _may_be_written_late(world: World) -> bool:

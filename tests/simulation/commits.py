@@ -25,6 +25,7 @@ def watch_commits(world: World) -> None:
     """Look at every OffsetCommit request that reaches a broker."""
 
     newest: dict[tuple[str, int, TopicPartition], int] = {}
+    connections: dict[str, int] = {}
     is_in_order = not _MIXES & {fault.kind for fault in world.scenario.faults}
 
     def look(request: Any, context: RequestContext) -> None:
@@ -32,6 +33,10 @@ def watch_commits(world: World) -> None:
         if audience is None:
             return
         is_late = _is_late_goodbye(world, audience, request.group_id, context.client_id)
+        # From a connection that the member has given up: it was sent before what came already.
+        last = connections.get(request.member_id, 0)
+        is_overtaken = context.connection_id < last
+        connections[request.member_id] = max(last, context.connection_id)
         for topic in request.topics:
             name = topic.name or _name_of(world, topic.topic_id)
             for part in topic.partitions:
@@ -43,6 +48,8 @@ def watch_commits(world: World) -> None:
                 if is_late:
                     again = range(stored, part.committed_offset)
                     audience.overtaken.setdefault(tp, set()).update(again)
+                if is_overtaken:
+                    continue
                 before = min(newest.get(who, 0), stored)
                 newest[who] = part.committed_offset
                 is_free = audience.goes_back or name in audience.forgiven

@@ -83,6 +83,19 @@ def numbers(world: World, tp: TopicPartition) -> Iterator[tuple[int, int]]:
             yield record.offset, number_of(record.value)
 
 
+def has_open_transaction(world: World, tp: TopicPartition) -> bool:
+    """Return whether a log has records of a transaction that has not ended; decodes nothing."""
+    log = log_of(world, tp)
+    if log is None or not log.producers.open:
+        return False
+    open_ = log.producers.open
+    return any(
+        batch.last_offset >= open_.get(batch.producer_id, batch.last_offset + 1)
+        for batch in log.batches
+        if batch.is_transactional and not batch.is_control
+    )
+
+
 def entries(world: World, tp: TopicPartition) -> list[Entry]:
     """Every record in a log, with the fate of its transaction."""
     from tests.simulation.history import number_of

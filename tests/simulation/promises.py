@@ -32,5 +32,8 @@ USABLE = "usable"
 PATIENT = "patient"
 """Brokers that cannot be reached are called with pauses that grow to a second."""
 
+LATE_ONLY = "late only"
+"""Transactions fail only if the time of a record of theirs is over."""
+
 PROMPT_S = 8.0
 FRESH_S = 15.0

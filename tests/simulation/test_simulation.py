@@ -65,8 +65,11 @@ def test_a_run_leaves_its_scenario_as_it_was() -> None:
     from tests.simulation.execution import execute
     from tests.simulation.scenario import draw
 
-    scenario = draw(60344)
-    assert "unsure offsets" in {fault.kind for fault in scenario.faults}
+    scenario = next(
+        scenario
+        for scenario in (draw(seed) for seed in range(10_000))
+        if "unsure offsets" in {fault.kind for fault in scenario.faults}
+    )
     before = scenario.to_json()
     execute(scenario)
     assert scenario.to_json() == before

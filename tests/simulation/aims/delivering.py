@@ -184,6 +184,37 @@ class FullMemory(_Delivering):
         self.topics(config={})
 
 
+class Crowds(_Delivering):
+    """Many calls that wait for the memory of one large record, which takes its time."""
+
+    name = "crowds"
+    active_s = 20.0
+    promises = (NO_ERRORS, PROMPT)
+
+    def compose(self) -> None:
+        """Brokers take half a second for each request."""
+        self.producer(
+            {
+                "buffer_memory": 10_000,
+                "max_batch_size": 16_384,
+                "max_request_size": 100_000,
+                "request_timeout_ms": 20_000,
+                "compression_type": None,
+            },
+            style="crowd",
+            crowd=40,
+            largest=9600,
+            sizes=[300, 400],
+            keys=0,
+            flush_rate=0,
+            records=41,
+            headers=False,
+        )
+        self.topics(partitions=1, config={})
+        active = self.draft.active_s
+        self.fault(LateResponse, at=0.0, lasts=(active, active), api=0, seconds=0.5, times=1000)
+
+
 class OddCalls(_Delivering):
     """Topics and partitions that are not there, calls that wait while others stop the client."""
 
@@ -350,6 +381,7 @@ DELIVERING_AIMS: tuple[type[Aim], ...] = (
     Sequences,
     Expiring,
     FullMemory,
+    Crowds,
     OddCalls,
     Outage,
     TopicsAgain,

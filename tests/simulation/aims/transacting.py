@@ -10,7 +10,7 @@ from tests.simulation.faults.aimed import MixedCodes, SteadyError
 from tests.simulation.faults.brokers import BrokerStop
 from tests.simulation.faults.replicas import Hang
 from tests.simulation.faults.responses import LateResponse, LostResponse, Refused
-from tests.simulation.promises import NO_ERRORS, PROMPT, USABLE
+from tests.simulation.promises import LATE_ONLY, NO_ERRORS, PROMPT, USABLE
 from tests.simulation.workloads.transacting import TransactionalWorkload
 from tests.simulation.workloads.turmoil import TurmoilWorkload
 
@@ -143,6 +143,22 @@ class ExpiringTransactions(_Transacting):
             self.fault(LostResponse, 5, api=0, handled=True, how="silence", times=1)
 
 
+class LostInFlight(_Transacting):
+    """Records of transactions that never arrive, and are given up on their way."""
+
+    name = "lost-in-flight"
+    promises = (USABLE, LATE_ONLY)
+
+    def compose(self) -> None:
+        """Brokers for which the next epoch has to be asked for; requests get lost on their way."""
+        self.cluster(releases=("2.8", "3.9"))
+        client = {"delivery_timeout_ms": 1500, "request_timeout_ms": 1500, "max_batch_size": 200}
+        self.producer(TransactionalWorkload, client, abort_rate=0, flush_rate=0)
+        self.topics(partitions=1, config={})
+        self.fault(LateResponse, 4, api=0, seconds=0.6, times=2)
+        self.fault(LostResponse, 6, api=0, handled=False, how="silence", times=1)
+
+
 class InsistingTransactions(_Transacting):
     """Coordinators that refuse for longer than a call may take."""
 
@@ -170,5 +186,6 @@ TRANSACTING_AIMS: tuple[type[Aim], ...] = (
     MixedAnswers,
     LostEnds,
     ExpiringTransactions,
+    LostInFlight,
     InsistingTransactions,
 )

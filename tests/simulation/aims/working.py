@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from aiokafka.testing import codes as c
 from tests.simulation.aims.base import Aim
 from tests.simulation.aims.reading import ReadingAim
 from tests.simulation.faults.aimed import SteadyError
 from tests.simulation.faults.groups import HeldMarkers, Rebalance
 from tests.simulation.faults.responses import LateResponse, LostResponse, Refused
+from tests.simulation.faults.topics import Retention
+from tests.simulation.promises import FRESH
 from tests.simulation.workloads.parallel import ParallelWorkload
+from tests.simulation.workloads.ranging import RangeWorkload
 from tests.simulation.workloads.sessions import SessionWorkload
 
 
@@ -71,4 +76,70 @@ class Handlers(ReadingAim):
             self.fault(SteadyError, at=2.0, lasts=(3.0, 4.0), api=8, error=error)
 
 
-WORKING_AIMS: tuple[type[Aim], ...] = (Sessions, Handlers)
+class _OneMember(ReadingAim):
+    """One ParallelConsumer that keeps its partitions."""
+
+    def member(self, client: dict[str, Any], parallel: dict[str, Any], **options: Any) -> None:
+        """Add it; nothing of it takes long."""
+        plan = self.add(ParallelWorkload, delays_ms=[], retries=[], dead=None)
+        first: dict[str, Any] = plan.options["members"][0]
+        first["client"] |= self.consumer({"max_poll_interval_ms": 60_000} | client)
+        for name in ("unreachable_timeout_ms", "retry_backoff_ms", "reconnect_backoff_ms"):
+            first["client"].pop(name, None)
+        first["parallel"] = {"drain_timeout_ms": 1000, "commit_interval_ms": 100} | parallel
+        plain = {"order": "key", "hang_rate": 0, "raise_rate": 0, "linger_rate": 0}
+        plain |= {"cancel_rate": 0, "listener": "plain", "comes_after_s": 0, "stays_s": None}
+        plan.options["members"] = [first | plain | options]
+        self.topics(partitions=self.random.choice((1, 2)), config={})
+
+
+class Interrupted(_OneMember):
+    """A program that cancels run() again and again, and calls it again."""
+
+    name = "interrupted"
+    active_s = 10.0
+    records = 60
+
+    def compose(self) -> None:
+        """No faults: no rebalance gives the records again."""
+        self.producer()
+        self.draft.workloads[-1].options["keys"] = self.random.choice((0, 3))
+        options = {"form": "run", "work_s": 0.05, "cancel_rate": 0.9}
+        self.member({}, {"concurrency": self.random.choice((2, 5))}, **options)
+
+
+class CutOff(_OneMember):
+    """A program with tasks of its own, which ends them when records arrive for them."""
+
+    name = "cut-off"
+    active_s = 30.0
+    records = 8
+    style = "send"
+    promises = (FRESH,)
+
+    def compose(self) -> None:
+        """No faults; records come one by one."""
+        self.producer()
+        options = {"form": "iterate", "work_s": 0.01, "cuts_off": True}
+        self.member({}, {"concurrency": 5}, **options)
+
+
+class GoneRanges(ReadingAim):
+    """Ranges of which the beginning is deleted while they are read."""
+
+    name = "gone-ranges"
+    records = 100
+    active_s = 8.0
+
+    def compose(self) -> None:
+        """Readers that take their time, with hardly any memory."""
+        topic = self.producer(max_batch_size=200)
+        plan = self.add(RangeWorkload, topics=[topic], work_s=0.5, parts=1, pause_s=0.1)
+        plan.options.update({"max_rows": 1, "cancel_rate": 0, "with_ids": False})
+        plan.options["reader"] |= {"max_partition_bytes": 1, "buffer_memory": 1}
+        plan.options["reader"] |= {"fail_on_data_loss": False, "timeout_ms": 10_000}
+        self.topics(partitions=1, config={})
+        self.fault(Retention, 8, topic=topic, partition=0)
+
+
+WORKING_AIMS: tuple[type[Aim], ...] = (Sessions, Handlers, Interrupted, CutOff, GoneRanges)

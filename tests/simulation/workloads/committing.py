@@ -63,6 +63,7 @@ def _commit_beside(
 ) -> None:
     """Let a task commit; the next may begin before it has ended."""
     reading.tasks = [task for task in reading.tasks if not task.done()]
+    reading.begin_call()  # the work is done
     offsets = reading.done_positions()
     offsets = {tp: offset for tp, offset in offsets.items() if tp in consumer.assignment()}
     if not offsets or len(reading.tasks) > 4:

@@ -6,16 +6,20 @@ import asyncio
 from collections.abc import Hashable, Iterable, Set
 from typing import TYPE_CHECKING, Any
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, _seams
 from aiokafka.parallel import RetryInfo
 from aiokafka.structs import ConsumerRecord, RecordMetadata, TopicPartition
 from tests.simulation import logs
 from tests.simulation.calls import AllowedError, Caller
 from tests.simulation.history import Audience, number_of
+from tests.simulation.promises import FRESH
 from tests.simulation.workloads.reading import generation_of
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
+
+# Seconds in which a record that is there is begun when all is well.
+_LONG = 3.0
 
 Place = tuple[str, int, int]
 """Topic, partition and offset of a record."""
@@ -174,6 +178,7 @@ class Handling:
         if before != number:
             self._violate("changed", f"{place_of(record)} was {before}, now {number}")
         self._check_owner(tp)
+        self._check_delay(record)
         self._check_order(tp, record)
         self._check_ahead(tp, record.offset)
         self.ledger.check_due(record)
@@ -208,6 +213,13 @@ class Handling:
         if owner != self.caller.name:
             text = f"{tp} is worked on by {owner} and {self.caller.name} in generation {generation}"
             self._violate("two owners", text)
+
+    def _check_delay(self, record: ConsumerRecord[Any, Any]) -> None:
+        if self.world.promises(FRESH):
+            waited = _seams.wall_time() - record.timestamp / 1000
+            if waited > _LONG:
+                text = f"{place_of(record)} is begun {waited:.3f} s after it was written"
+                self._violate("slept", text)
 
     def _check_order(self, tp: TopicPartition, record: ConsumerRecord[Any, Any]) -> None:
         lane = self._lane_of(record)

@@ -207,15 +207,18 @@ class ParallelMember:
     async def _work(self, retry: RetryTopics | None) -> None:
         consumer = self._make_consumer()
         handling = Handling(self.caller, self.ledger, consumer, self.options)
+        program = ParallelProgram(self, handling)
+        is_cutting = self.options.get("cuts_off", False)
         parallel = ParallelConsumer(
             consumer,
             topics=[self.group.options["source"]],
             listener=HandlingListener(handling, self.options["listener"]),
             order=self.options["order"],
+            key=program.see_arrival if is_cutting else None,
             retry=retry,
             **self.options["parallel"],
         )
-        program = ParallelProgram(self, parallel, handling)
+        program.begin(parallel)
         if self.options["form"] == "with":
             await program.run_in_block()
         else:
@@ -237,17 +240,25 @@ class ParallelMember:
 class ParallelProgram:
     """One ParallelConsumer, from its start to its end."""
 
-    def __init__(
-        self, member: ParallelMember, parallel: ParallelConsumer, handling: Handling
-    ) -> None:
+    parallel: ParallelConsumer
+
+    def __init__(self, member: ParallelMember, handling: Handling) -> None:
         self.world = member.world
         self.group = member.group
         self.caller = member.caller
         self.options = member.options
-        self.parallel = parallel
         self.handling = handling
         self.has_retries = bool(member.group.options["delays_ms"])
         self._asked_at: float | None = None
+        self._idle: dict[asyncio.Task[None], None] = {}
+        """The tasks of the program that wait for records, in their order."""
+        self._cut: set[asyncio.Task[None]] = set()
+        self._left = 0
+        """How many of its tasks were not cut off."""
+
+    def begin(self, parallel: ParallelConsumer) -> None:
+        """Take the ParallelConsumer, which is made with a method of this program."""
+        self.parallel = parallel
 
     @property
     def _may_cancel(self) -> bool:
@@ -344,6 +355,7 @@ class ParallelProgram:
         count = min(4, self.options["parallel"]["concurrency"])
         loop = asyncio.get_running_loop()
         tasks = [loop.create_task(self._iterate_once()) for _ in range(count)]
+        self._left = count
         try:
             await asyncio.gather(*tasks)
         finally:
@@ -352,9 +364,31 @@ class ParallelProgram:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _iterate_once(self) -> None:
-        async for work in self.parallel:
-            async with work as record:
-                await self.handle(record)
+        task = asyncio.current_task()
+        assert task is not None
+        self._idle[task] = None
+        try:
+            async for work in self.parallel:
+                del self._idle[task]
+                async with work as record:
+                    await self.handle(record)
+                self._idle[task] = None
+        except asyncio.CancelledError:
+            if task not in self._cut:
+                raise
+        finally:
+            self._idle.pop(task, None)
+
+    def see_arrival(self, record: ConsumerRecord[Any, Any]) -> Any:
+        """The key of a record that has arrived. The task that is about to be woken for it is ended
+        by the program in the same turn of the loop; another one has to work on the record.
+        """
+        if self._left > 1 and self._idle and self._may_cancel:
+            self._left -= 1
+            task = next(iter(self._idle))
+            self._cut.add(task)
+            asyncio.get_running_loop().call_soon(task.cancel)
+        return record.key
 
     async def _end_later(self) -> None:
         stays = self.options["stays_s"]

@@ -201,6 +201,8 @@ class ProducerProgram:
         if style == "wait":
             await self.send_and_wait()
             return 1
+        if style == "crowd":
+            return await self._send_crowd(self.options["crowd"], self.options["largest"])
         count = 1 if style == "send" else caller.random.choice((2, 5, 10))
         if style == "batch":
             await self.send_batch(count)
@@ -210,10 +212,18 @@ class ProducerProgram:
             await self.send()
         return count
 
-    def _arguments(self, sent: Sent) -> dict[str, Any]:
+    async def _send_crowd(self, count: int, largest: int) -> int:
+        """A record that takes nearly all memory, and many small ones that wait behind it."""
+        calls = [self.send_and_wait() for _ in range(count)]
+        await asyncio.gather(self.send_and_wait(size=largest), *calls)
+        return count + 1
+
+    def _arguments(self, sent: Sent, size: int | None) -> dict[str, Any]:
         source = self.caller.random
         low, high = self.options["sizes"]
-        arguments: dict[str, Any] = {"value": value_of(sent, source.randint(low, high))}
+        if size is None:
+            size = source.randint(low, high)
+        arguments: dict[str, Any] = {"value": value_of(sent, size)}
         if self.options["keys"]:
             arguments["key"] = b"key %d" % source.randrange(self.options["keys"])
         if self.options["to_partition"]:
@@ -227,11 +237,11 @@ class ProducerProgram:
             arguments["timestamp_ms"] = sent.timestamp
         return arguments
 
-    async def send(self, copy_of: Place | None = None) -> Sent:
+    async def send(self, copy_of: Place | None = None, *, size: int | None = None) -> Sent:
         """Send a record, without waiting for its delivery."""
         sent = self.world.history.new_record(self.session, self.options["topic"], self.transaction)
         sent.copy_of = copy_of
-        arguments = self._arguments(sent)
+        arguments = self._arguments(sent, size)
         call = self.producer.send(sent.topic, **arguments)
         try:
             future = await self.caller.call(
@@ -244,9 +254,9 @@ class ProducerProgram:
         self.world.history.follow(sent, future, self.delivery_timeout)
         return sent
 
-    async def send_and_wait(self) -> Sent:
+    async def send_and_wait(self, *, size: int | None = None) -> Sent:
         """Send a record and wait until it is delivered or not."""
-        sent = await self.send()
+        sent = await self.send(size=size)
         future = sent.future
         if future is None:
             return sent

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Any
 
-from aiokafka.errors import IllegalOperation, KafkaError
+from aiokafka.errors import IllegalOperation, KafkaError, ProducerFenced
 from aiokafka.structs import TopicPartition
 from tests.simulation.calls import Caller, InterruptedCall
 from tests.simulation.history import Transaction
@@ -160,21 +160,35 @@ class TurmoilProgram(TransactionalProgram):
             await rival.transact(abort=False)
         self.caller.may_fail = True
         self.transaction = None
-        for _ in range(3):
-            sent = self.producer.send(self.options["topic"], b"%08d" % -1)
-            await self._attempt("send as a former owner", sent)
-            error = await self._attempt("commit", self.producer.commit_transaction())
-            if error is None and is_fenced:
-                text = f"{self.caller.name}: commits although another has its id"
-                self.world.violate("fenced producer", text)
-            await self._attempt("abort", self.producer.abort_transaction())
-            error = await self._attempt("begin", self.producer.begin_transaction())
-            if error is None and is_fenced:
-                text = f"{self.caller.name}: goes on although another has its id"
-                self.world.violate("fenced producer", text)
+        for turn in range(3):
+            await self._act_as_former_owner(is_fenced=is_fenced, knows_it=turn > 0)
         self.caller.may_fail = False
         self.is_usable = False
         await rival.stop(None)
+
+    async def _act_as_former_owner(self, *, is_fenced: bool, knows_it: bool) -> None:
+        producer = self.producer
+        offsets = {TopicPartition(self.options["topic"], 0): 0}
+        calls: dict[str, Any] = {}
+        if self.caller.chance(0.5):
+            # Before a record is sent, so that the coordinator of the group is the first to know.
+            calls["offsets"] = lambda: producer.send_offsets_to_transaction(offsets, self._group)
+            knows_it = True
+        calls |= {
+            "send": lambda: producer.send(self.options["topic"], b"%08d" % -1),
+            "commit": producer.commit_transaction,
+            "send again": lambda: producer.send(self.options["topic"], b"%08d" % -1),
+            "abort": producer.abort_transaction,
+            "begin": producer.begin_transaction,
+        }
+        for name, call in calls.items():
+            error = await self._attempt(f"{name} as a former owner", call())
+            goes_on = error is None and name in ("commit", "begin")
+            # Where nothing else happens, every call says why it fails.
+            says_why = isinstance(error, ProducerFenced) or bool(self.world.scenario.faults)
+            if is_fenced and (goes_on or not (says_why or (name == "send" and not knows_it))):
+                text = f"{self.caller.name}: another has its id, but {name} gave {error!r}"
+                self.world.violate("fenced producer", text)
 
     async def with_offsets(self, *, recalled: bool) -> None:
         """Offsets are sent by another task, which is not waited for, or which is cancelled."""
