@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import sys
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -46,7 +47,8 @@ def parquet(folder: Path) -> tuple[Any, Callable[[], list[int]]]:
 
 
 def delta(folder: Path) -> tuple[Any, Callable[[], list[int]]]:
-    deltalake = pytest.importorskip("deltalake")
+    import deltalake
+
     place = str(folder / "delta")
     table = importlib.import_module("to_delta").Delta(place)
 
@@ -58,9 +60,10 @@ def delta(folder: Path) -> tuple[Any, Callable[[], list[int]]]:
 
 
 def iceberg(folder: Path) -> tuple[Any, Callable[[], list[int]]]:
-    catalogs = pytest.importorskip("pyiceberg.catalog")
+    from pyiceberg.catalog import load_catalog
+
     folder.mkdir(exist_ok=True)
-    catalog = catalogs.load_catalog(
+    catalog = load_catalog(
         "test", type="sql", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}"
     )
     table = importlib.import_module("to_iceberg").Iceberg(catalog, "lake.records")
@@ -72,7 +75,17 @@ def iceberg(folder: Path) -> tuple[Any, Callable[[], list[int]]]:
 
 
 once = pytest.mark.simulated(seeds=1, limit_s=300)
-KINDS = pytest.mark.parametrize("kind", [parquet, delta, iceberg])
+
+
+def with_package(kind: Any, package: str) -> Any:
+    """Leave a kind of table out where its package is not installed."""
+    is_missing = find_spec(package) is None
+    return pytest.param(kind, marks=pytest.mark.skipif(is_missing, reason=f"no {package}"))
+
+
+KINDS = pytest.mark.parametrize(
+    "kind", [parquet, with_package(delta, "deltalake"), with_package(iceberg, "pyiceberg")]
+)
 
 
 @once
