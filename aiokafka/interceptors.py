@@ -98,8 +98,9 @@ class ConsumerInterceptor:
         It is called by `getmany` and `getone`, when there are records; each interceptor gets what
         the one before has returned. Records that are left out count as read. A call that is
         cancelled while a coroutine runs has taken nothing: the records are returned again. Other
-        calls that read wait meanwhile; none may be made here. Records of a partition that is taken
-        away meanwhile are left out.
+        calls that read wait meanwhile; none may be made here. `position` stays before the records
+        until the application gets them. Those of a partition that is taken away meanwhile are left
+        out.
         """
 
     def on_commit(self, offsets: Mapping[TopicPartition, int]) -> Awaitable[None] | None:

@@ -31,12 +31,16 @@ async def intercept(shared: Shared, records: Records, began_at: float) -> Record
     marks = [_mark(state, records[tp]) for tp in records if (state := assignment.get(tp))]
     with shared.desk.showing(), intercepting(shared.desk):
         try:
+            for mark in marks:
+                mark.hold_back()
             interception.tell("on_poll", asyncio.get_running_loop().time() - began_at)
             result = await interception.pass_on("on_consume", records, _are_records)
         except BaseException:
             for mark in marks:
                 mark.give_back()
             raise
+        for mark in marks:
+            mark.hand_over()
     gone = {mark.state.tp for mark in marks if mark.state.phase is Phase.RETIRED}
     return {tp: some for tp, some in result.items() if tp not in gone} if gone else result
 
@@ -48,6 +52,21 @@ class _Mark(NamedTuple):
     epoch: int
     offset: int
     taken: int
+    end: int
+    """The position behind them."""
+
+    def hold_back(self) -> None:
+        """Let the position stand before them while interceptors look.
+
+        A coroutine may take long. Whatever commits positions meanwhile (a ParallelConsumer, a
+        listener) would otherwise commit records that the application has not got.
+        """
+        self.state.next_offset = self.offset
+
+    def hand_over(self) -> None:
+        """Move the position behind them, unless it has gone elsewhere."""
+        if self.state.epoch == self.epoch and self.state.phase is not Phase.RETIRED:
+            self.state.next_offset = self.end
 
     def give_back(self) -> None:
         """Let the next call return the records again."""
@@ -59,7 +78,7 @@ class _Mark(NamedTuple):
 
 
 def _mark(state: PartitionState, records: list[ConsumerRecord[Any, Any]]) -> _Mark:
-    return _Mark(state, state.epoch, records[0].offset, len(records))
+    return _Mark(state, state.epoch, records[0].offset, len(records), state.next_offset)
 
 
 async def intercept_one(

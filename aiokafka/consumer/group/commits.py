@@ -158,8 +158,9 @@ class GroupCommits:
     ) -> None:
         """Store `offsets`, after the commits of the same partitions that were called before. Raises
         as `OffsetCommitter.commit`, and CommitFailedError when a partition was taken away."""
+        losses = self._losses  # of now: these offsets are about the assignment of now
         async with self._turn(offsets, deadline):
-            await self._commit(lambda: offsets, deadline)
+            await self._commit(lambda: offsets, deadline, losses)
 
     @property
     def is_committing(self) -> bool:
@@ -193,14 +194,20 @@ class GroupCommits:
             self._changed.notify()
 
     async def _commit(
-        self, choose: Callable[[], Mapping[TopicPartition, CommittedOffset]], deadline: float
+        self,
+        choose: Callable[[], Mapping[TopicPartition, CommittedOffset]],
+        deadline: float,
+        losses: int,
     ) -> None:
-        """Commit what `choose` returns in the moment before it is sent."""
+        """Commit what `choose` returns in the moment before it is sent.
+
+        `losses` is how often the group had removed the member when the commit was called, which may
+        have waited for its turn since. Raises CommitFailedError if it has done so again.
+        """
         client = self._config.client
         delays = Backoff(client.retry_backoff, client.retry_backoff_max)
         # `_is_lost` forgets: meanwhile the group may remove the member and take it back, with the
         # same partitions. Then only the count shows that others had them.
-        losses = self._losses
         while True:
             await self._wait_for_assignment(deadline)
             # No await until the identity is known: offsets of one assignment must not go out in the
@@ -283,7 +290,8 @@ class GroupCommits:
         deadline = asyncio.get_running_loop().time() + timeout
         try:
             async with self._turn(partitions, deadline):
-                await self._commit(finished, deadline)
+                # Chosen when it is sent, from what the member has then: no older loss concerns it.
+                await self._commit(finished, deadline, self._losses)
             self._is_failing = False
         except KafkaError as error:
             self._complain(error)

@@ -302,14 +302,14 @@ class OffsetResolver:
         epochs = {
             # A seek raises the first, another leader brings the second: then the response is to
             # another question.
-            state: (state.epoch, state.cursor.leader_epoch)
+            state: (state.epoch, state.cursor.leader_epoch, state.cursor.offset)
             for state in states
             if state.phase is Phase.VALIDATING
         }
         queries = {s.tp: EpochQuery(s.cursor.offset_epoch, s.cursor.leader_epoch) for s in epochs}
         found = await self.lookup.ask_epochs(node_id, queries)
         for state, epoch in epochs.items():
-            is_same = epoch == (state.epoch, state.cursor.leader_epoch)
+            is_same = epoch == (state.epoch, state.cursor.leader_epoch, state.cursor.offset)
             if not is_same or state.phase is not Phase.VALIDATING:
                 continue
             answer = UnknownError if found is None else found.get(state.tp, UnknownError)
