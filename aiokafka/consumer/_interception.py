@@ -61,12 +61,12 @@ class _Mark(NamedTuple):
         A coroutine may take long. Whatever commits positions meanwhile (a ParallelConsumer, a
         listener) would otherwise commit records that the application has not got.
         """
-        self.state.next_offset = self.offset
+        self.state.move_position(self.offset)
 
     def hand_over(self) -> None:
         """Move the position behind them, unless it has gone elsewhere."""
         if self.state.epoch == self.epoch and self.state.phase is not Phase.RETIRED:
-            self.state.next_offset = self.end
+            self.state.move_position(self.end)
 
     def give_back(self) -> None:
         """Let the next call return the records again."""

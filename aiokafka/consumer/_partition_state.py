@@ -252,6 +252,10 @@ class PartitionState:
         self.retry.start_again()
         self.changed()
 
+    def move_position(self, offset: int) -> None:
+        """Move the position alone, over records that were taken from what was fetched."""
+        self.next_offset = offset
+
     def reset(self, spec: object) -> None:
         """Forget the position; `spec` (an OffsetSpec, None for the configured policy) says how to
         find one."""

@@ -437,6 +437,32 @@ async def test_a_proxy_with_tls_is_spoken_to_with_tls(
         assert asked.headers["Proxy-Authorization"] == "Basic dXNlcjpwQHNz"
 
 
+@pytest.mark.parametrize(("scheme", "port"), [("http", 80), ("https", 443)])
+async def test_a_proxy_without_a_port_is_at_that_of_its_scheme(
+    monkeypatch: pytest.MonkeyPatch, scheme: str, port: int
+) -> None:
+    asked: set[object] = set()
+
+    def look_up(host: object, service: object, *others: object, **options: object) -> None:
+        asked.add(service)
+        raise socket.gaierror(socket.EAI_NONAME, "no such host")
+
+    monkeypatch.setenv("http_proxy", f"{scheme}://proxy.invalid")
+    monkeypatch.setenv("no_proxy", "")
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    tokens = ClientCredentialsTokenProvider(
+        "http://idp.invalid/token",
+        client_id="a",
+        client_secret="b",
+        allow_http=True,
+        token_timeout_ms=500,
+        **QUICK,
+    )
+    with pytest.raises(KafkaConnectionError):
+        await tokens.token()
+    assert asked == {port}
+
+
 async def test_no_proxy_is_obeyed(
     provider: IdentityProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from aiokafka import TransactionalSession
 from aiokafka._compat import timeout
-from aiokafka.errors import IllegalStateError, KafkaTimeoutError
+from aiokafka.errors import IllegalStateError, KafkaTimeoutError, NotLeaderForPartitionError
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.protocol.messages.transactions import EndTxnRequest, TxnOffsetCommitRequest
 from aiokafka.session import SessionTransaction
@@ -61,6 +61,33 @@ async def test_a_loop_that_is_left_each_time_is_told_so(
                 await leave(session, "continue")
         assert "its records are read again" in caplog.text
     assert committed_values(cluster) == []
+
+
+async def test_a_request_that_comes_back_during_an_abort_is_not_waited_for(
+    cluster: FakeCluster,
+) -> None:
+    """The leader moves away meanwhile: the abort ends all the same, and the records come again."""
+    fill(cluster, 0, 3)
+    release = asyncio.Event()
+    answer = Hold(release, Fail(NotLeaderForPartitionError))
+    held = cluster.intercept(ProduceRequest, answer, times=1)
+    tries = 0
+    async with session_of(cluster, writing={"max_block_ms": 5000}) as session, timeout(30):
+        async for transaction in session:
+            async with transaction as records:
+                tries += 1
+                for record in records:
+                    await transaction.send("out", record.value, partition=0)
+                if tries == 1:
+                    await held.wait()
+                    # In the next turn of the loop the abort is under way.
+                    asyncio.get_running_loop().call_soon(release.set)
+                    raise KafkaTimeoutError("something else that passes")
+            if transaction.is_committed:
+                break
+    assert tries == 2
+    assert committed_values(cluster) == numbers(3)
+    assert stored(cluster) == [3, None]
 
 
 TAKEN: dict[str, Callable[[Any], object]] = {

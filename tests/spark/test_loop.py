@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -140,6 +142,20 @@ async def test_a_client_that_cannot_be_made() -> None:
             async with clients.use("a", fail, close, 60):
                 raise AssertionError
     assert not len(clients)
+    await clients.close()
+
+
+async def test_nothing_is_kept_of_a_client_that_was_closed() -> None:
+    """Not its settings either, of which a long life may see many."""
+    clients = SharedClients()
+    settings = Thing()
+    kept = weakref.ref(settings)
+    with pytest.raises(ValueError):
+        async with clients.use(settings, make, close, 60):
+            raise ValueError
+    del settings
+    gc.collect()
+    assert kept() is None
     await clients.close()
 
 

@@ -9,10 +9,18 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, ConfigResource, ConfigResourceType
 from aiokafka.errors import MessageSizeTooLargeError
+from aiokafka.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
+from aiokafka.protocol.messages.transactions import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from aiokafka.testing import Cut, FakeCluster
 from aiokafka.testing.actions import Silence
 
 from .support import RawClient, batch, produce
+
+TOPIC, BROKER = 2, 4
 
 
 async def read(cluster: FakeCluster, topic: str, isolation: str) -> list[tuple[int, Any]]:
@@ -99,6 +107,56 @@ async def test_settings_of_the_broker_count_for_topics() -> None:
     assert sources["max.message.bytes"] == ("1000", 4)
     assert sources["min.insync.replicas"] == ("2", 4)
     assert sources["retention.ms"][1] == 5
+
+
+async def settings_of(cluster: FakeCluster, kind: int, name: str) -> dict[str, str | None]:
+    resource = DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=None
+    )
+    async with RawClient(cluster.address(0)) as client:
+        answer = await client.call(DescribeConfigsRequest(resources=[resource]), 1)
+    (result,) = answer.results
+    assert result.error_code == 0
+    return {entry.name: entry.value for entry in result.configs}
+
+
+async def test_settings_of_all_brokers_are_those_that_were_set() -> None:
+    """As the default of the cluster a broker shows nothing that is only a default of Kafka."""
+    async with FakeCluster(config={"message.max.bytes": 1000}) as cluster:
+        assert await settings_of(cluster, BROKER, "") == {"message.max.bytes": "1000"}
+        assert len(await settings_of(cluster, BROKER, "0")) > 10
+    async with FakeCluster() as cluster:
+        assert await settings_of(cluster, BROKER, "") == {}
+
+
+async def test_settings_of_tiered_storage_can_be_given() -> None:
+    names = ("remote.log.copy.disable", "remote.log.delete.on.disable")
+    async with FakeCluster() as cluster:
+        await cluster.create_topic("t", config=dict.fromkeys(names, "true"))
+        await cluster.create_topic("plain")
+        for topic, value in (("t", "true"), ("plain", "false")):
+            found = await settings_of(cluster, TOPIC, topic)
+            assert [found.get(name) for name in names] == [value, value]
+
+
+async def test_positions_in_a_transaction_need_a_group() -> None:
+    """A broker says so of each partition, and does not look at the transaction."""
+    part = TxnOffsetCommitRequestPartition(
+        partition_index=0, committed_offset=1, committed_metadata=None
+    )
+    request = TxnOffsetCommitRequest(
+        transactional_id="x",
+        group_id="",
+        producer_id=0,
+        producer_epoch=0,
+        topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[part])],
+    )
+    async with FakeCluster() as cluster:
+        await cluster.create_topic("t")
+        async with RawClient(cluster.address(0)) as client:
+            answer = await client.call(request, 2)
+        assert [p.error_code for t in answer.topics for p in t.partitions] == [24]
+        assert cluster.groups.committed("", "t") is None
 
 
 async def test_misuse_is_refused() -> None:
