@@ -25,17 +25,17 @@ OPERATIONS: dict[str, tuple[str, int, str]] = {
     "configs.list_resources": ("ListConfigResources", 74, "others than client metrics: 4.1"),
     "configs.set_exactly": ("AlterConfigs", 33, ""),
     "groups.alter_offsets": ("OffsetCommit", 8, ""),
-    "groups.alter_share_offsets": ("AlterShareGroupOffsets", 91, ""),
+    "groups.alter_share_offsets": ("AlterShareGroupOffsets", 91, "with share.version=1: 4.1"),
     "groups.delete": ("DeleteGroups", 42, ""),
     "groups.delete_offsets": ("OffsetDelete", 47, ""),
-    "groups.delete_share_offsets": ("DeleteShareGroupOffsets", 92, ""),
+    "groups.delete_share_offsets": ("DeleteShareGroupOffsets", 92, "with share.version=1: 4.1"),
     "groups.describe": ("DescribeGroups", 15, "consumer groups: 4.0; share, streams groups: 4.1"),
     "groups.lag": ("OffsetFetch", 9, ""),
     "groups.list": ("ListGroups", 16, "states: 2.6; types: 3.8"),
     "groups.offsets": ("OffsetFetch", 9, "all of a group: 0.10.2; require_stable: 2.5"),
     "groups.remove_members": ("LeaveGroup", 13, ""),
     "groups.reset_offsets": ("OffsetCommit", 8, "all of a group: 0.10.2; times: 0.10.1"),
-    "groups.share_offsets": ("DescribeShareGroupOffsets", 90, ""),
+    "groups.share_offsets": ("DescribeShareGroupOffsets", 90, "with share.version=1: 4.1"),
     "offsets.list": ("ListOffsets", 2, "times: 0.10.1; MAX_TIMESTAMP: 3.0; tiers: 3.5 to 4.2"),
     "quotas.alter": ("AlterClientQuotas", 49, "addresses: 2.7"),
     "quotas.alter_all": ("AlterClientQuotas", 49, "addresses: 2.7"),
@@ -72,8 +72,11 @@ _LATER = {
     # call: what has its API before its first release does not have what the call needs
     "brokers.features": "2.4",
     "configs.list_resources": "3.7 with KRaft",
+    "groups.alter_share_offsets": "4.2",
+    "groups.delete_share_offsets": "4.2",
     "groups.lag": "0.10.2",
     "groups.remove_members": "2.4",
+    "groups.share_offsets": "4.2",
 }
 
 

@@ -12,7 +12,13 @@ from aiokafka.admin._group_offsets import Wanted
 from aiokafka.admin._items import outcome, settle
 from aiokafka.admin._routing import Call, Router, error_of, raise_for
 from aiokafka.admin._values import Value
-from aiokafka.errors import KafkaError, NonEmptyGroup, UnknownTopicOrPartitionError, for_code
+from aiokafka.errors import (
+    KafkaError,
+    NonEmptyGroup,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+    for_code,
+)
 from aiokafka.protocol.messages import share_offsets as wire
 from aiokafka.structs import TopicPartition
 
@@ -66,7 +72,7 @@ def _group(
 
 def _offsets(group: wire.DescribeShareGroupOffsetsResponseGroup) -> Offsets | KafkaError:
     if group.error_code:
-        reason = group.error_message or "its offsets cannot be read"
+        reason = _reason(group.error_code, group.error_message or "its offsets cannot be read")
         return for_code(group.error_code)(f"group {group.group_id!r}: {reason}")
     found: dict[TopicPartition, ShareOffset | KafkaError | None] = {}
     for topic in group.topics:
@@ -92,13 +98,20 @@ def _offset(
 
 
 def _error(code: int, message: str | None, group_id: str, what: str) -> KafkaError | None:
-    return error_of(code, message, f"share group {group_id!r}, {what}")
+    return error_of(code, _reason(code, message), f"share group {group_id!r}, {what}")
+
+
+def _reason(code: int, message: str | None) -> str | None:
+    """Return what a broker says, or in place of a general phrase what is lacking."""
+    if code == UnsupportedVersionError.errno:
+        return "ShareGroupOffsets: the cluster has share groups since Kafka 4.2, or share.version=1"
+    return message
 
 
 def _raise_for_group(code: int, message: str | None, group_id: str) -> None:
     if code == NonEmptyGroup.errno:
         raise not_empty(group_id)
-    raise_for(code, message, f"share group {group_id!r}, offsets")
+    raise_for(code, _reason(code, message), f"share group {group_id!r}, offsets")
 
 
 async def alter_share_offsets(
