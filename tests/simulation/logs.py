@@ -48,6 +48,8 @@ def first_visible(
     if log is None:
         return None
     start = max(start, log.start_offset)
+    if start >= end:
+        return None  # all of it was deleted, up to the middle of a batch
     for batch in log.batches:
         if batch.last_offset < start or batch.base_offset >= end:
             continue
