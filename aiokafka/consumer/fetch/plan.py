@@ -72,6 +72,9 @@ class FetchPlan:
         # what leaves the epoch as it is: the buffer was dropped, or another broker has brought the
         # same records.
         if state.epoch != epoch or state.cursor.offset != self.specs[tp].offset:
+            # The other broker's plan was told, not this one: the next request would ask for the
+            # same again, as fast as the broker responds.
+            self.touch(state)
             return None
         return state
 
