@@ -11,9 +11,13 @@ GUIDE = Path(__file__).parent.parent.parent / "docs" / "spark.rst"
 
 
 def options_in_tables() -> set[str]:
-    """What stands in the first columns of the two tables of options."""
-    first = [re.match(r"((?:`[\w.]+`(?:, ?)?)+)", line) for line in GUIDE.read_text().splitlines()]
-    return {name for found in first if found for name in re.findall(r"`([\w.]+)`", found[1])}
+    """What stands in the first columns of the tables of options: simple ones, and lists."""
+    cells = re.findall(
+        r"^(?: {4}\* - (.*(?:\n {8}\S.*)*)|((?:`[\w.]+`(?:, ?)?)+))",
+        GUIDE.read_text(),
+        re.MULTILINE,
+    )
+    return {name for cell in cells for name in re.findall(r"`([\w.]+)`", "".join(cell))}
 
 
 def test_every_option_is_explained() -> None:

@@ -112,9 +112,9 @@ class GroupWorkload(Workload):
     @property
     def recovery_s(self) -> float:
         """A member that is gone is missed after its session; some rebalances may follow."""
-        if self.world.promises(FRESH):
-            return FRESH_S
         slow = max(float(member["work_s"]) for member in self.options["members"])
+        if self.world.promises(FRESH):
+            return FRESH_S + 100 * slow
         return 300.0 + 200 * slow
 
     @property

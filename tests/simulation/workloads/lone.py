@@ -49,7 +49,9 @@ class LoneWorkload(Workload):
     @property
     def recovery_s(self) -> float:
         """Less where nothing happens that it had to recover from."""
-        return FRESH_S if self.world.promises(FRESH) else super().recovery_s
+        if self.world.promises(FRESH):
+            return FRESH_S + 100 * float(self.options["work_s"])
+        return super().recovery_s
 
     async def run(self) -> None:
         """Read until everything was read."""
