@@ -9,7 +9,15 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["own_dict", "replace_attributes", "set_plainly", "set_tracked", "track", "untrack"]
+__all__ = [
+    "own_dict",
+    "replace_attributes",
+    "set_plainly",
+    "set_tracked",
+    "spare_dict",
+    "track",
+    "untrack",
+]
 
 
 def untrack(instance: Any) -> None:
@@ -32,6 +40,11 @@ def set_plainly(cls: Any) -> None:
     Uncompiled instances are never untracked, and every attribute of theirs would go through it.
     """
     del cls.__setattr__
+
+
+def spare_dict(instance: Any) -> None:
+    """Free the empty dict that an instance of an extension type is made with. Python makes another
+    for the first attribute."""
 
 
 def own_dict(instance: Any) -> dict[str, Any]:

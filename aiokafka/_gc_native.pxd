@@ -33,7 +33,12 @@ cdef inline object own_dict(object instance):
 
 cdef extern from *:
     """
-    static int aiokafka_replace_attributes(
+    static CYTHON_INLINE void aiokafka_spare_dict(PyObject *instance) {
+        PyObject **place = (PyObject **) ((char *) instance + Py_TYPE(instance)->tp_dictoffset);
+        Py_CLEAR(*place);
+    }
+
+    static CYTHON_UNUSED int aiokafka_replace_attributes(
         PyObject *cls, PyObject *set_attribute, PyObject *dictionary, PyObject *model
     ) {
         PyTypeObject *type = (PyTypeObject *) cls;
@@ -48,6 +53,7 @@ cdef extern from *:
         return 0;
     }
     """
+    void spare_dict "aiokafka_spare_dict"(object instance) noexcept
     int replace_attributes "aiokafka_replace_attributes"(
         object cls, object set_attribute, object dictionary, object model
     ) except -1

@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 
 from aiokafka.errors import IllegalStateError, KafkaError, renewed
 
-__all__ = ["TaskOwner", "together"]
+__all__ = ["TaskOwner", "both", "together"]
 
 log = logging.getLogger("aiokafka")
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 # Seconds from the cancellation of a task to the end of the loop, if it was for that end.
 _GRACE = 0.1
@@ -151,3 +152,9 @@ async def together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+
+
+async def both(first: Coroutine[Any, Any, T], second: Coroutine[Any, Any, U]) -> tuple[T, U]:
+    """Return what two calls return that run at once. The first that fails ends the other."""
+    found: list[Any] = await together((first, second))
+    return found[0], found[1]

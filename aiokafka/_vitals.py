@@ -18,6 +18,7 @@ from aiokafka.errors import (
     KafkaError,
     NotCoordinatorForGroupError,
     RequestTimedOutError,
+    renewed,
 )
 
 if TYPE_CHECKING:
@@ -114,7 +115,8 @@ class Contact:
     def fail(self, error: KafkaError) -> None:
         """Note that the party has not responded, or cannot do its work."""
         now = self._loop.time()
-        self.error = error
+        # Without the traceback, which would keep the callers of the failed call in memory.
+        self.error = renewed(error)
         self.error_at = now
         if self._is_settling(now, error):
             return

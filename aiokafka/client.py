@@ -421,9 +421,7 @@ class AIOKafkaClient:
     @property
     def hosts(self) -> list[tuple[str, int, int]]:
         """The bootstrap servers as (host, port, address family)."""
-        return [
-            (host, port, int(socket.AF_UNSPEC)) for host, port in self._config.bootstrap_servers
-        ]
+        return [(host, port, _family(host)) for host, port in self._config.bootstrap_servers]
 
     @property
     def metadata_failure(self) -> tuple[float, KafkaError] | None:
@@ -713,3 +711,14 @@ async def _send_tuples(
 
 
 show_options(AIOKafkaClient.__init__, ClientConfig, SecurityConfig)
+
+
+def _family(host: str) -> socket.AddressFamily:
+    """Return the family of an address in numbers; AF_UNSPEC for a name."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, host)
+        except (OSError, ValueError):
+            continue
+        return family
+    return socket.AF_UNSPEC

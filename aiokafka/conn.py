@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 import logging
 
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.net.connection import BrokerConnection as AIOKafkaConnection
 
-__all__ = ["AIOKafkaConnection", "AbstractTokenProvider", "asyncio", "log"]
+__all__ = ["AIOKafkaConnection", "AbstractTokenProvider", "CloseReason", "asyncio", "log"]
 
 log = logging.getLogger("aiokafka.conn")
+
+
+class CloseReason(enum.IntEnum):
+    """Why aiokafka closes a connection; ours say it in the error that their requests fail with."""
+
+    CONNECTION_BROKEN = 0
+    CONNECTION_TIMEOUT = 1
+    OUT_OF_SYNC = 2
+    IDLE_DROP = 3
+    SHUTDOWN = 4
+    AUTH_FAILURE = 5

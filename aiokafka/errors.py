@@ -1069,6 +1069,7 @@ NetworkError = StaleLeaderEpochCodeError
 CoordinatorLoadInProgressError = GroupLoadInProgressError
 CoordinatorNotAvailableError = GroupCoordinatorNotAvailableError
 NotCoordinatorError = NotCoordinatorForGroupError
+FencedInstanceIdError = FencedInstanceId
 
 
 def for_partition(
@@ -1141,6 +1142,7 @@ __all__ = [
     "EligibleLeadersNotAvailable",
     "FeatureUpdateFailed",
     "FencedInstanceId",
+    "FencedInstanceIdError",
     "FencedLeaderEpoch",
     "FencedMemberEpoch",
     "FencedStateEpoch",

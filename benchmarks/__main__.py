@@ -5,17 +5,22 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from benchmarks.environments import version_of
+from benchmarks.growth import SERIES, Series, exponents, is_linear, measure_growth
 from benchmarks.measure import measure
-from benchmarks.report import render_row, save, save_in_memory
+from benchmarks.report import render_row, save, save_growth, save_in_memory
 from benchmarks.rows import (
     AIOKAFKA,
     CONFLUENT,
     CONFLUENT_ASYNCIO,
+    FRANZ,
     KAFKA_PYTHON,
     OURS,
     OURS_ASSIGNED,
+    OURS_UVLOOP,
     ROWS,
     Row,
 )
@@ -24,7 +29,17 @@ from tests.kafka.launcher import KafkaCluster
 from tests.kafka.settings import FOR_BENCHMARKS, PATIENT
 
 IN_MEMORY = "in-memory"
-CLIENTS = (OURS, OURS_ASSIGNED, AIOKAFKA, CONFLUENT, CONFLUENT_ASYNCIO, KAFKA_PYTHON)
+GROWTH = "growth"
+CLIENTS = (
+    OURS,
+    OURS_UVLOOP,
+    OURS_ASSIGNED,
+    AIOKAFKA,
+    CONFLUENT,
+    CONFLUENT_ASYNCIO,
+    KAFKA_PYTHON,
+    FRANZ,
+)
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -41,34 +56,72 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> None:
     arguments = parse_arguments()
     wanted = arguments.rows.split()
-    rows = [row for row in ROWS if not wanted or any(map(row.name.startswith, wanted))]
-    in_memory = not wanted or any(map(IN_MEMORY.startswith, wanted))
+
+    def is_wanted(name: str) -> bool:
+        return not wanted or any(map(name.startswith, wanted))
+
+    rows = [row for row in ROWS if is_wanted(row.name)]
+    growth = [series for series in SERIES if is_wanted(f"{GROWTH}-{series.name}")]
     if arguments.list:
-        print("\n".join(f"{row.name:18} {row.title}" for row in rows))
+        print("\n".join(f"{row.name:18} {row.title}" for row in ROWS))
+        print("\n".join(f"{GROWTH}-{series.name:11} {series.title}" for series in SERIES))
         print(f"{IN_MEMORY:18} decode and encode record batches")
         return
-    if not rows and not in_memory:
+    if not (rows or growth or is_wanted(IN_MEMORY)):
         sys.exit(f"no row begins with any of {wanted}; --list shows them")
-    if in_memory:
+    if is_wanted(IN_MEMORY):
         run_in_memory(arguments)
-    if rows and arguments.bootstrap:
-        run(rows, arguments, arguments.bootstrap, "a running Kafka")
-    elif rows:
-        if missing_tools():
-            sys.exit(f"A real Kafka needs more than Python: {missing_tools()}.")
-        with KafkaCluster(jvm=FOR_BENCHMARKS, config=PATIENT) as cluster:
-            broker = f"Apache Kafka {cluster.version.number}"
-            run(rows, arguments, cluster.bootstrap_servers, broker)
+    if not (rows or growth):
+        return
+    with broker_for(arguments) as (servers, broker):
+        failed = run(rows, arguments, servers, broker)
+        run_growth(growth, arguments, servers, broker)
+    if failed:
+        sys.exit("\n".join(failed))
 
 
-def run(rows: list[Row], arguments: argparse.Namespace, servers: str, broker: str) -> None:
+@contextmanager
+def broker_for(arguments: argparse.Namespace) -> Iterator[tuple[str, str]]:
+    """Give the address and the version of the broker: one that runs, or one that is started."""
+    if arguments.bootstrap:
+        yield arguments.bootstrap, "a running Kafka"
+        return
+    if missing_tools():
+        sys.exit(f"A real Kafka needs more than Python: {missing_tools()}.")
+    with KafkaCluster(jvm=FOR_BENCHMARKS, config=PATIENT) as cluster:
+        yield cluster.bootstrap_servers, f"Apache Kafka {cluster.version.number}"
+
+
+def run(rows: list[Row], arguments: argparse.Namespace, servers: str, broker: str) -> list[str]:
+    """Run the rows; return what is to be said of those in which a client failed."""
     clients = [name.strip() for name in arguments.clients.split(",")]
+    failed = []
     for row in rows:
-        result = measure(row, servers, arguments.rounds, clients)
-        print(f"\n{row.title}\n\n{render_row(row, result)}\n", flush=True)
+        try:
+            measured = measure(row, servers, arguments.rounds, clients)
+        except RuntimeError as error:
+            failed.append(f"{row.name}: {error}")
+            continue
+        print(f"\n{row.title}\n\n{render_row(row, measured)}\n", flush=True)
         if not arguments.dry:
-            versions = [broker, *dict.fromkeys(version_of(client) for client in result)]
-            save(row, result, arguments.rounds, versions)
+            versions = [broker, *dict.fromkeys(map(version_of, measured.clients))]
+            save(row, measured, arguments.rounds, versions)
+    return failed
+
+
+def run_growth(
+    growth: list[Series], arguments: argparse.Namespace, servers: str, broker: str
+) -> None:
+    for series in growth:
+        points = measure_growth(series, servers, arguments.rounds)
+        steps = ", ".join(f"{step:.2f}" for step in exponents(points))
+        verdict = "met" if is_linear(series, points) else "missed"
+        print(
+            f"\n{series.title}\n\nexponents {steps}, wanted at most {series.exponent}: {verdict}\n",
+            flush=True,
+        )
+        if not arguments.dry:
+            save_growth(series.name, points, arguments.rounds, broker)
 
 
 def run_in_memory(arguments: argparse.Namespace) -> None:

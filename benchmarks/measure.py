@@ -6,17 +6,29 @@ import statistics
 import sys
 import uuid
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from benchmarks.environments import python_of, run_client, run_script
-from benchmarks.rows import CONFLUENT, OURS, OURS_ASSIGNED, Row
+from benchmarks.environments import python_of, run_client, run_script, why_not
+from benchmarks.rows import CONFLUENT, OURS, OURS_ASSIGNED, OURS_UVLOOP, Row
+
+_WITH_TARGET = ("transactions", "pauses")
+"""Workloads that read from one topic and write to another."""
 
 Sample = dict[str, float]
 Result = dict[str, dict[str, float]]
 
 
-def measure(row: Row, servers: str, rounds: int, clients: Iterable[str]) -> Result:
-    """The medians of each client, and the medians of its ratios to ours within a round."""
-    chosen = [client for client in row.clients if client in set(clients)]
+@dataclass(frozen=True)
+class Measured:
+    """A row: the medians of each client, and of each target what was reached."""
+
+    clients: Result
+    reached: dict[str, float]
+
+
+def measure(row: Row, servers: str, rounds: int, clients: Iterable[str]) -> Measured:
+    """Run a row. Ratios are taken within a round; their median counts."""
+    chosen = [client for client in row.clients if client in set(clients) and can_run(client)]
     samples: dict[str, list[Sample]] = {client: [] for client in chosen}
     work = _work(row, servers)
     # A record for every partition at least: a new leader refuses its first requests.
@@ -31,7 +43,17 @@ def measure(row: Row, servers: str, rounds: int, clients: Iterable[str]) -> Resu
                 _tell(row, client, sample)
     finally:
         _topic("remove", work)
-    return {client: _summary(row, samples[client], samples.get(OURS)) for client in chosen}
+    figures = {client: _summary(row, samples[client], samples.get(OURS)) for client in chosen}
+    found = {target.name: target.reached(samples) for target in row.targets}
+    return Measured(figures, {name: value for name, value in found.items() if value is not None})
+
+
+def can_run(client: str) -> bool:
+    """Tell on stderr why a client cannot."""
+    missing = why_not(client)
+    if missing:
+        print(f"without {client}: {missing}", file=sys.stderr, flush=True)
+    return not missing
 
 
 def _work(row: Row, servers: str) -> dict[str, object]:
@@ -42,9 +64,13 @@ def _work(row: Row, servers: str) -> dict[str, object]:
         "records": row.records,
         "size": row.size,
         "keyed": row.keyed,
+        "headers": row.headers,
+        "stored_batch": row.stored_batch,
+        "idempotent": row.idempotent,
         "compression": row.compression,
         "seconds": row.seconds,
         "per_transaction": row.per_transaction,
+        "batch_size": row.batch_size,
     }
 
 
@@ -59,14 +85,17 @@ def _sample(row: Row, client: str, work: dict[str, object]) -> Sample:
         own["topic"] = f"{work['topic']}-{uuid.uuid4().hex[:6]}"
         _topic("create", own)
     target = {**own, "topic": f"{own['topic']}-{uuid.uuid4().hex[:6]}"}
-    if row.per_transaction:
+    if client == OURS_UVLOOP:
+        own["loop"] = "uvloop"
+    has_target = row.workload in _WITH_TARGET
+    if has_target:
         own["target"] = target["topic"]
         _topic("create", target)
     workload = row.assigned if client == OURS_ASSIGNED else row.workload
     result, usage = run_client(client, workload, own)
     if own["topic"] != work["topic"]:
         _topic("remove", own)
-    if row.per_transaction:
+    if has_target:
         _topic("remove", target)
     sample: Sample = {"cpu_seconds": usage.cpu_seconds, "rss_mib": usage.rss_mib}
     records = result.pop("records")

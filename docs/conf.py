@@ -15,9 +15,10 @@ from sphinx.application import Sphinx
 sys.path.insert(0, str(Path(__file__).parent.parent))
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
+from growth import Growth
 from names import error_anchor
 from option_list import OptionList
-from results import Conditions, Results
+from results import Conditions, Results, Targets
 
 import aiokafka
 from aiokafka import errors
@@ -148,6 +149,8 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("options", OptionList)
     app.add_directive("results", Results)
     app.add_directive("conditions", Conditions)
+    app.add_directive("growth", Growth)
+    app.add_directive("targets", Targets)
     app.add_directive("room", Room)
     app.add_directive("admin-calls", AdminCalls)
     app.add_directive("error-codes", ErrorCodes)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka.errors import KafkaError
 
 
 async def store(tp: TopicPartition, records: Sequence[ConsumerRecord[Any, Any]]) -> None:
@@ -45,7 +47,10 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=100, help="most records at a time")
     parser.add_argument("--idle-ms", type=int, default=3000, help="stop when nothing comes so long")
     given = parser.parse_args()
-    asyncio.run(consume(given.bootstrap, given.topic, given.group, given.size, given.idle_ms))
+    try:
+        asyncio.run(consume(given.bootstrap, given.topic, given.group, given.size, given.idle_ms))
+    except KafkaError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -11,9 +11,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import signal
+import sys
 from collections.abc import Set
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.errors import KafkaError
 
 
 class Reporter(ConsumerRebalanceListener):
@@ -78,7 +80,10 @@ def main() -> None:
     modes.add_argument("--disable-auto-commit", action="store_true", help="commit by hand")
     modes.add_argument("--no-commit", action="store_true", help="never commit")
     modes.add_argument("--reset", action="store_true", help="only go back to the beginning")
-    asyncio.run(run(parser.parse_args()))
+    try:
+        asyncio.run(run(parser.parse_args()))
+    except KafkaError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

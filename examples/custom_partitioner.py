@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
+import sys
 
 from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
 
 
 def first_or_last(key: bytes | None, all_partitions: list[int], available: list[int]) -> int:
@@ -30,7 +32,10 @@ def main() -> None:
     parser.add_argument("--bootstrap", default="localhost:9092", help="host:port of a broker")
     parser.add_argument("--topic", default="my-topic")
     given = parser.parse_args()
-    asyncio.run(produce(given.bootstrap, given.topic))
+    try:
+        asyncio.run(produce(given.bootstrap, given.topic))
+    except KafkaError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

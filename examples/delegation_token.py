@@ -9,10 +9,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import sys
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaError
 
 
 async def work(connection: dict[str, Any], topic: str, token_id: str, password: str) -> None:
@@ -57,7 +59,10 @@ def main() -> None:
     parser.add_argument("--topic", default="my-topic")
     parser.add_argument("--user", required=True)
     given = parser.parse_args()
-    asyncio.run(run(given.bootstrap, given.topic, given.user))
+    try:
+        asyncio.run(run(given.bootstrap, given.topic, given.user))
+    except KafkaError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

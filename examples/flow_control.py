@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
 
 
 async def lagging(consumer: AIOKafkaConsumer, limit: int) -> list[TopicPartition]:
@@ -37,7 +39,10 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=100, help="more records than this is a lag")
     parser.add_argument("--idle-ms", type=int, default=2000, help="stop when nothing comes so long")
     given = parser.parse_args()
-    asyncio.run(consume(given.bootstrap, given.topic, given.limit, given.idle_ms))
+    try:
+        asyncio.run(consume(given.bootstrap, given.topic, given.limit, given.idle_ms))
+    except KafkaError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 
 from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import KafkaError
 
 
 async def consume(bootstrap: str, topic: str, group: str, count: int) -> None:
@@ -32,6 +34,8 @@ def main() -> None:
         asyncio.run(consume(given.bootstrap, given.topic, given.group, given.count))
     except KeyboardInterrupt:
         pass
+    except KafkaError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

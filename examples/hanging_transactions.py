@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaError
 
 
 async def run(bootstrap: str, minutes: float) -> None:
@@ -24,7 +26,10 @@ def main() -> None:
     parser.add_argument("--bootstrap", default="localhost:9092", help="host:port of a broker")
     parser.add_argument("--minutes", type=float, default=20, help="since the last write")
     given = parser.parse_args()
-    asyncio.run(run(given.bootstrap, given.minutes))
+    try:
+        asyncio.run(run(given.bootstrap, given.minutes))
+    except KafkaError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

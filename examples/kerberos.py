@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.errors import KafkaError
 
 
 async def run(bootstrap: str, topic: str, keytab: str | None, principal: str | None) -> None:
@@ -35,7 +37,10 @@ def main() -> None:
     parser.add_argument("--keytab", help="instead of a ticket")
     parser.add_argument("--principal", help="alice@EXAMPLE.COM")
     given = parser.parse_args()
-    asyncio.run(run(given.bootstrap, given.topic, given.keytab, given.principal))
+    try:
+        asyncio.run(run(given.bootstrap, given.topic, given.keytab, given.principal))
+    except KafkaError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -10,12 +10,13 @@ import argparse
 import asyncio
 import json
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterable, Set
 from pathlib import Path
 
 from aiokafka import AIOKafkaConsumer, AsyncConsumerRebalanceListener, TopicPartition
-from aiokafka.errors import OffsetOutOfRangeError
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 
 class LocalState:
@@ -136,7 +137,10 @@ def main() -> None:
     parser.add_argument("--idle-ms", type=int, default=5000, help="stop when nothing comes so long")
     given = parser.parse_args()
     state = LocalState(given.folder)
-    asyncio.run(consume(given.bootstrap, given.topic, given.group, state, given.idle_ms))
+    try:
+        asyncio.run(consume(given.bootstrap, given.topic, given.group, state, given.idle_ms))
+    except KafkaError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 
 from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import KafkaError
 
 
 async def consume(bootstrap: str, topic: str, group: str, count: int) -> None:
@@ -31,7 +33,10 @@ def main() -> None:
     parser.add_argument("--group", default="some-consumer-group")
     parser.add_argument("--count", type=int, default=10, help="records to read")
     given = parser.parse_args()
-    asyncio.run(consume(given.bootstrap, given.topic, given.group, given.count))
+    try:
+        asyncio.run(consume(given.bootstrap, given.topic, given.group, given.count))
+    except KafkaError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

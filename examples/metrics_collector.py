@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 
 from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
 from aiokafka.metrics import ProducerMetricsCollector
 
 
@@ -45,7 +47,10 @@ def main() -> None:
     parser.add_argument("--topic", default="my-topic")
     parser.add_argument("--count", type=int, default=1000, help="records to send")
     given = parser.parse_args()
-    asyncio.run(produce(given.bootstrap, given.topic, given.count))
+    try:
+        asyncio.run(produce(given.bootstrap, given.topic, given.count))
+    except KafkaError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

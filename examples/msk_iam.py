@@ -9,9 +9,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import base64
+import sys
 from urllib.parse import parse_qs, urlsplit
 
 from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
 from aiokafka.helpers import create_ssl_context
 from aiokafka.oauth import MskIamTokenProvider
 
@@ -44,7 +46,10 @@ def main() -> None:
     parser.add_argument("--dry-run", action="store_true")
     given = parser.parse_args()
     tokens = MskIamTokenProvider(given.region)
-    asyncio.run(show(tokens) if given.dry_run else send(given.bootstrap, given.topic, tokens))
+    try:
+        asyncio.run(show(tokens) if given.dry_run else send(given.bootstrap, given.topic, tokens))
+    except KafkaError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

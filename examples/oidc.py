@@ -9,8 +9,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import sys
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.errors import KafkaError
 from aiokafka.helpers import create_ssl_context
 from aiokafka.oauth import ClientCredentialsTokenProvider
 
@@ -45,9 +47,12 @@ def main() -> None:
     parser.add_argument("--client-id", required=True)
     parser.add_argument("--cafile", help="who has signed the brokers' certificates")
     given = parser.parse_args()
-    asyncio.run(
-        run(given.bootstrap, given.topic, given.token_endpoint, given.client_id, given.cafile)
-    )
+    try:
+        asyncio.run(
+            run(given.bootstrap, given.topic, given.token_endpoint, given.client_id, given.cafile)
+        )
+    except KafkaError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

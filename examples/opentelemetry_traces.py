@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
@@ -11,6 +12,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.errors import KafkaError
 from aiokafka.otel import ConsumerTelemetry, ProducerTelemetry
 
 
@@ -49,8 +51,11 @@ def main() -> None:
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(spans))
     trace.set_tracer_provider(provider)
-    asyncio.run(produce(given.bootstrap, given.topic))
-    asyncio.run(consume(given.bootstrap, given.topic))
+    try:
+        asyncio.run(produce(given.bootstrap, given.topic))
+        asyncio.run(consume(given.bootstrap, given.topic))
+    except KafkaError as error:
+        sys.exit(str(error))
     names = {span.context.span_id: span.name for span in spans.get_finished_spans()}
     for span in spans.get_finished_spans():
         parent = names[span.parent.span_id] if span.parent else None

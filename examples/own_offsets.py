@@ -9,10 +9,12 @@ import argparse
 import asyncio
 import json
 import os
+import sys
 from collections import Counter
 from pathlib import Path
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
 
 
 class State:
@@ -50,7 +52,10 @@ def main() -> None:
     parser.add_argument("--state", type=Path, default=Path("counts.json"), help="where it is kept")
     parser.add_argument("--idle-ms", type=int, default=2000, help="stop when nothing comes so long")
     given = parser.parse_args()
-    asyncio.run(count(given.bootstrap, given.topic, State(given.state), given.idle_ms))
+    try:
+        asyncio.run(count(given.bootstrap, given.topic, State(given.state), given.idle_ms))
+    except KafkaError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 from collections import Counter
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord
+from aiokafka.errors import KafkaError
 from aiokafka.parallel import ParallelConsumer
 
 
@@ -44,6 +46,8 @@ def main() -> None:
         asyncio.run(consume(given.bootstrap, given.topic, given.concurrency, given.count))
     except KeyboardInterrupt:
         pass
+    except KafkaError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

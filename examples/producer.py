@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 
 from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
 
 
 async def produce(bootstrap: str, topic: str, count: int) -> None:
@@ -31,7 +33,10 @@ def main() -> None:
     parser.add_argument("--topic", default="my-topic")
     parser.add_argument("--count", type=int, default=10, help="records to send")
     given = parser.parse_args()
-    asyncio.run(produce(given.bootstrap, given.topic, given.count))
+    try:
+        asyncio.run(produce(given.bootstrap, given.topic, given.count))
+    except KafkaError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

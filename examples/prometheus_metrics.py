@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 
 from prometheus_client import REGISTRY, generate_latest
 
 from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
 from aiokafka.metrics.prometheus import KafkaCollector
 
 
@@ -29,7 +31,10 @@ def main() -> None:
     parser.add_argument("--topic", default="my-topic")
     parser.add_argument("--count", type=int, default=1000, help="records to send")
     given = parser.parse_args()
-    asyncio.run(produce(given.bootstrap, given.topic, given.count))
+    try:
+        asyncio.run(produce(given.bootstrap, given.topic, given.count))
+    except KafkaError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -8,10 +8,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import sys
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaError
 from aiokafka.parallel import ParallelConsumer, RetryInfo, RetryTopics
 
 SUFFIXES = ["", "-retry-1", "-retry-2", "-dead-letter"]
@@ -82,6 +84,8 @@ def main() -> None:
         asyncio.run(run(given.bootstrap, given.topic, given.delays_ms))
     except KeyboardInterrupt:
         pass
+    except KafkaError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import secrets
+import sys
 
 from aiokafka.admin import (
     AclBinding,
@@ -17,6 +18,7 @@ from aiokafka.admin import (
     ResourcePattern,
     ResourceType,
 )
+from aiokafka.errors import KafkaError
 
 
 async def change_rights(admin: AIOKafkaAdminClient, user: str, topic: str) -> None:
@@ -56,7 +58,10 @@ def main() -> None:
     parser.add_argument("--user", default="alice")
     parser.add_argument("--topic", default="my-topic")
     given = parser.parse_args()
-    asyncio.run(run(given.bootstrap, given.user, given.topic))
+    try:
+        asyncio.run(run(given.bootstrap, given.user, given.topic))
+    except KafkaError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -6,11 +6,13 @@ import argparse
 import asyncio
 import base64
 import json
+import sys
 import time
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.abc import AbstractTokenProvider
+from aiokafka.errors import KafkaError
 from aiokafka.helpers import create_ssl_context
 
 
@@ -70,7 +72,10 @@ def main() -> None:
     parser.add_argument("--topic", default="my-topic")
     parser.add_argument("--user", default="alice")
     parser.add_argument("--cafile", help="who signed the brokers' certificates (PEM): use TLS")
-    asyncio.run(run(parser.parse_args()))
+    try:
+        asyncio.run(run(parser.parse_args()))
+    except KafkaError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 from pathlib import Path
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka.errors import AuthenticationFailedError
+from aiokafka.errors import AuthenticationFailedError, KafkaError
 from aiokafka.helpers import create_ssl_context
 
 
@@ -56,7 +57,10 @@ def main() -> None:
     parser.add_argument("--user", default="alice")
     parser.add_argument("--password-file", required=True, help="a file with the password")
     parser.add_argument("--cafile", help="who signed the brokers' certificates (PEM): use TLS")
-    asyncio.run(run(parser.parse_args()))
+    try:
+        asyncio.run(run(parser.parse_args()))
+    except KafkaError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 import time
 
 from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import KafkaError
 
 
 async def consume(bootstrap: str, topic: str, minutes: float) -> None:
@@ -34,7 +36,10 @@ def main() -> None:
     parser.add_argument("--topic", default="my-topic")
     parser.add_argument("--minutes", type=float, default=5)
     given = parser.parse_args()
-    asyncio.run(consume(given.bootstrap, given.topic, given.minutes))
+    try:
+        asyncio.run(consume(given.bootstrap, given.topic, given.minutes))
+    except KafkaError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import ssl
+import sys
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.errors import KafkaError
 from aiokafka.helpers import create_ssl_context
 
 
@@ -39,7 +41,10 @@ def main() -> None:
     parser.add_argument("--cafile", help="who signed the brokers' certificates (PEM)")
     parser.add_argument("--certfile", help="certificate of the client, if brokers want one (PEM)")
     parser.add_argument("--keyfile", help="its key, if not in the same file")
-    asyncio.run(run(parser.parse_args()))
+    try:
+        asyncio.run(run(parser.parse_args()))
+    except KafkaError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 
 from aiokafka.admin import AIOKafkaAdminClient, ConfigResource, NewPartitions, NewTopic
-from aiokafka.errors import for_code
+from aiokafka.errors import KafkaError, for_code
 
 
 async def run(bootstrap: str, topic: str) -> None:
@@ -40,7 +41,10 @@ def main() -> None:
     parser.add_argument("--bootstrap", default="localhost:9092", help="host:port of a broker")
     parser.add_argument("--topic", default="my-new-topic")
     given = parser.parse_args()
-    asyncio.run(run(given.bootstrap, given.topic))
+    try:
+        asyncio.run(run(given.bootstrap, given.topic))
+    except KafkaError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -10,9 +10,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import sys
 from collections import Counter
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TransactionalSession
+from aiokafka.errors import KafkaError
 
 
 def count_words(text: bytes) -> bytes:
@@ -54,6 +56,8 @@ def main() -> None:
         asyncio.run(transform(given.bootstrap, given.source, given.target, given.name, given.count))
     except KeyboardInterrupt:
         pass
+    except KafkaError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import KafkaError
@@ -64,7 +65,10 @@ def main() -> None:
     parser.add_argument("--name", default="shouter-1", help="one for each that runs at a time")
     parser.add_argument("--count", type=int, default=10, help="records to process")
     given = parser.parse_args()
-    asyncio.run(transform(given.bootstrap, given.source, given.target, given.name, given.count))
+    try:
+        asyncio.run(transform(given.bootstrap, given.source, given.target, given.name, given.count))
+    except KafkaError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.errors import KafkaError
 
 
 async def transfer(
@@ -50,7 +52,10 @@ def main() -> None:
     parser.add_argument("--bootstrap", default="localhost:9092", help="host:port of a broker")
     parser.add_argument("--topic", default="my-topic")
     given = parser.parse_args()
-    asyncio.run(run(given.bootstrap, given.topic))
+    try:
+        asyncio.run(run(given.bootstrap, given.topic))
+    except KafkaError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

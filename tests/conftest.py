@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -105,6 +106,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_configure() -> None:
     """Tests of Spark are skipped without it, but not where it is known to be there."""
+    # Workers have to find the same tests in the same order, also where these come from a set: they
+    # have one hash between them, and each run has another.
+    os.environ.setdefault("PYTHONHASHSEED", str(random.randrange(2**32)))
     if os.environ.get("AIOKAFKA_SPARK") != "required":
         return
     if missing := why_no_spark() or missing_tools():

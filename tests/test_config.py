@@ -297,7 +297,7 @@ def test_acks_and_idempotence(given: dict[str, Any], acks: int, idempotent: bool
     ("given", "text"),
     [
         ({"acks": 1, "enable_idempotence": True}, "acks=1 not supported if enable_idempotence"),
-        ({"acks": 0, "transactional_id": "t"}, "not supported if transactional_id"),
+        ({"acks": 0, "transactional_id": "t"}, "acks=0 not supported if enable_idempotence=True"),
         (
             {"enable_idempotence": True, "max_in_flight_requests_per_connection": 6},
             "at most 5 with idempotence",

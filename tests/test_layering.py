@@ -117,14 +117,17 @@ SPARK_MAY_IMPORT = {
     "structs",
     *("AIOKafkaClient", "AIOKafkaConsumer", "AIOKafkaProducer"),
 }
-# What users have, the vocabulary, and what `aiokafka info` tells of the installation.
+# What users have, the vocabulary, what `aiokafka info` tells of the installation, and who owns
+# tasks.
 CLI_MAY_IMPORT = {
     "__version__",
+    "_tasks",
     "admin",
     "cli",
     "errors",
     "helpers",
     "oauth",
+    "options",
     "record",
     "structs",
     "testing",

@@ -74,6 +74,7 @@ SHIMS = {
     "protocol.offset",
     "protocol.produce",
     "protocol.transaction",
+    "record.memory_records",
     "util",
 }
 OPENING = "Import path of aiokafka, kept as a shim: "

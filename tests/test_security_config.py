@@ -70,11 +70,15 @@ WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         "ssl_context: must be an ssl.SSLContext.*not the class SSLContext",
     ),
     "a path as context": ({**TLS, "ssl_context": "ca.pem"}, TypeError, "create_ssl_context"),
-    "no user": (SASL, ValueError, "'PLAIN' needs sasl_plain_username and sasl_plain_password"),
+    "no user": (
+        SASL,
+        ValueError,
+        "sasl_plain_username and sasl_plain_password required for PLAIN sasl",
+    ),
     "no password": (
         {**SCRAM, "sasl_plain_username": "alice"},
         ValueError,
-        "'SCRAM-SHA-256' needs sasl_plain_username and sasl_plain_password",
+        "sasl_plain_username and sasl_plain_password required for SCRAM-SHA-256 sasl",
     ),
     "an empty user": (
         {**SASL, **USER, "sasl_plain_username": ""},

@@ -252,6 +252,7 @@ class ConsumerConfig(Options):
         "isolation_level",
         "read_uncommitted",
         "Whether records of open and aborted transactions are read.",
+        opening="Incorrect isolation level {}",
     )
     exclude_internal_topics: bool = option(
         Flag(),

@@ -407,7 +407,7 @@ def check(kind: Kind, keyword: str, value: Any, opening: str = "") -> Any:
     except (TypeError, ValueError) as error:
         reason = f" ({error})" if str(error) else ""
         shown = "" if getattr(kind, "secret", False) else f"={brief(value)}"
-        start = f"{opening}: " if opening else ""
+        start = f"{opening.format(value)}: " if opening else ""
         raise type(error)(f"{start}{keyword}{shown}: must be {kind.accepts}{reason}") from None
 
 

@@ -199,8 +199,12 @@ class ProducerConfig(Options):
         elif idempotent is MISSING:
             idempotent = acks == -1 and self.max_in_flight_requests <= 5
         if idempotent and acks != -1:
-            reason = "enable_idempotence" if self.transactional_id is None else "transactional_id"
-            raise ValueError(f"acks={acks} not supported if {reason} is set: must be 'all' (or -1)")
+            # The words of aiokafka, for a transactional producer too, which is idempotent.
+            reason = "" if self.transactional_id is None else " (transactional_id is set)"
+            raise ValueError(
+                f"acks={acks} not supported if enable_idempotence=True{reason}: "
+                "must be 'all' (or -1)"
+            )
         if idempotent and self.max_in_flight_requests > 5:
             raise ValueError(
                 f"max_in_flight_requests_per_connection={self.max_in_flight_requests}: "

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiokafka._config.options import (
+    MISSING,
     Choice,
     Flag,
     Having,
@@ -21,6 +22,8 @@ from aiokafka._config.options import (
 
 if TYPE_CHECKING:
     import ssl
+
+    from typing_extensions import Self
 
     from aiokafka.abc import AbstractTokenProvider
 
@@ -120,6 +123,16 @@ class SecurityConfig(Options):
         repr=False,
     )
 
+    @classmethod
+    def from_options(cls, **options: Any) -> Self:
+        """Make the configuration from public keywords, as `Options` does. Without SASL, programs
+        may leave its options at None or ""."""
+        if "SASL" not in str(options.get("security_protocol")):
+            for keyword in ("sasl_mechanism", "sasl_kerberos_service_name"):
+                if options.get(keyword, MISSING) in (None, ""):
+                    del options[keyword]
+        return super().from_options(**options)
+
     def __post_init__(self) -> None:
         if self.uses_tls:
             self._check_tls()
@@ -170,8 +183,8 @@ class SecurityConfig(Options):
             if self.sasl_oauth_token_provider is not None:
                 hint = "; for sasl_oauth_token_provider set sasl_mechanism='OAUTHBEARER'"
             raise ValueError(
-                f"sasl_mechanism={mechanism!r} needs "
-                f"sasl_plain_username and sasl_plain_password{hint}"
+                "sasl_plain_username and sasl_plain_password required for "
+                f"{mechanism} sasl: sasl_mechanism={mechanism!r} needs both{hint}"
             )
         for keyword in ("sasl_plain_username", "sasl_plain_password"):
             value = getattr(self, keyword)

@@ -83,12 +83,16 @@ class Discovery:
                 break
             except KafkaError as error:
                 failure = error
-            log.debug("no metadata from node %d: %s", node_id, failure)
+            extra = {"client_id": self._config.client_id, "node_id": node_id}
+            log.debug("no metadata from node %d: %s", node_id, failure, extra=extra)
         if failure is not None and self._config.rebootstrap_trigger is None:
             raise failure
         # KIP-899, KIP-1102: no known broker helps, perhaps all have moved. Since each of them was
         # just tried, there is nothing to wait for.
-        log.debug("no known broker gives metadata: asking the bootstrap servers again")
+        log.debug(
+            "no known broker gives metadata: asking the bootstrap servers again",
+            extra={"client_id": self._config.client_id},
+        )
         deadline = asyncio.get_running_loop().time() + self._config.request_timeout
         return await self.ask_bootstrap_servers(pool, wanted, deadline)
 
@@ -241,8 +245,14 @@ class Discovery:
             else:
                 reasons.append(f"{format_address(*server)}: {failure}")
         error = KafkaConnectionError(f"Unable to bootstrap: {'; '.join(reasons)}")
-        error.__cause__ = next(iter(failures.values()), None)
+        # One that answers, but knows no brokers, is the one to wait for.
+        causes = sorted(failures.values(), key=_knows_brokers)
+        error.__cause__ = next(iter(causes), None)
         return error
+
+
+def _knows_brokers(failure: KafkaError) -> bool:
+    return not isinstance(failure, MetadataEmptyBrokerList)
 
 
 def _let_go(pool: ConnectionPool, future: asyncio.Future[BrokerConnection], node_id: int) -> None:

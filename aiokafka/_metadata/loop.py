@@ -7,13 +7,21 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout_at
 from aiokafka._log import SubjectLog
 from aiokafka._metadata.absence import AbsenceLog
 from aiokafka._metadata.discovery import FATAL, Discovery
 from aiokafka._metadata.refresh import RefreshSchedule, TopicsInUse
 from aiokafka._metadata.snapshot import ClusterMetadata
-from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, renewed
+from aiokafka._retry import OutOfTimeError, until
+from aiokafka.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    MetadataEmptyBrokerList,
+    renewed,
+)
 from aiokafka.net.failures import REFUSALS
 from aiokafka.net.pool import ConnectionPool, Endpoint
 from aiokafka.protocol.messages.metadata import MetadataResponse
@@ -285,10 +293,23 @@ class MetadataLoop:
         """Take the first snapshot from the bootstrap server that responds first.
 
         Raises ONE KafkaConnectionError with the reason of every server, at the latest at `deadline`
-        (loop time); authentication errors as themselves.
+        (loop time); authentication errors as themselves. A broker that has just started, or that
+        the controller has lost sight of, is fenced, and may know no broker, itself included: such
+        servers are asked again until the deadline.
         """
         wanted = None if self.topics.want_all else self.topics.names()
-        response = await self._discovery.ask_bootstrap_servers(pool, wanted, deadline)
+        backoff = Backoff(self._config.retry_backoff, self._config.retry_backoff_max)
+        try:
+            response = await until(
+                deadline,
+                lambda: self._discovery.ask_bootstrap_servers(pool, wanted, deadline),
+                lambda _: backoff.next(),
+                passes=lambda error: isinstance(error.__cause__, MetadataEmptyBrokerList),
+            )
+        except OutOfTimeError as late:
+            if late.failure is None:
+                raise KafkaTimeoutError("no bootstrap server answered in time") from None
+            raise late.failure from late.failure.__cause__
         self._accept(response, is_full=True, has_all=wanted is None)
         self._end_refresh()
 

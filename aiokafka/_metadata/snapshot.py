@@ -14,6 +14,7 @@ from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.structs import BrokerMetadata, PartitionMetadata, TopicPartition
 
 if TYPE_CHECKING:
+    from aiokafka.protocol._tuples import Response
     from aiokafka.protocol.messages.metadata import MetadataResponse
 
 __all__ = ["ClusterMetadata"]
@@ -386,12 +387,17 @@ class ClusterMetadata:
         """Set what `request_update()` calls, of this snapshot and those that follow it."""
         self._request_update = request
 
-    def update_metadata(self, metadata: MetadataResponse) -> None:
-        """Take `metadata` in place.
+    def update_metadata(self, metadata: MetadataResponse | Response) -> None:
+        """Take `metadata` in place; what `AIOKafkaClient.send` returns for an older request, too.
 
         Only for a cluster made by hand: a client's snapshots are never changed.
         """
-        self.__dict__.update(self.updated(metadata).__dict__)
+        from aiokafka.protocol._tuples import Response  # most programs need none of it
+
+        message: Any = metadata
+        if isinstance(metadata, Response):
+            message = metadata.message()
+        self.__dict__.update(self.updated(message).__dict__)
         self.notify_listeners()
 
     def failed_update(self, exception: BaseException) -> None:

@@ -75,7 +75,7 @@ def merge_topic(old: TopicInfo | None, topic: MetadataResponseTopic) -> TopicInf
         known = old.partitions if old is not None and is_same else {}
         has_id = topic.topic_id != ZERO_UUID
         partitions = {
-            p.partition_index: _merge_partition(known.get(p.partition_index), p, has_id)
+            p.partition_index: _merge_partition(topic.name, known.get(p.partition_index), p, has_id)
             for p in topic.partitions
             if p.partition_index >= 0
         }
@@ -108,7 +108,7 @@ def _is_final(error_code: int, misses: int) -> bool:
 
 
 def _merge_partition(
-    old: PartitionInfo | None, new: MetadataResponsePartition, has_id: bool
+    topic: str | None, old: PartitionInfo | None, new: MetadataResponsePartition, has_id: bool
 ) -> PartitionInfo:
     """Return the partition of a response, unless it is older than what we know (KIP-320).
 
@@ -118,8 +118,14 @@ def _merge_partition(
     if old is not None and 0 <= epoch < old.epoch:
         if has_id or old.doubts + 1 < _PATIENCE_WITH_OLD:
             return old._replace(doubts=old.doubts + 1)
-        text = "A partition has leader epoch %d after %d: its topic was deleted and created again"
-        log.info(text, epoch, old.epoch)
+        log.info(
+            "%s-%d has leader epoch %d after %d: its topic was deleted and created again",
+            topic,
+            new.partition_index,
+            epoch,
+            old.epoch,
+            extra={"topic": topic, "partition": new.partition_index},
+        )
     if old is not None and epoch < 0 <= old.epoch and new.leader_id == old.leader:
         epoch = old.epoch
     code = new.error_code

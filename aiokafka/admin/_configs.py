@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from aiokafka.admin._config_values import text_of
 from aiokafka.admin._routing import Call, R, Router
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.admin.results import (
@@ -109,7 +110,10 @@ def _altered(resource: ConfigResource) -> AlterConfigsResource:
     return AlterConfigsResource(
         resource_type=resource.resource_type,
         resource_name=resource.name,
-        configs=[AlterableConfig(name=n, value=v) for n, v in (configs or {}).items()],
+        configs=[
+            AlterableConfig(name=n, value=None if v is None else text_of(n, v))
+            for n, v in (configs or {}).items()
+        ],
     )
 
 

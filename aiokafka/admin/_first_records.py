@@ -63,7 +63,7 @@ async def _one_layer(
             found |= news or dict.fromkeys(left)
         return found
 
-    return await attempt(by_leader(router, offsets, send, deadline), offsets)
+    return await attempt(by_leader(router, offsets, send, deadline, patience=0), offsets)
 
 
 async def _fetch(

@@ -105,7 +105,7 @@ def _group(group: wire.DescribedGroup) -> DescribedGroup:
         group.protocol_type,
         group.protocol_data,
         members,
-        group.authorized_operations,
+        authorized_operations=group.authorized_operations,
     )
 
 

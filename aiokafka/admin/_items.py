@@ -33,15 +33,16 @@ async def settle(
     *,
     fail_fast: bool = False,
     final: tuple[type[KafkaError], ...] = (),
+    stays: Callable[[K], bool] = lambda _: False,
 ) -> dict[K, V]:
     """Return what each item got, in the order of `items`.
 
     `ask` takes the items that are left and returns a value or an error for each; what it raises is
     the error of all. It ends by the deadline by itself, so that an item with a response is not lost
-    because of another. Items with a retriable error, except those of the types `final`, are asked
-    about again after a pause, until the deadline (loop time). Raises what `outcome` raises, and
-    what `ask` raises at first if that cannot pass; with `fail_fast` the first error of an item
-    that cannot pass, as soon as it is known.
+    because of another. Items with a retriable error are asked about again after a pause, until the
+    deadline (loop time), except those whose error is one of the types `final`, or `stays` as it is.
+    Raises what `outcome` raises, and what `ask` raises at first if that cannot pass; with
+    `fail_fast` the first error of an item that cannot pass, as soon as it is known.
     """
     wanted = list(dict.fromkeys(items))
     found: dict[K, V | KafkaError] = {}
@@ -53,7 +54,7 @@ async def settle(
         for item in left:
             answer = answers[item] if item in answers else _unanswered(item)
             found[item] = _known_better(item, found.get(item), answer)
-        left = [item for item in left if _may_pass(found[item], final)]
+        left = [item for item in left if _may_pass(found[item], final) and not stays(item)]
         if fail_fast:
             _raise_final(found, left)
         pause = backoff.next()

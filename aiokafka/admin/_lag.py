@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from aiokafka import _seams
+from aiokafka._tasks import both, together
 from aiokafka.admin._first_records import Place, first_timestamps
 from aiokafka.admin._group_describe import describe_groups
 from aiokafka.admin._group_offsets import Offsets, fetch_offsets
@@ -41,7 +41,7 @@ async def lag_of_groups(
 ) -> dict[str, GroupLag]:
     """Return the lag of each group; GroupIdNotFound is the error of one that is not there."""
     wanted = list(group_ids)
-    described, committed = await asyncio.gather(
+    described, committed = await both(
         attempt(describe_groups(router, wanted, False, deadline), wanted),
         attempt(fetch_offsets(router, dict.fromkeys(wanted), False, deadline), wanted),
     )
@@ -118,10 +118,12 @@ async def find_ends(router: Router, partitions: Iterable[TopicPartition], deadli
     leaders = await leaders_of(router, partitions, deadline) if partitions else {}
     ends.errors = {tp: each for tp, each in leaders.items() if isinstance(each, KafkaError)}
     left = [tp for tp in leaders if tp not in ends.errors]
-    first, last, stable = await asyncio.gather(
-        _all_at(router, left, OffsetSpec.EARLIEST, False, deadline),
-        _all_at(router, left, OffsetSpec.LATEST, False, deadline),
-        _all_at(router, left, OffsetSpec.LATEST, True, deadline),
+    first, last, stable = await together(
+        (
+            _all_at(router, left, OffsetSpec.EARLIEST, False, deadline),
+            _all_at(router, left, OffsetSpec.LATEST, False, deadline),
+            _all_at(router, left, OffsetSpec.LATEST, True, deadline),
+        )
     )
     for found, kept in ((first, ends.start), (last, ends.end), (stable, ends.stable)):
         for tp, each in found.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
@@ -18,6 +19,9 @@ from aiokafka.structs import TopicPartition
 
 V = TypeVar("V")
 
+# Seconds in which a topic that was made a moment ago turns up in the metadata of all brokers.
+_NEW_TOPIC = 1.0
+
 
 async def by_leader(
     router: Router,
@@ -27,15 +31,28 @@ async def by_leader(
     *,
     fail_fast: bool = False,
     final: tuple[type[KafkaError], ...] = (),
+    patience: float = _NEW_TOPIC,
 ) -> dict[TopicPartition, V]:
     """Ask the leader of each partition, all leaders at once, and return what each said.
 
     `send` asks one node about its partitions. Those with a retriable error are sent again, to their
-    new leader. Raises as `_items.settle` does.
+    new leader. One that the metadata does not have is waited for at most `patience` seconds, and
+    at most half of the time: what does not exist has UnknownTopicOrPartitionError, not a timeout.
+    Raises as `_items.settle` does.
     """
+    loop = asyncio.get_running_loop()
+    patient_until = min(loop.time() + patience, (loop.time() + deadline) / 2)
+    missing: set[TopicPartition] = set()
+
+    def stays(tp: TopicPartition) -> bool:
+        return tp in missing and loop.time() >= patient_until
 
     async def ask(left: list[TopicPartition]) -> Mapping[TopicPartition, V | KafkaError]:
         leaders = await leaders_of(router, left, deadline)
+        missing.clear()
+        missing.update(
+            tp for tp, each in leaders.items() if isinstance(each, UnknownTopicOrPartitionError)
+        )
         groups: dict[int, list[TopicPartition]] = {}
         found: dict[TopicPartition, V | KafkaError] = {}
         for tp, leader in leaders.items():
@@ -45,7 +62,9 @@ async def by_leader(
                 groups.setdefault(leader, []).append(tp)
         return found | await by_node(groups, send)
 
-    return await settle(router, partitions, ask, deadline, fail_fast=fail_fast, final=final)
+    return await settle(
+        router, partitions, ask, deadline, fail_fast=fail_fast, final=final, stays=stays
+    )
 
 
 async def leaders_of(

@@ -41,23 +41,38 @@ def _struct(kind: type[Struct], values: Any) -> Any:
     lacking = [each.name for each in known.values() if each.required and each.name not in values]
     if lacking:
         raise TypeError(f"{kind.__name__}: lacks {', '.join(lacking)}")
-    return kind(**{name: _value(known[name].type, value) for name, value in values.items()})
+    return kind(
+        **{
+            name: _value(f"{kind.__name__}.{name}", known[name].type, value)
+            for name, value in values.items()
+        }
+    )
 
 
-def _value(kind: Type, value: Any) -> Any:
+def _value(place: str, kind: Type, value: Any) -> Any:
     if value is None:
         return None
     if kind.element is not None:
         if not isinstance(value, list):
-            raise TypeError(f"must be a list, not {value!r}")
-        return [_value(kind.element, each) for each in value]
+            raise TypeError(f"{place}: must be a list, not {value!r}")
+        return [_value(place, kind.element, each) for each in value]
     if kind.struct is not None:
         return _struct(kind.struct, value)
-    if kind.kind == "uuid":
-        return uuid.UUID(value).bytes
-    if kind.kind in ("bytes", "records"):
-        return base64.b64decode(value, validate=True)
+    if kind.kind in ("uuid", "bytes", "records"):
+        return _coded(place, kind, value)
     return value
+
+
+def _coded(place: str, kind: Type, value: Any) -> bytes:
+    form = "a UUID" if kind.kind == "uuid" else "base64"
+    if not isinstance(value, str):
+        raise TypeError(f"{place}: must be {form}, not {value!r}")
+    try:
+        if kind.kind == "uuid":
+            return uuid.UUID(value).bytes
+        return base64.b64decode(value, validate=True)
+    except ValueError as error:
+        raise ValueError(f"{place}: must be {form}: {error}") from None
 
 
 def as_plain(message: Struct) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def _group(group: wire.DescribedGroup) -> DescribedGroup:
         _PROTOCOL_TYPE,
         group.assignor_name,
         [_member(member) for member in group.members],
-        group.authorized_operations,
+        authorized_operations=group.authorized_operations,
     )
 
 

@@ -71,7 +71,6 @@ OPERATIONS: dict[str, tuple[str, int, str]] = {
 _LATER = {
     # call: what has its API before its first release does not have what the call needs
     "brokers.features": "2.4",
-    "configs.list_resources": "3.7 with KRaft",
     "groups.alter_share_offsets": "4.2",
     "groups.delete_share_offsets": "4.2",
     "groups.lag": "0.10.2",

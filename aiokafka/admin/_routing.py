@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from aiokafka._backoff import Backoff
+from aiokafka._compat import timeout_after_reading
 from aiokafka._retry import OutOfTimeError, until, within
 from aiokafka.admin._controllers import refuse
 from aiokafka.client import CoordinationType
@@ -19,6 +20,7 @@ from aiokafka.errors import (
     NodeNotReadyError,
     NotControllerError,
     NotLeaderForPartitionError,
+    RequestTimedOutError,
     for_code,
 )
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -42,6 +44,8 @@ _COORDINATOR_ERRORS = frozenset((14, 15, 16))  # loading, not available, not thi
 # controller gets more, because it may have more to do.
 _PART_OF_ANY = 1 / 3
 _PART_OF_CONTROLLER = 1 / 2
+# Seconds after the deadline in which the connection says by itself that a response is late.
+_LATE = 0.2
 
 
 @dataclass(frozen=True)
@@ -177,25 +181,39 @@ class Router:
         if set(self._client.cluster.node_ids) - silent - {node_id}:
             until = now + (deadline - now) * part
         try:
-            return await self.send(node_id, call, until)
+            return await self.send(node_id, call, until, deadline)
         except KafkaError as error:
             if error.retriable:
                 silent.add(node_id)
                 self._client.request_metadata(f"node {node_id}: {error}")
             raise
 
-    async def send(self, node_id: int, call: Call[R], deadline: float) -> R:
+    async def send(
+        self, node_id: int, call: Call[R], deadline: float, end: float | None = None
+    ) -> R:
         """Send once, in the newest version that both sides speak.
 
-        Raises UnsupportedEndpointType for what controllers do not serve, if there are only those.
+        Raises RequestTimedOutError at the deadline (loop time), to which a throttle is added, and
+        at the end of the whole call, by default the deadline, in any case. Raises
+        UnsupportedEndpointType for what controllers do not serve, if there are only those.
         """
         if self.is_for_controllers:
             refuse(call.request)
-        left = deadline - asyncio.get_running_loop().time()
-        timeout = max(0.0, min(left, self._config.request_timeout))
-        connection = await self._client.connection(node_id, timeout=timeout)
+        connection = await self._client.connection(node_id, timeout=self._left(deadline))
         version = connection.pick(call.request, call.max_version)
-        return await connection.request(call.build(version), version=version, timeout=timeout)
+        timeout = self._left(deadline)
+        try:
+            async with timeout_after_reading((deadline if end is None else end) + _LATE):
+                request = call.build(version)
+                return await connection.request(request, version=version, timeout=timeout)
+        except asyncio.TimeoutError:
+            text = f"node {node_id}: no response in time, for the broker throttles this client"
+            raise RequestTimedOutError(text) from None
+
+    def _left(self, deadline: float) -> float:
+        """Return the seconds for one step until the deadline."""
+        left = deadline - asyncio.get_running_loop().time()
+        return max(0.0, min(left, self._config.request_timeout))
 
     async def send_to_named(self, node_id: int, call: Call[R], deadline: float) -> R:
         """Send once, as `send` does, to a broker that the user has named.

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Protocol, TypeVar
 
+from aiokafka.admin._config_values import text_of
 from aiokafka.admin._routing import Call, Router, raise_for, remaining_ms
 from aiokafka.admin.new_partitions import NewPartitions
 from aiokafka.admin.new_topic import NewTopic
@@ -136,7 +137,7 @@ def creatable(topic: NewTopic, version: int) -> CreatableTopic:
             for index, brokers in topic.replica_assignments.items()
         ],
         configs=[
-            CreatableTopicConfig(name=name, value=value)
+            CreatableTopicConfig(name=name, value=None if value is None else text_of(name, value))
             for name, value in topic.topic_configs.items()
         ],
     )

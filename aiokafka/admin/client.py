@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from aiokafka.admin.users import Users
     from aiokafka.metrics import MetricsSnapshot
     from aiokafka.options import AdminOptions
+    from aiokafka.protocol.messages.metadata import MetadataResponse
     from aiokafka.protocol.schema import Request
 
 _ANY = SendTo.any()
@@ -402,6 +403,10 @@ class AIOKafkaAdminClient(Reporting):
     async def describe_cluster(self) -> ClusterDict:
         """Return a dict with the brokers, the id of the cluster and the id of the controller."""
         return await _cluster.describe_cluster(self._router, self._deadline())
+
+    async def _get_cluster_metadata(self, topics: Sequence[str] | None = None) -> MetadataResponse:
+        """Return a response about topics, None for all: a name inside 0.14 that tests use."""
+        return await _cluster.fetch_metadata(self._router, topics, self._deadline())
 
     async def describe_configs(
         self, config_resources: Iterable[ConfigResource], include_synonyms: bool = False

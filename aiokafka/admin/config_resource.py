@@ -33,7 +33,7 @@ class ConfigResource:
         self,
         resource_type: ConfigResourceType | str,
         name: str,
-        configs: Mapping[str, str | None] | Iterable[str] | None = None,
+        configs: Mapping[str, str | float | None] | Iterable[str] | None = None,
     ) -> None:
         if not isinstance(resource_type, ConfigResourceType):
             types = ConfigResourceType.__members__

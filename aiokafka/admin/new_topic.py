@@ -28,7 +28,7 @@ class NewTopic:
         num_partitions: int | None,
         replication_factor: int | None,
         replica_assignments: Mapping[int, Sequence[int]] | None = None,
-        topic_configs: Mapping[str, str | None] | None = None,
+        topic_configs: Mapping[str, str | float | None] | None = None,
     ) -> None:
         if (num_partitions == -1 or replication_factor == -1) == (replica_assignments is None):
             raise IllegalArgumentError(

@@ -246,16 +246,38 @@ def _restored(values: tuple[Any, ...], group_instance_id: str | None) -> Describ
     return DescribedMember(*values, group_instance_id=group_instance_id)
 
 
-class DescribedGroup(NamedTuple):
-    """The state of one group."""
-
+class _DescribedGroup(NamedTuple):
     error_code: int
     group: str
     state: str
     protocol_type: str
     protocol: str
     members: list[DescribedMember]
-    authorized_operations: int
+
+
+class DescribedGroup(_DescribedGroup):
+    """The state of one group.
+
+    `authorized_operations` are bits of what the user may do. They are not part of the tuple.
+    """
+
+    authorized_operations: int = -(2**31)
+
+    def __new__(cls, *values: Any, authorized_operations: int = -(2**31)) -> Self:
+        made = super().__new__(cls, *values)
+        made.authorized_operations = authorized_operations
+        return made
+
+    def __repr__(self) -> str:
+        shown = "".join(f"{name}={value!r}, " for name, value in self._asdict().items())
+        return f"DescribedGroup({shown}authorized_operations={self.authorized_operations!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored_group, (tuple(self), self.authorized_operations)
+
+
+def _restored_group(values: tuple[Any, ...], authorized_operations: int) -> DescribedGroup:
+    return DescribedGroup(*values, authorized_operations=authorized_operations)
 
 
 class DescribeGroupsResult(NamedTuple):

@@ -11,9 +11,11 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line, by default that of this process; return its exit code."""
-    if importlib.util.find_spec("click") is None:
-        print('aiokafka: the command line needs: pip install "aiokafka[cli]"', file=sys.stderr)
-        return 2
-    from aiokafka.cli.app import invoke
-
+    try:
+        if importlib.util.find_spec("click") is None:
+            print('aiokafka: the command line needs: pip install "aiokafka[cli]"', file=sys.stderr)
+            return 2
+        from aiokafka.cli.app import invoke
+    except KeyboardInterrupt:
+        return 130  # Ctrl-C while modules are loaded, which takes a moment
     return invoke(arguments)

@@ -59,6 +59,31 @@ class Nouns(click.Group):
         found: click.Command = getattr(home, name or "commands")
         return found
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read what stands before the noun, where options of commands are easily put."""
+        try:
+            rest: list[str] = super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            advice = "Options stand after the command: aiokafka topics list -b localhost:9092"
+            raise click.UsageError(f"{error.message} {advice}", ctx) from None
+        return rest
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command of a noun; the error about one that there is not names the nearest."""
+        try:
+            found: tuple[str | None, click.Command | None, list[str]]
+            found = super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            import difflib  # nothing else needs it
+
+            nearest = difflib.get_close_matches(args[0], NOUNS, 1)
+            if not nearest:
+                raise
+            raise click.UsageError(f"{error.message} Did you mean {nearest[0]!r}?", ctx) from None
+        return found
+
     def invoke(self, ctx: click.Context) -> object:
         """Run the command."""
         try:
@@ -101,6 +126,8 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         return 130
     except Interrupted as signal:
+        if signal.failure is not None:
+            _fail(signal.failure)
         return signal.code
     except HungUp:
         return _hang_up()

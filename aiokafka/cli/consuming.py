@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import sys
 import time
 from collections.abc import Callable, Collection, Set
@@ -15,8 +17,15 @@ from aiokafka.cli.lines import as_bytes
 from aiokafka.cli.pace import Limit, Progress
 from aiokafka.cli.pipes import Writer
 from aiokafka.cli.places import Finite, Place, numbers, offsets_at, place
+from aiokafka.cli.presence import while_absent
+from aiokafka.cli.running import LAST_MOMENT
 from aiokafka.cli.session import Session, command
-from aiokafka.errors import IllegalStateError, KafkaError, UnknownTopicOrPartitionError
+from aiokafka.errors import (
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+    UnknownTopicOrPartitionError,
+)
 
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer
@@ -57,6 +66,16 @@ class Committer(ConsumerRebalanceListener):
         if offsets:
             await self._consumer.commit(offsets)
         self._written.clear()
+
+    async def commit_soon(self) -> None:
+        """Commit a last time, after a signal; raise KafkaTimeoutError if that takes too long."""
+        try:
+            await asyncio.wait_for(self.commit(), LAST_MOMENT)
+        except asyncio.TimeoutError:
+            raise KafkaTimeoutError(
+                f"what was printed last is not committed after {LAST_MOMENT:g} s, and will be "
+                "printed again"
+            ) from None
 
     async def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
         """Commit before another member takes over."""
@@ -200,13 +219,27 @@ async def commands(session: Session, topics: tuple[str, ...], **given: Any) -> N
     start = given["start"] or Place("earliest" if given["group"] is None else "stored")
     consumer = session.consumer(**_consumer_options(given, start))
     committer = Committer(consumer) if given["group"] is not None else None
-    if committer is not None:
-        consumer.subscribe(topics, listener=committer)
     write = _format(given)
-    async with consumer:
+    async with contextlib.AsyncExitStack() as closing:
+        closing.push_async_exit(consumer)
         if committer is None:
+            await consumer.start()
             await _assign(consumer, topics, given["partitions"], start)
+        else:
+            consumer.subscribe(topics, listener=committer)
+            await _join(session, consumer, topics, is_patient=not given["exit_at_end"])
         await _print_all(consumer, write, committer, given)
+
+
+async def _join(
+    session: Session, consumer: AIOKafkaConsumer, topics: Collection[str], *, is_patient: bool
+) -> None:
+    """Join the group, which waits for topics that are not there."""
+
+    async def waits(_: object) -> bool:
+        return is_patient
+
+    await while_absent(session, topics, consumer.start(), waits)
 
 
 def _consumer_options(given: dict[str, Any], start: Place) -> dict[str, Any]:
@@ -263,6 +296,7 @@ async def _print_all(
     default = sys.stderr.isatty() and not sys.stdout.isatty()
     progress = Progress("consumed", default if shown is None else shown)
     left = given["count"]
+    is_interrupted = False
     most = min(_MOST, limit.step) if given["rate"] else _MOST
     try:
         while left != 0 and not await ends.are_reached():
@@ -278,7 +312,10 @@ async def _print_all(
             if committer is not None:
                 committer.wrote(batches)
                 await committer.commit_if_due()
+    except asyncio.CancelledError:
+        is_interrupted = True
+        raise
     finally:
         progress.end()
         if committer is not None:
-            await committer.commit()
+            await (committer.commit_soon() if is_interrupted else committer.commit())

@@ -10,7 +10,7 @@ import click
 
 from aiokafka.cli.asking import agree
 from aiokafka.cli.session import Session, command
-from aiokafka.cli.settings import read_file
+from aiokafka.cli.settings import read_file, read_stdin
 from aiokafka.errors import KafkaConfigurationError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def read(text: str, path: str) -> dict[str, Declared]:
 
 
 def _load(file: str) -> dict[str, Declared]:
-    return read(read_file(Path(file)), file)
+    return read(read_stdin(), "stdin") if file == "-" else read(read_file(Path(file)), file)
 
 
 def _declared(name: object, given: Any, path: str) -> Declared:
@@ -144,7 +144,7 @@ def _row(step: Step) -> dict[str, Any]:
 @click.option("--dry-run", is_flag=True, help="Print the plan; change nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 async def commands(session: Session, file: str, dry_run: bool, yes: bool) -> None:
-    """Create, grow, configure and delete topics as FILE (YAML) declares them.
+    """Create, grow, configure and delete topics as FILE (YAML) declares them; - is stdin.
 
     The plan is printed first. What the file does not name stays as it is.
 

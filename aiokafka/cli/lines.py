@@ -11,7 +11,18 @@ from typing import Any, NamedTuple
 from aiokafka.cli.batching import LineColumns
 from aiokafka.errors import KafkaError
 
-__all__ = ["InputError", "NewRecord", "Splitter", "as_bytes", "json_parser", "line_reader"]
+__all__ = [
+    "LONGEST",
+    "InputError",
+    "NewRecord",
+    "Splitter",
+    "as_bytes",
+    "json_parser",
+    "line_reader",
+]
+
+#: Bytes of a piece of the input, at most: memory has a bound.
+LONGEST = 64 * 1024 * 1024
 
 _ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 
@@ -35,7 +46,12 @@ Reader = Callable[[Sequence[bytes]], LineColumns]
 
 
 def as_bytes(text: str) -> bytes:
-    r"""Return a delimiter as bytes; it may contain \\n, \\t, \\0, \\xHH and UTF-8."""
+    r"""Return a delimiter as bytes; it may contain \\n, \\t, \\0, \\xHH and UTF-8.
+
+    Raises ValueError for a ``\\x`` without two hexadecimal digits.
+    """
+    if re.search(r"(?<!\\)(?:\\\\)*\\x(?![0-9a-fA-F]{2})", text):
+        raise ValueError(rf"{text!r}: behind \x there must be two hexadecimal digits")
 
     def plain(match: re.Match[str]) -> str:
         code = match[1]
@@ -51,7 +67,7 @@ def as_bytes(text: str) -> bytes:
 class Splitter:
     """Splits blocks at a delimiter. The last piece needs none behind it."""
 
-    def __init__(self, delimiter: bytes, limit: int = 64 * 1024 * 1024) -> None:
+    def __init__(self, delimiter: bytes, limit: int = LONGEST) -> None:
         if not delimiter:
             raise ValueError("delimiter: must not be empty")
         self._delimiter = delimiter
@@ -99,7 +115,12 @@ def line_reader(
     headers: list[tuple[str, bytes | None]] | None = None,
     empty_is_null: bool = False,
 ) -> Reader:
-    """Return a function that makes records of lines: values, or keys and values."""
+    """Return a function that makes records of lines: values, or keys and values.
+
+    Raises ValueError for a `key_delimiter` that is empty.
+    """
+    if key_delimiter == b"":
+        raise ValueError("key delimiter: must not be empty")
 
     def read(lines: Sequence[bytes]) -> LineColumns:
         values: Sequence[bytes | None] = lines

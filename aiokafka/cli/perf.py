@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +15,7 @@ import click
 from aiokafka import TopicPartition
 from aiokafka.cli.pace import Limit
 from aiokafka.cli.places import Finite
+from aiokafka.cli.presence import find_to_send
 from aiokafka.cli.session import Session, command, noun
 from aiokafka.errors import KafkaTimeoutError, UnknownTopicOrPartitionError
 
@@ -109,13 +111,25 @@ async def produce(
         compression_type=compression, linger_ms=linger, max_batch_size=256 * 1024
     )
     latencies: list[float] = []
-    async with producer:
+    async with _started(producer):
+        await find_to_send(session, producer, topic)
         # Metadata and connections are no part of what is measured.
         await producer.send_and_wait(topic, b"warm up")
         began = time.perf_counter()
         await _send(producer, topic, _payload(size), records, Limit(rate), latencies)
         took = time.perf_counter() - began
     _print(session, summary(records, records * size, took, latencies))
+
+
+@contextlib.asynccontextmanager
+async def _started(producer: AIOKafkaProducer) -> AsyncIterator[None]:
+    """Start it, and stop it behind the block; after a signal at once, with records unsent."""
+    async with producer:
+        try:
+            yield
+        except asyncio.CancelledError:
+            await producer.stop(0)
+            raise
 
 
 async def _send(
@@ -214,7 +228,8 @@ async def latency(session: Session, topic: str, records: int, size: int) -> None
     latencies: list[float] = []
     value = _payload(size)
     consumer = session.consumer(allow_auto_create_topics=False)
-    async with consumer, session.producer() as producer:
+    producer = session.producer()
+    async with consumer, _started(producer):
         tp = _partitions(consumer, topic)[0]
         consumer.assign([tp])
         await consumer.seek_to_end(tp)

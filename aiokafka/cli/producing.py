@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import functools
 import os
 import sys
 from collections import deque
@@ -25,6 +26,8 @@ import click
 from aiokafka.cli.batching import Batching, LineColumns
 from aiokafka.cli.failures import PartlyFailedError
 from aiokafka.cli.lines import (
+    LONGEST,
+    InputError,
     NewRecord,
     Parser,
     Reader,
@@ -36,6 +39,8 @@ from aiokafka.cli.lines import (
 from aiokafka.cli.pace import Limit, Progress
 from aiokafka.cli.pipes import read_blocks
 from aiokafka.cli.places import Finite
+from aiokafka.cli.presence import find_to_send
+from aiokafka.cli.running import LAST_MOMENT
 from aiokafka.cli.session import Session, command
 from aiokafka.errors import KafkaError
 
@@ -47,8 +52,6 @@ __all__ = ["Sending", "commands", "pieces_of"]
 _BATCH = 256 * 1024
 # So many lines at once are sent as batches. Fewer wait for others to come (--linger).
 _WORTH_A_BATCH = 100
-# Seconds for what was read already, when Ctrl-C comes.
-_LAST_MOMENT = 10.0
 
 
 class Sending:
@@ -155,14 +158,21 @@ def _undelivered(number: int, error: KafkaError) -> KafkaError:
 async def pieces_of(
     files: Sequence[str], delimiter: bytes, *, whole: bool
 ) -> AsyncGenerator[list[bytes], None]:
-    """Yield the pieces of files, one after the other; `-` is stdin. With `whole`, a file is one."""
+    """Yield the pieces of files, one after the other; `-` is stdin. With `whole`, a file is one.
+
+    Raises InputError for a piece that is longer than `LONGEST`.
+    """
     for name in files:
         with _opened(name) as fd:
             splitter = Splitter(delimiter)
             content: list[bytes] = []
+            size = 0
             async for block in read_blocks(fd):
                 if whole:
                     content.append(block)
+                    size += len(block)
+                    if size > LONGEST:
+                        raise InputError(f"{name}: is longer than {LONGEST} bytes")
                 elif pieces := splitter.feed(block):
                     yield pieces
             rest = [b"".join(content)] if whole else splitter.end()
@@ -276,20 +286,35 @@ async def commands(session: Session, topic: str, files: tuple[str, ...], **given
     producer = session.producer(**_producer_options(given))
     await producer.start()
     sending = Sending(producer, topic, progress, given["partition"])
+    found = functools.partial(find_to_send, session, producer, topic)
     try:
         if given["transactional_id"] is None:
-            await _send_all(sending, source, send, given)
+            await _send_all(sending, _after(found, source), send, given)
             await sending.finish()
         else:
-            await _in_transactions(producer, sending, source, send, given)
+            await _in_transactions(producer, sending, _after(found, source), send, given)
     except asyncio.CancelledError:
-        await producer.stop(_LAST_MOMENT)
+        await producer.stop(LAST_MOMENT)  # which aborts a transaction
+        if given["transactional_id"] is None:
+            sending.check()
         raise
     finally:
         await source.aclose()
         await producer.stop()
         sending.forget()
         progress.end()
+
+
+async def _after(
+    found: Callable[[], Awaitable[None]], source: AsyncIterator[list[bytes]]
+) -> AsyncIterator[list[bytes]]:
+    """Yield pieces, the first after `found`."""
+    is_first = True
+    async for pieces in source:
+        if is_first:
+            await found()
+            is_first = False
+        yield pieces
 
 
 def _producer_options(given: dict[str, Any]) -> dict[str, Any]:
@@ -333,9 +358,25 @@ async def _send_all(
     given: dict[str, Any],
 ) -> None:
     async for part, has_next in _parts(source, given):
-        await send(sending, part)
+        await _whole(send(sending, part), sending)
         if not has_next:
             await sending.flush()
+
+
+async def _whole(work: Awaitable[None], sending: Sending) -> None:
+    """Send a portion; if a signal comes meanwhile, to its end, for what is sent is a beginning."""
+    ended = asyncio.gather(work)
+    try:
+        await asyncio.shield(ended)
+    except asyncio.CancelledError:
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(_flushed(ended, sending), LAST_MOMENT)
+        raise
+
+
+async def _flushed(ended: asyncio.Future[Any], sending: Sending) -> None:
+    await ended
+    await sending.flush()
 
 
 async def _in_transactions(
@@ -369,6 +410,9 @@ async def _in_transactions(
             await sending.finish()
             await producer.commit_transaction()
             is_open = False
+    except asyncio.CancelledError:
+        is_open = False  # the producer aborts it when it is stopped, within its time
+        raise
     finally:
         if is_open:
             await producer.abort_transaction()

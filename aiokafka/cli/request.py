@@ -64,8 +64,9 @@ async def commands(session: Session, api: str, fields: str, to: str) -> None:
     try:
         values = json.loads(fields)
         request = request_of(api, values)
-    except (ValueError, TypeError, LookupError) as error:
-        raise click.UsageError(str(error).strip("\"'")) from None
+    except (ValueError, TypeError, LookupError, RecursionError) as error:
+        text = error.args[0] if isinstance(error, LookupError) and error.args else error
+        raise click.UsageError(str(text)) from None
     async with session.admin() as admin:
         if where is None:
             found: dict[int, Any] = await admin.send_to_all(request)

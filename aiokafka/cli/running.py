@@ -8,19 +8,23 @@ import signal
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-__all__ = ["Interrupted", "run"]
+__all__ = ["LAST_MOMENT", "Interrupted", "run"]
 
 T = TypeVar("T")
+
+#: Seconds that a command has after a signal to deliver, commit or abort.
+LAST_MOMENT = 10.0
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(BaseException):
-    """A signal ended the command, which has cleaned up."""
+    """A signal ended the command, which has cleaned up; `failure` is what went wrong with that."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, failure: Exception | None = None) -> None:
         super().__init__(number)
         self.code = 128 + number
+        self.failure = failure
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -54,6 +58,10 @@ async def _guarded(work: Coroutine[Any, Any, T]) -> T:
     except asyncio.CancelledError:
         if caught:
             raise Interrupted(caught[0]) from None
+        raise
+    except Exception as error:
+        if caught:
+            raise Interrupted(caught[0], error) from None
         raise
     if caught:
         raise Interrupted(caught[0])

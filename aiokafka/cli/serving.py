@@ -78,6 +78,8 @@ def serve(
     Example:
       aiokafka testing serve --port 9092 --topic orders:3
     """
+    if port + brokers > 65536:
+        raise click.UsageError(f"--port: {brokers} brokers take {brokers} ports, up to 65535")
     config = dict(setting.partition("=")[::2] for setting in settings)
     wanted = [new_topic(text) for text in topics]
     run(_serve(port, host, brokers, wanted, as_version, config))

@@ -89,6 +89,15 @@ class Session:
 
         return AIOKafkaAdminClient(**self.client_options)
 
+    def admin_beside(self) -> AIOKafkaAdminClient:
+        """Make an admin client beside a producer or consumer, which other options may be for."""
+        from aiokafka.admin import AIOKafkaAdminClient
+        from aiokafka.options import AdminOptions
+
+        known = AdminOptions.__annotations__.keys()
+        options = {name: value for name, value in self.client_options.items() if name in known}
+        return AIOKafkaAdminClient(**options)
+
     def producer(self, **options: Any) -> AIOKafkaProducer:
         """Make a producer, not started. What the user gave by -X takes precedence."""
         from aiokafka import AIOKafkaProducer

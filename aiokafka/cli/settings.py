@@ -14,6 +14,7 @@ from aiokafka.errors import KafkaConfigurationError
 
 __all__ = [
     "client_options",
+    "expanded",
     "find_settings",
     "option_value",
     "profile_settings",
@@ -162,15 +163,32 @@ def option_value(text: str) -> tuple[str, Any]:
 def _profile(flags: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
     named = flags.get("config") or environment.get("AIOKAFKA_CONFIG")
     wanted = flags.get("profile") or environment.get("AIOKAFKA_PROFILE")
-    path = Path(named).expanduser() if named else _default_file(environment)
+    path = expanded(named) if named else _default_file(environment)
+    if path is None:
+        if wanted:
+            raise KafkaConfigurationError(
+                f"profile {wanted!r}: there is no home directory to look in; use --config"
+            )
+        return {}
     if not named and not wanted and not path.is_file():
         return {}
     return profile_settings(read_file(path), str(path), wanted)
 
 
-def _default_file(environment: Mapping[str, str]) -> Path:
+def _default_file(environment: Mapping[str, str]) -> Path | None:
     home = environment.get("XDG_CONFIG_HOME")
-    return (Path(home) if home else Path.home() / ".config") / "aiokafka" / "config.toml"
+    try:
+        return (Path(home) if home else Path.home() / ".config") / "aiokafka" / "config.toml"
+    except RuntimeError:
+        return None  # a user without a home, as in some containers
+
+
+def expanded(path: str) -> Path:
+    """Return the path with `~` replaced; raise KafkaConfigurationError if that is unknown."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise KafkaConfigurationError(f"{path}: there is no such home directory") from None
 
 
 def profile_settings(text: str, path: str, wanted: str | None) -> dict[str, Any]:
@@ -264,7 +282,7 @@ def _token_provider(found: dict[str, Any]) -> Any:
     if path:
         from aiokafka.oauth import FileTokenProvider
 
-        return FileTokenProvider(Path(path).expanduser())
+        return FileTokenProvider(expanded(path))
     if not url:
         return None
     from aiokafka.oauth import ClientCredentialsTokenProvider
@@ -285,5 +303,5 @@ def _password(found: dict[str, Any]) -> str | None:
     path = found.pop("password_file", None)
     password: str | None = found.pop("password", None)
     if password is None and path is not None:
-        password = read_file(Path(path).expanduser()).rstrip("\r\n")
+        password = read_file(expanded(path)).rstrip("\r\n")
     return password

@@ -74,7 +74,7 @@ class _Mark(NamedTuple):
         if state.phase is not Phase.RETIRED:
             state.taken -= self.taken
             if state.epoch == self.epoch:
-                state.seek(self.offset)
+                state.put_back(self.offset)
 
 
 def _mark(state: PartitionState, records: list[ConsumerRecord[Any, Any]]) -> _Mark:

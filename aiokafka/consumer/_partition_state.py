@@ -79,6 +79,11 @@ class FetchCursor:
         self.queued = 0
         if offset >= 0:
             self.offset = offset
+            # A later epoch, of what was dropped, would be compared with a position that is not of
+            # it. Without a better one it stays: "unknown" is for positions that were not fetched.
+            epoch = self.epochs.before(offset)
+            if epoch >= 0:
+                self.offset_epoch = epoch
 
     def follow_leader(self, epoch: int) -> None:
         """Take the leader's log as the one that the position was checked against."""
@@ -255,6 +260,15 @@ class PartitionState:
     def move_position(self, offset: int) -> None:
         """Move the position alone, over records that were taken from what was fetched."""
         self.next_offset = offset
+
+    def put_back(self, offset: int) -> None:
+        """Move the position back to the first of the records that were taken and did not reach the
+        application; what was fetched is void. A comparison with a new leader's log goes on."""
+        self.epoch += 1
+        self.next_offset = offset
+        self.call = 0
+        self.cursor.rewind(offset)
+        self.changed()
 
     def reset(self, spec: object) -> None:
         """Forget the position; `spec` (an OffsetSpec, None for the configured policy) says how to

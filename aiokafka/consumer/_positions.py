@@ -4,6 +4,7 @@ ends of the logs."""
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, overload
 
@@ -275,8 +276,9 @@ class ConsumerPositions:
             }
         else:
             entries = offsets_to_commit(offsets)
+            opening = "" if assignment else "No partitions assigned: "
             for tp in entries:
-                self._subscription.assigned_state(tp)
+                self._subscription.assigned_state(tp, opening + "Partition {} is not assigned")
         if entries:
             await self._group.commit_offsets(_with_epochs(assignment, entries))
         if offsets is None:
@@ -352,28 +354,29 @@ class ConsumerPositions:
         return {tp: answer.offset for tp, answer in found.items()}
 
     async def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, int]
+        self, timestamps: Mapping[TopicPartition, float]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record not older than a timestamp (milliseconds since 1970) by
-        partition; None if there is none. They need not be assigned.
+        """Return the first record not older than a timestamp (milliseconds since 1970, of which a
+        fraction does not count) by partition; None if there is none. They need not be assigned.
 
         Raises ValueError for a negative timestamp, TypeError for other types, KafkaTimeoutError
         after `default_api_timeout_ms`, naming what is missing and why.
         """
         self._check_can_read()
-        timestamps = {as_partition(tp): timestamp for tp, timestamp in timestamps.items()}
-        for tp, timestamp in timestamps.items():
-            if not isinstance(timestamp, int):
-                raise TypeError(f"timestamp of {tp}: must be an integer, not {timestamp!r}")
-            if timestamp < 0:
+        wanted = {as_partition(tp): timestamp for tp, timestamp in timestamps.items()}
+        for tp, timestamp in wanted.items():
+            if not isinstance(timestamp, (int, float)):
+                raise TypeError(f"timestamp of {tp}: must be a number, not {timestamp!r}")
+            if not 0 <= timestamp < math.inf:  # nor NaN
                 raise ValueError(
                     f"The target time for partition {tp} is {timestamp}. It must not be negative."
                 )
         deadline = self._loop.time() + self._config.default_api_timeout
-        found = await self._resolver.lookup.find(timestamps, deadline)
+        times = {tp: int(timestamp) for tp, timestamp in wanted.items()}
+        found = await self._resolver.lookup.find(times, deadline)
         return {
             tp: None
             if found[tp].offset < 0
             else OffsetAndTimestamp(found[tp].offset, found[tp].timestamp)
-            for tp in timestamps
+            for tp in times
         }

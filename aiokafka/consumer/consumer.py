@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import re
 import sys
 import traceback
@@ -71,8 +72,9 @@ __all__ = ["AIOKafkaConsumer"]
 
 log = logging.getLogger("aiokafka.consumer.consumer")
 
-# A reader that always finds data would never let other tasks run.
-_YIELD_AFTER = 0.02
+# A reader that always finds data would never let other tasks run. With what one call decompresses
+# and returns, the event loop is to stand still for 5 ms at most.
+_YIELD_AFTER = 0.003
 
 # What ending tasks and closing connections may take, in seconds, after the commit and leaving.
 _CLOSE_TIMEOUT = 1.0
@@ -229,18 +231,22 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
             },
         )
         with made_for(loop, name) as self._loop:
-            self._assemble()
+            self._assemble(SubscriptionState())
         if topics:
             self._subscription.subscribe_topics(topic_names(topics))
         if self._loop.get_debug():
             self._source_traceback = traceback.extract_stack(sys._getframe(1))
+        self._open()
+
+    def _open(self) -> None:
         self._closed = False
+        self._has_failed = False
         self._report(self._client.telemetry, partial(telemetry_labels, self._config, self._group))
 
-    def _assemble(self) -> None:
+    def _assemble(self, subscription: SubscriptionState) -> None:
         config = self._config
         self._client = client = AIOKafkaClient(config.client, subject=config.subject)
-        self._subscription = SubscriptionState()
+        self._subscription = subscription
         self._desk = desk = ReaderDesk()
         self._health = health = ConsumerHealthMonitor(client, config, self._subscription)
         self._shared = shared = Shared(client, config, self._subscription, desk, health.look)
@@ -291,13 +297,20 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         topic does not come into being within `request_timeout_ms`,
         TopicAuthorizationFailedError when all of them are denied, AuthenticationFailedError;
         KafkaTimeoutError when the group has no coordinator for so long, or gives this member no
-        assignment within `max_poll_interval_ms` (which other members may take for a rebalance) or
-        `default_api_timeout_ms`, whichever is longer; GroupAuthorizationFailedError;
+        assignment within `max_poll_interval_ms` (which other members may take for a rebalance),
+        5/4 of `rebalance_timeout_ms` or `default_api_timeout_ms`, whichever is longest;
+        GroupAuthorizationFailedError;
         ConsumerStoppedError when another task calls `stop()`; IllegalStateError when it was started
-        before. After a failure or a cancellation everything is closed.
+        before. After a failure or a cancellation everything is closed; the next call begins
+        again, with the same subscription.
         """
         if asyncio.get_running_loop() is not self._loop:
             raise IllegalStateError("start() is called in another event loop than the constructor")
+        if self._has_failed:
+            if self._subscription.is_by_group:
+                self._subscription.assign_from_subscribed([])
+            self._assemble(self._subscription)
+            self._open()
         self._refuse_if_closed()
         if self._is_started:
             raise IllegalStateError("Did you call `start` twice? The consumer was started before")
@@ -312,6 +325,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
             if is_stopped and isinstance(error, Exception):
                 # What failed is what `stop()` has closed.
                 raise ConsumerStoppedError("the consumer was stopped while it started") from error
+            self._has_failed = not is_stopped
             raise
         self._health.live(None)
 
@@ -387,6 +401,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         refuse_other_loop(self._loop, type(self).__name__)
         refuse_in_listener(self._desk, "stop()")
         deadline = self._loop.time() + stop_limit(timeout)
+        self._has_failed = False
         self._refuse_work()
         try:
             async with timeout_at(deadline + _CLOSE_TIMEOUT):
@@ -587,7 +602,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord[KT, VT]]]:
         """Return records of these partitions (none given: of all) that are there, or come within
-        `timeout_ms`.
+        `timeout_ms` (0 or less: only those that are there).
 
         At most `max_records` over all partitions (default: `max_poll_records`), which take turns
         from call to call. `{}` when there is nothing in time, or `stop()` is called meanwhile. A
@@ -598,8 +613,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         """
         wanted = as_wanted(partitions)
         limit = record_limit(max_records, self._config.max_poll_records)
-        if not timeout_ms >= 0:  # NaN is neither
-            raise ValueError(f"timeout_ms={timeout_ms!r}: must not be negative")
+        if math.isnan(timeout_ms):
+            raise ValueError(f"timeout_ms={timeout_ms!r}: must be a number of milliseconds")
         self._check_can_read()
         if not await self._maybe_yield():
             return {}

@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any, Protocol
 
 from aiokafka.metrics._histogram import Histogram
+from aiokafka.metrics._names import is_total, not_found
 
 __all__ = ["Distribution", "Histogram", "Metric", "MetricKind", "MetricRows", "MetricsSnapshot"]
 
@@ -157,13 +158,22 @@ class MetricsSnapshot(Sequence[Metric]):
     def value(self, name: str, group: str | None = None, **tags: str | int) -> Any:
         """Return the value of the one metric that `find` finds.
 
-        Of several it takes the one with the fewest tags: without `topic=`, that of the client.
-        Raises KeyError if there is none.
+        Of several it takes the one with the fewest tags: without `topic=`, that of the client. A
+        total of which nothing has been counted is 0, as that of a topic to which no record was
+        sent. Raises KeyError for any other that there is not, naming what is called nearly so.
         """
         found = sorted(self.find(name, group, **tags), key=_tag_count)
-        if not found:
-            raise KeyError(name)
-        return found[0].value
+        if found:
+            return found[0].value
+        wanted = {tag.replace("_", "-"): str(value) for tag, value in tags.items()}
+        groups = {
+            one.group
+            for one in self._metrics
+            if one.tags.get("client-id") == wanted.get("client-id", one.tags.get("client-id"))
+        }
+        if is_total(name, group, wanted.keys() - {"client-id"}, groups):
+            return 0
+        raise not_found(name, group, wanted, {one.name for one in self._metrics})
 
     def as_list(self) -> list[dict[str, Any]]:
         """Return all of it as data for JSON."""

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
+from aiokafka._subject import about
 from aiokafka.errors import (
     KafkaConnectionError,
     KafkaError,
@@ -65,7 +66,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
     ) -> None:
         """Create an unconnected protocol for asyncio.
 
-        `peer` names the broker in messages. Security settings explain an early close.
+        `peer` names the broker in messages, and is a `Subject` where lines of the log are to have
+        fields. Security settings explain an early close.
         """
         self._loop = loop = asyncio.get_running_loop()
         self.peer = peer
@@ -322,7 +324,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self.abort(failure)
         except Exception as error:
             # asyncio would only log it, and the waiters would never learn of it.
-            log.exception("%s: unexpected error while reading", self.peer)
+            log.exception("%s: unexpected error while reading", self.peer, extra=about(self.peer))
             self.abort(KafkaConnectionError(f"{self.peer}: unexpected {error!r} while reading"))
 
     def pause_writing(self) -> None:
@@ -355,7 +357,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if received is None:
             return
         if self._exchange.surplus:
-            log.debug("%s: not looked at: %s", self.peer, self._exchange.take_surplus())
+            surplus = self._exchange.take_surplus()
+            log.debug("%s: not looked at: %s", self.peer, surplus, extra=about(self.peer))
         future, response = received
         self.is_proven = self.versions is not None
         throttle = getattr(response, "throttle_time_ms", 0)
@@ -382,7 +385,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self.versions is not None
             and self.versions.api_versions.get(_API_VERSIONS, (0, 0))[1] >= 2
         ):
-            log.debug("%s: throttled for %d ms", self.peer, throttle_time_ms)
+            text = "%s: throttled for %d ms"
+            log.debug(text, self.peer, throttle_time_ms, extra=about(self.peer))
             self._exchange.postpone(self.gate.throttle(throttle_time_ms / 1000))
 
     def _on_deadline(self) -> None:
@@ -441,6 +445,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
             if not future.done():
                 future.set_exception(self.closed_error())
         self._hooks.clear()
+        # The half of a large response goes now: the error that is kept for `health()` may refer to
+        # this connection by its traceback, for as long as there is no other error.
+        self._reader = FrameReader(0)
         self.gate.close()
 
 

@@ -9,6 +9,7 @@ import socket
 from typing import TYPE_CHECKING, Any, cast
 
 from aiokafka._compat import timeout_at
+from aiokafka._subject import Subject, about
 from aiokafka.errors import KafkaConnectionError, RequestTimedOutError
 from aiokafka.net.address import format_address, resolve
 from aiokafka.net.connection import BrokerConnection
@@ -37,12 +38,14 @@ class Connector:
     Owns what was learnt about it: its greeting, which of its IPs to try first.
     """
 
-    def __init__(self, config: ClientConfig, host: str, port: int, label: str) -> None:
-        """Set the address; `label` says which broker this is, for messages."""
+    def __init__(
+        self, config: ClientConfig, host: str, port: int, label: str, node_id: int | None = None
+    ) -> None:
+        """Set the address; `label` and `node_id` say which broker this is, for messages."""
         self.host = host
         self.port = port
-        self.peer = self.rename(label)
         self._config = config
+        self.peer = self.rename(label, node_id)
         self._greeting = Greeting()
         self._first_address = 0
         self._assumed: BrokerConnection | None = None
@@ -52,17 +55,19 @@ class Connector:
         """Whether a broker has ever responded at this address."""
         return not self._greeting.is_untested
 
-    def rename(self, label: str) -> str:
+    def rename(self, label: str, node_id: int | None = None) -> Subject:
         """Call the broker `label` from now on; returns the name with its address."""
         address = format_address(self.host, self.port)
-        self.peer = f"{address} ({label})" if label else address
+        text = f"{address} ({label})" if label else address
+        self.peer = Subject(text, client_id=self._config.client_id, node_id=node_id)
         return self.peer
 
-    async def open(self, deadline: float) -> BrokerConnection:
+    async def open(self, deadline: float, *, may_be_0_9: bool = True) -> BrokerConnection:
         """Open a connection, with handshake and authentication; try every resolved address
         (KIP-302).
 
         `deadline` (loop time) covers everything; each address gets its share of the remaining time.
+        Unless it may be Kafka 0.9, a broker that does not respond to ApiVersions is only slow.
         Raises KafkaConnectionError with the likely cause, AuthenticationFailedError,
         AuthenticationMethodNotSupported, UnsupportedVersionError.
         """
@@ -77,7 +82,7 @@ class Connector:
             left = deadline - loop.time()
             share = loop.time() + left / (len(addresses) - index)
             try:
-                connection = await self._open_address(address, share)
+                connection = await self._open_address(address, share, may_be_0_9)
             except KafkaConnectionError as error:
                 failures.append(error)
                 continue
@@ -101,11 +106,13 @@ class Connector:
             # A ValueError is about a name that cannot be one, such as with a zero byte.
             raise connect_failure(error, self.peer, uses_tls=False) from error
 
-    async def _open_address(self, address: str, deadline: float) -> BrokerConnection:
+    async def _open_address(
+        self, address: str, deadline: float, may_be_0_9: bool
+    ) -> BrokerConnection:
         connection = await self._connect(address, deadline)
         try:
             async with timeout_at(deadline):
-                return await self._greet(connection, address, deadline)
+                return await self._greet(connection, address, deadline, may_be_0_9)
         except asyncio.TimeoutError:
             error = KafkaConnectionError(
                 f"{connection.peer}: connected, but the broker did not finish the handshake in time"
@@ -125,7 +132,9 @@ class Connector:
         """Connect by TCP and TLS."""
         security = self._config.security
         loop = asyncio.get_running_loop()
-        peer = self.peer if address == self.host else f"{self.peer} at {address}"
+        peer = self.peer
+        if address != self.host:
+            peer = Subject(f"{peer} at {address}", **peer.fields)
         try:
             async with timeout_at(deadline):
                 context = await self._tls_settings(peer) if security.uses_tls else None
@@ -186,7 +195,7 @@ class Connector:
         )
 
     async def _greet(
-        self, connection: BrokerConnection, address: str, deadline: float
+        self, connection: BrokerConnection, address: str, deadline: float, may_be_0_9: bool
     ) -> BrokerConnection:
         if self._greeting.is_kafka_0_9:
             return self._assume_0_9(connection)
@@ -194,7 +203,8 @@ class Connector:
         asked = self._greeting.api_versions_version
         answer = ask_versions(connection, self._greeting, left)
         try:
-            if self._greeting.is_untested and not self._config.security.uses_sasl:
+            is_unknown = self._greeting.is_untested and may_be_0_9
+            if is_unknown and not self._config.security.uses_sasl:
                 await asyncio.wait((answer,), timeout=min(_PATIENCE, left / 2))
                 if not answer.done():
                     old = await self._probe(address, answer, deadline)
@@ -239,7 +249,11 @@ class Connector:
             _discard(control)
             _discard(again)
             connection.abort()
-        log.info("%s: leaves ApiVersions unanswered, taken for Kafka 0.9", self.peer)
+        log.info(
+            "%s: leaves ApiVersions unanswered, taken for Kafka 0.9",
+            self.peer,
+            extra=about(self.peer),
+        )
         self._greeting.is_kafka_0_9 = True
         return self._assume_0_9(await self._connect(address, deadline))
 

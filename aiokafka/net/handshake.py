@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from aiokafka._compat import timeout as within
+from aiokafka._subject import about
 from aiokafka._version import __version__
 from aiokafka.errors import (
     AuthenticationFailedError,
@@ -152,7 +153,8 @@ async def authenticate(
     # Less than all of it: the caller's timer would fire first, and lose the reason.
     mechanism = await prepare_mechanism(connection, security, host, _PREPARING_PART * timeout)
     await exchange(connection, mechanism, timeout)
-    log.debug("%s: authenticated by %s", connection.peer, mechanism.name)
+    peer = connection.peer
+    log.debug("%s: authenticated by %s", peer, mechanism.name, extra=about(peer))
 
 
 async def prepare_mechanism(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from aiokafka._backoff import Backoff
+from aiokafka._subject import about
 from aiokafka.errors import IllegalStateError, KafkaConnectionError, KafkaError, renewed
 from aiokafka.net._traffic import Traffic
 from aiokafka.net.connection import BrokerConnection
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["ConnectionGroup", "ConnectionPool", "Endpoint"]
 
 log = logging.getLogger("aiokafka.conn")
+
+# No cluster has brokers of this release or later beside those of Kafka 0.9.
+_MODERN = (2, 4, 0)
 
 
 class ConnectionGroup(enum.IntEnum):
@@ -63,9 +67,12 @@ class _Node:
 
     __slots__ = ("backoff", "connector", "endpoint", "retry_at", "setup", "versions")
 
-    def __init__(self, config: ClientConfig, endpoint: Endpoint) -> None:
+    def __init__(self, config: ClientConfig, node_id: int, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
-        self.connector = Connector(config, endpoint.host, endpoint.port, endpoint.label)
+        # The id of a bootstrap server is none of the cluster.
+        known = node_id if node_id >= 0 else None
+        host, port, label, _ = endpoint
+        self.connector = Connector(config, host, port, label, known)
         self.backoff = Backoff(config.reconnect_backoff, config.reconnect_backoff_max)
         # KIP-601: the time to connect grows with each failure, so that a slow network is given a
         # chance.
@@ -133,6 +140,7 @@ class ConnectionPool:
         self._leaving = weakref.WeakKeyDictionary()
         self._attempts: dict[tuple[int, int], _Attempt] = {}
         self._nodes: dict[int, _Node] = {}
+        self._is_modern = False  # a broker of the cluster is Kafka 2.4 or later
         self._idle_timer: asyncio.TimerHandle | None = None
         self._is_closed = False
         if config.security.shows_password:
@@ -196,7 +204,7 @@ class ConnectionPool:
         """Close one connection if it is there."""
         connection = self._open.pop((node_id, purpose), None)
         if connection is not None and connection.is_open:
-            log.debug("%s: closing: %s", connection.peer, why)
+            log.debug("%s: closing: %s", connection.peer, why, extra=about(connection.peer))
             error = KafkaConnectionError(f"{connection.peer}: closed: {why}")
             self._dismiss(connection, error)
 
@@ -216,7 +224,7 @@ class ConnectionPool:
             self._dismiss(connection)
             return
         node.endpoint = endpoint
-        connection.peer = node.connector.rename(endpoint.label)
+        connection.peer = node.connector.rename(endpoint.label, node_id)
         connection.address = endpoint[:2]
         # What it has carried so far stays with the bootstrap server.
         connection.traffic = self.traffic.of(node_id)
@@ -286,7 +294,7 @@ class ConnectionPool:
             raise KafkaConnectionError(f"node {node_id}: its address is unknown")
         node = self._nodes.get(node_id)
         if node is None or node.endpoint[:2] != endpoint[:2]:
-            node = self._nodes[node_id] = _Node(self._config, endpoint)
+            node = self._nodes[node_id] = _Node(self._config, node_id, endpoint)
         return node
 
     def _has_moved(self, node_id: int, connection: BrokerConnection) -> bool:
@@ -318,7 +326,9 @@ class ConnectionPool:
             delay = node.retry_at - self._loop.time()
             if delay > 0:
                 await asyncio.sleep(delay)
-            connection = await node.connector.open(self._loop.time() + node.setup.peek())
+            connection = await node.connector.open(
+                self._loop.time() + node.setup.peek(), may_be_0_9=not self._is_modern
+            )
         except Exception as failure:
             error = self._note_failure(key[0], node, failure)
         finally:
@@ -339,6 +349,8 @@ class ConnectionPool:
             connection.abort()
             return
         node.succeed(connection)
+        if connection.versions is not None and connection.versions.release >= _MODERN:
+            self._is_modern = True
         self.traffic.connects += 1
         connection.join(self.traffic.of(key[0]))
         adopted = self._open.get(key)
@@ -357,7 +369,7 @@ class ConnectionPool:
         connection.address = node.endpoint[:2]
         self._open[key] = connection
         self._arm_idle_timer()
-        log.debug("%s: connected", connection.peer)
+        log.debug("%s: connected", connection.peer, extra=about(connection.peer))
         attempt.succeed(connection)
 
     def _keep_session(self, node_id: int, node: _Node, connection: BrokerConnection) -> None:
@@ -368,12 +380,13 @@ class ConnectionPool:
     def _note_failure(self, node_id: int, node: _Node, error: Exception) -> KafkaError:
         node.fail(self._loop.time())
         self.traffic.failures += 1
+        extra = {"client_id": self._config.client_id, "node_id": node_id}
         if not isinstance(error, KafkaError):
             log.error(
                 "node %d: unexpected error while connecting",
                 node_id,
                 exc_info=error,
-                extra={"client_id": self._config.client_id, "node_id": node_id},
+                extra=extra,
             )
             error = KafkaConnectionError(f"node {node_id}: unexpected {error!r} while connecting")
         if (
@@ -385,7 +398,7 @@ class ConnectionPool:
             explained = KafkaConnectionError(f"{error.args[0]} ({node.endpoint.origin})")
             explained.__cause__ = error
             error = explained
-        log.debug("node %d: cannot connect: %s", node_id, error)
+        log.debug("node %d: cannot connect: %s", node_id, error, extra=extra)
         return error
 
     # -- idle connections

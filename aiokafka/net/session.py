@@ -8,6 +8,7 @@ import random
 from typing import TYPE_CHECKING
 
 from aiokafka._backoff import Backoff
+from aiokafka._subject import about
 from aiokafka.errors import KafkaConnectionError, KafkaError
 from aiokafka.net.handshake import exchange, prepare_mechanism
 
@@ -62,7 +63,11 @@ class SessionKeeper:
             except KafkaError as error:
                 self._end(error)
             except Exception as error:
-                log.exception("%s: unexpected error while re-authenticating", connection.peer)
+                log.exception(
+                    "%s: unexpected error while re-authenticating",
+                    connection.peer,
+                    extra=about(connection.peer),
+                )
                 self._end(KafkaConnectionError(f"{connection.peer}: unexpected {error!r}"))
 
     async def _renew(self, due: float) -> None:
@@ -114,7 +119,7 @@ class SessionKeeper:
                     "%s: no credentials for re-authentication: %s",
                     connection.peer,
                     error,
-                    extra={"client_id": self._config.client_id},
+                    extra=about(connection.peer),
                 )
             if not await self._is_open_at(again):
                 return None
@@ -132,6 +137,7 @@ class SessionKeeper:
             mechanism.name,
             (self._loop.time() - now) * 1000,
             connection.session_lifetime,
+            extra=about(connection.peer),
         )
 
     async def _retire(self, error: KafkaError) -> None:
@@ -147,7 +153,7 @@ class SessionKeeper:
                 "%s: the session is not renewed: %s",
                 self._connection.peer,
                 error,
-                extra={"client_id": self._config.client_id},
+                extra=about(self._connection.peer),
             )
             self._connection.close(error)
 

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout, timeout_at
 from aiokafka._log import SubjectLog
-from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError, KafkaTimeoutError
+from aiokafka.errors import (
+    CommitFailedError,
+    ConsumerStoppedError,
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+)
 
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer
@@ -21,6 +27,7 @@ log = logging.getLogger("aiokafka.parallel")
 
 # Seconds between two commits that fail, unless the interval is longer.
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.1, 1.0
+_QUIET = 60.0  # seconds between two lines of the log about commits that fail
 
 
 class Committer:
@@ -40,6 +47,8 @@ class Committer:
         self._is_urgent = asyncio.Event()
         self._waiters: list[asyncio.Event] = []
         self._is_running = False
+        self._quiet_until = 0.0
+        self._unsaid = 0
 
     async def run(self) -> None:
         """Commit every interval, later after failures, and when asked to, until cancelled.
@@ -93,6 +102,8 @@ class Committer:
             self._log.warning(
                 "Not committed in time: some finished records will be processed again"
             )
+        except ConsumerStoppedError:
+            pass  # a `stop()` before this one came so far, and was cancelled then
         except KafkaError as error:
             self._log.warning("Not committed, finished records will be processed again: %s", error)
 
@@ -104,16 +115,32 @@ class Committer:
         try:
             await self._consumer.commit({work.tp: offset for work, offset in finished})
         except (CommitFailedError, IllegalStateError) as error:
-            self._log.warning("Not committed, others may process these records again: %s", error)
+            if (more := self._next_complaint()) is not None:
+                self._log.warning(
+                    "Not committed, others may process these records again: %s%s", error, more
+                )
             return False
         except KafkaError as error:
             if not error.retriable and not isinstance(error, KafkaTimeoutError):
                 raise
-            self._log.warning("Commit failed, there will be another: %s", error)
+            if (more := self._next_complaint()) is not None:
+                self._log.warning("Commit failed, there will be another: %s%s", error, more)
             return False
         for work, offset in finished:
             self._queue.note_commit(work, offset)
+        self._quiet_until = 0.0  # the next failure is news
         return True
+
+    def _next_complaint(self) -> str | None:
+        """Return what to add to the line of the log about a commit that failed: how many others
+        have failed since the last line. None if there was a line in this minute."""
+        now = asyncio.get_running_loop().time()
+        if now < self._quiet_until:
+            self._unsaid += 1
+            return None
+        more = f" ({self._unsaid} failures before it were not logged)" if self._unsaid else ""
+        self._unsaid, self._quiet_until = 0, now + _QUIET
+        return more
 
     def _finished(self) -> list[tuple[PartitionWork, int]]:
         """Return what is finished and not committed, of partitions that are still ours."""

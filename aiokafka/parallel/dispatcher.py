@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._compat import timeout_at
@@ -200,6 +200,12 @@ class Dispatcher:
             self.queue.release(work)
             self.meter.moved(self.queue.running)
             self._wake(1)
+
+    def drop(self, tps: Iterable[TopicPartition]) -> None:
+        """Forget partitions that are given up, with the works that were not begun."""
+        self.queue.drop(tps)
+        self.meter.moved(self.queue.running)
+        self._wake(self.queue.ready)
 
     def resign(self) -> None:
         """Wake the next worker: this one has finished."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -155,11 +155,13 @@ class Flow:
 
     # -- the assignment ----------------------------------------------------------------------------
 
-    def assigned(self, tps: Iterable[TopicPartition]) -> None:
+    def assigned(self, tps: Collection[TopicPartition]) -> None:
         """Resume these partitions if nothing holds them: they are newly assigned."""
+        # A handler that ended while they were given up may have paused them once more.
+        self._paused.difference_update(set(tps) - self._consumer.paused())
         self._apply(tps)
 
-    def gone(self, tps: Iterable[TopicPartition]) -> None:
+    def gone(self, tps: Collection[TopicPartition]) -> None:
         """Forget these partitions: they are not ours any more, and their pauses went with them."""
         for tp in tps:
             self._paused.discard(tp)
@@ -171,7 +173,9 @@ class Flow:
         limits, queue = self._limits, self._queue
         if self._is_full and queue.records * 2 <= limits.max_records:
             self._is_full = queue.nbytes * 2 > limits.max_bytes
-            self._apply(self._consumer.assignment())
+            # The consumer has them until its listener returns: paused now, they would pass for
+            # paused when they come back.
+            self._apply(self._consumer.assignment().difference(tps))
 
     def _apply(self, tps: Iterable[TopicPartition]) -> None:
         assigned = self._consumer.assignment()

@@ -140,6 +140,6 @@ class DrainingListener(ConsumerRebalanceListener):
         finally:
             self._calling.discard(task)
 
-    def _forget(self, tps: Iterable[TopicPartition]) -> None:
-        self._dispatcher.queue.drop(tps)
+    def _forget(self, tps: Set[TopicPartition]) -> None:
+        self._dispatcher.drop(tps)
         self._flow.gone(tps)

@@ -44,6 +44,7 @@ class PartitionWork:
         "is_current",
         "lanes",
         "nbytes",
+        "opened",
         "running",
         "tp",
         "tracker",
@@ -58,11 +59,16 @@ class PartitionWork:
         self.unfinished = 0
         self.nbytes = 0
         self.running = 0
+        self.opened = 0  # of those that run, the works that were begun
         self.committed = first
         self.cuts: list[int] = []  # offsets at which the log was cut meanwhile
         self.is_closed = False  # nothing more is started
         self.is_current = True  # False: it is another's now, or was taken again
         self.idle: asyncio.Event | None = None  # set when nothing is running
+
+    def note_opened(self) -> None:
+        """Count a work that is begun."""
+        self.opened += 1
 
     def next_idle(self) -> asyncio.Event:
         """Return what is set as soon as nothing is running."""
@@ -78,7 +84,7 @@ class Work(Generic[KT, VT]):
     record is sent to the retry topics, and the exception is not raised, or it ends the processing:
     the same as for a handler. If the block is cancelled, or left in any other way, the record is
     returned again. A work that is never entered stays unfinished, and nothing after it is
-    committed.
+    committed, until its partition is given up.
     """
 
     __slots__ = (
@@ -112,7 +118,8 @@ class Work(Generic[KT, VT]):
         self._state = WorkState.QUEUED
         self._end = end
         self.failure: Exception | None = None  # why it has no lane
-        self.is_open = False  # its block was entered, or its handler called
+        # Its block was entered, or its handler called, while the partition was still ours.
+        self.is_open = False
 
     @property
     def is_current(self) -> bool:
@@ -140,7 +147,10 @@ class Work(Generic[KT, VT]):
 
     def open(self) -> None:
         """Note that its block is entered, or its handler called."""
-        self.is_open = True
+        # Else it was given up before: it does not count any more, and holds no lane.
+        if self._partition.is_current and not self.is_open:
+            self.is_open = True
+            self._partition.note_opened()
 
     async def __aenter__(self) -> ConsumerRecord[KT, VT]:
         if self._state is not WorkState.RUNNING:
@@ -375,8 +385,15 @@ class WorkQueue:
         if work._state is not WorkState.RUNNING:
             raise IllegalStateError(f"{work!r} is not running")
         partition = work._partition
-        partition.running -= 1
-        self.running -= 1
+        if work.is_open:
+            partition.opened -= 1
+        elif not partition.is_current:
+            return
+        self._discount_runs(partition, 1)
+
+    def _discount_runs(self, partition: PartitionWork, count: int) -> None:
+        partition.running -= count
+        self.running -= count
         if partition.idle is not None and not partition.running:
             partition.idle.set()
 
@@ -410,6 +427,8 @@ class WorkQueue:
         for partition in dropped:
             partition.is_closed = True
             partition.is_current = False
+            # Nothing says that works which were given and not begun ever will be.
+            self._discount_runs(partition, partition.running - partition.opened)
             self._linger(partition)
             partition.lanes.clear()
             self.records -= partition.unfinished
@@ -421,7 +440,6 @@ class WorkQueue:
         """Remember the lanes of works that are still being processed."""
         for lane, queued in partition.lanes.items():
             work = queued if isinstance(queued, Work) else queued[0]
-            # One that was given and not begun holds no lane: nothing says that it ever will be
-            # begun.
+            # One that was given and not begun holds no lane.
             if work.is_open and work._state is WorkState.RUNNING:
                 self._lingering.setdefault(partition.tp, {})[lane] = work

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Collection
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
-from aiokafka._tasks import TaskOwner
+from aiokafka._tasks import TaskOwner, together
 
 if TYPE_CHECKING:
     from aiokafka.parallel.dispatcher import Dispatcher
@@ -71,13 +71,13 @@ class Workers:
         owners = [worker.owner for worker in busy if worker.owner is not None]
         for worker in busy:
             self._start(worker)
-        await asyncio.gather(*(owner.stop(deadline) for owner in owners))
+        await together(owner.stop(deadline) for owner in owners)
 
     async def stop(self, deadline: float) -> None:
         """End all; wait at most until `deadline`."""
         workers, self._workers = self._workers, []
         owners = [worker.owner for worker in workers if worker.owner is not None]
-        await asyncio.gather(*(owner.stop(deadline) for owner in owners))
+        await together(owner.stop(deadline) for owner in owners)
 
     def abandon(self) -> None:
         """End all without waiting for them."""

@@ -40,6 +40,7 @@ from aiokafka.producer._metrics import read_producer
 from aiokafka.producer.batches.appender import TopicLanes
 from aiokafka.producer.batches.batch_builder import BatchBuilder
 from aiokafka.producer.sending.sender import Sender, log
+from aiokafka.producer.transactions.context import TransactionContext
 from aiokafka.structs import RecordMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from aiokafka.metrics import MetricsSnapshot
     from aiokafka.options import ProducerOptions
     from aiokafka.producer.transactions.transactions import ProducerTransactions
+    from aiokafka.producer.transactions.view import TransactionView
 
 __all__ = ["AIOKafkaProducer", "TransactionContext"]
 
@@ -230,9 +232,10 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
     def __del__(self) -> None:
         if self._closed is False and self._is_started:
             self.client.disown()
-            warnings.warn(f"Unclosed {self!r}", ResourceWarning, source=self, stacklevel=1)
+            name = type(self).__name__
+            warnings.warn(f"Unclosed {name} {self!r}", ResourceWarning, source=self, stacklevel=1)
             hint = "call stop(), or make it with `async with`"
-            context = {"producer": self, "message": f"Unclosed {type(self).__name__}: {hint}"}
+            context = {"producer": self, "message": f"Unclosed {name}: {hint}"}
             if not self._loop.is_closed():
                 self._loop.call_exception_handler(context)
 
@@ -244,12 +247,12 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
         Takes at most `request_timeout_ms` for each of the two. Raises KafkaConnectionError with the
         reason of every bootstrap server, AuthenticationFailedError, UnsupportedVersionError for an
         option that the brokers are too old for. After a failure or a cancellation everything is
-        closed.
+        closed. A producer that runs is left as it is.
         """
         if self._closed:
             raise ProducerClosed("the producer was stopped; make a new one")
         if self._is_started:
-            raise WrongArgument("Did you call `start` twice? The producer was started before")
+            return
         if asyncio.get_running_loop() is not self._loop:
             raise WrongArgument("start() is called in another event loop than the constructor")
         await self.client.bootstrap()
@@ -620,10 +623,23 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
 
     # -- transactions
 
+    @property
+    def _txn_manager(self) -> TransactionView | None:
+        """The name by which programs ask whether a transaction is open or has failed for good; None
+        without a producer id."""
+        from aiokafka.producer.transactions.view import TransactionView
+
+        sequencer = self._sender.delivery.sequencer
+        if self._transactions is not None:
+            sequencer = self._transactions.sequencer
+        return None if sequencer is None else TransactionView(sequencer)
+
     def _transactional(self) -> ProducerTransactions:
         self._check_usable()
         if self._transactions is None:
-            raise IllegalOperation("You need to configure transaction_id: transactional_id=...")
+            raise IllegalOperation(
+                "You need to configure transaction_id to use transactions: transactional_id=..."
+            )
         return self._transactions
 
     async def begin_transaction(self) -> None:
@@ -656,7 +672,7 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
 
     def transaction(self) -> TransactionContext:
         """Return a context to send in: it commits at its end, and aborts if its body raises."""
-        return TransactionContext(self)
+        return TransactionContext(self, self._transactions, lambda: bool(self._closed))
 
     async def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, Any], group_id: Any
@@ -723,42 +739,6 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
     def buffer_available_bytes(self) -> int:
         """Bytes of `buffer_memory` that are free; `send` waits if a record does not fit."""
         return max(0, self._message_accumulator.memory.free)
-
-
-class TransactionContext:
-    """A transaction as an `async with` block. Made by `AIOKafkaProducer.transaction`."""
-
-    def __init__(self, producer: AIOKafkaProducer) -> None:
-        self._producer = producer
-
-    async def __aenter__(self) -> Self:
-        await self._producer.begin_transaction()
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        producer = self._producer
-        transactions = producer._transactions
-        if transactions is None:
-            return
-        try:
-            if exc is None:
-                await producer.commit_transaction()
-        finally:
-            # Nothing else would end a transaction that has failed, or a commit that was left.
-            if transactions.transaction.is_undecided and not producer._closed:
-                await self._abort()
-
-    async def _abort(self) -> None:
-        try:
-            await self._producer.abort_transaction()
-        except KafkaError as error:
-            # The error that led to it says more. The next transaction begins with this abort.
-            log.warning("%s: the transaction is not aborted yet: %s", self._producer, error)
 
 
 def _name(client_id: str | None) -> str:

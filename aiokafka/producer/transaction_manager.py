@@ -1,7 +1,8 @@
-"""Import path of aiokafka, kept as a shim: the class is `Sequencer` of `sequencer.py`."""
+"""Import path of aiokafka, kept as a shim: the state of a producer and of its transaction."""
 
 from __future__ import annotations
 
-from aiokafka.producer.sending.sequencer import Sequencer as TransactionManager
+from aiokafka.producer.transactions.state import TransactionState
+from aiokafka.producer.transactions.view import TransactionView as TransactionManager
 
-__all__ = ["TransactionManager"]
+__all__ = ["TransactionManager", "TransactionState"]

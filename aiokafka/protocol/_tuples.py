@@ -91,6 +91,11 @@ class _Struct:
 class Response(_Struct):
     """One version of a response."""
 
+    def message(self) -> schema.Response:
+        """Return our message with the same values."""
+        packed: schema.Response = self._row.pack(self._values(), self.API_VERSION)
+        return packed
+
 
 class RequestStruct(_Struct):
     """One version of a request."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["first_release"]
+__all__ = ["first_release", "first_release_with_kraft"]
 
 _FIRST = """
 0.8    0 1 2 3
@@ -27,13 +27,23 @@ _FIRST = """
 4.1    76 77 78 79 83 84 85 86 87 88 89 90 91 92
 """
 
-_OF_KRAFT = frozenset((55, 64, 80, 81))
+_OF_KRAFT = frozenset((55, 64, 71, 72, 74, 75, 80, 81))
 
-_RELEASES = {
-    int(key): release
-    for release, *keys in (line.split() for line in _FIRST.strip().splitlines())
-    for key in keys
-}
+# Brokers with ZooKeeper had these before those with KRaft, which began with 2.8.
+_FIRST_WITH_KRAFT = """
+3.0    22 24 25 26 28 29 30 31 33 37 43 45 46 48 57
+3.5    50 51
+3.6    38 39 40 41
+"""
+
+
+def _by_key(table: str) -> dict[int, str]:
+    lines = (line.split() for line in table.strip().splitlines())
+    return {int(key): release for release, *keys in lines for key in keys}
+
+
+_RELEASES = _by_key(_FIRST)
+_RELEASES_WITH_KRAFT = _by_key(_FIRST_WITH_KRAFT)
 
 
 def first_release(api_key: int) -> str | None:
@@ -43,3 +53,11 @@ def first_release(api_key: int) -> str | None:
     """
     release = _RELEASES.get(api_key)
     return f"{release} with KRaft" if api_key in _OF_KRAFT else release
+
+
+def first_release_with_kraft(api_key: int) -> str | None:
+    """Return the first release whose brokers serve an API to clients without ZooKeeper; None if
+    unknown.
+    """
+    release = _RELEASES_WITH_KRAFT.get(api_key)
+    return first_release(api_key) if release is None else f"{release} with KRaft"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import UnsupportedVersionError
-from aiokafka.protocol.releases import first_release
+from aiokafka.protocol.releases import first_release, first_release_with_kraft
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,6 +39,8 @@ _RELEASES = (
     ((0, 10, 1), 11, 1),  # JoinGroup
     ((0, 10, 0), 18, 0),  # ApiVersions
 )
+
+_ONLY_WITH_KRAFT = frozenset((55, 64))  # DescribeQuorum, UnregisterBroker
 
 
 class BrokerVersions:
@@ -91,6 +93,11 @@ class BrokerVersions:
         """Return whether both sides support a version of this request."""
         return self._newest_common(request, None) is not None
 
+    @property
+    def _is_kraft(self) -> bool:
+        """Whether the broker is certain to have no ZooKeeper."""
+        return not _ONLY_WITH_KRAFT.isdisjoint(self.api_versions)
+
     def _newest_common(self, request: type[Request[Any]], max_version: int | None) -> int | None:
         theirs = self.api_versions.get(request.API_KEY)
         if theirs is None:
@@ -105,7 +112,8 @@ class BrokerVersions:
         name = request.__name__
         theirs = self.api_versions.get(request.API_KEY)
         if theirs is None:
-            release = first_release(request.API_KEY)
+            first_of = first_release_with_kraft if self._is_kraft else first_release
+            release = first_of(request.API_KEY)
             since = f"; Kafka has it since {release}" if release else ""
             return f"the broker does not support {name} (API key {request.API_KEY}){since}"
         first, last = request.VERSIONS

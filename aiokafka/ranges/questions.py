@@ -19,7 +19,14 @@ from aiokafka.ranges.state import RangeState
 if TYPE_CHECKING:
     from aiokafka.client import AIOKafkaClient
 
-__all__ = ["Bounds", "Look", "is_another_topic", "is_missing", "is_so_for_sure"]
+__all__ = [
+    "Bounds",
+    "Look",
+    "has_another_leader",
+    "is_another_topic",
+    "is_missing",
+    "is_so_for_sure",
+]
 
 _LOOKS = 3  # before a topic is said to be gone
 
@@ -68,6 +75,17 @@ def is_missing(client: AIOKafkaClient, state: RangeState) -> bool:
         return code == UnknownTopicOrPartitionError.errno
     known = cluster.partitions_for_topic(topic)
     return known is not None and len(known) > 0 and number not in known
+
+
+async def is_gone(client: AIOKafkaClient, state: RangeState) -> bool:
+    """Return whether the partition does not exist, after more looks if the client knows none."""
+    return is_missing(client, state) and bool(await is_so_for_sure(client, state, is_missing))
+
+
+def has_another_leader(client: AIOKafkaClient, state: RangeState) -> bool:
+    """Return whether the client knows another leader than the one that named the log's end."""
+    leader = client.cluster.leader_for_partition(state.tp)
+    return leader is not None and leader not in (-1, state.told_by)
 
 
 async def is_so_for_sure(client: AIOKafkaClient, state: RangeState, look: Look) -> bool | None:

@@ -12,7 +12,6 @@ from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout
 from aiokafka._log import SubjectLog
 from aiokafka._reading.answers import (
-    MAX_OFFSET,
     CutShort,
     Failed,
     Fetched,
@@ -33,10 +32,12 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.messages.fetch import LAST_VERSION_WITH_NAMES, FetchRequest
 from aiokafka.protocol.schema import ZERO_UUID
+from aiokafka.ranges.others import OtherBrokers
 from aiokafka.ranges.questions import (
     Bounds,
+    has_another_leader,
     is_another_topic,
-    is_missing,
+    is_gone,
     is_so_for_sure,
 )
 from aiokafka.ranges.record_set import (
@@ -54,9 +55,9 @@ from aiokafka.ranges.state import (
     PartitionRange,
     RangePhase,
     RangeState,
+    checked,
 )
 from aiokafka.record.columns import ColumnReader
-from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -71,7 +72,6 @@ log = logging.getLogger("aiokafka.ranges")
 _MEBIBYTE = 1024 * 1024
 _CLOSE_TIMEOUT = 2.0
 _BUSY = (RangePhase.FETCHING, RangePhase.LOOKING_UP)
-_MAX_PARTITION = 2**31 - 1
 _LOOK_INTERVAL = 1.0  # seconds between looks at deadlines and at new metadata
 
 
@@ -143,9 +143,10 @@ class RangeReader:
         sizes = sizes or OffsetSizes()
         self._states = [
             RangeState(r, now, Backoff(config.retry_backoff, config.retry_backoff_max), sizes)
-            for r in _checked(ranges)
+            for r in checked(ranges)
         ]
         self._tasks = TaskOwner(f"{config.client_id}:ranges", self._fail)
+        self._others = OtherBrokers(client, self._tasks)
         self._ready: collections.deque[tuple[RecordSet, PinnedResponse]] = collections.deque()
         self._current: PinnedResponse | None = None
         self._busy: set[int] = set()
@@ -198,6 +199,8 @@ class RangeReader:
     def _start(self) -> None:
         if not self._is_started and self._failure is None:
             self._is_started = True
+            for state in self._states:
+                state.since = self._loop.time()
             self._tasks.start(self._run(), name="ranges")
 
     def _release(self) -> None:
@@ -262,16 +265,17 @@ class RangeReader:
     def _by_leader(self, now: float) -> dict[int, list[RangeState]]:
         """Group the ranges to fetch by leader: the longest unserved first, one a partition."""
         homes: dict[int, list[RangeState]] = {}
-        taken: set[TopicPartition] = {s.tp for s in self._states if s.phase in _BUSY}
+        taken = {s.tp: s for s in self._states if s.phase in _BUSY}
         for state in sorted(self._states, key=lambda s: s.turn):
             if state.phase is not RangePhase.IDLE or state.retry_at > now:
                 continue
             if state.tp in taken:
-                state.since = now
+                # Its time is that of the range that is asked for.
+                state.since = max(state.since, taken[state.tp].since)
                 continue
             leader = self._leader(state, now)
             if leader is not None:
-                taken.add(state.tp)
+                taken[state.tp] = state
                 homes.setdefault(leader, []).append(state)
         return homes
 
@@ -297,14 +301,8 @@ class RangeReader:
             # A request has a deadline of its own.
             if state.phase is not RangePhase.IDLE or now - state.since < self._limits.timeout:
                 continue
-            if 0 <= state.high_watermark < state.range.until:
-                self._lose(state, LossKind.TRUNCATION, state.range.until, now)
-                continue
-            if is_missing(self._client, state):
-                state.transition(RangePhase.LOOKING_UP)
-                self._tasks.start(self._check_missing(state), name=f"missing-{state}")
-                continue
-            self._fail_late(state)
+            state.transition(RangePhase.LOOKING_UP)
+            self._tasks.start(self._check_late(state), name=f"late-{state}")
 
     def _fail_late(self, state: RangeState) -> None:
         wanted = state.range
@@ -355,9 +353,8 @@ class RangeReader:
         if not error.retriable:
             self._fail(error)
             return
-        now = self._loop.time()
         for state in states:
-            state.postpone(now, str(error))
+            state.postpone(self._loop.time(), str(error))
         self._client.request_metadata(f"fetch from broker {node_id} failed")
 
     def _settle(
@@ -379,6 +376,8 @@ class RangeReader:
             if (is_short and state.size.too_small(limit)) or frame.unread:
                 state.transition(RangePhase.IDLE)
                 continue
+            if state.ends_early and now - state.since > _LOOK_INTERVAL:
+                self._others.look_soon(state.tp.topic)
             code = answer.error_code
             end = f"nothing before {state.high_watermark}, the end of the log"
             state.postpone(now, for_code(code).__name__ if code else end)
@@ -388,7 +387,7 @@ class RangeReader:
         self, state: RangeState, data: PartitionData, frame: PinnedResponse, limit: int
     ) -> None:
         if not data.error_code:
-            state.high_watermark = data.high_watermark
+            state.high_watermark, state.told_by = data.high_watermark, frame.node_id
         answer = read_answer(state.tp, state.position, data, state.range.until)
         if isinstance(answer, Fetched):
             self._take_in(state, answer, frame)
@@ -439,6 +438,7 @@ class RangeReader:
 
     async def _look_up(self, state: RangeState) -> None:
         """Find out where a log begins and ends that lacks the offset."""
+        leader = self._client.cluster.leader_for_partition(state.tp)
         try:
             earliest, latest = await Bounds(self._client, state).ask()
         except KafkaError as error:
@@ -455,11 +455,11 @@ class RangeReader:
             self._arrived.set()
         elif state.position < earliest:
             self._lose(state, LossKind.RETENTION, earliest, now)
-        elif state.position > latest:
-            self._lose(state, LossKind.TRUNCATION, wanted.until, now)
+        elif state.position > latest and await self._others.is_named(state.tp, leader):
+            self._lose(state, LossKind.TRUNCATION, wanted.until, self._loop.time())
         else:
-            # A leader that was behind has caught up.
-            state.postpone(now, "OffsetOutOfRangeError")
+            # A leader that was behind has caught up, or another one leads.
+            state.postpone(self._loop.time(), f"the log has offsets {earliest} to {latest - 1}")
         self._wake.set()
 
     async def _check_topic(self, state: RangeState) -> None:
@@ -472,10 +472,19 @@ class RangeReader:
             state.transition(RangePhase.IDLE)
         self._wake.set()
 
-    async def _check_missing(self, state: RangeState) -> None:
-        """Handle a partition without progress that may not exist any more."""
-        if await is_so_for_sure(self._client, state, is_missing):
-            self._lose(state, LossKind.DELETED, state.range.until, self._loop.time())
+    async def _check_late(self, state: RangeState) -> None:
+        """Find out why a range made no progress: its partition may not exist any more, or the end
+        of its log."""
+        kind = None
+        if await is_gone(self._client, state):
+            kind = LossKind.DELETED
+        elif state.ends_early and await self._others.is_named(state.tp, state.told_by):
+            kind = LossKind.TRUNCATION
+        if kind is not None:
+            self._lose(state, kind, state.range.until, self._loop.time())
+        elif state.ends_early and has_another_leader(self._client, state):
+            # It was not asked yet: the time of the range begins again.
+            state.ask_again(self._loop.time())
         else:
             self._fail_late(state)
         self._wake.set()
@@ -489,12 +498,3 @@ class RangeReader:
         self.losses.append(loss)
         state.moved(loss.until, now)
         self._arrived.set()
-
-
-def _checked(ranges: Iterable[PartitionRange]) -> list[PartitionRange]:
-    found = list(ranges)
-    for wanted in found:
-        is_partition = 0 <= wanted.partition <= _MAX_PARTITION
-        if not is_partition or not 0 <= wanted.start <= wanted.until <= MAX_OFFSET:
-            raise ValueError(f"ranges: {wanted} is no range of offsets")
-    return found

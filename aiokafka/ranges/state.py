@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from aiokafka._backoff import Backoff
+from aiokafka._reading.answers import MAX_OFFSET
 from aiokafka.errors import KafkaError
 from aiokafka.ranges.sizing import FetchSize, OffsetSizes
 from aiokafka.structs import TopicPartition
 
-__all__ = ["DataLoss", "DataLossError", "LossKind", "PartitionRange", "RangePhase", "RangeState"]
+__all__ = [
+    "DataLoss",
+    "DataLossError",
+    "LossKind",
+    "PartitionRange",
+    "RangePhase",
+    "RangeState",
+    "checked",
+]
+
+_MAX_PARTITION = 2**31 - 1
 
 
 class PartitionRange(NamedTuple):
@@ -95,8 +107,9 @@ _NEXT = {
 class RangeState:
     """One range while it is read. Only the RangeReader writes it.
 
-    `position` is the offset to fetch next, `since` the loop time of the last progress, `reason` the
-    last failure, `turn` a number that grows when the range is served, `size` how much to request.
+    `position` is the offset to fetch next, `high_watermark` the end of the log as the node
+    `told_by` last said, `since` the loop time of the last progress, `reason` the last failure,
+    `turn` a number that grows when the range is served, `size` how much to request.
     """
 
     def __init__(
@@ -109,6 +122,7 @@ class RangeState:
         self.since = now
         self.retry_at = 0.0
         self.high_watermark = -1
+        self.told_by = -1
         self.reason = ""
         self.turn = 0
         self.size = FetchSize(wanted.topic, sizes)
@@ -126,6 +140,11 @@ class RangeState:
     def left_in_log(self) -> int:
         """How many offsets the log has from the position on, as of the last response."""
         return self.high_watermark - self.position
+
+    @property
+    def ends_early(self) -> bool:
+        """Whether the log ends before the range does, as of the last response."""
+        return 0 <= self.high_watermark < self.range.until
 
     def transition(self, phase: RangePhase) -> None:
         """Change the phase."""
@@ -148,7 +167,24 @@ class RangeState:
         if self.phase is not RangePhase.IDLE:
             self.transition(RangePhase.IDLE)
 
+    def ask_again(self, now: float) -> None:
+        """Begin the time of the range again, for what was said of the end of its log counts no
+        more."""
+        self.high_watermark = -1
+        self.since = now
+        self.transition(RangePhase.IDLE)
+
     def lost(self, kind: LossKind, until: int) -> DataLoss:
         """Return the loss if everything below `until` is gone."""
         last = min(max(until, self.position), self.range.until)
         return DataLoss(kind, self.tp.topic, self.tp.partition, self.position, last)
+
+
+def checked(ranges: Iterable[PartitionRange]) -> list[PartitionRange]:
+    """Return the ranges. Raises ValueError for what is no range of offsets."""
+    found = list(ranges)
+    for wanted in found:
+        is_partition = 0 <= wanted.partition <= _MAX_PARTITION
+        if not is_partition or not 0 <= wanted.start <= wanted.until <= MAX_OFFSET:
+            raise ValueError(f"ranges: {wanted} is no range of offsets")
+    return found

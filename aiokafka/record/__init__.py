@@ -20,11 +20,12 @@ __all__ = [
 ]
 
 _IN_COLUMNS = {"BinaryColumn", "Columns", "HeaderColumn"}
+_OF_AIOKAFKA = {"MemoryRecords": "memory_records"}
 
 
 def __getattr__(name: str) -> Any:
     # Loaded when it is first used: most programs need none of it.
-    if name not in __all__:
+    if name not in __all__ and name not in _OF_AIOKAFKA:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = "columns" if name in _IN_COLUMNS else "rows"
+    home = _OF_AIOKAFKA.get(name) or ("columns" if name in _IN_COLUMNS else "rows")
     return getattr(import_module(f"{__name__}.{home}"), name)

@@ -2,48 +2,18 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Any
 
 from aiokafka.errors import IllegalArgumentError
 from aiokafka.record.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
-from aiokafka.record.header import HEADER_SIZE, RecordBatch, flat_view, iter_batches
+from aiokafka.record.header import RecordBatch, flat_view, iter_batches
 from aiokafka.record.legacy import build_message_set
 from aiokafka.record.reader import RecordReader
 from aiokafka.structs import ConsumerRecord
 
-__all__ = ["count_records", "down_convert", "read_records"]
+__all__ = ["down_convert", "read_records"]
 
 _ALL = 0x7FFFFFFF
-
-
-_LENGTH = struct.Struct(">8xi")
-_COUNT = struct.Struct(">i")
-_PREFIX_SIZE = 17
-_LOG_OVERHEAD = 12
-_CONTROL = 0x20
-
-
-def count_records(record_set: bytes | bytearray | memoryview) -> int:
-    """Return how many records the headers of a record set promise, markers of transactions aside.
-
-    Of the formats before Kafka 0.11 a compressed message counts as one. What makes no sense ends
-    the count: reading the records says what is wrong.
-    """
-    count = at = 0
-    size = len(record_set)
-    while size - at >= _PREFIX_SIZE:
-        (length,) = _LENGTH.unpack_from(record_set, at)
-        if length <= 0 or length > size - at - _LOG_OVERHEAD:
-            break
-        if record_set[at + 16] < 2:
-            count += 1
-        elif length < HEADER_SIZE - _LOG_OVERHEAD:
-            break
-        elif not record_set[at + 22] & _CONTROL:
-            count += max(0, _COUNT.unpack_from(record_set, at + 57)[0])
-        at += length + _LOG_OVERHEAD
-    return count
 
 
 def read_records(

@@ -5,6 +5,10 @@ cimport aiokafka.record._native as mem
 from aiokafka.record.header cimport valid_size
 
 cdef int64_t _MAX_OFFSET
+cdef Py_ssize_t _PREFIX_SIZE
+cdef Py_ssize_t _LOG_OVERHEAD
+cdef Py_ssize_t _LEAST_LENGTH
+cdef int _CONTROL
 
 
 @cython.final
@@ -29,3 +33,14 @@ cdef class Scan:
     delta=int32_t,
 )
 cpdef Scan scan_record_set(object buffer, int64_t until=*)
+
+
+@cython.locals(
+    data=mem.source_t,
+    at=Py_ssize_t,
+    left=Py_ssize_t,
+    length=Py_ssize_t,
+    promised=int32_t,
+    count=int64_t,
+)
+cpdef int64_t count_records(object record_set) except -1

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from aiokafka.record import _memory as mem
-from aiokafka.record.header import flat_view, valid_size
+from aiokafka.record.header import HEADER_SIZE, flat_view, valid_size
 
-__all__ = ["MOST_SPANS", "Scan", "Span", "scan_record_set"]
+__all__ = ["MOST_SPANS", "Scan", "Span", "count_records", "scan_record_set"]
 
 Span = tuple[int, int, int]
 """(first offset, offset after the last, leader epoch) of batches that follow each other."""
@@ -13,6 +13,12 @@ Span = tuple[int, int, int]
 MOST_SPANS = 64  # a partition changes its leader now and then
 
 _MAX_OFFSET = 2**63 - 1
+
+# What a message of any format has: offset, length, checksum and magic.
+_PREFIX_SIZE = 17
+_LOG_OVERHEAD = 12
+_CONTROL = 0x20
+_LEAST_LENGTH = HEADER_SIZE - _LOG_OVERHEAD
 
 
 class Scan:
@@ -79,3 +85,30 @@ def scan_record_set(buffer: bytes | bytearray | memoryview, until: int = _MAX_OF
     found.end = end
     found.spans = spans
     return found
+
+
+def count_records(record_set: bytes | bytearray | memoryview) -> int:
+    """Return how many records the headers of a record set promise, markers of transactions aside.
+
+    Of the formats before Kafka 0.11 a compressed message counts as one. What makes no sense ends
+    the count: reading the records says what is wrong.
+    """
+    view = flat_view(record_set)
+    data = mem.source(view)
+    left = len(view)
+    count = at = 0
+    while left >= _PREFIX_SIZE:
+        length = mem.i32(data, at + 8)
+        if length <= 0 or length > left - _LOG_OVERHEAD:
+            break
+        if data[at + 16] < 2:
+            count += 1
+        elif length < _LEAST_LENGTH:
+            break
+        elif not data[at + 22] & _CONTROL:
+            promised = mem.i32(data, at + 57)
+            if promised > 0:
+                count += promised
+        at += length + _LOG_OVERHEAD
+        left -= length + _LOG_OVERHEAD
+    return count

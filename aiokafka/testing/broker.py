@@ -171,7 +171,7 @@ class FakeBroker:
             client_id,
             connection.connection_id,
             connection.host,
-            asyncio.get_running_loop().time(),
+            connection.loop.time(),
             session,
             len(frame),
         )

@@ -87,6 +87,8 @@ class Connection(asyncio.Protocol):
         self.host = ""
         #: Who is logged in; None where brokers ask for no login.
         self.session: Session | None = None
+        #: The loop that it runs in; to ask asyncio costs a system call before Python 3.12.
+        self.loop = asyncio.get_running_loop()
         self._broker = broker
         self._transport: asyncio.Transport | None = None
         self._received = bytearray()
@@ -95,7 +97,7 @@ class Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._is_full = False  # the client does not read what it is sent
         self._is_ended = False  # the client sends no more
-        self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._closed: asyncio.Future[None] = self.loop.create_future()
 
     # -- what the transport calls --------------------------------------------------------------
 
@@ -194,9 +196,8 @@ class Connection(asyncio.Protocol):
                     self._send(answer)
                 else:
                     name = f"fake-broker-{self._broker.node_id}"
-                    loop = asyncio.get_running_loop()
                     self._later = answer
-                    self._task = loop.create_task(self._answer_later(answer), name=name)
+                    self._task = self.loop.create_task(self._answer_later(answer), name=name)
         except CloseConnectionError:
             self._close()  # by the script, or what Kafka does
         except Exception as exc:
@@ -239,8 +240,7 @@ class Connection(asyncio.Protocol):
         if self.session is not None and self.session.state is State.REFUSED:
             self._close()
         elif reply.mute:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(reply.mute, self._speak_again)
+            self._timer = self.loop.call_later(reply.mute, self._speak_again)
 
     def _speak_again(self) -> None:
         self._timer = None

@@ -105,13 +105,10 @@ def look_at_all(
     context: RequestContext, request: FetchRequest, positions: Sequence[FetchPosition]
 ) -> tuple[list[Look], bool]:
     """Look at all partitions, and say whether the response can go out: there are `min_bytes` to
-    send, a partition has something urgent to say, or `max_wait_ms` is over.
+    send, a partition has something urgent to say, or the client does not want to wait.
     """
     looks = [look(context, request, position) for position in positions]
-    if request.max_wait_ms <= 0 or _is_enough(looks, request.min_bytes):
-        return looks, True
-    deadline = context.received_at + request.max_wait_ms / 1000
-    return looks, deadline <= asyncio.get_running_loop().time()
+    return looks, request.max_wait_ms <= 0 or _is_enough(looks, request.min_bytes)
 
 
 async def look_until_enough(
@@ -119,14 +116,15 @@ async def look_until_enough(
     request: FetchRequest,
     positions: Sequence[FetchPosition],
 ) -> list[Look]:
-    """Look now and at each change, until the response can go out."""
+    """Look now and at each change, until the response can go out or `max_wait_ms` is over."""
+    loop = asyncio.get_running_loop()
     deadline = context.received_at + request.max_wait_ms / 1000
     while True:
         # Whatever was seen before this task ran may have changed since.
         looks, enough = look_at_all(context, request, positions)
-        if enough:
+        if enough or deadline <= loop.time():
             return looks
-        await _changed(looks, deadline)
+        await _changed(looks, deadline, loop)
 
 
 def _is_enough(looks: list[Look], min_bytes: int) -> bool:
@@ -143,9 +141,8 @@ def _is_enough(looks: list[Look], min_bytes: int) -> bool:
     return False
 
 
-async def _changed(looks: list[Look], deadline: float) -> None:
+async def _changed(looks: list[Look], deadline: float, loop: asyncio.AbstractEventLoop) -> None:
     """Wait until one of the logs changes or the deadline passes."""
-    loop = asyncio.get_running_loop()
     changed: asyncio.Future[None] = loop.create_future()
 
     def wake() -> None:

@@ -133,6 +133,8 @@ class ProducerState:
         """Return where the oldest transaction begins that is open, or whose marker is not yet on
         all replicas; None if there is none.
         """
+        if not self.open and not self._ends:
+            return None  # as for most logs, at each fetch
         while self._ends and self._ends[0][1] < high_watermark:
             self._ends.popleft()
         first = min(self.open.values(), default=None)

@@ -7,10 +7,11 @@ from functools import partial
 from common import (
     CHECK_EVERY,
     PER_CALL,
-    WORKERS,
+    WARM_UP,
     Clock,
     check,
     cpu_seconds,
+    each,
     main,
     new_group,
     percentiles,
@@ -36,6 +37,12 @@ async def start_consumer(work, *, group=False):
 
 
 async def start_producer(work, **options):
+    if work.batch_size:
+        options |= {"max_batch_size": work.batch_size, "linger_ms": 5}
+    if work.is_idempotent:
+        options["enable_idempotence"] = True
+    if work.size > 900_000:
+        options["max_request_size"] = 2 * work.size
     producer = AIOKafkaProducer(
         bootstrap_servers=work.servers, acks="all", compression_type=work.compression, **options
     )
@@ -51,7 +58,8 @@ async def getmany(work, *, group=False):
             for record in records:
                 size += len(record.value)
             done += len(records)
-    check(size, work.records * work.size)
+        clock.started(done)
+    check(size, done * work.size)
     result = clock.rate(done)
     await consumer.stop()
     return result
@@ -82,7 +90,7 @@ async def parallel(work):
         clock = Clock()
         await processor.run(handle)
         result = clock.rate(done)
-    check(size, work.records * work.size)
+    check(size, done * work.size)
     return result
 
 
@@ -92,6 +100,7 @@ async def iterate(work, *, group=False):
     async for record in consumer:
         check(len(record.value), work.size)
         done += 1
+        clock.started()
         if done == work.records:
             break
     result = clock.rate(done)
@@ -103,6 +112,7 @@ async def send(work):
     values, keys = work.values(), work.keys()
     clock, waiting, done = Clock(), [], 0
     producer = await start_producer(work)
+    await first(producer, work, clock)
     for number in range(work.records):
         future = await producer.send(
             work.topic, values[number % 1000], key=keys[number % len(keys)]
@@ -112,7 +122,25 @@ async def send(work):
             done += await acknowledged(waiting)
     done += await acknowledged(waiting)
     check(done, work.records)
-    result = clock.rate(done)
+    result = clock.rate(done + 1)
+    await producer.stop()
+    return result
+
+
+async def first(producer, work, clock):
+    """Send a record, and take what comes behind it for the work itself."""
+    await producer.send_and_wait(work.topic, work.values()[0])
+    clock.started()
+
+
+async def gather(work):
+    values, clock, done = work.values(), Clock(), 0
+    producer = await start_producer(work)
+    await first(producer, work, clock)
+    while done < work.records:
+        sent = [await producer.send(work.topic, value) for value in values]
+        done += len(await asyncio.gather(*sent))
+    result = clock.rate(done + 1)
     await producer.stop()
     return result
 
@@ -129,6 +157,7 @@ async def acknowledged(futures):
 async def send_batches(work):
     values, clock, waiting, sent = work.values(), Clock(), [], 0
     producer = await start_producer(work)
+    await first(producer, work, clock)
     while sent < work.records:
         batch = producer.create_batch()
         while sent < work.records and batch.append(
@@ -139,7 +168,7 @@ async def send_batches(work):
         waiting.append(await producer.send_batch(batch, work.topic, partition=partition))
     for future in waiting:
         check((await future).offset >= 0, True)
-    result = clock.rate(sent)
+    result = clock.rate(sent + 1)
     await producer.stop()
     return result
 
@@ -152,16 +181,17 @@ async def send_in_tasks(work):
         for number in range(count):
             await producer.send_and_wait(work.topic, values[number % 1000])
 
-    count = work.records // WORKERS
-    await asyncio.gather(*(worker(count) for _ in range(WORKERS)))
-    result = clock.rate(count * WORKERS)
+    await first(producer, work, clock)
+    count = work.records // work.tasks
+    await asyncio.gather(*(worker(count) for _ in range(work.tasks)))
+    result = clock.rate(count * work.tasks + 1)
     await producer.stop()
     return result
 
 
 async def transactions(work):
     """Read, and write what was read to another topic, with the positions in the transaction."""
-    clock, done, group = Clock(), 0, new_group(work)
+    clock, done, group, times = Clock(), 0, new_group(work), []
     consumer = AIOKafkaConsumer(
         bootstrap_servers=work.servers,
         group_id=group,
@@ -175,6 +205,7 @@ async def transactions(work):
     while done < work.records:
         wanted = min(work.per_transaction, work.records - done)
         batches = await consumer.getmany(timeout_ms=1000, max_records=wanted)
+        begin = time.perf_counter()
         async with producer.transaction():
             for records in batches.values():
                 for record in records:
@@ -182,7 +213,10 @@ async def transactions(work):
                 done += len(records)
             offsets = {tp: records[-1].offset + 1 for tp, records in batches.items()}
             await producer.send_offsets_to_transaction(offsets, group)
-    result = clock.rate(done)
+        times.append(time.perf_counter() - begin)
+        if len(times) == WARM_UP:
+            clock.started(done)
+    result = percentiles(times[WARM_UP:]) | clock.rate(done)
     await producer.stop()
     await consumer.stop()
     return result
@@ -193,19 +227,21 @@ async def lone_send(work):
     producer = await start_producer(work)
     for _ in range(200):
         await producer.send_and_wait(work.topic, value)
+    used = cpu_seconds()
     for _ in range(work.records):
         begin = time.perf_counter()
         await producer.send_and_wait(work.topic, value)
         times.append(time.perf_counter() - begin)
+    used = cpu_seconds() - used
     await producer.stop()
-    return percentiles(times)
+    return percentiles(times) | each(used, work.records)
 
 
 async def end_to_end(work):
     """One record a millisecond; each carries the time at which it was given to ``send``."""
     producer, consumer = await start_producer(work), await start_consumer(work)
     filler, times = b"." * (work.size - 24), []
-    total = work.records
+    total, few = work.records, work.records // 10
 
     async def produce():
         loop = asyncio.get_running_loop()
@@ -218,10 +254,30 @@ async def end_to_end(work):
     while len(times) < total:
         record = await consumer.getone()
         times.append(time.perf_counter() - float(record.value[:24]))
+        if len(times) == few:
+            used = cpu_seconds()
+    used = cpu_seconds() - used
     await task
     await producer.stop()
     await consumer.stop()
-    return percentiles(times[total // 10 :])
+    return percentiles(times[few:]) | each(used, total - few)
+
+
+async def metadata(work):
+    """Ask for all topics, and what partitions one has."""
+    consumer = await start_consumer(work)
+    for _ in range(5):
+        await consumer.topics()
+    used = cpu_seconds()
+    times = []
+    for _ in range(work.records):
+        begin = time.perf_counter()
+        await consumer.topics()
+        check(len(consumer.partitions_for_topic(work.topic)), work.partitions)
+        times.append(time.perf_counter() - begin)
+    used = cpu_seconds() - used
+    await consumer.stop()
+    return percentiles(times) | each(used, work.records)
 
 
 async def first_record(work):
@@ -233,6 +289,30 @@ async def first_record(work):
         times.append(time.perf_counter() - begin)
         await consumer.stop()
     return percentiles(times)
+
+
+async def members(work):
+    """Start members of one group at once, and wait until they share all partitions."""
+    used, begin = cpu_seconds(), time.perf_counter()
+    consumers = await asyncio.gather(*(start_consumer(work, group=True) for _ in range(work.tasks)))
+
+    async def read(consumer):
+        while True:
+            await consumer.getmany(timeout_ms=1000)
+
+    reading = [asyncio.create_task(read(consumer)) for consumer in consumers]
+    share = work.partitions // work.tasks
+    while min(len(consumer.assignment()) for consumer in consumers) < share:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    result = {
+        "records": work.tasks,
+        "stable_ms": (time.perf_counter() - begin) * 1e3,
+        "cpu_ms": (cpu_seconds() - used) * 1e3,
+    }
+    for task in reading:
+        task.cancel()
+    await asyncio.gather(*(consumer.stop() for consumer in consumers))
+    return result
 
 
 async def idle(work, *, group=False):
@@ -265,16 +345,28 @@ WORKLOADS = {
     "iterate": iterate,
     "iterate_in_group": partial(iterate, group=True),
     "send": send,
+    "gather": gather,
     "send_batches": send_batches,
     "send_in_tasks": send_in_tasks,
     "transactions": transactions,
     "lone_send": lone_send,
     "end_to_end": end_to_end,
+    "metadata": metadata,
     "first_record": first_record,
+    "members": members,
     "idle": idle,
     "idle_in_group": partial(idle, group=True),
     "slow_reader": slow_reader,
 }
 
+
+def run(workload, work):
+    if work.loop == "uvloop":
+        import uvloop
+
+        return uvloop.run(workload(work))
+    return asyncio.run(workload(work))
+
+
 if __name__ == "__main__":
-    main({name: lambda work, f=f: asyncio.run(f(work)) for name, f in WORKLOADS.items()})
+    main({name: partial(run, workload) for name, workload in WORKLOADS.items()})

@@ -8,6 +8,8 @@ import time
 WORKERS = 64
 CHECK_EVERY = 10_000
 PER_CALL = 500
+WARM_UP = 20
+"""Transactions that do not count: the brokers look for coordinators then."""
 
 
 class Work:
@@ -24,7 +26,15 @@ class Work:
         self.seconds = given.get("seconds", 5)
         self.target = given.get("target")
         self.per_transaction = given.get("per_transaction")
+        self.batch_size = given.get("batch_size")
         self.codecs = given.get("codecs", ["none"])
+        self.headers = [
+            (f"header-{n}", b"0123456789abcdef") for n in range(given.get("headers", 0))
+        ]
+        self.is_idempotent = given.get("idempotent", False)
+        self.tasks = given.get("tasks", WORKERS)
+        self.loop = given.get("loop", "asyncio")
+        self.stored_batch = given.get("stored_batch", 1_000_000)
 
     def values(self):
         """A thousand different payloads that compress about as JSON text does."""
@@ -48,13 +58,25 @@ def payload(number, size):
 
 
 class Clock:
-    """Time from the first to the last record; the CPU time of the process is the harness's part."""
+    """Time and CPU time: of all of it, and from the first records on, behind what a start costs."""
 
     def __init__(self):
         self.begin = time.perf_counter()
+        self.first = None
+
+    def started(self, records=1):
+        """Say that the first records are done. Only the first call counts."""
+        if self.first is None:
+            self.first = time.perf_counter(), time.process_time(), records
 
     def rate(self, records):
-        return {"records": records, "seconds": time.perf_counter() - self.begin}
+        now, used = time.perf_counter(), time.process_time()
+        result = {"records": records, "seconds": now - self.begin}
+        if self.first:
+            begin, before, few = self.first
+            result["rate_after"] = (records - few) / (now - begin)
+            result["cpu_after"] = (used - before) * 1e6 / (records - few)
+        return result
 
 
 def percentiles(seconds):
@@ -64,6 +86,11 @@ def percentiles(seconds):
         "p50_ms": ordered[len(ordered) // 2] * 1e3,
         "p99_ms": ordered[len(ordered) * 99 // 100] * 1e3,
     }
+
+
+def each(cpu, records):
+    """What so many CPU seconds are for a million."""
+    return {"cpu_after": cpu * 1e6 / records}
 
 
 def new_group(work):
@@ -79,7 +106,18 @@ def cpu_seconds():
     return time.process_time()
 
 
+def peak_rss_mib():
+    """Return the most memory that this process held, without that of the one that started it."""
+    try:
+        with open("/proc/self/status") as file:
+            (peak,) = (line.split()[1] for line in file if line.startswith("VmHWM"))
+    except OSError:  # not on Linux
+        return {}
+    return {"rss_mib": int(peak) / 1024}
+
+
 def main(workloads):
     """Run the workload that ``argv[2]`` names and print its result as one line of JSON."""
     work = Work(json.loads(sys.argv[1]))
-    print(json.dumps(workloads[sys.argv[2]](work)), flush=True)
+    result = workloads[sys.argv[2]](work)
+    print(json.dumps(result | peak_rss_mib()), flush=True)

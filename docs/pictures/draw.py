@@ -9,6 +9,8 @@ A text has a line for each thing in the picture, with words as a shell reads the
     log p0 20 40 0 1 2/new               name, x, y, cells; a cell is a text, and what it is
     arrow client open "connects"         from, to, label
     note 20 90 "text"                    x, y, text
+    screen 20 40 500 120                 x, y, width, height of a terminal
+    line 30 60 "$ aiokafka topics list"  x, y, what it shows; `head` behind that makes it bold
 
 An arrow is straight, from border to border. Two that join the same things lie side by side. A cell
 is `plain`, `done`, `new`, `open`, `void` or `gone`; arrows reach the second cell of p0 as `p0.1`.
@@ -52,6 +54,10 @@ text { font-family: Helvetica, Arial, sans-serif; font-size: 12px; fill: var(--t
 .open { fill: var(--open) }
 .void { fill: var(--void) }
 .gone { stroke-dasharray: 3 3 }
+.screen { fill: var(--band); stroke: var(--line); stroke-width: 1 }
+.line, .head-line { font-family: Menlo, Consolas, "DejaVu Sans Mono", monospace; font-size: 12px;
+  white-space: pre }
+.head-line { font-weight: bold }
 """
 _HEAD = (
     '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" '
@@ -61,7 +67,7 @@ _LINE = 15
 _APART = 9
 _CELL = (34.0, 26.0)
 _CELLS = ("plain", "done", "new", "open", "void", "gone")
-_KINDS = ("canvas", "band", "box", "state", "log", "note", "arrow")
+_KINDS = ("canvas", "band", "screen", "box", "state", "log", "note", "line", "arrow")
 
 
 class Place(NamedTuple):
@@ -166,6 +172,19 @@ class Picture:
     def note(self, x: str, y: str, text: str) -> None:
         """Add a line of text."""
         self._back.append(f'<text class="sub" x="{x}" y="{y}">{escape(text)}</text>')
+
+    def screen(self, x: str, y: str, width: str, height: str) -> None:
+        """Add a terminal, whose lines are `line`."""
+        self._back.append(
+            f'<rect class="screen" x="{x}" y="{y}" width="{width}" height="{height}" rx="6"/>'
+        )
+
+    def line(self, x: str, y: str, text: str, kind: str = "") -> None:
+        """Add a line of a terminal, with its spaces; `head` is bold."""
+        name = f"{kind}-line" if kind else "line"
+        self._front.append(
+            f'<text class="{name}" xml:space="preserve" x="{x}" y="{y}">{escape(text)}</text>'
+        )
 
     def arrow(self, source: str, target: str, label: str = "", along: str = "0.5") -> None:
         """Add an arrow; `along` is where its label stands, from 0 to 1."""

@@ -9,11 +9,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import signal
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord
+from aiokafka.errors import KafkaError
 from aiokafka.parallel import ParallelConsumer
 
 
@@ -49,7 +51,10 @@ def main() -> None:
     parser.add_argument("--topic", default="charges")
     parser.add_argument("--threads", type=int, default=8)
     given = parser.parse_args()
-    asyncio.run(work(given.bootstrap, given.topic, given.threads))
+    try:
+        asyncio.run(work(given.bootstrap, given.topic, given.threads))
+    except KafkaError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.errors import KafkaError
 
 Queue = asyncio.Queue[bytes | None]
 
@@ -81,7 +83,10 @@ def main() -> None:
     parser.add_argument("--bootstrap", default="localhost:9092", help="host:port of a broker")
     parser.add_argument("--topic", default="prices")
     given = parser.parse_args()
-    asyncio.run(run(given.bootstrap, given.topic))
+    try:
+        asyncio.run(run(given.bootstrap, given.topic))
+    except KafkaError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -25,6 +25,14 @@ app = FastAPI(lifespan=lifespan)
 app.mount("/kafka", DebugApp())  # /kafka/health/live, /kafka/health/ready, /kafka/metrics
 
 
+@app.get("/ready")
+async def ready() -> dict[str, bool]:
+    """Fail when the task that reads has ended, of which the clients know nothing."""
+    if not app.state.orders.is_well():
+        raise HTTPException(503, "orders are not read any more")
+    return {"ok": True}
+
+
 @app.post("/orders/{customer}")
 async def place(customer: str, amount: int) -> dict[str, int]:
     try:

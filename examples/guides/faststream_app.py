@@ -1,4 +1,4 @@
-"""A FastStream application: `faststream run faststream_app:app` (pip install faststream[kafka])."""
+"""A FastStream application: `faststream run faststream_app:app`."""
 
 from __future__ import annotations
 

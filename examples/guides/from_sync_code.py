@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 import threading
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaTimeoutError
+from aiokafka.errors import KafkaError, KafkaTimeoutError
 from aiokafka.structs import RecordMetadata
 
 
@@ -74,7 +75,10 @@ def main() -> None:
     parser.add_argument("--bootstrap", default="localhost:9092", help="host:port of a broker")
     parser.add_argument("--topic", default="my-topic")
     given = parser.parse_args()
-    producer = SyncProducer(bootstrap_servers=given.bootstrap)
+    try:
+        producer = SyncProducer(bootstrap_servers=given.bootstrap)
+    except KafkaError as error:
+        sys.exit(str(error))
     try:
         futures = [producer.send(given.topic, value=b"%d" % number) for number in range(10)]
         print(f"{len([future.result(30) for future in futures])} records written")

@@ -9,10 +9,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import signal
+import sys
 from itertools import chain
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord
-from aiokafka.errors import CommitFailedError
+from aiokafka.errors import CommitFailedError, KafkaError
 
 Record = ConsumerRecord[bytes | None, bytes | None]
 
@@ -55,7 +56,10 @@ def main() -> None:
     parser.add_argument("--topic", default="my-topic")
     parser.add_argument("--instance", help="group.instance.id: the name of the pod")
     given = parser.parse_args()
-    asyncio.run(serve(given.bootstrap, given.topic, given.instance))
+    try:
+        asyncio.run(serve(given.bootstrap, given.topic, given.instance))
+    except KafkaError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

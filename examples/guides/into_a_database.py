@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sqlite3
+import sys
 from collections.abc import Iterable, Set
 from contextlib import closing
 
@@ -18,6 +19,7 @@ from aiokafka import (
     ConsumerRecord,
     TopicPartition,
 )
+from aiokafka.errors import KafkaError
 
 Batch = dict[TopicPartition, list[ConsumerRecord[bytes | None, bytes | None]]]
 
@@ -118,7 +120,10 @@ def main() -> None:
     parser.add_argument("--idle-ms", type=int, default=5000, help="stop when nothing comes so long")
     given = parser.parse_args()
     with closing(Database(given.database)) as database:
-        asyncio.run(copy(given.bootstrap, given.topic, database, given.idle_ms))
+        try:
+            asyncio.run(copy(given.bootstrap, given.topic, database, given.idle_ms))
+        except KafkaError as error:
+            sys.exit(str(error))
 
 
 if __name__ == "__main__":

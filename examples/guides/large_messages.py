@@ -10,9 +10,11 @@ import argparse
 import asyncio
 import hashlib
 import os
+import sys
 from pathlib import Path
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.errors import KafkaError
 
 LIMIT = 100_000
 CLAIM = b"claim:"
@@ -72,7 +74,10 @@ def main() -> None:
     parser.add_argument("--topic", default="my-topic")
     parser.add_argument("--store", type=Path, default=Path("values"))
     given = parser.parse_args()
-    asyncio.run(run(given.bootstrap, given.topic, Store(given.store)))
+    try:
+        asyncio.run(run(given.bootstrap, given.topic, Store(given.store)))
+    except KafkaError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import logging
+import sys
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -70,12 +72,17 @@ class OrderService:
         return not self._reading.done()
 
     async def _read(self) -> None:
-        async for record in self._consumer:
-            order = record.value
-            customer = order["customer"]
-            async with self.changed:
-                self.totals[customer] = self.totals.get(customer, 0) + order["amount"]
-                self.changed.notify_all()
+        try:
+            async for record in self._consumer:
+                order = record.value
+                customer = order["customer"]
+                async with self.changed:
+                    self.totals[customer] = self.totals.get(customer, 0) + order["amount"]
+                    self.changed.notify_all()
+        except Exception:
+            # Nothing waits for this task until the service ends.
+            logging.exception("orders are not read any more")
+            raise
 
     async def _end_reading(self) -> None:
         self._reading.cancel()
@@ -98,7 +105,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bootstrap", default="localhost:9092", help="host:port of a broker")
     given = parser.parse_args()
-    asyncio.run(run(given.bootstrap))
+    try:
+        asyncio.run(run(given.bootstrap))
+    except KafkaError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -10,10 +10,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sqlite3
+import sys
 import uuid
 from contextlib import closing
 
 from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS orders (id INTEGER PRIMARY KEY, customer TEXT);
@@ -90,7 +92,10 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=10, help="orders to place")
     given = parser.parse_args()
     with closing(open_database(given.database)) as database:
-        asyncio.run(run(given.bootstrap, database, given.count))
+        try:
+            asyncio.run(run(given.bootstrap, database, given.count))
+        except KafkaError as error:
+            sys.exit(str(error))
 
 
 if __name__ == "__main__":

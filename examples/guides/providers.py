@@ -11,6 +11,7 @@ import asyncio
 import inspect
 import os
 import ssl
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -214,7 +215,7 @@ def main() -> None:
     try:
         asyncio.run(show_brokers(chosen(recipe)))
     except KafkaError as error:
-        raise SystemExit(f"{type(error).__name__}: {error}") from None
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

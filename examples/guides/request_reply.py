@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 import uuid
 from types import TracebackType
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import KafkaError
 
 
 class Requester:
@@ -109,7 +111,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bootstrap", default="localhost:9092", help="host:port of a broker")
     given = parser.parse_args()
-    asyncio.run(run(given.bootstrap))
+    try:
+        asyncio.run(run(given.bootstrap))
+    except KafkaError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

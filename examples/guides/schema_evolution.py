@@ -8,11 +8,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import sys
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka.errors import RecordDeserializationError
+from aiokafka.errors import KafkaError, RecordDeserializationError
 
 VERSION = 3
 
@@ -87,7 +88,10 @@ def main() -> None:
     parser.add_argument("--bootstrap", default="localhost:9092", help="host:port of a broker")
     parser.add_argument("--topic", default="my-topic")
     given = parser.parse_args()
-    asyncio.run(run(given.bootstrap, given.topic))
+    try:
+        asyncio.run(run(given.bootstrap, given.topic))
+    except KafkaError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

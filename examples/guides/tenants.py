@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 
 from aiokafka.admin import (
     AclBinding,
@@ -14,6 +15,7 @@ from aiokafka.admin import (
     ResourcePattern,
     ResourceType,
 )
+from aiokafka.errors import KafkaError
 
 MAY = {
     ResourceType.TOPIC: (AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE),
@@ -60,7 +62,10 @@ def main() -> None:
     parser.add_argument("--bootstrap", default="localhost:9092", help="host:port of a broker")
     parser.add_argument("tenants", nargs="*", default=["blue", "green"])
     given = parser.parse_args()
-    asyncio.run(run(given.bootstrap, given.tenants))
+    try:
+        asyncio.run(run(given.bootstrap, given.tenants))
+    except KafkaError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

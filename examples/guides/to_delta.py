@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from to_parquet import SCHEMA, MovedError, copy
 
 from aiokafka import TopicPartition
+from aiokafka.errors import KafkaError
 
 
 class Delta:
@@ -51,6 +53,8 @@ def main() -> None:
         asyncio.run(copy(given.bootstrap, given.topic, table, given.seconds, until_quiet=False))
     except KeyboardInterrupt:
         print("stopped")
+    except KafkaError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
@@ -15,6 +16,7 @@ from pyiceberg.exceptions import CommitFailedException
 from to_parquet import SCHEMA, MovedError, copy
 
 from aiokafka import TopicPartition
+from aiokafka.errors import KafkaError
 
 
 class Iceberg:
@@ -57,6 +59,8 @@ def main() -> None:
         asyncio.run(copy(given.bootstrap, given.topic, table, given.seconds, until_quiet=False))
     except KeyboardInterrupt:
         print("stopped")
+    except KafkaError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

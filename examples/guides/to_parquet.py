@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import sys
 from collections.abc import Set
 from pathlib import Path
 from typing import Protocol
@@ -24,6 +25,7 @@ from aiokafka import (
     ConsumerRecord,
     TopicPartition,
 )
+from aiokafka.errors import KafkaError
 
 Record = ConsumerRecord[bytes | None, bytes | None]
 
@@ -171,6 +173,8 @@ def main() -> None:
         asyncio.run(copy(given.bootstrap, given.topic, table, given.seconds, until_quiet=False))
     except KeyboardInterrupt:
         print("stopped")
+    except KafkaError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from pyspark.sql.functions import expr
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError
 from aiokafka.spark import register
 
 START = 1_767_225_600_000  # milliseconds since 1970
@@ -122,4 +123,7 @@ def start_spark() -> SparkSession:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KafkaError as error:
+        sys.exit(str(error))

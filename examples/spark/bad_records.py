@@ -27,6 +27,7 @@ from pyspark.sql.functions import col, expr, from_json
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError
 from aiokafka.spark import batch_writer, register
 
 ORDER = "id BIGINT, shop STRING, amounts ARRAY<DECIMAL(12, 2)>"
@@ -166,4 +167,7 @@ def start_spark() -> SparkSession:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KafkaError as error:
+        sys.exit(str(error))

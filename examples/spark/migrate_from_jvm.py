@@ -26,6 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError
 from aiokafka.spark import register
 
 ACCOUNTS = [f"account-{number}" for number in range(50)]
@@ -127,4 +128,7 @@ def start_spark(jars: str, packages: str) -> SparkSession:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KafkaError as error:
+        sys.exit(str(error))

@@ -25,6 +25,7 @@ from pyspark.sql.functions import col, count, expr, window
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError
 from aiokafka.spark import register
 from aiokafka.testing import FakeCluster
 
@@ -156,4 +157,7 @@ def start_kafka() -> str:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KafkaError as error:
+        sys.exit(str(error))

@@ -26,6 +26,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError
 from aiokafka.spark import Lag, lag, lag_listener, register
 
 START = 1_767_225_600_000  # milliseconds since 1970
@@ -198,4 +199,7 @@ def start_spark() -> SparkSession:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KafkaError as error:
+        sys.exit(str(error))

@@ -22,6 +22,7 @@ from pyspark.sql.functions import expr
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError
 from aiokafka.spark import batch_writer, register
 
 SHOPS = [f"shop-{number}" for number in range(20)]
@@ -117,4 +118,7 @@ def start_spark() -> SparkSession:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KafkaError as error:
+        sys.exit(str(error))

@@ -1,11 +1,12 @@
 """Bill orders, as a member of the group "billing"."""
 
 import asyncio
-import contextlib
 import json
 import os
+import sys
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
+from aiokafka.errors import KafkaError
 
 SERVERS = os.environ.get("AIOKAFKA_BOOTSTRAP_SERVERS", "localhost:9092")
 
@@ -35,5 +36,9 @@ async def bill() -> None:
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(KeyboardInterrupt):
+    try:
         asyncio.run(bill())
+    except KeyboardInterrupt:
+        pass
+    except KafkaError as error:
+        sys.exit(str(error))

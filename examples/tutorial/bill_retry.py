@@ -1,12 +1,13 @@
 """Bill orders, several at a time; try those that fail again, and put the rest aside."""
 
 import asyncio
-import contextlib
 import json
 import logging
 import os
+import sys
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.errors import KafkaError
 from aiokafka.parallel import ParallelConsumer, RetryTopics
 
 SERVERS = os.environ.get("AIOKAFKA_BOOTSTRAP_SERVERS", "localhost:9092")
@@ -35,5 +36,9 @@ async def bill() -> None:
 
 if __name__ == "__main__":
     logging.basicConfig(format="%(levelname)s %(message)s")
-    with contextlib.suppress(KeyboardInterrupt):
+    try:
         asyncio.run(bill())
+    except KeyboardInterrupt:
+        pass
+    except KafkaError as error:
+        sys.exit(str(error))

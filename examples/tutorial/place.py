@@ -6,6 +6,7 @@ import os
 import sys
 
 from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
 
 SERVERS = os.environ.get("AIOKAFKA_BOOTSTRAP_SERVERS", "localhost:9092")
 CUSTOMERS = ["alice", "frank", "carol"]
@@ -26,4 +27,7 @@ async def place(count: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(place(int(sys.argv[1])))
+    try:
+        asyncio.run(place(int(sys.argv[1])))
+    except KafkaError as error:
+        sys.exit(str(error))

@@ -1,12 +1,12 @@
 """Write an invoice for each order, exactly once: python service.py NAME"""
 
 import asyncio
-import contextlib
 import json
 import os
 import sys
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TransactionalSession
+from aiokafka.errors import KafkaError
 
 SERVERS = os.environ.get("AIOKAFKA_BOOTSTRAP_SERVERS", "localhost:9092")
 
@@ -46,5 +46,9 @@ async def serve(servers: str, name: str) -> None:
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(KeyboardInterrupt):
+    try:
         asyncio.run(serve(SERVERS, sys.argv[1]))
+    except KeyboardInterrupt:
+        pass
+    except KafkaError as error:
+        sys.exit(str(error))

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import FakeCluster
+from aiokafka.testing.simulation import Simulation, simulate
+
+
+def simulated(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test in virtual time: a machine that is busy does not use up its timeouts."""
+
+    @functools.wraps(test)
+    def run(*arguments: Any, **named: Any) -> None:
+        async def main(_: Simulation) -> None:
+            await test(*arguments, **named)
+
+        simulate(main)
+
+    return run
 
 
 def make_admin(cluster: FakeCluster, **options: Any) -> AIOKafkaAdminClient:

@@ -35,7 +35,7 @@ from aiokafka.protocol.messages.acls import (
     DescribeAclsRequest,
 )
 from aiokafka.testing import Cut, Edit, FakeCluster, Silence
-from tests.admin.support import make_admin
+from tests.admin.support import make_admin, simulated
 
 SETTINGS = {"authorizer.class.name": "an.Authorizer", "super.users": "User:ANONYMOUS"}
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
@@ -171,28 +171,28 @@ async def test_an_entry_that_cannot_be_deleted_is_told(
 
 
 @pytest.mark.parametrize("request_class", [CreateAclsRequest, DeleteAclsRequest])
-async def test_results_that_are_too_few_are_an_error(
-    cluster: FakeCluster, admin: AIOKafkaAdminClient, request_class: type
-) -> None:
+@simulated
+async def test_results_that_are_too_few_are_an_error(request_class: type) -> None:
     def cut(response: Any) -> None:
         (response.results if request_class is CreateAclsRequest else response.filter_results).pop()
 
-    cluster.intercept(request_class, Edit(cut))
-    with pytest.raises((AdminItemsError, KafkaTimeoutError), match="1 results for 2 items"):
-        if request_class is CreateAclsRequest:
-            await admin.acls.create([FIRST, SECOND], timeout_ms=200)
-        else:
-            await admin.acls.delete([AclFilter(), AclFilter(TOPIC)], timeout_ms=200)
+    async with FakeCluster(brokers=2, config=SETTINGS) as cluster, make_admin(cluster) as admin:
+        cluster.intercept(request_class, Edit(cut))
+        with pytest.raises((AdminItemsError, KafkaTimeoutError), match="1 results for 2 items"):
+            if request_class is CreateAclsRequest:
+                await admin.acls.create([FIRST, SECOND], timeout_ms=200)
+            else:
+                await admin.acls.delete([AclFilter(), AclFilter(TOPIC)], timeout_ms=200)
 
 
-async def test_a_silent_broker_does_not_stop_it(
-    cluster: FakeCluster, admin: AIOKafkaAdminClient
-) -> None:
-    cluster.intercept(DescribeAclsRequest, Silence(), times=1)
-    assert await admin.acls.describe(timeout_ms=900) == []
-    cluster.intercept(DescribeAclsRequest, Silence())
-    with pytest.raises(KafkaTimeoutError):
-        await admin.acls.describe(timeout_ms=200)
+@simulated
+async def test_a_silent_broker_does_not_stop_it() -> None:
+    async with FakeCluster(brokers=2, config=SETTINGS) as cluster, make_admin(cluster) as admin:
+        cluster.intercept(DescribeAclsRequest, Silence(), times=1)
+        assert await admin.acls.describe(timeout_ms=900) == []
+        cluster.intercept(DescribeAclsRequest, Silence())
+        with pytest.raises(KafkaTimeoutError):
+            await admin.acls.describe(timeout_ms=200)
 
 
 async def test_a_cluster_without_an_authorizer() -> None:

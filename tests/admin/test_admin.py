@@ -50,7 +50,7 @@ from aiokafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupReq
 from aiokafka.protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from aiokafka.testing import Cut, Delay, Fail, FakeCluster, Silence
-from tests.admin.support import make_admin
+from tests.admin.support import make_admin, simulated
 
 
 async def test_create_topics() -> None:
@@ -193,18 +193,6 @@ async def test_delete_records() -> None:
         assert await admin.delete_records(wanted) == {first: 4, second: 10}
         with pytest.raises(OffsetOutOfRangeError, match="t-0"):
             await admin.delete_records({first: RecordsToDelete(99)})
-
-
-async def test_a_topic_that_is_not_there_may_be_new() -> None:
-    async with FakeCluster() as cluster, make_admin(cluster) as admin:
-        wanted = {TopicPartition("late", 0): RecordsToDelete(0)}
-        with pytest.raises(KafkaTimeoutError, match="late"):
-            await admin.delete_records(wanted, timeout_ms=200)
-        call = asyncio.create_task(admin.delete_records(wanted))
-        seen = cluster.count(MetadataRequest)
-        await cluster.wait_for(lambda: cluster.count(MetadataRequest) > seen)
-        await cluster.create_topic("late")
-        assert await call == {TopicPartition("late", 0): 0}
 
 
 # -- groups
@@ -413,6 +401,7 @@ async def test_another_broker_is_asked_when_one_is_away() -> None:
 
 
 @pytest.mark.parametrize("answer", [Fail(NotControllerError), Cut(), Silence(), Delay(30)])
+@simulated
 async def test_a_call_ends_at_its_timeout(answer: Any) -> None:
     async with FakeCluster() as cluster, make_admin(cluster) as admin:
         cluster.intercept(CreateTopicsRequest, answer)
@@ -420,6 +409,7 @@ async def test_a_call_ends_at_its_timeout(answer: Any) -> None:
             await admin.create_topics([NewTopic("t", 1, 1)], timeout_ms=300)
 
 
+@simulated
 async def test_the_last_failure_is_the_cause_of_a_timeout() -> None:
     async with FakeCluster() as cluster, make_admin(cluster) as admin:
         cluster.intercept(CreateTopicsRequest, Fail(NotControllerError))

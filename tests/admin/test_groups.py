@@ -25,7 +25,7 @@ from aiokafka.protocol.messages.groups import DescribeGroupsRequest, ListGroupsR
 from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from aiokafka.structs import OffsetAndMetadata
 from aiokafka.testing import Cut, Edit, Fail, FakeCluster
-from tests.admin.support import FIRST, SECOND, commit, joined, make_admin, member
+from tests.admin.support import FIRST, SECOND, commit, joined, make_admin, member, simulated
 
 
 async def test_groups_of_both_protocols_are_listed_with_state_and_type() -> None:
@@ -60,6 +60,7 @@ async def test_groups_of_both_protocols_are_listed_with_state_and_type() -> None
             assert list(await admin.groups.list(prefix="cl")) == ["classic"]
 
 
+@simulated
 async def test_a_list_is_asked_for_again_while_a_broker_loads_its_groups() -> None:
     async with FakeCluster(brokers=2) as cluster, make_admin(cluster) as admin:
         await cluster.create_topic("t")
@@ -258,6 +259,7 @@ async def test_partitions_that_may_not_be_seen_are_errors_of_the_group() -> None
         assert list(caught.value.errors) == [SECOND]
 
 
+@simulated
 async def test_a_coordinator_without_an_address_is_an_error() -> None:
     async with FakeCluster() as cluster, make_admin(cluster) as admin:
 
@@ -269,6 +271,7 @@ async def test_a_coordinator_without_an_address_is_an_error() -> None:
             await admin.groups.offsets(["g"], timeout_ms=200)
 
 
+@simulated
 async def test_a_group_that_the_response_leaves_out_has_not_just_no_offsets() -> None:
     async with FakeCluster() as cluster, make_admin(cluster) as admin:
         await cluster.create_topic("t")

@@ -21,7 +21,7 @@ from aiokafka.errors import (
 from aiokafka.protocol.messages.records import DeleteRecordsRequest
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Cut, Edit, Fail, FakeCluster, Silence
-from tests.admin.support import make_admin
+from tests.admin.support import make_admin, simulated
 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -58,12 +58,10 @@ async def test_several_items_raise_all_errors_and_keep_what_succeeded() -> None:
             DeleteRecordsRequest, Fail(PolicyViolationError), broker=leader(cluster, 1)
         )
         with pytest.raises(AdminItemsError, match="2 of 3 items failed") as caught:
-            await admin.records.delete({FIRST: 3, SECOND: 3, missing: 0}, timeout_ms=300)
+            await admin.records.delete({FIRST: 3, SECOND: 3, missing: 0})
         assert caught.value.results == {FIRST: 3}
         assert isinstance(caught.value.errors[SECOND], PolicyViolationError)
-        late = caught.value.errors[missing]
-        assert isinstance(late, KafkaTimeoutError)
-        assert isinstance(late.__cause__, UnknownTopicOrPartitionError)
+        assert isinstance(caught.value.errors[missing], UnknownTopicOrPartitionError)
         for twin in (copy.copy(caught.value), pickle.loads(pickle.dumps(caught.value))):
             assert (str(twin), twin.results) == (str(caught.value), caught.value.results)
 
@@ -93,6 +91,7 @@ async def test_an_item_that_the_response_leaves_out_is_an_error() -> None:
             await admin.records.delete({FIRST: 1}, timeout_ms=1_000)
 
 
+@simulated
 async def test_a_node_that_fails_takes_only_its_items_along() -> None:
     async with FakeCluster(brokers=2) as cluster, make_admin(cluster) as admin:
         await filled(cluster)

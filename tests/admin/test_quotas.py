@@ -25,7 +25,7 @@ from aiokafka.protocol.messages.quotas import (
     EntityData,
 )
 from aiokafka.testing import Cut, Edit, Fail, FakeCluster
-from tests.admin.support import make_admin
+from tests.admin.support import make_admin, simulated
 
 DEFAULT, ANY = QuotaName.DEFAULT, QuotaName.ANY
 ALICE = QuotaEntity(user="alice")
@@ -134,21 +134,20 @@ async def test_what_may_pass_is_asked_again(
     assert set(await admin.quotas.describe()) == {ALICE, APP, USERS}
 
 
-async def test_kinds_that_are_unknown_are_not_guessed(
-    cluster: FakeCluster, admin: AIOKafkaAdminClient
-) -> None:
-    await admin.quotas.alter(ALICE, RATE)
-
+@simulated
+async def test_kinds_that_are_unknown_are_not_guessed() -> None:
     def strange(response: Any) -> None:
         response.entries[0].entity = [EntityData(entity_type="moon", entity_name="1")]
 
     def impossible(response: Any) -> None:
         response.entries[0].entity = []
 
-    for change, text in ((strange, "'moon'"), (impossible, "impossible")):
-        with cluster.intercept(DescribeClientQuotasRequest, Edit(change)):
-            with pytest.raises((KafkaProtocolError, KafkaTimeoutError), match=text):
-                await admin.quotas.describe(timeout_ms=200)
+    async with FakeCluster() as cluster, make_admin(cluster) as admin:
+        await admin.quotas.alter(ALICE, RATE)
+        for change, text in ((strange, "'moon'"), (impossible, "impossible")):
+            with cluster.intercept(DescribeClientQuotasRequest, Edit(change)):
+                with pytest.raises((KafkaProtocolError, KafkaTimeoutError), match=text):
+                    await admin.quotas.describe(timeout_ms=200)
 
 
 async def test_a_user_without_rights(cluster: FakeCluster, admin: AIOKafkaAdminClient) -> None:

@@ -20,7 +20,7 @@ from aiokafka.protocol.messages.topics import DeleteTopicsRequest
 from aiokafka.protocol.messages.transaction_admin import DescribeTransactionsRequest
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Fail, FakeCluster, Silence
-from tests.admin.support import make_admin
+from tests.admin.support import make_admin, simulated
 
 LIST = ListGroupsRequest()
 
@@ -63,6 +63,7 @@ async def test_what_has_moved_is_asked_again_and_other_codes_are_returned() -> N
         assert response.error_code == ClusterAuthorizationFailedError.errno
 
 
+@simulated
 async def test_failures() -> None:
     async with FakeCluster(2, as_version="2.1") as cluster, make_admin(cluster) as admin:
         with pytest.raises(UnsupportedVersionError, match=r"DescribeTransactions.* 3\.0"):

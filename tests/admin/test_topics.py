@@ -42,7 +42,7 @@ from aiokafka.protocol.messages.topics import (
     DescribeTopicPartitionsRequest,
 )
 from aiokafka.testing import Edit, Fail, FakeCluster
-from tests.admin.support import make_admin
+from tests.admin.support import make_admin, simulated
 
 EVERY_AGE = ["0.10.2", "1.1", "2.8", "3.9", "4.3"]
 
@@ -320,6 +320,7 @@ async def test_a_topic_is_ready_when_every_broker_knows_it() -> None:
         await waiting
 
 
+@simulated
 async def test_what_keeps_a_topic_from_being_ready() -> None:
     async with FakeCluster(2) as cluster, make_admin(cluster) as admin:
         with pytest.raises(KafkaTimeoutError, match=r"none, as node [01] knows it"):

@@ -38,7 +38,7 @@ from aiokafka.protocol.messages.transaction_admin import (
 )
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Edit, Fail, FakeCluster, Silence
-from tests.admin.support import make_admin
+from tests.admin.support import make_admin, simulated
 from tests.examples.scripts import run_script
 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -190,18 +190,19 @@ async def test_a_fenced_producer_is_out(cluster: FakeCluster, admin: AIOKafkaAdm
     assert states == [TransactionState.EMPTY] * 3
 
 
-async def test_each_id_that_cannot_be_fenced_is_named(
-    cluster: FakeCluster, admin: AIOKafkaAdminClient
-) -> None:
-    await (await opened(cluster, "a", 0)).stop()
-    cluster.transactions.pause_markers()
-    with pytest.raises(AdminItemsError) as caught:
-        producer = await opened(cluster, "b", 0)
-        await admin.transactions.fence(["b", "new"], timeout_ms=300)
-    assert list(caught.value.errors) == ["b"]
-    assert isinstance(caught.value.errors["b"].__cause__, ConcurrentTransactions)
-    cluster.transactions.resume_markers()
-    await producer.stop()
+@simulated
+async def test_each_id_that_cannot_be_fenced_is_named() -> None:
+    async with FakeCluster(brokers=3) as cluster, make_admin(cluster) as admin:
+        await cluster.create_topic("t", partitions=2)
+        await (await opened(cluster, "a", 0)).stop()
+        cluster.transactions.pause_markers()
+        with pytest.raises(AdminItemsError) as caught:
+            producer = await opened(cluster, "b", 0)
+            await admin.transactions.fence(["b", "new"], timeout_ms=300)
+        assert list(caught.value.errors) == ["b"]
+        assert isinstance(caught.value.errors["b"].__cause__, ConcurrentTransactions)
+        cluster.transactions.resume_markers()
+        await producer.stop()
 
 
 @pytest.mark.parametrize("release", ["0.11", "2.8", "4.3"])

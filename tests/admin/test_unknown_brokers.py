@@ -19,7 +19,7 @@ from aiokafka.protocol.messages.groups import ListGroupsRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Edit, FakeCluster, Silence
-from tests.admin.support import make_admin
+from tests.admin.support import make_admin, simulated
 
 TP = TopicPartition("t", 0)
 
@@ -69,6 +69,7 @@ async def test_a_broker_that_has_come_is_found() -> None:
             assert list(await admin.brokers.log_dirs([1])) == [1]
 
 
+@simulated
 async def test_nothing_is_concluded_while_no_broker_tells() -> None:
     async with FakeCluster(brokers=1) as cluster, make_admin(cluster) as admin:
         with cluster.intercept(MetadataRequest, Silence()):
@@ -79,6 +80,7 @@ async def test_nothing_is_concluded_while_no_broker_tells() -> None:
 
 
 @pytest.mark.parametrize("call", ["groups.list", "topics.list", "brokers.log_dirs"])
+@simulated
 async def test_a_response_without_brokers_is_not_an_empty_cluster(call: str) -> None:
     """A broker that has just started may know of none yet."""
     room, _, method = call.partition(".")

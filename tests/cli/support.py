@@ -10,11 +10,12 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import click
 import pytest
 
 from aiokafka.cli import main
@@ -118,6 +119,17 @@ class Cli:
     def rows(self, *arguments: str) -> list[dict[str, Any]]:
         """Run a command that must succeed, and return the rows that it prints."""
         return self(*arguments, "--output", "json").rows
+
+
+def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield every command, as the words behind the program's name."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        found = group.get_command(context, name)
+        if isinstance(found, click.Group):
+            yield from commands(found, (*path, name))
+        else:
+            yield (*path, name)
 
 
 def environment(served: Served | None = None, **more: str) -> dict[str, str]:

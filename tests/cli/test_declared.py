@@ -42,6 +42,7 @@ def test_a_file_is_applied_once(cli: Cli, tmp_path: Path) -> None:
     assert len(cli.rows("topics", "describe", "orders")) == 4
     assert cli.served.cluster.state.topics["orders"].config["preallocate"] == "true"
     assert cli.rows("topics", "apply", str(file), "--yes") == []
+    assert cli.pipe(f"cat {file} | aiokafka topics apply - --yes -o json") == ""
 
 
 def test_plans() -> None:

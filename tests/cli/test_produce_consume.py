@@ -107,6 +107,17 @@ def test_a_file_may_be_one_record(cli: Cli, lines: str) -> None:
     assert cli.served.values("t") == [Path(lines).read_bytes()] * 2
 
 
+def test_memory_for_a_file_that_is_one_record_has_a_bound(cli: Cli, tmp_path: Path) -> None:
+    cli.served.topic("t")
+    file = tmp_path / "in"
+    with file.open("wb") as opened:
+        opened.truncate(65 * 1024 * 1024)
+    done = cli.run("produce", "t", str(file), "--whole")
+    assert done.code == 1
+    assert f"{file}: is longer than" in done.err and done.err.count("\n") == 1
+    assert cli.served.cluster.count(ProduceRequest) == 0
+
+
 def test_transactions_of_so_many_records(cli: Cli, lines: str) -> None:
     cli.served.topic("t")
     cli("produce", "t", lines, "--transactional-id", "x", "--transaction-size", "4")

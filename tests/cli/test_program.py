@@ -6,10 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import click
 import pytest
 
 from aiokafka import AIOKafkaConsumer
@@ -23,19 +21,9 @@ from aiokafka.errors import (
     KafkaTimeoutError,
     UnknownTopicOrPartitionError,
 )
-from tests.cli.support import ROOT, Cli, environment, process
+from tests.cli.support import ROOT, Cli, commands, environment, process
 
 PAGE = ROOT / "docs" / "cli.rst"
-
-
-def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    context = click.Context(group)
-    for name in group.list_commands(context):
-        found = group.get_command(context, name)
-        if isinstance(found, click.Group):
-            yield from commands(found, (*path, name))
-        else:
-            yield (*path, name)
 
 
 @pytest.mark.parametrize("command", list(commands(root)), ids=" ".join)
@@ -64,6 +52,24 @@ def test_the_commands_of_the_page_run(
     assert len(lines) > 5
     for line in lines:
         cli.pipe(line)
+
+
+@pytest.mark.parametrize(
+    ("command", "advice"),
+    [
+        ("topic list", "Did you mean 'topics'?"),
+        ("consum orders", "Did you mean 'consume'?"),
+        ("-b localhost:9092 topics list", "Options stand after the command"),
+        ("fly", "No such command 'fly'. (see aiokafka --help)"),
+    ],
+)
+def test_a_slip_before_the_verb_gets_advice(
+    command: str, advice: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(command.split()) == 2
+    told = capsys.readouterr().err
+    assert advice in told
+    assert told.count("\n") == 1
 
 
 def test_the_library_does_not_need_the_command_line() -> None:
@@ -152,6 +158,9 @@ def test_info_shows_the_brokers_and_survives_without(cli: Cli) -> None:
         ("produce", "t", "--keep-partitions"),
         ("testing", "serve", "--as-version", "1"),
         ("testing", "serve", "--topic", "a:b"),
+        ("testing", "serve", "--port", "65535", "--brokers", "2"),
+        ("produce", "t", "Makefile", "--key-delimiter", ""),
+        ("produce", "t", "Makefile", "--delimiter", "\\x"),
     ],
     ids=" ".join,
 )

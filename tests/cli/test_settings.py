@@ -107,6 +107,16 @@ def test_without_any_source_nothing_is_set(tmp_path: Path) -> None:
     assert client_options({})["bootstrap_servers"] == "localhost:9092"
 
 
+def test_a_user_may_have_no_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Containers have users that no file of passwords knows."""
+    monkeypatch.setenv("HOME", "~")  # as if that was all that is known
+    assert find_settings({}, {}) == {}
+    with pytest.raises(KafkaConfigurationError, match="'far': there is no home directory"):
+        find_settings({"profile": "far"}, {})
+    with pytest.raises(KafkaConfigurationError, match="~/f: there is no such home directory"):
+        find_settings({"config": "~/f"}, {})
+
+
 def test_a_password_of_a_stronger_source_replaces_the_other_kind(
     environment: dict[str, str], tmp_path: Path
 ) -> None:

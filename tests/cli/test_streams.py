@@ -52,6 +52,15 @@ def test_delimiters_may_be_escaped(text: str, expected: bytes) -> None:
     assert as_bytes(text) == expected
 
 
+def test_delimiters_that_cannot_be() -> None:
+    for text in ("\\x", "a\\x1", "\\\\\\xg0"):
+        with pytest.raises(ValueError, match="two hexadecimal digits"):
+            as_bytes(text)
+    assert as_bytes("\\\\x") == b"\\x"
+    with pytest.raises(ValueError, match="key delimiter: must not be empty"):
+        line_reader(b"")
+
+
 def test_a_line_has_a_key_if_there_is_a_delimiter() -> None:
     lines = [b"k:v:w", b"v", b"k:", b":"]
     read = line_reader(b":")

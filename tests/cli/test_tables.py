@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shlex
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer
@@ -23,6 +24,20 @@ def shown() -> dict[str, list[str]]:
         elif found:
             found[command].append(line)
     return found
+
+
+def test_pictures_show_what_the_page_shows() -> None:
+    """Its lines are compared with what is printed."""
+    for name in ("topics", "groups"):
+        words = [
+            shlex.split(line)
+            for line in (PAGE.parent / "pictures" / f"tables_{name}.txt").read_text().splitlines()
+        ]
+        drawn = [each[3] for each in words if each[0] == "line"]
+        tables = shown()
+        for command in [each.removeprefix("$ aiokafka ") for each in drawn if each[0] == "$"]:
+            start = drawn.index(f"$ aiokafka {command}") + 1
+            assert drawn[start : start + len(tables[command])] == tables[command]
 
 
 def is_alike(line: str, printed: str) -> bool:

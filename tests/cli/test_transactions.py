@@ -130,6 +130,29 @@ def test_any_request(cli: Cli) -> None:
     (found,) = cli("request", "Metadata", fields, "--to", "leader:orders-0").rows
     assert found["topics"][0]["name"] == "orders"
     assert len(found["topics"][0]["topic_id"]) == 36
+    cases = (
+        (
+            "DescribeGroups",
+            '{"groups": "g"}',
+            "DescribeGroupsRequest.groups: must be a list, not 'g'",
+        ),
+        (
+            "Metadata",
+            '{"topics": [{"name": null, "topic_id": 5}]}',
+            ".topic_id: must be a UUID, not 5",
+        ),
+        (
+            "Metadata",
+            '{"topics": [{"name": null, "topic_id": "x"}]}',
+            ".topic_id: must be a UUID: ",
+        ),
+        ("RenewDelegationToken", '{"hmac": 1, "renew_period_ms": 1}', ".hmac: must be base64"),
+        ("ListGroups", "[" * 100_000, "aiokafka: "),
+    )
+    for api, text, message in cases:
+        done = cli.run("request", api, text)
+        assert (done.code, done.err.count("\n")) == (2, 1), done.err
+        assert message in done.err
     for arguments in (
         ("Nothing",),
         ("ListGroups", "[]"),

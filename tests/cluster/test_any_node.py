@@ -21,6 +21,7 @@ from aiokafka.errors import (
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from aiokafka.testing import Fail, FakeCluster, Silence
+from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.producers import new_producer
 
 
@@ -75,18 +76,37 @@ async def test_an_error_that_does_not_pass_says_nothing_about_the_broker(
                 await nodes.ask(fail, soon())
 
 
-async def test_a_silent_broker_gets_a_part_of_the_time(client: AIOKafkaClient) -> None:
+@pytest.mark.parametrize(
+    ("total", "ends"),
+    [
+        (9.0, [3.0, 5.0, 9.0]),
+        (0.5, [0.2, 0.4, 0.5]),  # a third would be less than what is worth it
+        (0.3, [0.2, 0.3]),  # no time for a third broker
+    ],
+)
+def test_a_silent_broker_gets_a_part_of_the_time(total: float, ends: list[float]) -> None:
+    """A third of what is left, 0.2 s at least, and the last one all of it."""
+
     async def be_silent(node_id: int) -> None:
         await asyncio.get_running_loop().create_future()
 
-    nodes = AnyNode(client)
-    deadline = soon(0.5)
-    for _ in range(2):
-        with pytest.raises(RequestTimedOutError, match=r"node \d: no response in 0.\d s"):
-            await nodes.ask(be_silent, deadline)
-    with pytest.raises(asyncio.TimeoutError):
-        await nodes.ask(be_silent, deadline)
-    assert soon(0) >= deadline
+    async def main(simulation: Simulation) -> None:
+        async with simulation.cluster() as cluster:
+            servers = cluster.bootstrap_servers
+            async with AIOKafkaClient(bootstrap_servers=servers) as client:
+                nodes, began = AnyNode(client), soon(0)
+                before = 0.0
+                for end in ends[:-1]:
+                    text = rf"node \d: no response in {end - before:.1f} s"
+                    with pytest.raises(RequestTimedOutError, match=text):
+                        await nodes.ask(be_silent, began + total)
+                    assert soon(0) - began == pytest.approx(end, abs=0.001)
+                    before = end
+                with pytest.raises(asyncio.TimeoutError):
+                    await nodes.ask(be_silent, began + total)
+                assert soon(0) - began == pytest.approx(ends[-1], abs=0.001)
+
+    simulate(main)
 
 
 async def test_no_broker_is_known(three: FakeCluster) -> None:

@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka._log import SubjectLog
 from aiokafka._subject import Subject
 from aiokafka.client import AIOKafkaClient
-from aiokafka.errors import TopicAuthorizationFailedError
+from aiokafka.errors import KafkaConnectionError, TopicAuthorizationFailedError
 from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.testing import Edit, FakeCluster
 
@@ -177,6 +177,27 @@ async def test_records_have_fields(caplog: pytest.LogCaptureFixture) -> None:
     told = [one for one in written if one["text"].startswith("Producer p")]
     assert told
     assert all((one["client_id"], one["transactional_id"]) == ("p", "t") for one in told)
+
+
+async def test_lines_about_connections_have_fields(caplog: pytest.LogCaptureFixture) -> None:
+    def throttle(response: Any) -> None:
+        response.throttle_time_ms = 1
+
+    caplog.set_level(logging.DEBUG, "aiokafka.conn")
+    async with FakeCluster(brokers=2) as cluster:
+        servers = cluster.bootstrap_servers
+        async with AIOKafkaClient(bootstrap_servers=servers, client_id="c", **QUICK) as client:
+            cluster.intercept(MetadataRequest, Edit(throttle))
+            for node_id in (0, 1):
+                await client.send(node_id, MetadataRequest(topics=[]))
+            await cluster.stop_broker(1)
+            with pytest.raises(KafkaConnectionError):
+                await client.send(1, MetadataRequest(topics=[]))
+    lines_of = [vars(record) for record in caplog.records if record.name == "aiokafka.conn"]
+    assert {line["client_id"] for line in lines_of} == {"c"}
+    throttled = {line["node_id"] for line in lines_of if "throttled" in line["msg"]}
+    assert throttled == {0, 1}
+    assert {line["node_id"] for line in lines_of if "cannot connect" in line["msg"]} == {1}
 
 
 def test_partitions_become_fields(caplog: pytest.LogCaptureFixture) -> None:

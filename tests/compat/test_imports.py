@@ -58,6 +58,15 @@ IMPORTS = [
     "aiokafka.client asyncio",
     "aiokafka.conn asyncio",
     "aiokafka.client log",
+    # aiokafka 0.15.0rc1
+    "aiokafka ProducerMetricsCollector",
+    "aiokafka.errors FencedInstanceIdError",
+    # the tests of aiokafka, and programs that were copied from it
+    "aiokafka.conn AIOKafkaConnection CloseReason",
+    "aiokafka.consumer.fetcher Fetcher FetchRequest RecordTooLargeError",
+    "aiokafka.producer.transaction_manager TransactionManager TransactionState",
+    "aiokafka.record MemoryRecords",
+    "aiokafka.record.memory_records MemoryRecords",
 ]
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
 from aiokafka._compat import timeout
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
 from aiokafka.errors import ConsumerStoppedError
 from aiokafka.testing import FakeCluster
@@ -53,6 +54,14 @@ async def test_names_of_clients(cluster: FakeCluster) -> None:
     assert ConnectionGroup.DEFAULT == 0
     assert ConnectionGroup.COORDINATION == 1
     assert CoordinationType.TRANSACTION == 1
+
+
+async def test_names_of_admin_clients(cluster: FakeCluster) -> None:
+    async with AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        found = await admin._get_cluster_metadata()
+        assert [topic.name for topic in found.topics] == ["t"]
+        assert {broker.node_id for broker in found.brokers} == set(admin._client.cluster._brokers)
+        assert len((await admin._get_cluster_metadata([])).topics) == 0
 
 
 # -- producers

@@ -120,6 +120,22 @@ async def test_what_passes_for_one_topic_is_still_retried_beside_a_deleted_one(
     assert cluster.groups.committed("g", "a") == 3
 
 
+@pytest.mark.parametrize("denied", ["a", "b"])
+async def test_a_refusal_that_stays_counts_more_than_one_that_passes(
+    cluster: FakeCluster, two_topics: AIOKafkaConsumer, denied: str
+) -> None:
+    """Whichever comes first in the response: to repeat the commit would be in vain."""
+
+    def both(response: OffsetCommitResponse) -> None:
+        refused(GroupLoadInProgressError, "a", "b").change(response)
+        refused(TopicAuthorizationFailedError, denied).change(response)
+
+    cluster.intercept(OffsetCommitRequest, Edit(both))
+    with pytest.raises(TopicAuthorizationFailedError, match=denied):
+        async with timeout(10):
+            await two_topics.commit({A: 3, B: 4})
+
+
 async def test_a_deleted_topic_does_not_hold_up_stop(
     cluster: FakeCluster, two_topics: AIOKafkaConsumer
 ) -> None:

@@ -107,6 +107,7 @@ def member(cluster: FakeCluster, protocol: str) -> AIOKafkaConsumer:
         request_timeout_ms=1000,
         default_api_timeout_ms=200,
         max_poll_interval_ms=300,
+        rebalance_timeout_ms=200,
         **PROTOCOLS[protocol],
     )
 

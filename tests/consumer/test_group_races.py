@@ -94,11 +94,11 @@ async def test_a_consumer_that_unsubscribes_during_its_first_join_leaves(
     loop = Loop(other)
     try:
         await until(cluster, lambda: has_joined and cluster.count(SyncGroupRequest) >= 3)
+        await until(cluster, lambda: cluster.count(LeaveGroupRequest) == 1)
         # A member that reads nothing would keep a partition from the other for good.
         await until(cluster, lambda: len(other.assignment()) == 2)
     finally:
         await loop.end()
-    assert cluster.count(LeaveGroupRequest) == 1
 
 
 async def test_a_member_that_is_stopped_while_it_joins_commits_what_it_has_finished(
@@ -190,3 +190,21 @@ async def test_a_listener_does_not_wait_for_itself(cluster: FakeCluster) -> None
         # When the group was left it can be committed.
         await consumer.commit({T0: 1})
     assert cluster.groups.committed("g", "t") == 1
+
+
+async def test_a_goodbye_that_is_being_said_is_not_cut_short_by_stop(
+    cluster: FakeCluster, start: Start
+) -> None:
+    """The others would wait for the member until the end of its session."""
+    await cluster.create_topic("t")
+    consumer = await start(cluster, "t", group_id="g")
+    # The next request on the connection of LeaveGroup waits.
+    cluster.throttle(500)
+    await consumer.topics()
+    cluster.throttle(0)
+    consumer.unsubscribe()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    await consumer.stop()
+    assert cluster.count(LeaveGroupRequest) == 1
+    assert cluster.groups.state_of("g") == "Empty"

@@ -3,6 +3,7 @@ consumer is there is noticed later (KIP-320)."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -10,12 +11,16 @@ import pytest
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.consumer._leader_epochs import MOST_SPANS, LeaderEpochs
+from aiokafka.consumer._partition_state import FetchCursor
 from aiokafka.errors import LogTruncationError, NoOffsetForPartitionError
+from aiokafka.interceptors import ConsumerInterceptor
+from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-from aiokafka.testing import Edit, FakeCluster
+from aiokafka.testing import Edit, FakeCluster, Hold
 from tests.support.consumers import T0, T1, Start, fill, read
+from tests.support.groups import until
 
 BY_HAND = {"group_id": "g", "enable_auto_commit": False}
 
@@ -174,6 +179,48 @@ async def test_without_a_policy_the_application_is_told(two: FakeCluster, start:
     assert (caught.value.offset, caught.value.divergent_offset) == (10, 5)
 
 
+async def read_half(cluster: FakeCluster, start: Start) -> AIOKafkaConsumer:
+    """A consumer without a policy at position 6, with the other six records in its buffer."""
+    options = {"auto_offset_reset": "none", "metadata_max_age_ms": 50}
+    consumer = await start(cluster, assign=[T0], **options)
+    consumer.seek(T0, 0)
+    taken = await consumer.getmany(timeout_ms=5000, max_records=6)
+    assert len(taken[T0]) == 6
+    return consumer
+
+
+@pytest.mark.parametrize("end", [6, 7])
+async def test_a_log_that_was_cut_behind_the_position_has_lost_nothing(
+    two: FakeCluster, start: Start, end: int
+) -> None:
+    """Only what is in the buffer is void."""
+    consumer = await read_half(two, start)
+    cut_to(two, end)
+    await two.wait_for(lambda: (6, 3) in fetches(two))
+    assert await read(consumer, 8) == [(0, n) for n in range(6, 14)]
+
+
+def fetches(cluster: FakeCluster) -> set[tuple[int, int]]:
+    """Offset and leader epoch of each fetch."""
+    return {
+        (partition.fetch_offset, partition.current_leader_epoch)
+        for seen in cluster.requests(FetchRequest)
+        for topic in seen.request.topics
+        for partition in topic.partitions
+    }
+
+
+async def test_records_that_were_cut_from_the_log_are_not_returned(
+    two: FakeCluster, start: Start
+) -> None:
+    consumer = await read_half(two, start)
+    cut_to(two, 3)
+    await until(two, lambda: "truncated" in (consumer.health().last_error or ""))
+    # Not before the error, and not behind it: the position stays where it is until a seek.
+    for _ in range(4):
+        await expect_truncation(consumer)
+
+
 async def test_seek_to_committed_notices_it_too(two: FakeCluster, start: Start) -> None:
     first = await start(two, "t", **BY_HAND)
     await read(first, 10)
@@ -262,6 +309,82 @@ async def test_brokers_that_lag_behind_reset_no_position(start: Start) -> None:
         fill(cluster, 0, 3)
         assert await read(consumer, 3) == [(0, 5), (0, 6), (0, 7)]
         await consumer.stop()
+
+
+# -- records that were taken, and did not reach the application
+
+
+class Interrupt(BaseException):
+    """As KeyboardInterrupt, which asyncio treats in a way of its own."""
+
+
+async def expect_truncation(consumer: AIOKafkaConsumer) -> None:
+    """The position is 6; the log was cut to 3."""
+    with pytest.raises(LogTruncationError) as caught:
+        await consumer.getone()
+    assert (caught.value.offset, caught.value.divergent_offset) == (6, 3)
+
+
+async def test_an_interrupt_ends_no_comparison(two: FakeCluster, start: Start) -> None:
+    """The records go back while the log of the next leader is compared."""
+
+    def deserialize(value: bytes) -> bytes:
+        if value == b"8" and interrupts:
+            raise interrupts.pop()
+        return value
+
+    interrupts: list[Any] = [Interrupt]
+    options = {"auto_offset_reset": "none", "metadata_max_age_ms": 50}
+    consumer = await start(two, assign=[T0], value_deserializer=deserialize, **options)
+    consumer.seek(T0, 0)
+    taken = await consumer.getmany(timeout_ms=5000, max_records=6)
+    assert len(taken[T0]) == 6
+    compared = asyncio.Event()
+    with two.intercept(OffsetForLeaderEpochRequest, Hold(compared)) as script:
+        cut_to(two, 3)
+        await two.wait_for(lambda: script.hits)
+        with pytest.raises(Interrupt):
+            await consumer.getmany(timeout_ms=5000)
+        assert await consumer.position(T0) == 6
+        compared.set()
+    await expect_truncation(consumer)
+
+
+async def test_records_that_go_back_keep_their_epoch(two: FakeCluster, start: Start) -> None:
+    """An interceptor was cancelled; then another leader comes."""
+
+    class Waits(ConsumerInterceptor):
+        async def on_consume(self, records: Any) -> None:  # type: ignore[override]
+            if records[T0][0].offset:
+                entered.set()
+                await asyncio.Event().wait()
+
+    entered = asyncio.Event()
+    options = {"auto_offset_reset": "none", "metadata_max_age_ms": 50}
+    consumer = await start(two, assign=[T0], interceptors=[Waits()], **options)
+    consumer.seek(T0, 0)
+    taken = await consumer.getmany(timeout_ms=5000, max_records=6)
+    assert len(taken[T0]) == 6
+    call = asyncio.create_task(consumer.getmany(timeout_ms=5000))
+    await entered.wait()
+    call.cancel()
+    await asyncio.wait([call])
+    cut_to(two, 3)
+    await two.wait_for(lambda: two.count(OffsetForLeaderEpochRequest))
+    await expect_truncation(consumer)
+
+
+@pytest.mark.parametrize(("offset", "expected"), [(6, 1), (4, 0), (12, 2), (0, 2)])
+def test_what_is_asked_for_again_is_behind_a_record_of_its_own_epoch(
+    offset: int, expected: int
+) -> None:
+    """That of records which were fetched and dropped says nothing of the position; only where none
+    else is known it has to do."""
+    cursor = FetchCursor()
+    cursor.start_at(0)
+    cursor.advance(12, [(0, 4, 0), (4, 8, 1), (8, 12, 2)])
+    cursor.rewind(offset)
+    assert (cursor.offset, cursor.offset_epoch) == (offset, expected)
 
 
 # -- what is remembered

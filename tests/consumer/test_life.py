@@ -305,6 +305,7 @@ QUICK = {
     "request_timeout_ms": 200,
     "default_api_timeout_ms": 200,
     "max_poll_interval_ms": 200,
+    "rebalance_timeout_ms": 100,
 }
 
 
@@ -333,6 +334,19 @@ async def test_a_group_that_never_settles(cluster: FakeCluster) -> None:
     with pytest.raises(KafkaTimeoutError, match=r"no assignment within 0.2 s: .*Rebalance"):
         async with timeout(10):
             await member(cluster, "classic", "t", **QUICK).start()
+
+
+async def test_a_start_outlasts_the_session_of_a_member_that_is_gone() -> None:
+    config = {"group.min.session.timeout.ms": "100"}
+    async with FakeCluster(as_version="1.1", config=config) as cluster:
+        await cluster.create_topic("t")
+        slow = QUICK | {"session_timeout_ms": 600}
+        slow["rebalance_timeout_ms"] = 600
+        before = member(cluster, "classic", "t", **slow)
+        await before.start()
+        await before.stop(timeout=0)  # without a goodbye
+        async with member(cluster, "classic", "t", **slow) as consumer:
+            assert consumer.assignment()
 
 
 @pytest.mark.parametrize("api", [JoinGroupRequest, SyncGroupRequest])

@@ -166,6 +166,23 @@ async def test_a_refusal_that_stays_is_raised_at_once(
     assert str(caught.value.args[0]).startswith(subject)
 
 
+async def test_a_refusal_leaves_no_question_behind(two: FakeCluster, start: Start) -> None:
+    """The other broker was asked by a task that went on without an owner, until the deadline."""
+    consumer = await start(two, assign=[T0, T1], default_api_timeout_ms=NEVER_MS)
+    assert await values(consumer, 7)
+    two.intercept(ListOffsetsRequest, refused(TopicAuthorizationFailedError), broker=0)
+    with two.intercept(ListOffsetsRequest, Silence(), broker=1) as script:
+        before = asyncio.all_tasks()
+        async with timeout(10):
+            with pytest.raises(TopicAuthorizationFailedError):
+                await consumer.beginning_offsets([T0, T1])
+        assert script.hits
+        # Those that the fake cluster serves connections by are not meant.
+        new = asyncio.all_tasks() - before
+        questions = [task for task in new if "/aiokafka/consumer/" in repr(task)]
+        assert questions == []
+
+
 # -- the position to begin at ----------------------------------------------------------------------
 
 

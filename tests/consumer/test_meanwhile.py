@@ -134,3 +134,31 @@ async def test_a_late_response_of_the_old_leader_while_the_logs_are_compared(
     fill(cluster, 0, 1)
     got += await read(consumer, 1)
     assert [offset for _, offset in got] == list(range(7))
+
+
+async def test_a_long_record_set_does_not_hold_up_other_tasks(
+    cluster: FakeCluster, start: Start
+) -> None:
+    """All of it is there at once, and the reader has no other reason to wait."""
+    fill(cluster, 0, 2000, batch=2000)
+    consumer = await start(cluster, assign=[T0])
+    loop = asyncio.get_running_loop()
+    turns = seen = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count_turns())
+    await consumer.getone()
+    before, began_at = turns, loop.time()
+    async for _record in consumer:
+        seen += 1
+        while loop.time() < began_at + seen * 0.0001:
+            pass
+        if seen == 1000:
+            break
+    counting.cancel()
+    assert turns > before + 2

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import tracemalloc
 
 from aiokafka import TopicPartition
 from aiokafka.protocol.messages.fetch import FetchRequest, FetchResponse
 from aiokafka.testing import Edit, FakeCluster
 from tests.support.consumers import T0, T1, Start, fill
+from tests.support.groups import until
 
 BATCH = 10_000 + 70
 
@@ -96,3 +99,26 @@ async def test_a_full_partition_does_not_hold_up_the_others(
     fill(cluster, 1, 1)
     # Partition 0 has data waiting all the time; partition 1 is fetched none the less.
     assert (await consumer.getone(T1)).partition == 1
+
+
+async def test_the_half_of_a_response_is_not_kept_with_the_error(start: Start) -> None:
+    async with FakeCluster(proxied=True) as cluster:
+        await cluster.create_topic("t")
+        cluster.log("t").append(bytes(10_000_000))
+        consumer = await start(cluster, assign=[T0], max_partition_fetch_bytes=20_000_000)
+        await consumer.getone()
+        cluster.proxies[0].cut_after(5_000_000)
+        consumer.seek(T0, 0)
+        tracemalloc.start()
+        try:
+            await consumer.getone()
+            consumer.seek(T0, 1)
+            assert consumer.health().last_error
+
+            def is_small() -> bool:
+                gc.collect()
+                return tracemalloc.get_traced_memory()[0] < 5_000_000
+
+            await until(cluster, is_small)
+        finally:
+            tracemalloc.stop()

@@ -14,9 +14,10 @@ from aiokafka.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+    OffsetCommitResponse,
 )
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from aiokafka.testing import FakeCluster, Hold
+from aiokafka.testing import Edit, FakeCluster, Hold
 from tests.support.groups import until
 
 _WITH_NAMES = 9
@@ -120,3 +121,26 @@ async def test_no_commit_passes_a_cancelled_one_after_a_join(
             is_over.set()
             await second
     assert cluster.groups.committed("g", "t") == 2
+
+
+async def test_no_commit_passes_one_that_a_throttled_connection_sends_later(
+    cluster: FakeCluster, client: AIOKafkaClient, shared: BrokerConnection
+) -> None:
+    def throttle(response: OffsetCommitResponse) -> None:
+        response.throttle_time_ms = 3_600_000
+
+    way = OffsetsWay(client, (SyncGroupRequest,))
+    others_sync = asyncio.Event()
+    with cluster.intercept(SyncGroupRequest, Hold(others_sync)):
+        sync = synchronise(shared)
+        aside = await way.for_look_up(0)
+        with cluster.intercept(OffsetCommitRequest, Edit(throttle), times=1):
+            await commit(way, 1)
+        second = commit(way, 2)
+        others_sync.set()
+        await sync
+        assert not aside.in_flight
+        assert await way.for_look_up(0) is aside
+        second.cancel()
+        await asyncio.wait([second])
+    assert await way.for_look_up(0) is shared

@@ -3,19 +3,29 @@ learns of members."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Set
 from typing import Any
 
 import pytest
 
+from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
-from aiokafka.errors import FencedInstanceId, InvalidSessionTimeoutError
+from aiokafka.errors import (
+    FencedInstanceId,
+    GroupAuthorizationFailedError,
+    GroupLoadInProgressError,
+    InvalidSessionTimeoutError,
+)
+from aiokafka.protocol.messages.groups import DescribeGroupsRequest, DescribeGroupsResponse
+from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
 from aiokafka.protocol.messages.join_group import JoinGroupRequest
-from aiokafka.testing import FakeCluster
+from aiokafka.testing import Edit, Fail, FakeCluster, Interception, RequestContext, Silence
 from tests.support.consumers import Start
 from tests.support.groups import until
 
@@ -50,15 +60,126 @@ async def test_a_static_leader_that_was_restarted_notices_new_partitions(
         await second.stop()
 
 
+@pytest.mark.parametrize("others", [0, 1])
+@pytest.mark.parametrize("release", ["2.8", "3.9", "4.3"])
 async def test_a_static_leader_notices_partitions_that_were_added_while_it_was_away(
+    start: Start, release: str, others: int
+) -> None:
+    async with FakeCluster(as_version=release) as cluster:
+        await cluster.create_topic("t", partitions=2)
+        first = await start(cluster, "t", group_instance_id="one", **OPTIONS)
+        rest = [
+            await start(cluster, "t", group_instance_id=f"other {number}", **OPTIONS)
+            for number in range(others)
+        ]
+        await until(cluster, lambda: len(first.assignment()) == 2 - others)
+        await first.stop()
+        await grow(cluster, 4)
+        members = [await start(cluster, "t", group_instance_id="one", **OPTIONS), *rest]
+        await until(cluster, lambda: sum(len(m.assignment()) for m in members) == 4)
+        for member in members:
+            await member.stop()
+
+
+class Interrupted(ConsumerRebalanceListener):
+    """Keeps the member "one" from joining again after it has given something up."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self._cluster = cluster
+        self.interception: asyncio.Future[Interception] = asyncio.get_running_loop().create_future()
+
+    def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
+        if revoked and not self.interception.done():
+            interception = self._cluster.intercept(JoinGroupRequest, self._swallow)
+            self.interception.set_result(interception)
+
+    def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
+        pass
+
+    def _swallow(self, request: JoinGroupRequest, context: RequestContext) -> Silence | None:
+        return Silence() if request.group_instance_id == "one" else None
+
+
+@pytest.mark.parametrize("release", ["2.8", "3.9", "4.3"])
+@pytest.mark.parametrize("leads", [True, False])
+async def test_what_a_static_member_gave_up_before_it_was_restarted_finds_a_reader(
+    start: Start, release: str, leads: bool
+) -> None:
+    """It goes after it has given up a partition for a new member (KIP-429), and before it joins
+    again, so that no member is given it."""
+    options = {**OPTIONS, "partition_assignment_strategy": [CooperativeStickyAssignor]}
+    async with FakeCluster(as_version=release) as cluster:
+        await cluster.create_topic("t", partitions=2)
+        await cluster.create_topic("u")
+        rest = [] if leads else [await start(cluster, "u", group_instance_id="zero", **options)]
+        first = await start(cluster, group_instance_id="one", **options)
+        listener = Interrupted(cluster)
+        first.subscribe(["t"], listener=listener)
+        await until(cluster, lambda: len(first.assignment()) == 2)
+        newcomer = asyncio.create_task(start(cluster, "t", group_instance_id="two", **options))
+        interception = await listener.interception
+        await first.stop()
+        interception.remove()
+        members = [
+            await start(cluster, "t", group_instance_id="one", **options),
+            await newcomer,
+            *rest,
+        ]
+        await until(cluster, lambda: sum(len(m.assignment()) for m in members) == 2 + len(rest))
+        for member in members:
+            await member.stop()
+
+
+async def test_a_static_member_that_is_back_disturbs_nobody(
     cluster: FakeCluster, start: Start
 ) -> None:
+    """It looks at the assignments once, and nothing was left out."""
+    options = {**OPTIONS, "partition_assignment_strategy": [CooperativeStickyAssignor]}
+    await cluster.create_topic("t", partitions=2)
+    first = await start(cluster, "t", group_instance_id="one", **options)
+    second = await start(cluster, "t", group_instance_id="two", **options)
+    await until(cluster, lambda: len(first.assignment()) == len(second.assignment()) == 1)
+    for member in ("one", "two"):
+        await (first if member == "one" else second).stop()
+        looks, joins = cluster.count(DescribeGroupsRequest), cluster.count(JoinGroupRequest)
+        await start(cluster, "t", group_instance_id=member, **options)
+        await cluster.wait_for(
+            lambda looks=looks: cluster.count(DescribeGroupsRequest) == looks + 1
+        )
+        beats = cluster.count(HeartbeatRequest)
+        await cluster.wait_for(lambda beats=beats: cluster.count(HeartbeatRequest) > beats + 4)
+        assert cluster.count(JoinGroupRequest) == joins + 1
+        assert cluster.count(DescribeGroupsRequest) == looks + 1
+
+
+def malformed(response: DescribeGroupsResponse) -> None:
+    """Have members that subscribe to nothing that can be read."""
+    for group in response.groups:
+        for member in group.members:
+            member.member_metadata = b"\xff"
+
+
+@pytest.mark.parametrize(
+    ("answer", "looks"),
+    [
+        (Fail(GroupAuthorizationFailedError), 1),
+        (Fail(GroupLoadInProgressError), 3),
+        (Edit(malformed), 1),
+    ],
+)
+async def test_assignments_that_a_static_member_may_not_see(
+    cluster: FakeCluster, start: Start, answer: Fail | Edit, looks: int
+) -> None:
+    """It goes on without them, or asks again with the next heartbeat."""
     await cluster.create_topic("t")
-    first = await start(cluster, "t", group_instance_id="one", **OPTIONS)
-    await first.stop()
-    await grow(cluster, 3)
-    second = await start(cluster, "t", group_instance_id="one", **OPTIONS)
-    await until(cluster, lambda: len(second.assignment()) == 3)
+    with cluster.intercept(DescribeGroupsRequest, answer, times=looks):
+        member = await start(cluster, "t", group_instance_id="one", **OPTIONS)
+        await cluster.wait_for(lambda: cluster.count(DescribeGroupsRequest) == looks)
+        beats = cluster.count(HeartbeatRequest)
+        await cluster.wait_for(lambda: cluster.count(HeartbeatRequest) > beats + 4)
+    assert cluster.count(DescribeGroupsRequest) == (looks if looks == 1 else looks + 1)
+    assert cluster.count(JoinGroupRequest) == 1
+    assert member.health().state == "running"
 
 
 @pytest.mark.parametrize(

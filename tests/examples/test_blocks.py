@@ -67,7 +67,7 @@ PAGES = {
     "spark_clusters": [SPARK],
     "testing": [*[COLLECTED] * 3, RUN, *[COLLECTED] * 5, RUN, HALF, COLLECTED, HALF],
     "transactions": [RUN],
-    "tuning": [RUN],
+    "tuning": [RUN, HALF],
     "types": [TYPES] * 4,
 }
 

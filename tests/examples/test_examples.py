@@ -214,16 +214,6 @@ async def test_an_interrupt_ends_them_quietly(name: str) -> None:
     assert process.returncode == 0
 
 
-@pytest.mark.parametrize("name", ["producer.py", "consumer.py"])
-async def test_a_wrong_port_is_named_in_the_last_line(name: str) -> None:
-    process = await start_script(name, "--bootstrap", "127.0.0.1:1")
-    _, errors = await end_of(process)
-    assert process.returncode
-    last = errors.splitlines()[-1]
-    assert last.startswith("aiokafka.errors.KafkaConnectionError: ")
-    assert "127.0.0.1:1" in last
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for one process")
 async def test_a_missing_topic_is_named_at_once() -> None:
     async with FakeCluster(config={"auto.create.topics.enable": False}) as cluster:

@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import pytest
 
+from aiokafka._compat import timeout
 from aiokafka.admin import AIOKafkaAdminClient, ConfigKey, NewTopic, Quorum
 from aiokafka.errors import (
     DuplicateVoter,
@@ -44,6 +45,10 @@ def voters(quorum: Quorum) -> set[int]:
 async def test_controllers_serve_without_brokers(split: KafkaCluster) -> None:
     addresses = split.bootstrap_controllers
     async with AIOKafkaAdminClient(bootstrap_controllers=addresses) as admin:
+        async with timeout(60):
+            # The second one registers itself a moment after it has begun to serve.
+            while len((await admin.brokers.describe_cluster()).brokers) < 2:
+                await asyncio.sleep(0.1)
         cluster = await admin.brokers.describe_cluster(include_authorized_operations=True)
         assert {each.id for each in cluster.brokers} == {FIRST, SECOND}
         assert cluster.controller_id == FIRST

@@ -155,6 +155,30 @@ async def test_a_static_leader_notices_new_partitions(kafka: Kafka, make_topic: 
                     await second.getone()
 
 
+async def test_a_static_leader_that_is_back_notices_what_was_added_meanwhile(
+    kafka: Kafka, make_topic: MakeTopic
+) -> None:
+    """Its group does not rebalance for it, and its own share stands (KIP-814)."""
+    topic = await make_topic(partitions=2)
+    options = {"group_id": f"life-{uuid.uuid4().hex}", "metadata_max_age_ms": 200}
+    leader = {**options, "group_instance_id": "one"}
+    async with member(kafka, "classic", topic, **leader) as first:
+        other = member(kafka, "classic", topic, group_instance_id="two", **options)
+        await other.start()
+        assert len(other.assignment()) == 1
+        async with timeout(20):
+            while len(first.assignment()) != 1:
+                await asyncio.sleep(0.05)
+    try:
+        async with AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers) as admin:
+            await admin.create_partitions({topic: NewPartitions(4)})
+        async with member(kafka, "classic", topic, **leader) as second, timeout(20):
+            while len(second.assignment() | other.assignment()) != 4:
+                await asyncio.sleep(0.05)
+    finally:
+        await other.stop()
+
+
 async def test_a_session_timeout_that_the_broker_refuses(kafka: Kafka, topic: str) -> None:
     consumer = member(kafka, "classic", topic, session_timeout_ms=3_600_001)
     with pytest.raises(

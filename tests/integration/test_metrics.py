@@ -14,6 +14,7 @@ async def test_known_work_is_counted_exactly(kafka: KafkaCluster) -> None:
     servers = {"bootstrap_servers": kafka.bootstrap_servers}
     async with AIOKafkaAdminClient(**servers) as admin:
         await admin.create_topics([NewTopic(topic, 2, 1)])
+        await admin.topics.wait_until_ready([topic])
     async with AIOKafkaProducer(**servers, linger_ms=1000) as producer:
         for number in range(200):
             await producer.send(topic, b"%d" % number, partition=number % 2)
@@ -23,10 +24,13 @@ async def test_known_work_is_counted_exactly(kafka: KafkaCluster) -> None:
                 await other.send(topic, b"last", partition=0)
             told = other.metrics()
         sent = producer.metrics()
-    assert sent.value("record-send-total") == 200
-    assert sent.value("record-send-total", topic=topic) == 200
-    assert sent.value("batch-total", "producer-metrics") == 2
-    assert sent.value("record-retry-total") == sent.value("record-error-total") == 0
+    # A new leader may not know yet that it is one, and refuse a batch: that is sent again.
+    again = int(sent.value("record-retry-total"))
+    assert again in (0, 100, 200, 300, 400)
+    assert sent.value("record-send-total") == 200 + again
+    assert sent.value("record-send-total", topic=topic) == 200 + again
+    assert sent.value("batch-total", "producer-metrics") == 2 + again // 100
+    assert sent.value("record-error-total") == 0
     assert told.value("record-send-total") == 1
     assert told.value("txn-commit-time-ns-total") > 0
 
@@ -44,7 +48,9 @@ async def test_known_work_is_counted_exactly(kafka: KafkaCluster) -> None:
     assert read.value("records-consumed-total") == 201
     each = [read.value("records-consumed-total", topic=topic, partition=n) for n in range(2)]
     assert each == [101, 100]
-    assert read.value("bytes-consumed-total") > sent.value("byte-total", "producer-metrics")
+    # What was sent again is counted again.
+    sent_once = sent.value("byte-total", "producer-metrics") * 2 / (2 + again // 100)
+    assert read.value("bytes-consumed-total") > sent_once
     assert read.value("rebalance-total") == read.value("commit-total") == 1
     assert read.value("assigned-partitions") == 2
     assert read.value("records-lag", topic=topic, partition=1) == 0

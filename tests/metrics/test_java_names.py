@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.metrics import Metric, MetricKind
+from aiokafka.metrics import Metric, MetricKind, MetricsSnapshot
 from aiokafka.testing import FakeCluster
 from tests.support.consumers import Start
 from tests.support.metric_names import Key, metric_rows
@@ -52,3 +52,32 @@ async def test_names_follow_those_of_java(cluster: FakeCluster, start: Start) ->
             assert f"{metric.name}-max" in java
         else:
             assert metric.name in java
+
+
+async def test_of_a_total_that_was_not_counted_there_is_0(
+    cluster: FakeCluster, start: Start
+) -> None:
+    """That is so for what clients count, with the tags that it has, and for nothing else."""
+    counters: dict[Key, set[str]] = {}
+    groups: set[str] = set()
+    for one in await seen(cluster, start):
+        groups.add(one.group)
+        if one.kind is MetricKind.COUNTER:
+            counters.setdefault((one.group, one.name), set()).update(one.tags)
+    for group in groups:
+        always = group.replace("-node-", "-").replace("-topic-", "-")
+        nothing = MetricsSnapshot([Metric(always, "other", 1, MetricKind.GAUGE, "")])
+        for _, name in metric_rows():
+            tags = counters.get((group, name))
+            assert is_zero(nothing, name, group) == (tags is not None)
+            for tag in ("node-id", "topic", "partition"):
+                has_it = tags is not None and tag in tags
+                assert is_zero(nothing, name, group, **{tag.replace("-", "_"): "7"}) == has_it
+
+
+def is_zero(snapshot: MetricsSnapshot, name: str, group: str, **tags: str) -> bool:
+    """Tell whether there is a value, which must be 0."""
+    try:
+        return bool(snapshot.value(name, group, **tags) == 0)
+    except KeyError:
+        return False

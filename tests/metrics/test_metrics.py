@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import re
 
 import pytest
 
-from aiokafka import AIOKafkaClient, TopicPartition
+from aiokafka import AIOKafkaClient, AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import MessageSizeTooLargeError, NotLeaderForPartitionError
 from aiokafka.metrics import Distribution, MetricKind, MetricsSnapshot
@@ -247,11 +248,45 @@ async def test_a_snapshot_finds_its_metrics(cluster: FakeCluster) -> None:
         await producer.send_and_wait(TOPIC, b"value", partition=0)
         seen = producer.metrics()
     assert seen[0] in seen and len(seen.find("record-send-total")) == 2
-    with pytest.raises(KeyError):
-        seen.value("no-such-metric")
     latency = seen.value("request-latency", "producer-metrics")
     assert latency.buckets[-1] == (math.inf, latency.count)
     assert latency.mean == latency.sum / latency.count
+
+
+async def test_what_was_not_counted_yet_is_0(cluster: FakeCluster) -> None:
+    producer = new_producer(cluster, client_id="mine")
+    sent = producer.metrics()
+    assert sent.value("record-send-total") == sent.value("record-send-total", topic="orders") == 0
+    assert sent.value("record-error-total", "producer-topic-metrics") == 0
+    assert sent.value("request-total", node_id=1) == sent.value("throttle-time-total") == 0
+    assert sent.value("txn-commit-time-ns-total") == 0
+    assert sent.value("byte-total", client_id="mine", topic="orders") == 0
+    read = AIOKafkaConsumer(bootstrap_servers=cluster.bootstrap_servers).metrics()
+    assert read.value("records-consumed-total", topic="orders", partition=0) == 0
+    assert read.value("bytes-consumed-total", topic="orders") == read.value("fetch-total") == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "tags", "message"),
+    [
+        ("record-sent-total", {}, "no metric is called 'record-sent-total'; did you mean 'record-"),
+        ("record_send_total", {}, "did you mean 'record-send-total'"),
+        ("no", {}, "no metric is called 'no'$"),
+        ("records-consumed-total", {}, "'records-consumed-total' is not among these metrics"),
+        ("record-send-total", {"topics": "a"}, "with topics='a' is not among these metrics"),
+        ("record-send-total", {"group": "app-info"}, "with group='app-info' is not among"),
+        ("record-send-total", {"client_id": "b"}, "with client-id='b' is not among"),
+        ("batch-split-total", {"topic": "a"}, "with topic='a' is not among these metrics"),
+        ("commit-total", {}, "'commit-total' is not among these metrics"),
+        ("compression-rate-avg", {}, "'compression-rate-avg' is not known"),
+    ],
+)
+async def test_what_there_is_not_is_named(
+    cluster: FakeCluster, name: str, tags: dict[str, str], message: str
+) -> None:
+    with pytest.raises(KeyError) as caught:
+        new_producer(cluster, client_id="mine").metrics().value(name, **tags)
+    assert re.search(message, caught.value.args[0])
 
 
 async def test_the_metrics_of_many_partitions(cluster: FakeCluster, start: Start) -> None:

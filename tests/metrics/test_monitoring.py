@@ -69,6 +69,12 @@ async def series(cluster: FakeCluster, start: Start) -> dict[str, set[str]]:
     return found
 
 
+def test_all_panels_are_in_the_picture() -> None:
+    text = (MONITORING.parent.parent / "docs" / "pictures" / "dashboard.svg").read_text()
+    titles = [panel["title"] for panel in DASHBOARD["panels"]]
+    assert re.findall(r'class="(?:title|group)"[^>]*>([^<]*)<', text) == titles
+
+
 async def test_all_queries_find_something(cluster: FakeCluster, start: Start) -> None:
     known = await series(cluster, start)
     asked = set()

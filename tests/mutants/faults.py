@@ -6,6 +6,7 @@ A list is a text file of entries like this one::
     file: aiokafka/producer/sending/sender.py
     sees: what a user would see of it
     checks: tests/producer tests/session/test_session.py
+    noticed: tests/session/test_session.py::test_a_commit_waits
      a line that stays
     -a line of today's source
     +the line in its place
@@ -13,7 +14,8 @@ A list is a text file of entries like this one::
 The lines after `checks:` are a change in the form of a diff. Those with a blank or a minus in front
 must follow each other in the file, at exactly one place. Another change to the same file begins
 after a line with three dots. `simulation` among the checks stands for the simulation, and
-`simulation:producer,group` for some of its workloads.
+`simulation:producer,group` for some of its workloads. `noticed:` may be left out: it says what
+has noticed the fault when it was planted last, a test or a seed of the simulation.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent.parent
 LISTS = {path.stem: path for path in sorted(Path(__file__).parent.glob("*.txt"))}
 
 _FIELDS = ("file", "sees", "checks")
+_NOTICED = "noticed"
 _SIMULATION = "simulation"
 
 
@@ -64,6 +67,7 @@ class Fault(NamedTuple):
     sees: str
     checks: tuple[str, ...]
     changes: tuple[Change, ...]
+    noticed: str = ""
 
     @property
     def tests(self) -> tuple[str, ...]:
@@ -127,12 +131,14 @@ def _fault(entry: Sequence[str], path: Path) -> Fault:
     name = entry[0].removeprefix("# ")
     fields: dict[str, str] = {}
     rest = list(entry[1:])
-    while rest and (field := rest[0].partition(":")[0]) in _FIELDS:
+    while rest and (field := rest[0].partition(":")[0]) in (*_FIELDS, _NOTICED):
         fields[field] = rest.pop(0).partition(":")[2].strip()
+    noticed = fields.pop(_NOTICED, "")
     changes = tuple(_changes(rest))
     if sorted(fields) != sorted(_FIELDS) or not all(fields.values()) or not changes:
         raise WrongFaultError(f"{path.name}: {name}: needs {', '.join(_FIELDS)} and a change")
-    return Fault(name, fields["file"], fields["sees"], tuple(fields["checks"].split()), changes)
+    checks = tuple(fields["checks"].split())
+    return Fault(name, fields["file"], fields["sees"], checks, changes, noticed)
 
 
 def _changes(lines: Sequence[str]) -> Iterator[Change]:

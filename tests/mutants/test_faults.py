@@ -39,6 +39,15 @@ def test_a_planted_fault_fits_the_source(fault: Fault) -> None:
         assert (REPOSITORY / check).exists(), check
 
 
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_has_noticed_a_fault_is_there(fault: Fault) -> None:
+    path, _, name = fault.noticed.partition("::")
+    if name:
+        assert f"def {name}(" in (REPOSITORY / path).read_text()
+    else:
+        assert not fault.noticed or fault.noticed.startswith("seed ")
+
+
 def test_lines_are_replaced(tmp_path: Path) -> None:
     (fault,) = listed(tmp_path, "     result = number", "-    result += number")
     assert fault.plant(SOURCE) == SOURCE.replace("    result += number\n", "")

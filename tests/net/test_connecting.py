@@ -15,6 +15,7 @@ from aiokafka.net.pool import ConnectionGroup
 from aiokafka.protocol.messages import ApiVersionsRequest, ListOffsetsRequest, MetadataRequest
 from aiokafka.protocol.messages.api_versions import ApiVersionsResponse
 from aiokafka.testing import Cut, Delay, FakeCluster, FaultProxy, Hold, Silence
+from aiokafka.testing.simulation import Simulation, simulate
 from tests.net.support import (
     config,
     connected,
@@ -67,6 +68,19 @@ async def test_an_upgraded_broker_is_greeted_in_its_new_form() -> None:
             assert connection.versions.finalized_features
             connection.close()
             await connection.closed
+
+
+def test_a_slow_broker_beside_a_new_one_is_not_taken_for_kafka_0_9() -> None:
+    async def main(simulation: Simulation) -> int:
+        async with FakeCluster(brokers=2) as cluster:
+            async with pooled(cluster.address(0), cluster.address(1)) as pool:
+                await pool.get(0)
+                # On both connections that a broker is asked by, behind a prompt response.
+                cluster.intercept(ApiVersionsRequest, Delay(4.0), broker=1)
+                connection = await pool.get(1)
+                return connection.pick(MetadataRequest)
+
+    assert simulate(main) == MetadataRequest.VERSIONS[1]
 
 
 async def test_a_broker_upgraded_from_0_9_is_noticed() -> None:

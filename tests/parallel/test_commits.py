@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 
 import pytest
 
@@ -17,6 +18,7 @@ from aiokafka.errors import (
 from aiokafka.parallel import RetryTopics
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.testing import Fail, FakeCluster
+from aiokafka.testing.simulation import Simulation, simulate
 from tests.parallel.support import Record, Runs, Seen, committed, ends, fill, make_parallel, until
 
 
@@ -52,6 +54,37 @@ async def test_a_commit_that_takes_too_long_is_followed_by_another(
         assert parallel.failure is None
         await runs.stop()
     assert len(seen.ended) == 20
+
+
+def test_commits_that_go_on_failing_are_logged_once_a_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """There was a line for each, some in a second; one that works makes the next failure news."""
+    told = "Commit failed, there will be another"
+
+    def lines() -> list[str]:
+        return [each.getMessage() for each in caplog.records if told in each.getMessage()]
+
+    async def main(simulation: Simulation) -> None:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic("t", partitions=4)
+            fill(cluster, 20)
+            options = {"default_api_timeout_ms": 200}
+            async with make_parallel(cluster, consumer=options) as parallel:
+                runs = Runs(parallel, Seen())
+                with cluster.intercept(OffsetCommitRequest, Fail(14)):  # the coordinator loads
+                    await asyncio.sleep(130)
+                    assert len(lines()) == 3
+                    assert "failures before it were not logged" not in lines()[0]
+                    assert re.search(r"\([1-9]\d+ failures before it were not logged\)", lines()[2])
+                await cluster.wait_for(lambda: committed(cluster) == ends(cluster))
+                cluster.log("t").append(b"20")
+                with cluster.intercept(OffsetCommitRequest, Fail(14)):
+                    await asyncio.sleep(5)
+                    assert len(lines()) == 4
+                await runs.stop()
+
+    simulate(main)
 
 
 async def test_a_commit_that_is_refused_for_good_ends_it(cluster: FakeCluster) -> None:

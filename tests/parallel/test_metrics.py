@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
+import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from aiokafka.debug import snapshot
@@ -88,6 +89,9 @@ async def test_records_that_fail(cluster: FakeCluster) -> None:
     assert done.value == 4
     telemetry.close()
     assert seen.value("record-retry-total", topic="t") == 2
+    assert seen.value("record-dead-letter-total", topic="other") == 0
+    with pytest.raises(KeyError, match="did you mean 'record-dead-letter-total'"):
+        seen.value("record-dead-letters-total")
     assert seen.value("record-dead-letter-total", topic="t") == 1
     assert seen.value("records-failed-total") == 3
     assert seen.value("records-finished-total") == 4

@@ -16,6 +16,7 @@ from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.parallel import ParallelConsumer
 from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.testing import Delay, FakeCluster
@@ -202,6 +203,29 @@ async def test_handlers_that_ignore_their_end_hold_up_nobody_for_ever(
         await until(lambda: committed(cluster) == ends(cluster))
         await runs.stop()
     assert len(seen) == 40
+
+
+async def test_a_work_that_was_not_begun_takes_no_place_when_its_partition_is_gone(
+    cluster: FakeCluster,
+) -> None:
+    fill(cluster, 2, keys=1)
+    async with make_parallel(
+        cluster, concurrency=1, drain_timeout_ms=20, consumer=EAGER
+    ) as parallel:
+        given = await anext(parallel)
+        cluster.groups.rebalance("g")
+        async with timeout(10):
+            again = await anext(parallel)
+        assert (given.is_current, again.record.offset) == (False, 0)
+        assert parallel.running == 1
+        # It is begun late, by a task that has no idea: that is no harm, and has no effect.
+        async with given:
+            assert parallel.running == 1
+        async with again:
+            pass
+        async with await anext(parallel) as record:
+            assert record.offset == 1
+    assert committed(cluster) == ends(cluster)
 
 
 async def test_lost_partitions_are_dropped_at_once(
@@ -433,3 +457,41 @@ async def test_nothing_is_kept_of_partitions_that_are_given_up(cluster: FakeClus
         # And one that the pump, or this test, looks at.
         assert records_in_memory() <= 202
         await runs.cancel()
+
+
+@pytest.mark.parametrize("how", [COOPERATIVE, NEXT], ids=["cooperative", "consumer"])
+async def test_what_comes_back_while_there_is_no_room_is_not_read(
+    cluster: FakeCluster, how: dict[str, Any]
+) -> None:
+    go_on = asyncio.Event()
+    at_work: list[int] = []
+
+    async def handle(record: Record) -> None:
+        at_work.append(record.partition)
+        await go_on.wait()
+
+    parallel = make_parallel(cluster, consumer=how, max_bytes=1)
+    async with parallel:
+        running = asyncio.ensure_future(parallel.run(handle))
+        # Which partitions another member gets, before there is anything in them.
+        async with make_consumer(cluster, "t", **how):
+            await until(lambda: len(owned(parallel)) == 2)
+            stays = min(owned(parallel))
+        await until(lambda: len(owned(parallel)) == 4)
+        cluster.log("t", stays).append(b"takes all the room")
+        await until(lambda: at_work)
+        async with make_consumer(cluster, "t", **how):
+            await until(lambda: len(owned(parallel)) == 2)
+            assert at_work == [stays] and stays in owned(parallel)
+        await until(lambda: len(owned(parallel)) == 4)
+        for number in range(4):
+            cluster.log("t", number).append(b"has to wait")
+        before = heartbeats(cluster)
+        asked = cluster.count(FetchRequest)
+        await until(lambda: heartbeats(cluster) >= before + 10)
+        assert cluster.count(FetchRequest) - asked < 20
+        assert parallel.consumer.paused() == parallel.consumer.assignment()
+        go_on.set()
+        await until(lambda: len(at_work) == 5)
+        parallel.request_stop()
+        await running

@@ -59,6 +59,29 @@ async def test_one_goes_on_when_another_is_cancelled(cluster: FakeCluster, turns
     assert repr(parallel).startswith("<ParallelConsumer stopped")
 
 
+async def test_again_when_it_was_cancelled_behind_a_commit_that_failed(
+    cluster: FakeCluster,
+) -> None:
+    fill(cluster, 1)
+    silent = cluster.intercept(OffsetCommitRequest, Silence())
+    seen = Seen()
+    parallel = make_parallel(cluster, commit_interval_ms=60_000, drain_timeout_ms=50)
+    await parallel.start()
+    runs = Runs(parallel, seen)
+    await until(lambda: seen.ended)
+    leaving = cluster.intercept(LeaveGroupRequest, Silence())
+    first = asyncio.get_running_loop().create_task(parallel.stop())
+    await until(lambda: leaving.hits)
+    assert silent.hits
+    first.cancel()
+    await asyncio.wait([first])
+    leaving.remove()
+    async with timeout(20):
+        await parallel.stop()
+    await runs.task
+    assert repr(parallel).startswith("<ParallelConsumer stopped")
+
+
 async def test_during_start(cluster: FakeCluster) -> None:
     loop = asyncio.get_running_loop()
     joining = cluster.intercept(JoinGroupRequest, Delay(0.3))

@@ -32,6 +32,19 @@ async def test_a_batch_arrives_whole(cluster: FakeCluster) -> None:
     assert len(cluster.log(TOPIC, 1).batches) == 2
 
 
+async def test_batches_take_records_with_neither_key_nor_value_and_send_does_not(
+    cluster: FakeCluster,
+) -> None:
+    """As in aiokafka, where `append` has no defaults for them, and `send` has."""
+    async with new_producer(cluster) as producer:
+        batch = producer.create_batch()
+        assert batch.append(key=None, value=None, timestamp=1000) is not None
+        await (await producer.send_batch(batch, TOPIC, partition=1))
+        with pytest.raises(AssertionError, match="Need at least one: key or value"):
+            await producer.send(TOPIC, partition=1)
+    assert [(r.key, r.value) for r in cluster.log(TOPIC, 1).records()] == [(None, None)]
+
+
 async def test_what_append_tells(cluster: FakeCluster) -> None:
     async with new_producer(cluster, max_batch_size=200) as producer:
         batch = producer.create_batch()

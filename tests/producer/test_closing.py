@@ -125,7 +125,7 @@ def test_a_forgotten_producer_is_told_once(caplog: pytest.LogCaptureFixture) -> 
             caplog.clear()
             await forget(cluster)
 
-    with pytest.warns(ResourceWarning, match="Unclosed <AIOKafkaProducer") as seen:
+    with pytest.warns(ResourceWarning, match="Unclosed AIOKafkaProducer <AIOKafkaProducer") as seen:
         # Its tasks end with the loop.
         asyncio.run(main())
         gc.collect()

@@ -114,6 +114,16 @@ async def test_the_collector_sees_it_when_something_waits(held: Held) -> None:
     await task
 
 
+async def test_the_collector_does_not_see_results(held: Held) -> None:
+    """Thousands that are kept would have it look through all objects of the program."""
+    is_compiled = not str(record_future.__file__).endswith(".py")
+    futures = [await held.send() for _ in range(3)]
+    await held.deliver()
+    results = [futures[0].result(), await futures[1], *await asyncio.gather(futures[2])]
+    assert [gc.is_tracked(result) for result in results] == [not is_compiled] * 3
+    assert not any(hasattr(result, "__dict__") for result in results)
+
+
 async def test_cycles_are_collected(held: Held) -> None:
     """A callback that refers to the future itself, an attribute, an exception with its frames."""
     dead: list[weakref.ref[Sent]] = []

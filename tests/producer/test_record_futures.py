@@ -40,7 +40,12 @@ async def test_it_can_be_kept_anywhere(held: Held) -> None:
     assert reference() is first
     names = weakref.WeakKeyDictionary({first: "first"})
     assert names[first] == "first"
+    assert "note" not in vars(first) and not hasattr(first, "note")
     first.note = "mine"  # type: ignore[attr-defined]
+    assert vars(first)["note"] == "mine"
+    del first.note  # type: ignore[attr-defined]
+    vars(first)["note"] = vars(second)["note"] = "mine"
+    assert second.note == "mine"  # type: ignore[attr-defined]
     assert first.note == "mine"  # type: ignore[attr-defined]
     await held.deliver()
 
@@ -85,6 +90,42 @@ async def test_its_states(held: Held) -> None:
     assert future.exception() is None
     assert "finished" in repr(future)
     assert not future.cancel()
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+async def test_steps_of_an_await_that_need_not_wait(held: Held, is_ours: bool) -> None:
+    future = await held.send()
+    await held.deliver()
+    metadata = future.result()
+    if not is_ours:
+        future = asyncio.get_running_loop().create_future()
+        future.set_result(metadata)
+    for step in (next, lambda steps: steps.send(None)):
+        steps: Any = future.__await__()
+        assert iter(steps) is steps
+        with pytest.raises(StopIteration) as end:
+            step(steps)
+        assert end.value.value is metadata
+    steps = future.__await__()
+    with pytest.raises(ZeroDivisionError, match="thrown"):
+        steps.throw(ZeroDivisionError("thrown"))
+    steps = future.__await__()
+    with pytest.raises(ZeroDivisionError, match="thrown"):
+        steps.throw(ZeroDivisionError, "thrown")
+    steps = future.__await__()
+    assert steps.close() is None
+
+
+async def test_many_that_wait_for_it_when_it_is_done(held: Held) -> None:
+    future = await held.send()
+    await held.deliver()
+    steps: list[Any] = [future.__await__() for _ in range(3)]
+    for one in steps:
+        with pytest.raises(StopIteration) as end:
+            next(one)
+        assert end.value.value is future.result()
+    steps.clear()
+    assert [await future for _ in range(3)] == [future.result()] * 3
 
 
 async def test_the_states_of_a_failure(held: Held) -> None:

@@ -212,8 +212,7 @@ async def test_before_start_and_after_stop(cluster: FakeCluster) -> None:
     with pytest.raises(ProducerClosed, match="start"):
         await producer.send(TOPIC, b"v")
     await producer.start()
-    with pytest.raises(AssertionError):
-        await producer.start()
+    await producer.start()  # It runs already.
     await producer.stop()
     await producer.stop()
     with pytest.raises(ProducerClosed):

@@ -18,7 +18,7 @@ async def reading(
     fake: FakeCluster, ranges: list[PartitionRange], **options: Any
 ) -> AsyncIterator[RangeReader]:
     options.setdefault("max_wait_ms", 20)
-    servers = fake.bootstrap_servers
+    servers = options.pop("servers", fake.bootstrap_servers)
     async with AIOKafkaClient(
         bootstrap_servers=servers, retry_backoff_ms=10, allow_auto_create_topics=False
     ) as client:

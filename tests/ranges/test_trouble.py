@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -23,10 +25,13 @@ from aiokafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersi
 from aiokafka.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from aiokafka.ranges import LossKind, OffsetSizes, PartitionRange
+from aiokafka.protocol.messages.topics import CreateTopicsRequest
+from aiokafka.ranges import LossKind, OffsetSizes, PartitionRange, RangeReader
 from aiokafka.ranges.questions import Bounds
 from aiokafka.ranges.state import RangeState
-from aiokafka.testing import Edit, Fail, FakeCluster, RawBytes
+from aiokafka.structs import TopicPartition
+from aiokafka.testing import Cut, Edit, Fail, FakeCluster, RawBytes
+from tests.admin.support import simulated
 from tests.ranges.support import drain, fill, numbered, reading
 
 WHOLE = [PartitionRange("t", 0, 0, 50)]
@@ -207,6 +212,124 @@ async def test_bounds_of_a_partition_without_a_leader(cluster: FakeCluster) -> N
             with pytest.raises(LeaderNotAvailableError, match="t-0: no leader is known"):
                 await Bounds(client, state).ask()
             await cluster.wait_for(lambda: cluster.count(MetadataRequest) > asked)
+
+
+@pytest.mark.parametrize("start", [10, 30])
+async def test_a_leader_that_was_cut_off(start: int) -> None:
+    """It goes on answering, and its log ends before the range does, or before it begins."""
+    async with cut_off() as cluster:
+        ranges = [PartitionRange("t", 0, start, 50)]
+        async with reading(cluster, ranges, servers=cluster.address(0)) as reader:
+            assert await drain(reader) == {("t", 0): numbered(start, 50)}
+
+
+@pytest.mark.parametrize("start", [10, 30])
+async def test_a_leader_that_was_cut_off_with_its_client(start: int) -> None:
+    """No other broker can be asked, so nothing proves that the records are gone."""
+    async with cut_off() as cluster:
+        cluster.intercept(None, Cut(), broker=1)
+        cluster.intercept(None, Cut(), broker=2)
+        ranges = [PartitionRange("t", 0, start, 50)]
+        options: dict[str, Any] = {"servers": cluster.address(0), "timeout_ms": 300}
+        async with reading(cluster, ranges, fail_on_data_loss=False, **options) as reader:
+            with pytest.raises(KafkaTimeoutError, match="t-0: no progress at offset"):
+                await drain(reader)
+            assert reader.losses == []
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+@pytest.mark.parametrize("release", ["0.9", "0.10.2", "2.1", "4.3"])
+@pytest.mark.parametrize("start", [10, 30])
+async def test_a_log_that_was_truncated(start: int, release: str, brokers: int) -> None:
+    """The other brokers name the leader that says so."""
+    async with FakeCluster(brokers, as_version=release) as cluster:
+        await cluster.create_topic("t", assignment={0: list(range(brokers))})
+        fill(cluster, 0, 15)
+        ranges = [PartitionRange("t", 0, start, 50)]
+        options: dict[str, Any] = {"fail_on_data_loss": False, "timeout_ms": 1000}
+        async with reading(cluster, ranges, **options) as reader:
+            assert (await drain(reader)).get(("t", 0), []) == numbered(start, 15)
+            assert reader.losses == [(LossKind.TRUNCATION, "t", 0, max(start, 15), 50)]
+        assert not cluster.count(CreateTopicsRequest)
+
+
+async def test_ranges_of_one_partition_share_its_time(cluster: FakeCluster) -> None:
+    """None of them keeps the others waiting for ever."""
+    fill(cluster, 0, 15)
+    ranges = [PartitionRange("t", 0, 15, until) for until in (20, 30, 40, 50)]
+    options: dict[str, Any] = {"fail_on_data_loss": False, "timeout_ms": 1000}
+    async with reading(cluster, ranges, **options) as reader:
+        assert await drain(reader) == {}
+        assert sorted(loss.until for loss in reader.losses) == [20, 30, 40, 50]
+
+
+async def test_a_high_watermark_that_is_behind() -> None:
+    """As that of a new leader before 2.2 (KIP-207): nothing is lost, it will come."""
+
+    def look_up(response: ListOffsetsResponse) -> None:
+        for topic in response.topics:
+            for part in topic.partitions:
+                part.offset = min(part.offset, 40)
+
+    def behind(data: PartitionData) -> None:
+        data.high_watermark, data.records = 40, None
+
+    async with FakeCluster(3, as_version="2.1") as cluster:
+        await cluster.create_topic("t", assignment={0: [0, 1, 2]})
+        fill(cluster, 0, 50)
+        with cluster.intercept(ListOffsetsRequest, Edit(look_up)):
+            with cluster.intercept(FetchRequest, each(behind), times=5) as script:
+                async with reading(cluster, [PartitionRange("t", 0, 45, 50)]) as reader:
+                    assert await drain(reader) == {("t", 0): numbered(45, 50)}
+        assert script.hits == 5
+
+
+async def test_a_broker_that_knows_the_topic_of_before() -> None:
+    """Its leader, of a higher epoch, is not taken over for the topic that was made again."""
+    async with FakeCluster(3) as cluster:
+        await cluster.create_topic("t", assignment={0: [0, 1, 2]})
+        for leader in (1, 2, 1, 2):
+            cluster.move_leader(("t", 0), leader)
+        servers = [cluster.address(0), cluster.address(1)]
+        async with AIOKafkaClient(bootstrap_servers=servers, retry_backoff_ms=10) as client:
+            await client.add_topic("t")
+            cluster.faults.mislead(2)
+            await cluster.delete_topic("t")
+            await cluster.create_topic("t", assignment={0: [0, 1, 2]})
+            fill(cluster, 0, 5)
+            topic_id = cluster.state.topics["t"].topic_id
+            while client.cluster.topic_id("t") != topic_id:
+                await client.force_metadata_update()
+            options: dict[str, Any] = {"fail_on_data_loss": False, "timeout_ms": 1000}
+            gone = [PartitionRange("t", 0, 0, 15)]
+            async with RangeReader(client, gone, max_wait_ms=20, **options) as reader:
+                assert await drain(reader) == {("t", 0): numbered(0, 5)}
+            there = client.cluster.leader_for_partition(TopicPartition("t", 0))
+            assert there == cluster.partition("t").leader == 0
+            async with RangeReader(client, [PartitionRange("t", 0, 0, 5)]) as reader:
+                assert await drain(reader) == {("t", 0): numbered(0, 5)}
+
+
+@simulated
+async def test_the_time_of_a_range_begins_with_the_first_read() -> None:
+    async with FakeCluster() as cluster:
+        await cluster.create_topic("t")
+        fill(cluster, 0, 50)
+        async with reading(cluster, WHOLE, timeout_ms=1000) as reader:
+            await asyncio.sleep(2)  # of virtual time
+            assert await drain(reader) == {("t", 0): numbered(0, 50)}
+
+
+@contextlib.asynccontextmanager
+async def cut_off() -> AsyncIterator[FakeCluster]:
+    """A cluster whose broker 0 leads a log of 15 records, as it believes; it has 50."""
+    async with FakeCluster(3) as cluster:
+        await cluster.create_topic("t", assignment={0: [0, 1, 2]})
+        fill(cluster, 0, 15)
+        cluster.faults.isolate(0)
+        fill(cluster, 0, 35)
+        yield cluster
+        assert cluster.failures == []
 
 
 async def test_a_leader_that_was_behind(cluster: FakeCluster) -> None:

@@ -10,9 +10,9 @@ from aiokafka.errors import CorruptRecordError
 from aiokafka.record.header import RecordBatch, flat_view, is_cut_short, parse_batch
 from aiokafka.record.legacy import build_message_set
 from aiokafka.record.reader import RecordReader
-from aiokafka.record.scan import MOST_SPANS, Scan, scan_record_set
+from aiokafka.record.scan import MOST_SPANS, Scan, count_records, scan_record_set
 from tests.record.fuzz import Dice
-from tests.record.samples import make_batch, make_record_sets, numbered
+from tests.record.samples import make_batch, make_empty, make_marker, make_record_sets, numbered
 
 
 def measured(found: Scan) -> tuple[int, int, int]:
@@ -130,3 +130,30 @@ def test_any_buffer_can_be_scanned(kind: type) -> None:
     assert is_cut_short(kind(data[:-1]))
     with pytest.raises(TypeError):
         scan_record_set("text")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_records_are_counted_by_headers(kind: type[bytes]) -> None:
+    old = build_message_set(1, [(0, None, b"1"), (0, None, b"2")])
+    batches = [
+        old,
+        make_batch(numbered(3)),
+        make_marker(1, base_offset=5),
+        make_empty(base_offset=6, last_offset_delta=2),
+        make_batch(numbered(20), codec=1),
+    ]
+    data = b"".join(batches)
+    assert count_records(kind(data)) == 2 + 3 + 20
+    assert count_records(kind(data[:-1])) == 2 + 3
+    assert count_records(kind(data + make_batch(numbered(4), record_count=-1))) == 25
+    assert count_records(kind(data + bytes(100))) == 25
+    assert count_records(b"") == 0
+
+
+@pytest.mark.parametrize("number", range(len(make_record_sets())))
+def test_what_is_cut_off_is_not_counted(number: int) -> None:
+    data = make_record_sets()[number]
+    counts = [count_records(data[:size]) for size in range(len(data) + 1)]
+    assert counts == sorted(counts)
+    batches, _ = valid_batches(data)
+    assert counts[-1] == sum(batch.record_count for batch in batches if not batch.is_control)

@@ -174,7 +174,8 @@ class _Watch:
         self._caller = caller
         self._what = what
         self._limit = limit
-        task = asyncio.current_task()
+        loop = caller.world.loop
+        task = asyncio.current_task(loop)
         assert task is not None
         self._task = task
         #: When a call that should have ended long ago is one that never will; None once it ended.
@@ -183,20 +184,13 @@ class _Watch:
             world = caller.world
             self.hangs_at = world.now + 2 * limit + 10 * MARGIN + world.stalled
             world.hangs.expect(self)
-        self._handles = [
-            asyncio.get_running_loop().call_later(delay, self._cancel, why)
-            for delay, why in self._reasons(patience, may_cancel)
-        ]
-
-    def _reasons(self, patience: float | None, may_cancel: bool) -> list[tuple[float, str]]:
-        caller = self._caller
-        found = []
+        self._handles: list[asyncio.TimerHandle] = []
         if patience is not None:
-            found.append((patience, "for want of patience"))
+            self._handles.append(loop.call_later(patience, self._cancel, "for want of patience"))
         if may_cancel and caller.cancel_rate and caller.chance(caller.cancel_rate):
             # From one turn of the loop to seconds.
-            found.append((10 ** caller.random.uniform(-5, 0.7), "by chance"))
-        return found
+            delay = 10 ** caller.random.uniform(-5, 0.7)
+            self._handles.append(loop.call_later(delay, self._cancel, "by chance"))
 
     def _cancel(self, why: str) -> None:
         self.told_to_cancel = why
@@ -214,9 +208,8 @@ class _Watch:
         self.hangs_at = None
         for handle in self._handles:
             handle.cancel()
-        uncancel = getattr(self._task, "uncancel", None)
-        if self.told_to_cancel is not None and uncancel is not None:
-            uncancel()
+        if self.told_to_cancel is not None and hasattr(self._task, "uncancel"):
+            self._task.uncancel()
 
 
 def _where(task: asyncio.Task[Any]) -> str:

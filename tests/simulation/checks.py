@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 _NO_LATE_WRITES = (4, 0)
-_STABLE_OFFSETS = (2, 5)
 _LATE = {"hang", "slow broker", "late response", "slow line", "silent line", "stall", "misled"}
 
 # The second one is why the last try failed, of a record whose time was over then.
@@ -229,8 +228,13 @@ def _check_pipelines(world: World, found: Logs) -> None:
                 for entry in entries
                 if not entry.is_aborted and (sent := history.sent[entry.number]).is_lost
             )
-        doubled = [place for place, count in copies.items() if count > 1]
-        if doubled and not _may_give_old_offsets(world):
+        given_again = {
+            sent.copy_of
+            for transaction in history.given_again.get(group_id, ())
+            for sent in transaction.records
+        }
+        doubled = [p for p, count in copies.items() if count > 1 and p not in given_again]
+        if doubled:
             text = f"{group_id}: records {doubled[:5]} were copied to {target} twice"
             world.violate("copied twice", text)
         places = _before_commits(world, group_id, source, found)
@@ -238,14 +242,6 @@ def _check_pipelines(world: World, found: Logs) -> None:
         if missing:
             text = f"{group_id}: records {missing[:5]} are committed, but not copied"
             world.violate("not copied", text)
-
-
-def _may_give_old_offsets(world: World) -> bool:
-    """Whether a group may be given offsets from before its last commit: brokers give them until
-    the markers of the transaction are written, and can be told not to since 2.5 (KIP-447).
-    """
-    kinds = {fault.kind for fault in world.scenario.faults}
-    return world.scenario.cluster.number < _STABLE_OFFSETS and "held markers" in kinds
 
 
 def _before_commits(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
@@ -24,7 +25,7 @@ _MIXES = {"slow line", "silent line", "slow broker", "hang", "stall", "cut at by
 def watch_commits(world: World) -> None:
     """Look at every OffsetCommit request that reaches a broker."""
 
-    newest: dict[tuple[str, int, TopicPartition], int] = {}
+    newest: dict[tuple[str, int, TopicPartition], float] = {}
     connections: dict[str, int] = {}
     is_in_order = not _MIXES & {fault.kind for fault in world.scenario.faults}
 
@@ -51,7 +52,7 @@ def watch_commits(world: World) -> None:
                 if is_overtaken:
                     continue
                 before = min(newest.get(who, 0), stored)
-                newest[who] = part.committed_offset
+                newest[who] = min(part.committed_offset, _read_up_to(audience, context, tp))
                 is_free = audience.goes_back or name in audience.forgiven
                 is_back = part.committed_offset < before and is_in_order and not is_free
                 if is_back and not _are_marks(world, audience, tp, part.committed_offset, before):
@@ -63,6 +64,17 @@ def watch_commits(world: World) -> None:
         world.cluster.intercept(
             LeaveGroupRequest, lambda request, _: world.violate("left", f"{request!r}")
         )
+
+
+def _read_up_to(audience: Audience, context: RequestContext, tp: TopicPartition) -> float:
+    """The position that a member has read up to since it was given a partition.
+
+    A program may name what it had read as a member before, that was removed; it reads that again.
+    """
+    for reading in audience.readings:
+        if reading.name.replace(" ", "-") == context.client_id:
+            return reading.positions.get(tp, 0)
+    return math.inf
 
 
 def _are_marks(world: World, audience: Audience, tp: TopicPartition, start: int, end: int) -> bool:

@@ -106,12 +106,12 @@ async def _main(world: World) -> None:
     }
     happening = [loop.create_task(_happen(world, plan), name=plan.name) for plan in scenario.faults]
     await asyncio.sleep(scenario.active_s)
-    await asyncio.gather(*happening)
+    await _see_end(happening)
     await _calm_down(world)
     for rank in range(_RANKS):
         world.turn_at[rank] = world.now
         world.turns[rank].set()
-        await asyncio.gather(*[task for w, task in tasks.items() if w.rank == rank])
+        await _see_end([task for w, task in tasks.items() if w.rank == rank])
     await _see_transactions_end(world)
     checks.check_all(world)
     check_rates(world)
@@ -121,6 +121,19 @@ async def _main(world: World) -> None:
     await asyncio.sleep(5.0)
     current = asyncio.current_task()
     look_for_leftovers(world, set() if current is None else {current})
+
+
+async def _see_end(tasks: list[asyncio.Task[None]]) -> None:
+    """Wait for all tasks, or for the first that fails, and raise what it failed with.
+
+    Not by `gather`, which gives tasks that are done already a turn of the loop on some Pythons and
+    none on others: a seed must have one trace.
+    """
+    if tasks:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    for task in tasks:
+        if task.done():
+            task.result()
 
 
 async def _see_transactions_end(world: World) -> None:

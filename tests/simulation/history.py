@@ -303,6 +303,9 @@ class History:
         self.audiences: list[Audience] = []
         self.pipelines: list[tuple[str, str, str]] = []
         """Group, source topic and target topic of each pipeline."""
+        self.given_again: dict[str, list[Transaction]] = {}
+        """By group: transactions that were not over when a coordinator gave the offsets from before
+        them, so that what they copy may be copied again."""
         self.open_futures: dict[asyncio.Future[Any], Sent] = {}
         self.copies: set[str] = set()
         """Topics that a client writes by itself: copies of records that failed."""

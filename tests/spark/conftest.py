@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
+from aiokafka.spark._loop import loop_thread
 from aiokafka.testing import FakeCluster
+
+
+@pytest.fixture(autouse=True)
+async def thread() -> AsyncIterator[None]:
+    """Ends what a test keeps open in this process: the next one counts its own clients."""
+    yield
+    await asyncio.to_thread(loop_thread().stop)
 
 
 @pytest.fixture

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
-
-import pytest
 
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.ranges import PartitionRange
-from aiokafka.spark._loop import loop_thread
 from aiokafka.spark._options import parse_read
 from aiokafka.spark._plan import StreamPlan, batch_tasks
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import FakeCluster
 
 TOLERANT = {"failOnDataLoss": "false"}
-
-
-@pytest.fixture(autouse=True)
-async def thread() -> AsyncIterator[None]:
-    """Ends what stays open in this process."""
-    yield
-    await asyncio.to_thread(loop_thread().stop)
 
 
 def options(cluster: FakeCluster, *, streaming: bool, **given: Any) -> Any:

@@ -39,10 +39,7 @@ from tests.spark.support import (
     options,
     read,
     stream,
-    thread,
 )
-
-__all__ = ["thread"]
 
 ZERO = {"t": BEGIN["t"]}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,13 +22,6 @@ from aiokafka.spark._write import write_batches  # noqa: E402
 from aiokafka.testing import FakeCluster  # noqa: E402
 
 ROWS = 1000
-
-
-@pytest.fixture(autouse=True)
-async def thread() -> AsyncIterator[None]:
-    """Ends what tasks keep open in this process."""
-    yield
-    await asyncio.to_thread(loop_thread().stop)
 
 
 def reading(

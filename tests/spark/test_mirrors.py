@@ -8,9 +8,7 @@ from aiokafka._compat import timeout
 from aiokafka.errors import GroupAuthorizationFailedError
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.testing import Fail, FakeCluster
-from tests.spark.support import MIRRORED, committed, end, fill, initial, stream, thread
-
-__all__ = ["thread"]
+from tests.spark.support import MIRRORED, committed, end, fill, initial, stream
 
 
 async def test_the_last_commit_of_an_idle_query_is_tried_again(cluster: FakeCluster) -> None:

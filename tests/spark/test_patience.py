@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from aiokafka.errors import KafkaConnectionError, TopicAuthorizationFailedError
 from aiokafka.ranges import PartitionRange
-from aiokafka.spark._loop import loop_thread
 from aiokafka.spark._options import parse_read, parse_write
 from aiokafka.spark._patience import connected
 from aiokafka.spark._produce import TaskIdentity
@@ -20,13 +19,6 @@ pa: Any = pytest.importorskip("pyarrow", reason="needs pyarrow")
 
 from aiokafka.spark._fetch import read_batches  # noqa: E402
 from aiokafka.spark._write import write_batches  # noqa: E402
-
-
-@pytest.fixture(autouse=True)
-async def thread() -> AsyncIterator[None]:
-    """Ends what tasks keep open in this process."""
-    yield
-    await asyncio.to_thread(loop_thread().stop)
 
 
 async def while_away(

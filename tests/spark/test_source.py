@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -33,13 +32,6 @@ from aiokafka.structs import TopicPartition
 from aiokafka.testing import FakeCluster
 
 ALL = ReadAllAvailable()
-
-
-@pytest.fixture(autouse=True)
-async def thread() -> AsyncIterator[None]:
-    """Ends what the data source keeps open in this process."""
-    yield
-    await asyncio.to_thread(loop_thread().stop)
 
 
 def source(cluster: FakeCluster, **options: Any) -> KafkaSource:

@@ -6,9 +6,7 @@ import pytest
 
 from aiokafka.ranges import DataLossError
 from aiokafka.testing import FakeCluster
-from tests.spark.support import end, initial, read, stream, thread
-
-__all__ = ["thread"]
+from tests.spark.support import end, initial, read, stream
 
 
 async def test_it_is_noticed_when_the_topic_is_read_next(

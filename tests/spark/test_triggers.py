@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from aiokafka.testing import FakeCluster
-from tests.spark.support import end, initial, stream, thread
-
-__all__ = ["thread"]
+from tests.spark.support import end, initial, stream
 
 PATIENT = {"minOffsetsPerTrigger": "50", "maxTriggerDelay": "1h", "startingOffsets": "earliest"}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -32,13 +32,6 @@ from aiokafka.spark._write import (  # noqa: E402
 )
 
 ONE = TaskIdentity("query", 3, 0)
-
-
-@pytest.fixture(autouse=True)
-async def thread() -> AsyncIterator[None]:
-    """Ends what tasks keep open in this process."""
-    yield
-    await asyncio.to_thread(loop_thread().stop)
 
 
 def options(cluster: FakeCluster, **given: Any) -> WriteOptions:

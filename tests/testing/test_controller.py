@@ -14,6 +14,8 @@ from aiokafka.protocol.messages.metadata import (
 )
 from aiokafka.protocol.messages.topics import (
     CreatableTopic,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
     CreateTopicsRequest,
     DeleteTopicsRequest,
 )
@@ -91,6 +93,22 @@ async def test_kraft_brokers_forward_until_the_time_is_over(cluster: FakeCluster
         assert (await waiting).topics[0].error_code == 0
         deletion = DeleteTopicsRequest(topic_names=["new"], timeout_ms=20)
         assert (await client.call(deletion, 5)).responses[0].error_code == 0
+
+
+async def test_no_partition_is_added_where_no_broker_can_have_it() -> None:
+    """The only broker is cut off from the controller: it answers, and the controller fences it."""
+    async with FakeCluster() as cluster:
+        await cluster.create_topic("t")
+        cluster.faults.isolate(0)
+        wanted = [CreatePartitionsTopic(name="t", count=2, assignments=None)]
+        request = CreatePartitionsRequest(topics=wanted, timeout_ms=1000, validate_only=False)
+        async with RawClient(cluster.address(0)) as client:
+            result = (await client.call(request, 3)).results[0]
+        assert (result.error_code, result.error_message) == (
+            38,
+            "All brokers are currently fenced.",
+        )
+        assert cluster.failures == []
 
 
 async def test_with_zookeeper_there_is_no_controller_id() -> None:

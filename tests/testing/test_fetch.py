@@ -107,6 +107,20 @@ async def test_errors_of_a_partition(
     assert data.error_code == errno
 
 
+async def test_a_fetch_that_waits_sees_what_the_followers_catch_up_with(
+    cluster: FakeCluster, client: RawClient
+) -> None:
+    log = cluster.log("t")
+    log.pause_replication()
+    log.append(b"a")
+    waiting = asyncio.create_task(client.call(fetch_request("t", max_wait_ms=300_000), 12))
+    await cluster.wait_for(lambda: cluster.count(FetchRequest) == 1)
+    async with RawClient(cluster.address(0)) as other:
+        assert values(only(await other.call(fetch_request("t"), 12))) == []
+    log.resume_replication()
+    assert values(only(await waiting)) == [b"a"]
+
+
 async def test_wrong_leader_and_old_epoch(cluster: FakeCluster, client: RawClient) -> None:
     await cluster.create_topic("one", assignment={0: [0]})
     cluster.move_leader(("one", 0), 1)

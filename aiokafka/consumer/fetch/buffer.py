@@ -163,12 +163,15 @@ class FetchBuffer:
 
     def next(self) -> ConsumerRecord[Any, Any] | None:
         """Return the next record of the record set being served; None when `next_of(None)` has to
-        look further.
+        look further, and now and then in any case.
 
         Counts as a call of its own.
         """
         chunk = self._current
-        if chunk is None:
+        # A compressed record set may have tens of thousands of records: every 128 of them the
+        # reader takes the long way, on which it sees whether other tasks have waited for too long.
+        # (A number in place of a name: it is a C number where this is compiled.)
+        if chunk is None or not self.call & 127:
             return None
         state = chunk.state
         # `next_of` knows what to do about both; this way is for the record in the middle of a set.
@@ -227,7 +230,7 @@ class FetchBuffer:
         except BaseException:
             # Nothing is going to arrive, of other partitions neither: hand it out next time.
             for state, position, taken in self._begun:
-                state.seek(position)
+                state.put_back(position)
                 state.taken = taken
             raise
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from aiokafka._tasks import together
 from aiokafka.consumer._listener_call import refuse_reading
 from aiokafka.consumer._partition_state import PartitionState
 from aiokafka.consumer.fetch.buffer import Wanted
@@ -60,7 +61,7 @@ class Fetcher:
         nodes, self._nodes = self._nodes, {}
         for node_id in nodes:
             self._placement.drop_contact(node_id)
-        await asyncio.gather(*(node.close() for node in nodes.values()))
+        await together(node.close() for node in nodes.values())
 
     async def wait_for_records(self, wanted: Wanted, deadline: float | None) -> bool:
         """Wait until there may be something for a reader of these partitions; False at `deadline`.

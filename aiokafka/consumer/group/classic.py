@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from aiokafka._backoff import Backoff
 from aiokafka._log import SubjectLog
 from aiokafka.consumer.group.assignors import GroupAssignors, assignment_of, subscriptions_of
-from aiokafka.consumer.group.classic_member import ClassicMember, Joined
+from aiokafka.consumer.group.classic_member import ClassicMember, Joined, Shares
 from aiokafka.consumer.group.protocol import GroupParts
 from aiokafka.consumer.group.state import StandingState
 from aiokafka.consumer.position.committed import Identity
@@ -18,6 +18,7 @@ from aiokafka.errors import (
     CommitFailedError,
     IllegalGenerationError,
     KafkaError,
+    KafkaProtocolError,
     RebalanceInProgressError,
     UnknownMemberIdError,
 )
@@ -35,7 +36,8 @@ class ClassicProtocol:
     GroupProtocol of brokers of all versions.
 
     Owns: the topics and partitions that this member assigned as leader; whether an eager member
-    has given up everything for a join that is still to come; whether a join is under way.
+    has given up everything for a join that is still to come; whether a join is under way; whether
+    a static member has come back, and is to look if something was left out meanwhile.
     """
 
     def __init__(self, parts: GroupParts, member: ClassicMember) -> None:
@@ -55,6 +57,7 @@ class ClassicProtocol:
         )
         self._is_revoked = False
         self._is_joining = False
+        self._is_back = False
         self._shared_out: dict[str, frozenset[int] | None] = {}
 
     def has_work(self) -> bool:
@@ -110,6 +113,7 @@ class ClassicProtocol:
         reason = self._standing.take_reason()
         subscription = self._subscriptions.subscription
         topics = self._subscriptions.topics
+        is_new = self.member.generation < 0
         self._standing.unsettle()
         # No heartbeats from here on: the JoinGroup says as much, and on the same connection they
         # would wait behind it until their time is over.
@@ -137,8 +141,9 @@ class ClassicProtocol:
         assignment = self._assignors.accept(joined.protocol, joined.generation, data)
         if is_wanted:
             await self._adopt(frozenset(assignment.partitions()))
-            if joined.is_kept and len(joined.members) == 1:
-                self._look_for_growth()
+        # A join of one that does not lead makes the group rebalance where it names partitions.
+        may_join = self._assignors.is_cooperative or bool(self._shared_out)
+        self._is_back = is_new and may_join and self._config.group_instance_id is not None
 
     async def _prepare(self) -> None:
         """Give up what a join needs: everything without membership, everything of an eager
@@ -188,16 +193,6 @@ class ClassicProtocol:
         """Join again when the partitions of these topics change."""
         cluster = self._client.cluster
         self._shared_out = {topic: cluster.partitions_for_topic(topic) for topic in topics}
-
-    def _look_for_growth(self) -> None:
-        """Join again for partitions that were added while a static leader, alone in its group, was
-        away: they are in no assignment."""
-        for topic, numbers in self._shared_out.items():
-            mine = {tp.partition for tp in self._handover.owned if tp.topic == topic}
-            if numbers is not None and not numbers <= mine:
-                self._standing.request_join(
-                    f"partitions of {topic} were added while this member was away"
-                )
 
     async def _adopt(self, assigned: frozenset[TopicPartition]) -> None:
         # Before anything is revoked: what is finished of it has to be stored first, and the new
@@ -252,11 +247,49 @@ class ClassicProtocol:
                 await self.member.heartbeat()
                 delays.reset()
                 self._parts.errors.clear()
+                if self._is_back:
+                    await self._look_for_unread()
             except KafkaError as error:
                 if generation == self.member.generation and not self._is_joining:
                     self._on_heartbeat_failed(error)
                     # Sooner than usual: the session is running out meanwhile.
                     delay = min(interval, delays.next())
+
+    async def _look_for_unread(self) -> None:
+        """Join again for partitions that no member has, though the members agree.
+
+        1. A static member that is back soon gets its former place, and no other joins (KIP-345).
+        2. What would have followed from it, had it not gone, does not: others do not get what it
+           had given up for them (KIP-429), and what was added while the leader was away is in no
+           assignment (KIP-814).
+        3. This member asks for the assignments, once. It joins, and so the leader assigns again.
+        """
+        generation = self.member.generation
+        try:
+            shares = await self.member.shares()
+        except KafkaError as error:
+            self._log.debug("The assignments of the group are not known: %s", error)
+            # Again with the next heartbeat, if that may help. What a member has written stays.
+            is_malformed = isinstance(error, KafkaProtocolError)
+            self._is_back = self._is_back and error.retriable and not is_malformed
+            return
+        if generation != self.member.generation or self._is_joining:
+            return
+        self._is_back = False
+        if shares is not None and (unread := self._unread(shares)):
+            self._standing.request_join(f"no member has {', '.join(unread)}")
+
+    def _unread(self, shares: Shares) -> list[str]:
+        """Return the topics of which no member has some partition, as far as they are known."""
+        cluster = self._client.cluster
+        return [
+            topic
+            for topic in sorted(shares.topics)
+            if any(
+                TopicPartition(topic, number) not in shares.partitions
+                for number in cluster.partitions_for_topic(topic) or ()
+            )
+        ]
 
     def _on_heartbeat_failed(self, error: KafkaError) -> None:
         if isinstance(error, RebalanceInProgressError):

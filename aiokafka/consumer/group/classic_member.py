@@ -3,12 +3,17 @@ time; what to do about an error is up to the ClassicProtocol."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from aiokafka.consumer.group.membership import GroupLink
 from aiokafka.consumer.position.committed import Identity
-from aiokafka.errors import MemberIdRequired
+from aiokafka.coordinator.protocol import (
+    ConsumerProtocolMemberAssignment,
+    ConsumerProtocolMemberMetadata,
+)
+from aiokafka.errors import MemberIdRequired, for_code
+from aiokafka.protocol.messages.groups import DescribedGroupMember, DescribeGroupsRequest
 from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
 from aiokafka.protocol.messages.join_group import (
     JoinGroupRequest,
@@ -17,18 +22,20 @@ from aiokafka.protocol.messages.join_group import (
 )
 from aiokafka.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka._config.consumer import ConsumerConfig
     from aiokafka.net.connection import BrokerConnection
 
-__all__ = ["KEPT", "ClassicMember", "Joined"]
+__all__ = ["KEPT", "ClassicMember", "Joined", "Shares"]
 
 KEPT = (JoinGroupRequest, SyncGroupRequest)
 """What the coordinator keeps until other members have sent theirs."""
 
 _PROTOCOL_TYPE = "consumer"
 _FIRST_LEAVE_OF_SEVERAL = 3
+_STABLE = "Stable"
 
 # The broker answers a join when all members have joined or their time is up, and takes a moment.
 _JOIN_SLACK = 5.0
@@ -52,6 +59,15 @@ class Joined(NamedTuple):
     leads_untold: bool = False
     """Whether this is the leader, and was not told so: brokers before 3.2 name a static leader that
     was restarted by its former id, so that it makes no new assignment."""
+
+
+class Shares(NamedTuple):
+    """What the members of a group have agreed on."""
+
+    topics: frozenset[str]
+    """What they have subscribed to, all together."""
+    partitions: frozenset[TopicPartition]
+    """What they have, all together."""
 
 
 class ClassicMember:
@@ -177,6 +193,18 @@ class ClassicMember:
         limit = min(self._config.client.request_timeout, self._config.session_timeout)
         self.link.check((await self.link.send(request, limit)).error_code)
 
+    async def shares(self) -> Shares | None:
+        """Return what the members have in this generation; None while a rebalance is under way.
+        Raises the response's error."""
+        limit = min(self._config.client.request_timeout, self._config.session_timeout)
+        request = DescribeGroupsRequest(groups=[self._group_id])
+        for group in (await self.link.send(request, limit)).groups:
+            if group.error_code:
+                raise for_code(group.error_code)(f"group {self._group_id!r}")
+            if group.group_state == _STABLE:
+                return _shares_of(group.members)
+        return None
+
     async def leave(self, reason: str) -> None:
         """Tell the group that we go, unless a static member, which is missed by the end of its
         session. Raises errors of the connection and of the response.
@@ -196,3 +224,15 @@ class ClassicMember:
             return LeaveGroupRequest(group_id=self._group_id, members=[member])
 
         self.link.check((await self.link.send_aside(make)).error_code)
+
+
+def _shares_of(members: Iterable[DescribedGroupMember]) -> Shares:
+    topics: set[str] = set()
+    partitions: set[TopicPartition] = set()
+    for member in members:
+        metadata = ConsumerProtocolMemberMetadata.decode(bytes(member.member_metadata))
+        topics.update(metadata.subscription)
+        if member.member_assignment:
+            assignment = ConsumerProtocolMemberAssignment.decode(bytes(member.member_assignment))
+            partitions.update(assignment.partitions())
+    return Shares(frozenset(topics), frozenset(partitions))

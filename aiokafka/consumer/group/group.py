@@ -4,6 +4,7 @@ assignment when the application subscribes to something else."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
@@ -40,6 +41,8 @@ log = logging.getLogger("aiokafka.consumer.group_coordinator")
 # Seconds that stop() may take for its background work, and any member to tell the group.
 _STOP_TIMEOUT = 5.0
 _LEAVE_TIMEOUT = 3.0
+# The broker ends a join when the rebalance timeout is over, and takes a moment.
+_JOIN_SHARE = 1.25
 # Parts of the time that is left.
 _PART_TO_CATCH_UP = 0.3
 _PART_TO_LEAVE = 0.2
@@ -88,6 +91,7 @@ class Group:
         )
         self._protocol = make_protocol(parts)
         self._member = self._protocol.member
+        self._goodbye: asyncio.Event | None = None
 
     # -- what others read --------------------------------------------------------------------------
 
@@ -162,8 +166,10 @@ class Group:
         self.check()
 
     async def _wait_until_joined(self) -> None:
-        # A join waits for the slowest member, for which other clients have the poll interval.
-        limit = max(self._config.default_api_timeout, self._config.max_poll_interval)
+        # A join waits for the slowest member, which may be gone without a word: as long as this one
+        # says itself, and the broker takes a moment; other clients say the poll interval.
+        rebalance = _JOIN_SHARE * (self._config.rebalance_timeout or 0.0)
+        limit = max(self._config.default_api_timeout, self._config.max_poll_interval, rebalance)
         deadline = asyncio.get_running_loop().time() + limit
         while self._subscriptions.is_by_group and not self._standing.is_joined:
             self.check()
@@ -182,14 +188,16 @@ class Group:
         self._standing.begin_stop()
         loop = asyncio.get_running_loop()
         # The order of what follows:
-        # 1. The membership's task ends, so that nothing is revoked or assigned any more.
-        # 2. Commits go on, which a join may have suspended: until all others have joined, the
+        # 1. The group is left, if that is under way: cut short, the goodbye may never arrive.
+        # 2. The membership's task ends, so that nothing is revoked or assigned any more.
+        # 3. Commits go on, which a join may have suspended: until all others have joined, the
         #    generation that they name is still the present one.
-        # 3. What `unsubscribe()` left to do, if it was called just before.
-        # 4. A heartbeat that was cut short is repeated: the commit needs the epoch that it may have
+        # 4. What `unsubscribe()` left to do, if it was called just before.
+        # 5. A heartbeat that was cut short is repeated: the commit needs the epoch that it may have
         #    raised.
-        # 5. What is finished is committed, while this is still a member.
-        # 6. The group is left, last of all: from then on it refuses commits, and others read on.
+        # 6. What is finished is committed, while this is still a member.
+        # 7. The group is left, last of all: from then on it refuses commits, and others read on.
+        await self._finish_goodbye(deadline)
         await self._tasks.stop(min(deadline, loop.time() + _STOP_TIMEOUT))
         self._commits.resume()
         left = deadline - loop.time()
@@ -207,6 +215,13 @@ class Group:
         if self._config.enable_auto_commit and is_well:
             await self._commits.commit_finished(commit_by - loop.time())
         await self._leave("the consumer is stopped", deadline)
+
+    async def _finish_goodbye(self, deadline: float) -> None:
+        """Wait until the group has heard that this member leaves, if it is being told."""
+        with contextlib.suppress(asyncio.TimeoutError):
+            async with timeout_at(deadline):
+                while self._goodbye is not None:
+                    await self._goodbye.wait()
 
     async def _hand_over_in_time(self, deadline: float) -> None:
         """Hand over what the application gave up by `unsubscribe()` just before."""
@@ -372,6 +387,7 @@ class Group:
         if not self._member.is_member:
             return
         limit = asyncio.get_running_loop().time() + _LEAVE_TIMEOUT
+        self._goodbye = goodbye = asyncio.Event()
         try:
             async with timeout_at(limit if deadline is None else min(limit, deadline)):
                 await self._member.leave(reason)
@@ -379,6 +395,8 @@ class Group:
             self._log.info("LeaveGroup failed: %s", error)
         finally:
             self._member.forget_member()
+            self._goodbye = None
+            goodbye.set()
 
     # -- offsets -----------------------------------------------------------------------------------
 

@@ -146,17 +146,18 @@ class Kip848Protocol:
     async def _reconcile(self) -> None:
         """Go one step: to the part of the target whose topics have known names."""
         target = self.member.target
-        missing = await self._names.learn({topic_id for topic_id, _ in target})
+        await self._names.learn({topic_id for topic_id, _ in target})
         if not self._may_go_on():
             return
         wanted = self._named(target)
         owned = self._handover.owned
         if (
-            missing
+            len(wanted) < len(target)
             and wanted == {tp: self._ids.get(tp) for tp in owned}
             and self._standing.is_joined
         ):
-            # The coordinator knows topics that other brokers do not know yet, or not any more.
+            # The coordinator knows topics that other brokers do not know yet, or not any more; or
+            # two of its topics have one name.
             now = asyncio.get_running_loop().time()
             await self._standing.signal.wait(now + self._name_delays.next())
             return
@@ -174,8 +175,14 @@ class Kip848Protocol:
         return self.member.state is MemberState.RECONCILING and self._standing.may_take_part()
 
     def _named(self, slots: Slots) -> dict[TopicPartition, bytes]:
+        """Return the partitions of the topics whose names are known, each with the topic's id. Of
+        two ids with one name, of a topic that was deleted and created again, the one that the
+        metadata has."""
         found: dict[TopicPartition, bytes] = {}
-        for topic_id, number in sorted(slots):
+        cluster = self._client.cluster
+        for topic_id, number in sorted(
+            slots, key=lambda slot: (cluster.topic_name(slot[0]) is not None, slot)
+        ):
             name = self._names.get(topic_id)
             if name is not None:
                 found[TopicPartition(name, number)] = topic_id

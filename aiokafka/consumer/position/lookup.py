@@ -12,6 +12,7 @@ from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout_at
 from aiokafka._reading.answers import is_passing
 from aiokafka._reading.offsets import FoundOffset, Offsets, by_topic, list_offsets, offsets_in
+from aiokafka._tasks import together
 from aiokafka.errors import (
     BrokerResponseError,
     KafkaError,
@@ -181,8 +182,8 @@ class OffsetLookup:
                 homes.setdefault(leader, {})[tp] = timestamp
         # Side by side, each bounded by the deadline: what one leader does not say is asked again
         # with the next round, the rest is kept.
-        parts = await asyncio.gather(
-            *(self._ask_within(node_id, part, deadline) for node_id, part in homes.items())
+        parts = await together(
+            self._ask_within(node_id, part, deadline) for node_id, part in homes.items()
         )
         for part in parts:
             answers.update(part)

@@ -181,8 +181,9 @@ class Appender:
         # Calls that wait for memory come first.
         if not self.is_accepting or memory.is_contended:
             return None
-        # The event loop is owed a turn.
-        if memory.taken - self._turn_at > _TURN_BYTES:
+        # The event loop is owed a turn. It has one when the caller awaits; but if another call is
+        # giving one now, that goes first.
+        if memory.taken - self._turn_at > _TURN_BYTES and (not is_awaited or self.is_busy):
             return None
         lanes = self.lanes.get(topic)
         if lanes is None:

@@ -75,9 +75,9 @@ class BatchBuilder:
             value = self._value_serializer(value)
         if timestamp is not None:
             timestamp = as_timestamp(timestamp, "timestamp")
-        if type(key) is not bytes:
+        if key is not None and type(key) is not bytes:
             key = as_bytes(key, "key", self._key_serializer is not None)
-        if type(value) is not bytes:
+        if value is not None and type(value) is not bytes:
             value = as_bytes(value, "value", self._value_serializer is not None)
         return self._add(timestamp, key, value, as_headers(headers) if headers else ())
 

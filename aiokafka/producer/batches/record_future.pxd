@@ -2,6 +2,7 @@ cimport cython
 from libc.stdint cimport int64_t
 
 cimport aiokafka._gc_native as gc
+cimport aiokafka.producer.batches.results_native as results
 
 
 cdef int _OPEN
@@ -60,7 +61,6 @@ cdef class BatchOutcome:
     cdef object _metadata(self, Py_ssize_t number)
 
 
-@cython.freelist(512)
 @cython.final
 @cython.auto_pickle(False)
 cdef class RecordFuture:

@@ -6,11 +6,12 @@ Compiled when possible, see record_future.pxd: one future per record is made.
 from __future__ import annotations
 
 from asyncio import AbstractEventLoop, CancelledError, Future, InvalidStateError
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import Context, copy_context
 from typing import Any
 
 from aiokafka import _gc as gc
+from aiokafka.producer.batches import results
 from aiokafka.structs import RecordMetadata, TopicPartition
 
 __all__ = ["BatchOutcome", "RecordFuture"]
@@ -30,8 +31,6 @@ _EXCEPTION = 3
 _NOTHING: list[int] = []
 
 _NOT_YOURS = "the outcome of a record is the producer's to give, not a program's"
-
-_new_tuple: Callable[..., Any] = tuple.__new__
 
 
 class BatchOutcome:
@@ -190,7 +189,7 @@ class BatchOutcome:
             kind = 0
         place = self.partition
         fields = (self._topic, self._number, place, offset, stamp, kind, self._log_start)
-        return _new_tuple(RecordMetadata, fields)  # type: ignore[no-any-return]
+        return results.make_metadata(RecordMetadata, fields)
 
 
 class RecordFuture:
@@ -349,7 +348,7 @@ class RecordFuture:
     def __await__(self) -> Iterator[Any]:
         if self._twin is None:
             if self.done():
-                return self._at_once()
+                return results.ready(self.result())
             self._twin = Future(loop=self._outcome.loop)
             if self._fn is None:
                 self._watch()
@@ -359,10 +358,6 @@ class RecordFuture:
 
     def __iter__(self) -> Iterator[Any]:
         return self.__await__()
-
-    def _at_once(self) -> Generator[Any, None, Any]:
-        return self.result()
-        yield  # type: ignore[unreachable]
 
     def add_done_callback(
         self, fn: Callable[[Any], object], *, context: Context | None = None
@@ -484,6 +479,7 @@ def _call_nothing(_: Any) -> None:
 def _new_future(outcome: BatchOutcome, number: int) -> RecordFuture:
     # Without arguments, which would have to become Python objects first.
     future = RecordFuture.__new__(RecordFuture)
+    gc.spare_dict(future)
     future._outcome = outcome
     future._number = number
     future._state = _ASKS

@@ -194,15 +194,18 @@ async def _replicated(
     timer = loop.call_at(deadline, changed.set)
     log.subscribe(changed.set)
     try:
-        while log.high_watermark <= offset:
-            if deadline <= loop.time():
-                return codes.REQUEST_TIMED_OUT
+        while True:
+            # Before the high watermark: that of a log which was cut, and follows another leader
+            # now, counts other records.
             now = context.state.partition(partition.topic, partition.index)
             if now is None or (now.leader, now.leader_epoch) != (context.node_id, epoch):
                 return codes.NOT_LEADER_OR_FOLLOWER
+            if log.high_watermark > offset:
+                return codes.NONE
+            if deadline <= loop.time():
+                return codes.REQUEST_TIMED_OUT
             await changed.wait()
             changed.clear()
-        return codes.NONE
     finally:
         timer.cancel()
         log.unsubscribe(changed.set)

@@ -44,13 +44,16 @@ def handle(context: RequestContext, request: MetadataRequest) -> MetadataRespons
 
 
 def refuse(context: RequestContext, request: MetadataRequest, errno: int) -> MetadataResponse:
-    """Say no to each topic asked for; a request for all topics gets none."""
+    """Say no to each topic asked for; to all that there are, if it is for all."""
     state = context.state
+    refused = request.topics or []
+    if _are_all_wanted(context, request):
+        refused = [MetadataRequestTopic(name=name) for name in state.topics]
     return MetadataResponse(
         brokers=_brokers(state),
         cluster_id=state.cluster_id,
         controller_id=state.controller,
-        topics=[_missing(topic.name, topic.topic_id, errno) for topic in request.topics or []],
+        topics=[_missing(topic.name, topic.topic_id, errno) for topic in refused],
         error_code=errno if not request.topics else codes.NONE,
     )
 
@@ -63,9 +66,12 @@ def _brokers(state: ClusterState) -> list[MetadataResponseBroker]:
     ]
 
 
+def _are_all_wanted(context: RequestContext, request: MetadataRequest) -> bool:
+    return request.topics is None or (context.api_version == 0 and not request.topics)
+
+
 def _topics(context: RequestContext, request: MetadataRequest) -> list[MetadataResponseTopic]:
-    all_wanted = request.topics is None or (context.api_version == 0 and not request.topics)
-    if all_wanted:
+    if _are_all_wanted(context, request):
         return [
             _describe(context, request, topic)
             for topic in context.state.topics.values()
@@ -94,12 +100,12 @@ def _one(
         return _describe(context, request, state.topics[name])
     try:
         state.check_new_topic(name, -1, -1, {}, None)
+        if not request.allow_auto_topic_creation or not state.auto_create:
+            return _missing(name, ZERO_UUID, codes.UNKNOWN_TOPIC_OR_PARTITION)
+        if name not in context.truth.topics:  # else this broker has only not heard of it yet
+            context.truth.create_topic(name)
     except TopicRefusedError as exc:
         return _missing(name, ZERO_UUID, exc.errno)
-    if not request.allow_auto_topic_creation or not state.auto_create:
-        return _missing(name, ZERO_UUID, codes.UNKNOWN_TOPIC_OR_PARTITION)
-    if name not in context.truth.topics:  # else this broker has only not heard of it yet
-        context.truth.create_topic(name)
     # A broker answers before the new topic has a leader: the client has to ask again.
     kraft = state.profile.release >= FIRST_KRAFT
     errno = codes.UNKNOWN_TOPIC_OR_PARTITION if kraft else codes.LEADER_NOT_AVAILABLE

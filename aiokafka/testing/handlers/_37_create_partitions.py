@@ -63,6 +63,11 @@ def _grow(
         result.error_code = codes.INVALID_REPLICA_ASSIGNMENT
         result.error_message = "The manual partition assignment is not valid."
         return result
+    if asked.assignments is None and not context.truth.live_nodes():
+        # Those that are cut off from the controller still answer clients.
+        result.error_code = codes.INVALID_REPLICATION_FACTOR
+        result.error_message = "All brokers are currently fenced."
+        return result
     result.error_code = over_quota(context, asked.count - present, _FIRST_QUOTA)
     if not request.validate_only and not result.error_code:
         context.truth.add_partitions(topic, asked.count, placed)

@@ -219,14 +219,10 @@ class SimulatedTransport(asyncio.Transport):
         self.write(b"".join(list_of_data))
 
     def write(self, data: Any) -> None:
-        if not isinstance(data, _BYTES):
-            raise TypeError(
-                f"data argument must be a bytes-like object, not {type(data).__name__!r}"
-            )
+        if type(data) is not bytes:
+            data = _as_bytes(data)
         if self._has_end:
             raise RuntimeError("Cannot call write() after write_eof()")
-        if isinstance(data, memoryview) and (data.itemsize != 1 or data.ndim != 1):
-            data = bytes(data)
         if not data:
             return
         if self._lost:
@@ -355,3 +351,12 @@ class SimulatedTransport(asyncio.Transport):
             self._end.close()
             if self._server is not None:
                 self._server.detach(self)
+
+
+def _as_bytes(data: Any) -> Any:
+    """Return data of which `len` counts the bytes. Raises TypeError for what has none."""
+    if not isinstance(data, _BYTES):
+        raise TypeError(f"data argument must be a bytes-like object, not {type(data).__name__!r}")
+    if isinstance(data, memoryview) and (data.itemsize != 1 or data.ndim != 1):
+        return bytes(data)
+    return data

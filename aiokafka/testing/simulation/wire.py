@@ -102,7 +102,7 @@ class SimulatedSocket:
         self.sent += size
         self._under_way += size
         piece = bytes(data) if size == len(data) else bytes(data[:size])
-        split = line.split(size) if line.splits else 0
+        split = line.split(size) if line.splits and size > 1 else 0
         if split:
             self._let_go(piece[:split])
             piece = piece[split:]
@@ -176,7 +176,9 @@ class SimulatedSocket:
             way.append((way[-1][0], piece))
             return
         self._sent_at = now
-        when = max(self._arrived_last, now + self.line.delay())
+        when = now + self.line.delay()
+        if when < self._arrived_last:
+            when = self._arrived_last
         self._arrived_last = when
         way.append((when, piece))
         if not self._is_moving and not self._is_held:

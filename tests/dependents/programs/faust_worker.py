@@ -1,4 +1,4 @@
-"""A Faust worker with a table: it counts words, and tells each new count.
+"""A Faust worker with a table: it tells when that is recovered, counts words, and tells each count.
 
 Arguments come by the environment, for those on the command line are Faust's.
 """
@@ -37,6 +37,12 @@ async def count(stream: faust.Stream) -> None:
         counts[name] += 1
         story.write(json.dumps({"event": "count", "word": name, "count": counts[name]}) + "\n")
         await totals.send(key=word, value=str(counts[name]).encode())
+
+
+@app.task
+async def tell() -> None:
+    # Tasks begin when the tables are recovered.
+    story.write(json.dumps({"event": "ready"}) + "\n")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aiokafka.protocol.messages.api_versions import ApiVersionsRequest
-from aiokafka.protocol.messages.produce import NodeEndpoint
+from aiokafka.protocol.messages.produce import LeaderIdAndEpoch, NodeEndpoint
 from aiokafka.testing import Cut, Edit, Fail, Interception, RequestContext
 from aiokafka.testing import codes as c
 from tests.simulation.faults.base import Fault, draw_broker, draw_partition
@@ -162,8 +162,8 @@ class OldNews(Fault):
                 if part.error_code:
                     continue
                 part.error_code = c.NOT_LEADER_OR_FOLLOWER
-                part.current_leader.leader_id = broker
-                part.current_leader.leader_epoch = 0
+                # Not its fields: where the response names no leader it is the default of all.
+                part.current_leader = LeaderIdAndEpoch(leader_id=broker, leader_epoch=0)
                 self.hit()
         node = state.nodes[broker]
         endpoint = NodeEndpoint(node_id=broker, host=node.host, port=node.port, rack=None)

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 FIRST_WITH_PRODUCER_IDS = (0, 11)
+# Names of the options of a program that are those of a client.
+_CLIENTS = ("client", "consumer", "producer")
 
 
 class Workload(abc.ABC):
@@ -47,7 +49,16 @@ class Workload(abc.ABC):
     @property
     def recovery_s(self) -> float:
         """Seconds after its turn has come in which it must have come to rest."""
-        return 240.0
+        return 240.0 + self.oldest_metadata_s
+
+    @property
+    def oldest_metadata_s(self) -> float:
+        """Seconds after which all its clients have asked for metadata: so they hear of partitions
+        that were added."""
+        programs = [self.options, *self.options.get("members", ())]
+        clients = [program[name] for program in programs for name in _CLIENTS if name in program]
+        default = 300_000
+        return max((c.get("metadata_max_age_ms", default) for c in clients), default=default) / 1000
 
     async def until_turn(self, seconds: float) -> bool:
         """Sleep, but wake when the turn of this workload has come; whether it has."""
@@ -55,7 +66,7 @@ class Workload(abc.ABC):
         if turn.is_set() or seconds < 0.05:
             await asyncio.sleep(seconds)
         else:
-            loop = asyncio.get_running_loop()
+            loop = self.world.loop
             wake: asyncio.Future[None] = loop.create_future()
             handle = loop.call_later(seconds, _wake, wake)
             waiter = loop.create_task(turn.wait())

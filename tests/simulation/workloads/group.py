@@ -20,7 +20,7 @@ from tests.simulation.scenario import Draft
 from tests.simulation.workloads.base import Workload
 from tests.simulation.workloads.committing import commit
 from tests.simulation.workloads.listening import Listener
-from tests.simulation.workloads.lone import options_ms, start_consumer, stop_consumer
+from tests.simulation.workloads.lone import group_wait_s, start_consumer, stop_consumer
 from tests.simulation.workloads.reading import (
     FIRST_CONSUMER_PROTOCOL,
     draw_consumer_options,
@@ -115,23 +115,14 @@ class GroupWorkload(Workload):
         slow = max(float(member["work_s"]) for member in self.options["members"])
         if self.world.promises(FRESH):
             return FRESH_S + 100 * slow
-        return 300.0 + 200 * slow
-
-    @property
-    def _may_overlook_growth(self) -> bool:
-        """Whether partitions may stay without a reader: those added while a static leader was away.
-
-        Brokers before 3.2 do not say to it, when it is back, that it is the leader, nor which
-        members there are (KIP-814).
-        """
-        return self.options["static"] and self.world.scenario.cluster.number < (3, 2)
+        return 300.0 + self.oldest_metadata_s + 200 * slow
 
     def is_over(self, audience: Audience) -> bool:
         """Whether the members may go: all was read, or it takes too long."""
         world = self.world
         if not world.turns[self.rank].is_set():
             return False
-        missing = missing_for(world, audience, by_hand=self._may_overlook_growth)
+        missing = missing_for(world, audience)
         if missing and world.now > world.turn_at[self.rank] + self.recovery_s:
             text = f"group {audience.name} has not got {missing} although all faults are over"
             world.violate("not delivered", text)
@@ -163,9 +154,7 @@ class Member:
             reading = Reading(self.world, caller.name, self.audience)
             consumer = self._make(reading)
             options = self.options["client"]
-            wait = options_ms(options, "max_poll_interval_ms", 300_000)
-            wait = max(wait, options_ms(options, "default_api_timeout_ms", 60_000))
-            if await start_consumer(caller, consumer, options, wait):
+            if await start_consumer(caller, consumer, options, group_wait_s(options)):
                 await self._read(consumer, reading)
             await self._leave(consumer, reading)
             await self.group.until_turn(caller.random.random() * 2)

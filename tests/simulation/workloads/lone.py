@@ -75,7 +75,8 @@ class LoneWorkload(Workload):
                 await seeking
             if is_started:
                 if not audience.starts_at_beginning:
-                    self._begin_here(audience, self.world.now - began_at)
+                    soon = self.world.now - began_at <= _SOON
+                    self._begin_here(audience, soon and consumer.health().state == "running")
                 await self._read(caller, consumer, reading)
                 if self.world.promises(FRESH) and not options["seek_rate"]:
                     await self._check_end(caller, consumer, reading)
@@ -92,10 +93,11 @@ class LoneWorkload(Workload):
             consumer.seek(tp, 0)
             reading.positions[tp] = 0
 
-    def _begin_here(self, audience: Audience, took: float) -> None:
-        """By "latest": what is written from now on must come, if the brokers answered soon."""
+    def _begin_here(self, audience: Audience, is_there: bool) -> None:
+        """By "latest": what is written from now on must come, if leaders are there and soon
+        answered."""
         for topic in audience.topics:
-            if took > _SOON:
+            if not is_there:
                 audience.forgiven.add(topic)
             for tp in partitions(self.world, topic):
                 audience.frontier[tp] = visible_end(self.world, tp, False)
@@ -140,7 +142,11 @@ class LoneWorkload(Workload):
                 pass
             except KafkaError:
                 await self.until_turn(0.1)
-            if reading.audience.starts_at_beginning and caller.chance(options["restart_rate"]):
+            restarts = reading.audience.starts_at_beginning and caller.chance(
+                options["restart_rate"]
+            )
+            # One that goes back at each start, and restarts often, would never come to the end.
+            if restarts and not self.world.turns[self.rank].is_set():
                 return
 
     async def _check_end(
@@ -193,6 +199,17 @@ class LoneWorkload(Workload):
 def options_ms(options: dict[str, Any], name: str, default: float) -> float:
     """An option that is in milliseconds, in seconds."""
     return float(options.get(name, default)) / 1000
+
+
+def group_wait_s(options: dict[str, Any]) -> float:
+    """Seconds that `start()` may wait for an assignment, by its documentation."""
+    interval = options_ms(options, "max_poll_interval_ms", 300_000)
+    rebalance = interval
+    if options.get("group_protocol", "classic") == "classic":
+        rebalance = options_ms(options, "session_timeout_ms", 10_000)
+    if options.get("rebalance_timeout_ms") is not None:
+        rebalance = options_ms(options, "rebalance_timeout_ms", 0)
+    return max(interval, options_ms(options, "default_api_timeout_ms", 60_000), 1.25 * rebalance)
 
 
 async def start_consumer(

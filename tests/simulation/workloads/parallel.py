@@ -22,7 +22,7 @@ from tests.simulation.workloads.handling import (
     Ledger,
     OnPurposeError,
 )
-from tests.simulation.workloads.lone import options_ms
+from tests.simulation.workloads.lone import group_wait_s, options_ms
 from tests.simulation.workloads.producing import draw_producer_options
 from tests.simulation.workloads.reading import draw_consumer_options
 
@@ -128,7 +128,7 @@ class ParallelWorkload(Workload):
     @property
     def recovery_s(self) -> float:
         """Sessions, rebalances, delays, handlers that hang."""
-        return 500.0
+        return 500.0 + self.oldest_metadata_s
 
     def is_over(self) -> bool:
         """Whether the members may go: all was handled, or it takes too long."""
@@ -272,9 +272,7 @@ class ParallelProgram:
     @property
     def _start_limit(self) -> float:
         client = self.options["client"]
-        wait = options_ms(client, "max_poll_interval_ms", 300_000)
-        wait = max(wait, options_ms(client, "default_api_timeout_ms", 60_000))
-        return 3 * options_ms(client, "request_timeout_ms", 40_000) + 5.0 + wait
+        return 3 * options_ms(client, "request_timeout_ms", 40_000) + 5.0 + group_wait_s(client)
 
     @property
     def _stop_limit(self) -> float:
@@ -361,7 +359,7 @@ class ParallelProgram:
         finally:
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.wait(tasks)
 
     async def _iterate_once(self) -> None:
         task = asyncio.current_task()

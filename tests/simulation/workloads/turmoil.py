@@ -9,6 +9,7 @@ from typing import Any
 from aiokafka.errors import IllegalOperation, KafkaError, ProducerFenced
 from aiokafka.structs import TopicPartition
 from tests.simulation.calls import Caller, InterruptedCall
+from tests.simulation.faults.responses import LateResponse
 from tests.simulation.history import Transaction
 from tests.simulation.scenario import Draft
 from tests.simulation.workloads.transacting import TransactionalProgram, TransactionalWorkload
@@ -206,6 +207,7 @@ class TurmoilProgram(TransactionalProgram):
             task.cancel()
             await asyncio.wait([task])
         self.transaction = None
+        is_beside = not task.done()
         if not recalled and await self._commit(transaction):
             before = offset
         else:
@@ -213,8 +215,11 @@ class TurmoilProgram(TransactionalProgram):
         await asyncio.wait([task])
         is_known = transaction.outcome in ("committed", "aborted")
         if task.cancelled() or task.exception() is not None:
-            is_known = is_known and recalled
-        if is_known and not self.world.scenario.faults:
+            # A commit waits for what was called before, and fails with it.
+            waits = is_beside and transaction.outcome == "committed"
+            is_known = is_known and (recalled or waits)
+        is_known = is_known and self._is_undisturbed
+        if is_known:
             self._expect(partition, before)
         if recalled and self.is_usable:
             # What is left of it would be part of the next one.
@@ -222,6 +227,11 @@ class TurmoilProgram(TransactionalProgram):
             await self.transact(abort=False, body=lambda _: self.send_offsets(other, self._group))
             if is_known:
                 self._expect(partition, before)
+
+    @property
+    def _is_undisturbed(self) -> bool:
+        """Whether coordinators do what they are asked to, however late."""
+        return all(fault.kind == LateResponse.kind for fault in self.world.scenario.faults)
 
     def _committed(self, partition: int) -> int | None:
         return self.world.cluster.groups.committed(self._group, self.options["topic"], partition)

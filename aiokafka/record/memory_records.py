@@ -1,0 +1,43 @@
+"""Import path of aiokafka, kept as a shim: the batches of a record set, one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from aiokafka.record.header import flat_view, parse_batch
+from aiokafka.record.reader import RecordReader
+
+__all__ = ["MemoryRecords"]
+
+_ALL = 0x7FFFFFFF
+
+
+class MemoryRecords:
+    """Walks over the record set of a Fetch response. The consumer does not use it."""
+
+    def __init__(self, bytes_data: bytes | bytearray | memoryview) -> None:
+        self._view = flat_view(bytes_data)
+        self._at = 0
+
+    def size_in_bytes(self) -> int:
+        """Return the size of the whole set."""
+        return len(self._view)
+
+    def has_next(self) -> bool:
+        """Say whether another whole batch follows.
+
+        Raises CorruptRecordError if its header is not valid.
+        """
+        return parse_batch(self._view, self._at) is not None
+
+    def next_batch(self) -> Sequence[Any] | None:
+        """Return the records of the next batch, markers of transactions too; None at the end.
+
+        Raises CorruptRecordError for a batch that is damaged.
+        """
+        batch = parse_batch(self._view, self._at)
+        if batch is None:
+            return None
+        self._at += batch.size_in_bytes
+        return RecordReader(batch.view, "", -1, position=0, include_control=True).take(_ALL)

@@ -1,0 +1,1 @@
+"""The clients on event loops other than asyncio's own."""
