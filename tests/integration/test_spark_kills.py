@@ -158,6 +158,7 @@ class Spark:
 
     def start(self) -> None:
         """Return when it takes orders."""
+        self.stop()
         self._first_note = len(self.notes)
         paths = [str(REPOSITORY), os.environ.get("PYTHONPATH", "")]
         environment = {
