@@ -240,9 +240,11 @@ class PartitionState:
 
     def seek_to_committed(self, offset: int, offset_epoch: int) -> None:
         """Continue at a committed offset. If the leader is not the one that it was read from, have
-        its log compared first: it may have been cut since."""
+        its log compared first: it may have been cut since, or be that of a leader of before."""
         self.seek(offset, offset_epoch)
-        if 0 <= offset_epoch < self.cursor.leader_epoch:
+        if min(offset_epoch, self.cursor.leader_epoch) >= 0 and (
+            offset_epoch != self.cursor.leader_epoch
+        ):
             self.begin_validation(self.cursor.leader_epoch)
 
     def seek(self, offset: int, offset_epoch: int = NO_EPOCH) -> None:

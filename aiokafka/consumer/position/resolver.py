@@ -39,6 +39,10 @@ __all__ = ["OffsetResolver"]
 
 log = logging.getLogger("aiokafka.consumer.fetcher")
 
+# How often in a row a leader may have an older epoch than the position, before it is believed.
+# Brokers that were cut off from the others know of no later leader, but those others do.
+_PATIENCE_WITH_OLD_LEADERS = 10
+
 _Ask = Callable[[int, list[PartitionState]], Coroutine[Any, Any, None]]
 _Question = Callable[[], Coroutine[Any, Any, None]]
 
@@ -338,7 +342,9 @@ class OffsetResolver:
         cursor = state.cursor
         # The leader says where our epoch, or the last one before it that it knows, ends in its log:
         # 1. Behind all that was fetched: its log has that, and goes on.
-        # 2. Nowhere, and the leader's own epoch is older than ours: it is another topic.
+        # 2. Nowhere, and the leader's own epoch is older than ours: it is another topic. Where a
+        #    topic would tell that by its id, this broker leads no more, and was cut off before it
+        #    could hear of that. Another one knows the leader.
         # 3. Before what was fetched, but not before what was returned: only the buffer is void.
         # 4. Before the position: records that the application got are not in the log any more.
         is_known = end.end_offset >= 0 and end.leader_epoch >= 0
@@ -347,6 +353,13 @@ class OffsetResolver:
             return
         position = state.next_offset
         if not is_known and cursor.offset_epoch > cursor.leader_epoch:
+            has_id = self._client.cluster.topic_id(state.tp.topic) is not None
+            if has_id and state.retry.failures < _PATIENCE_WITH_OLD_LEADERS:
+                self._postpone(state)
+                self._client.request_metadata(
+                    f"{state.tp}: the leader has an older epoch than ours"
+                )
+                return
             # Brokers without topic ids, before Kafka 2.8, tell no other way.
             self._log.warning("%s was deleted and created again: its position is reset", state.tp)
             self.begin_again(state)

@@ -169,6 +169,11 @@ class NodeSender:
         return len(self._flights)
 
     @property
+    def answers(self) -> list[asyncio.Future[Any]]:
+        """What resolves when the requests of this moment are answered, or will not be."""
+        return [flight.answer for flight in self._flights]
+
+    @property
     def is_busy(self) -> bool:
         """Whether it has something to send, or waits for a response."""
         return bool(self._flights) or self._has_work

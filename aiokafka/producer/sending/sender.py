@@ -11,7 +11,7 @@ from aiokafka._backoff import Backoff
 from aiokafka._log import SubjectLog
 from aiokafka._tasks import TaskOwner
 from aiokafka._vitals import newest
-from aiokafka.errors import KafkaError, renewed
+from aiokafka.errors import KafkaError, KafkaTimeoutError, renewed
 from aiokafka.producer._health import ProducerHealthMonitor
 from aiokafka.producer._meter import ProducerMeter
 from aiokafka.producer.batches.batch import BatchState
@@ -79,6 +79,20 @@ class Sender:
     def requests_in_flight(self) -> int:
         """Requests with batches that were not answered yet."""
         return sum(node.in_flight for node in list(self._nodes.values()))
+
+    async def land(self, deadline: float) -> None:
+        """Wait until every request of this moment is answered, or will not be.
+
+        That is longer than until its batches are settled, where their time is up before. Raises
+        KafkaTimeoutError at `deadline` (loop time).
+        """
+        answers = [answer for node in self._nodes.values() for answer in node.answers]
+        if not answers:
+            return
+        left = max(0.0, deadline - self._loop.time())
+        _, pending = await asyncio.wait(answers, timeout=left)
+        if pending:
+            raise KafkaTimeoutError(f"{len(pending)} Produce requests got no response in time")
 
     def start(self) -> None:
         """Start the background tasks; those of a broker are started when it is first needed."""

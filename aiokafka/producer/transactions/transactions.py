@@ -144,6 +144,10 @@ class ProducerTransactions:
             # marker it would be part of the next transaction.
             self._sender.drop_waiting(KafkaError("not sent: the transaction was aborted"))
             await self._sender.accumulator.flush(deadline)
+            if not self.transaction.is_version_2:
+                # Also what `delivery_timeout_ms` has given up since it was sent. In version 2 it
+                # would come under the epoch of this transaction, and be refused.
+                await self._sender.land(deadline)
             await self._errands.recall(deadline)
             self.transaction.raise_failure()
             await self._end(is_commit=False, deadline=deadline)
