@@ -665,6 +665,9 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
     async def abort_transaction(self) -> None:
         """Drop what was not sent, and make what was written invalid.
 
+        Requests in flight are waited for, also those whose records `delivery_timeout_ms` has given
+        up: before KIP-890 brokers would write them into the next transaction.
+
         Takes up to `max_block_ms`. After a KafkaTimeoutError or a cancellation call it again.
         """
         with self._sender.meter.transacting("abort"):
