@@ -26,6 +26,7 @@ from .group_scenarios import (
     leave,
     new_group,
     sync,
+    with_partitions,
 )
 from .group_scenarios import beat as heartbeat
 from .scenarios import Seen, Side, create, scenario
@@ -146,16 +147,19 @@ async def commits_into_empty_groups(side: Side) -> Seen:
 
 @scenario
 async def next_generation_wrongly(side: Side) -> Seen:
-    group, client, topic = await new_group(side), side.client, await side.topic(2)
-    member = NextMember(side, client, group)
+    topic = await side.topic(2)
     names: dict[str, Any] = {"subscribed_topic_names": [topic]}
-    seen: Seen = [
-        await member.beat(0, topic_partitions=[], **names),
-        await member.beat(0, rebalance_timeout_ms=5000, **names),
-        await member.beat(-3),
-        await member.join(topic),
-    ]
-    request = join_request(group, metadata=b"")
+
+    async def begin(member: NextMember) -> Seen:
+        return [
+            await member.beat(0, topic_partitions=[], **names),
+            await member.beat(0, rebalance_timeout_ms=5000, **names),
+            await member.beat(-3),
+            await member.join(topic),
+        ]
+
+    member, seen = await with_partitions(side, begin)
+    request = join_request(member.group, metadata=b"")
     assert isinstance(request, JoinGroupRequest)
-    seen.append((await client.call(request, 7)).error_code)
+    seen.append((await side.client.call(request, 7)).error_code)
     return seen
