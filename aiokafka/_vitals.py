@@ -24,10 +24,13 @@ from aiokafka.errors import (
 if TYPE_CHECKING:
     from aiokafka.health import StateChange
 
-__all__ = ["Contact", "StateLog", "Trouble", "Verdict", "newest", "together"]
+__all__ = ["Contact", "Due", "StateLog", "Trouble", "Verdict", "newest", "together"]
 
 Failure = tuple[float, BaseException | None]
 """The time (loop time) and the error."""
+
+Due = tuple[float, str]
+"""By when (loop time) a healthy broker answers a request, and what the request is called."""
 
 # No response, or that of a broker that is not, or not yet, the coordinator.
 _AWAY = (
@@ -91,18 +94,28 @@ class Contact:
         """The last failure, which may be over."""
         self.error_at = 0.0
         self._first_failed_at: float | None = None
-        self._due: list[tuple[float, str]] = []
+        self._due: list[Due] = []
         self._log = log
         self._loop = asyncio.get_running_loop()
 
     def asked(self, request: str, patience: float = 0.0) -> _Question:
-        """Note while the block runs that a request is out.
+        """Note while the block runs that a request is out; the arguments are those of `expect`."""
+        return _Question(self, request, patience)
+
+    def expect(self, request: str, patience: float = 0.0) -> Due:
+        """Note that a request is out, until `forgive` is called with what this returns.
 
         Args:
             request: What the request is called in a message, such as "Fetch".
             patience: Seconds that the broker may take, beyond :data:`PROMPT`.
         """
-        return _Question(self._loop, self._due, request, patience)
+        due = (self._loop.time() + patience + PROMPT, request)
+        self._due.append(due)
+        return due
+
+    def forgive(self, due: Due) -> None:
+        """Note that a request has ended, one way or the other."""
+        self._due.remove(due)
 
     def succeed(self) -> None:
         """Note that the party has responded."""
@@ -162,7 +175,7 @@ class Contact:
             return self.failing_since
         return min((due for due, _ in self._overdue(now)), default=None)
 
-    def _overdue(self, now: float) -> list[tuple[float, str]]:
+    def _overdue(self, now: float) -> list[Due]:
         heard = -1.0 if self.answered_at is None else self.answered_at
         return [(due, request) for due, request in self._due if heard < due < now]
 
@@ -194,26 +207,18 @@ class _Question:
     """A request that is out. There is one for each request: a generator would cost several times
     as much."""
 
-    __slots__ = ("_due", "_loop", "_patience", "_questions", "_request")
+    __slots__ = ("_contact", "_due", "_patience", "_request")
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        questions: list[tuple[float, str]],
-        request: str,
-        patience: float,
-    ) -> None:
-        self._loop = loop
-        self._questions = questions
+    def __init__(self, contact: Contact, request: str, patience: float) -> None:
+        self._contact = contact
         self._request = request
         self._patience = patience
 
     def __enter__(self) -> None:
-        self._due = (self._loop.time() + self._patience + PROMPT, self._request)
-        self._questions.append(self._due)
+        self._due = self._contact.expect(self._request, self._patience)
 
     def __exit__(self, *_: object) -> None:
-        self._questions.remove(self._due)
+        self._contact.forgive(self._due)
 
 
 class Trouble(NamedTuple):

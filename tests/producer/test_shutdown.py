@@ -121,7 +121,7 @@ async def test_a_background_task_that_dies_is_reported(
     with cluster.intercept(ProduceRequest, Hold(release)) as held:
         future = await producer.send(TOPIC, b"v", partition=0)
         await held.wait()
-        (victim,) = [t for t in asyncio.all_tasks() if t.get_name().endswith(":receiver-0")]
+        (victim,) = [t for t in asyncio.all_tasks() if t.get_name().endswith(":sender-0")]
         victim.cancel()
         with pytest.raises(KafkaError, match="cancelled from outside"):
             await future
@@ -131,7 +131,7 @@ async def test_a_background_task_that_dies_is_reported(
             await producer.flush()
         release.set()
         await producer.stop()
-    assert "receiver-0" in caplog.text
+    assert "sender-0" in caplog.text
 
 
 async def test_connection_refused_while_sending(cluster: FakeCluster) -> None:

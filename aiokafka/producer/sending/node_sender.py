@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Iterator
+from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from aiokafka.producer.batches.batch import BatchState, ProducerBatch
 from aiokafka.producer.batches.partition_queue import PartitionQueue
 from aiokafka.producer.sending.delivery import Delivery
 from aiokafka.producer.sending.flight import Cargo, Flight
+from aiokafka.producer.sending.flights import Flights
 from aiokafka.producer.sending.requests import (
     NAMED_TOPICS_VERSION,
     Payload,
@@ -57,18 +58,16 @@ time.
 """
 
 
-_PATIENCE = 4.0
-"""Seconds that a broker may take to replicate before its silence means anything."""
-
-
 class NodeSender:
     """Sends the batches of the partitions that one broker leads.
 
     Owns: which of their queues have a batch that should leave (`_urgent`), which may wait for more
-    records (`_patient`), which pause after a failure (`_delayed`), and the requests in flight.
+    records (`_patient`), and which pause after a failure (`_delayed`).
 
-    Two tasks: `run` connects and sends, `receive` takes the responses in the order of the requests.
-    Both send through `_pump`, which never waits. A partition's batches are in flight on one
+    While its connection takes requests it needs no task: batches leave in the turn of the event
+    loop behind the one that brought them (`_on_turn`), or when a response has made room
+    (`_on_room`). The task, `run`, connects, and waits for a connection that takes nothing. All of
+    them send through `_pump`, which never waits. A partition's batches are in flight on one
     connection at a time, so they arrive in order; after a failure they are sent again one by one,
     oldest first.
     """
@@ -93,13 +92,16 @@ class NodeSender:
         self._patient: dict[PartitionQueue, None] = {}
         self._delayed: dict[PartitionQueue, None] = {}
         self._delayed_until = 0.0
-        self._flights: deque[Flight] = deque()
+        self._flights = Flights(self.contact, delivery, self._on_room, self._end_with)
         self._connection: BrokerConnection | None = None
         self._wake = asyncio.Event()
-        self._sent = asyncio.Event()
-        self._timer = DeadlineTimer(self._loop, self._wake.set)
+        self._turn: asyncio.Handle | None = None
+        self._context = copy_context()
+        """For what runs without a task: not that of the program which sends a record."""
+        self._timer = DeadlineTimer(self._loop, self._pump_soon)
         self._company_until = 0.0
         self._is_retired = False
+        self._bug: BaseException | None = None
 
     def __repr__(self) -> str:
         return f"<NodeSender {self.node_id} in_flight={len(self._flights)}>"
@@ -115,7 +117,7 @@ class NodeSender:
         if queue.waiting[0].state == BatchState.OPEN:
             self._patient[queue] = None
             if not self._flights or self._config.linger:
-                self._wake.set()
+                self._pump_soon()
             else:
                 self._timer.arm(self._company_until)
         else:
@@ -123,7 +125,7 @@ class NodeSender:
             self._urgent[queue] = None
             # Otherwise a response comes before anything can be sent, and pumps.
             if len(self._flights) < self._config.max_in_flight_requests:
-                self._wake.set()
+                self._pump_soon()
 
     def discard(self, queue: PartitionQueue) -> None:
         """Do not look after `queue` any more: its leader is another broker."""
@@ -132,36 +134,61 @@ class NodeSender:
         self._delayed.pop(queue, None)
 
     def close(self) -> None:
-        """Stop the timer and give up the requests in flight; the tasks are ended by their owner."""
+        """Stop the timer and give up the requests in flight; the task is ended by its owner."""
         self._timer.cancel()
-        for flight in self._flights:
-            # The connection is closed next. That fails these futures, and no task reads them.
-            flight.answer.add_done_callback(_look_at)
-            for _, batch in flight.cargo:
-                self._delivery.accumulator.release(batch)
-        self._flights.clear()
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
+        self._flights.give_up()
 
     def retire(self) -> None:
-        """End the tasks: there is nothing to send, and no response to come."""
+        """End the task: there is nothing to send, and no response to come."""
         self._is_retired = True
         self._wake.set()
-        self._sent.set()
         self.close()
 
-    # -- the tasks
+    # -- the task, and what needs none
 
     async def run(self) -> None:
-        """Send whenever there is something to send."""
+        """Connect, and wait until the connection takes requests, whenever there is something to
+        send. Raises what went wrong in a callback, which is a bug.
+        """
         while not self._is_retired:
             await self._wake.wait()
             self._wake.clear()
-            self._appender.note_turn()
+            if self._bug is not None:
+                raise self._bug
             if self._has_work and await self._make_ready():
-                self._pump()
-                if self._patient and not self._flights and self._appender.is_busy:
-                    # Nothing else would wake it when the application pauses.
-                    await asyncio.sleep(0)
-                    self._wake.set()
+                self._take_turn()
+
+    def _pump_soon(self) -> None:
+        """Send in the next turn of the event loop, together with what this turn still brings."""
+        if self._turn is None:
+            self._turn = self._loop.call_soon(self._on_turn, context=self._context)
+
+    def _on_turn(self) -> None:
+        self._turn = None
+        if not self._has_work:
+            return
+        if self._connection is None or not self._connection.is_ready:
+            self._wake.set()
+            return
+        try:
+            self._take_turn()
+        except Exception as error:
+            self._end_with(error)
+
+    def _end_with(self, bug: Exception) -> None:
+        """Let `run` raise what a callback has raised: its owner then fails all that waits."""
+        self._bug = bug
+        self._wake.set()
+
+    def _take_turn(self) -> None:
+        self._appender.note_turn()
+        self._pump()
+        if self._patient and not self._flights and self._appender.is_busy:
+            # Nothing else would lead to the next attempt when the application pauses.
+            self._pump_soon()
 
     @property
     def in_flight(self) -> int:
@@ -171,7 +198,7 @@ class NodeSender:
     @property
     def answers(self) -> list[asyncio.Future[Any]]:
         """What resolves when the requests of this moment are answered, or will not be."""
-        return [flight.answer for flight in self._flights]
+        return self._flights.answers
 
     @property
     def is_busy(self) -> bool:
@@ -210,31 +237,11 @@ class NodeSender:
         self._timer.arm(self._loop.time() + self._config.client.retry_backoff)
         return False
 
-    async def receive(self) -> None:
-        """Receive the responses, in the order of the requests."""
-        while not self._is_retired:
-            if not self._flights:
-                self._sent.clear()
-                await self._sent.wait()
-                continue
-            # It stays in the row until its response is here: the row is what bounds the requests in
-            # flight.
-            flight = self._flights[0]
-            with self.contact.asked("Produce", _PATIENCE):
-                try:
-                    response = await flight.answer
-                except KafkaError as error:
-                    self._flights.popleft()
-                    self.contact.note(error)
-                    self._delivery.on_failure(flight, error)
-                else:
-                    # Before it is settled: that may find more to send, which needs the room.
-                    self._flights.popleft()
-                    self.contact.succeed()
-                    self._delivery.on_response(flight, response)
-            self._appender.note_turn()
-            if self._has_work:
-                self._pump()
+    def _on_room(self) -> None:
+        """Send what there is, now that responses have made room."""
+        self._appender.note_turn()
+        if self._has_work:
+            self._pump()
 
     # -- sending
 
@@ -247,7 +254,7 @@ class NodeSender:
            `run`, which sends it at once: the lone record does not wait.
         2. More batches are opened while the request is in flight. `add` arms the timer for
            `_company_until`; their records collect.
-        3. The response comes first: `receive` settles it and pumps. With nothing in flight any
+        3. The response comes first: it is settled, and `_on_room` pumps. With nothing in flight any
            more everything leaves, in one request.
         4. Or the time is up first: the timer wakes `run`, which pumps. The next response comes when
            it comes.
@@ -434,12 +441,13 @@ class NodeSender:
                 return
             request.topic_data = group_by_topic(payloads, topic_ids)
             self._delivery.meter.dispatched(cargo)
-            answer = connection.send_nowait(request, version)
+            answer = connection.send_nowait(
+                request, version, on_response=partial(self._flights.land, request)
+            )
         except KafkaError as error:
             answer = self._loop.create_future()
             answer.set_exception(error)
-        self._flights.append(Flight(request, answer, cargo, self._loop.time()))
-        self._sent.set()
+        self._flights.add(Flight(request, answer, cargo, self._loop.time()))
 
     def _payloads(self, cargo: Cargo, version: int) -> tuple[Cargo, list[Payload]]:
         """Return the batches and their bytes, without those that this version has no room for."""
@@ -473,9 +481,3 @@ class NodeSender:
                     return {}
                 ids[topic] = topic_id
         return ids
-
-
-def _look_at(answer: asyncio.Future[Any]) -> None:
-    """Keep asyncio from logging a failure that concerns no batch any more."""
-    if not answer.cancelled():
-        answer.exception()

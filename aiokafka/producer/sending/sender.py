@@ -147,7 +147,6 @@ class Sender:
         if node is None:
             node = self._nodes[node_id] = NodeSender(node_id, self.delivery, self.health.look)
             self.owner.start(node.run(), name=f"sender-{node_id}")
-            self.owner.start(node.receive(), name=f"receiver-{node_id}")
         return node
 
     def _on_cluster(self, cluster: ClusterMetadata) -> None:
