@@ -75,11 +75,10 @@ class Flights:
     def land(self, request: ProduceRequest, response: ProduceResponse) -> None:
         """Settle `request` while its response is read, unless an older one comes first.
 
-        1. Requests 1 and 2 are in flight, the connection ends, and both fail.
-        2. `_on_answer`, which settles them, runs in the next turn of the event loop.
-        3. A request that was sent on another connection is answered before that. It is not the
-           oldest, and its batches may not be settled before those of 1 and 2: `_on_answer` takes it
-           in its turn.
+        1. Request 1 is in flight. Request 2 cannot be sent; it has failed, and keeps its place.
+        2. Request 3 is sent. The responses to 1 and 3 are read together, and 1 is settled.
+        3. Request 2 is the oldest now, and its batches go back before those of 3 are settled: 3 is
+           left to `_on_answer`, which runs in the next turn of the event loop for 1 and takes both.
         """
         if not self._row or self._row[0].request is not request:
             return
