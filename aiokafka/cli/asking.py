@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,9 @@ from aiokafka.cli.running import Interrupted
 __all__ = ["NotAgreedError", "agree", "secret", "wait_for"]
 
 T = TypeVar("T")
+
+_LOOK = 0.25
+"""Seconds between two looks for a signal while a system call blocks."""
 
 
 class NotAgreedError(click.ClickException):
@@ -56,6 +60,13 @@ def wait_for(read: Callable[[], T]) -> T:
 
 @contextmanager
 def _signals_raise() -> Iterator[None]:
+    """Have signals raise Interrupted in the block.
+
+    A signal that comes while a system call blocks interrupts it, and the interpreter looks for
+    signals then. One that comes a moment earlier is only noted, and the call blocks: a busy machine
+    may stop a process between its prompt and the read that follows. So a timer interrupts the call
+    again and again.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield  # signals do not come here
         return
@@ -63,13 +74,21 @@ def _signals_raise() -> Iterator[None]:
     def end(number: int, frame: FrameType | None) -> None:
         raise Interrupted(number)
 
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers: dict[int, Callable[[int, FrameType | None], None]]
+    handlers = {signal.SIGINT: end, signal.SIGTERM: end}
+    if sys.platform != "win32":
+        handlers[signal.SIGALRM] = lambda number, frame: None
+    before = {number: signal.getsignal(number) for number in handlers}
     wakes = signal.set_wakeup_fd(-1)  # or the loop would hear of the same signal later
     try:
-        for number in before:
-            signal.signal(number, end)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        if sys.platform != "win32":
+            signal.setitimer(signal.ITIMER_REAL, _LOOK, _LOOK)
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        if sys.platform != "win32":
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, former in before.items():
+            signal.signal(number, former)
         signal.set_wakeup_fd(wakes)
