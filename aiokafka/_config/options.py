@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
-import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -133,7 +132,12 @@ class Choice:
 
     @property
     def annotation(self) -> str:
-        given = ", ".join(json.dumps(value) for value in self.values if value is not None)
+        # Without json, whose import would cost every client 2 ms.
+        given = ", ".join(
+            f'"{value}"' if isinstance(value, str) else str(value)
+            for value in self.values
+            if value is not None
+        )
         return f"Literal[{given}]" + " | None" * (None in self.values)
 
     def convert(self, value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from aiokafka.errors import UnsupportedCodecError
 from aiokafka.protocol.messages.telemetry import GetTelemetrySubscriptionsResponse
@@ -21,8 +21,7 @@ _SHORTEST, _LONGEST = 0.1, 24 * 3600.0
 """What is made of shorter and longer ones, in seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Subscription:
+class Subscription(NamedTuple):
     """One response to GetTelemetrySubscriptions, made safe."""
 
     id: int
