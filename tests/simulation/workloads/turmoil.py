@@ -7,6 +7,13 @@ from collections.abc import Awaitable
 from typing import Any
 
 from aiokafka.errors import IllegalOperation, KafkaError, ProducerFenced
+from aiokafka.protocol.messages.produce import ProduceRequest
+from aiokafka.protocol.messages.transactions import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    TxnOffsetCommitRequest,
+)
 from aiokafka.structs import TopicPartition
 from tests.simulation.calls import Caller, InterruptedCall
 from tests.simulation.faults.responses import LateResponse
@@ -17,6 +24,14 @@ from tests.simulation.workloads.transacting import TransactionalProgram, Transac
 _ERRORS = (KafkaError, InterruptedCall, IllegalOperation)
 _HABITS = ("plain", "block", "stopped", "twice", "cut off", "rival", "beside", "recalled")
 _STOP_S = 5.0
+# By the responses to these a producer learns that it is fenced.
+_TELLING = (
+    ProduceRequest,
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    TxnOffsetCommitRequest,
+)
 
 
 class TurmoilWorkload(TransactionalWorkload):
@@ -161,13 +176,25 @@ class TurmoilProgram(TransactionalProgram):
             await rival.transact(abort=False)
         self.caller.may_fail = True
         self.transaction = None
+        asked = self._asked()
         for turn in range(3):
-            await self._act_as_former_owner(is_fenced=is_fenced, knows_it=turn > 0)
+            await self._act_as_former_owner(asked, is_fenced=is_fenced, knows_it=turn > 0)
         self.caller.may_fail = False
         self.is_usable = False
         await rival.stop(None)
 
-    async def _act_as_former_owner(self, *, is_fenced: bool, knows_it: bool) -> None:
+    def _asked(self) -> int:
+        """How many requests about transactions of its id have reached brokers."""
+        ids = [
+            seen.request.v3_and_below_transactional_id
+            if isinstance(seen.request, AddPartitionsToTxnRequest)
+            else seen.request.transactional_id
+            for api in _TELLING
+            for seen in self.world.cluster.requests(api)
+        ]
+        return ids.count(self.options["transactional_id"])
+
+    async def _act_as_former_owner(self, asked: int, *, is_fenced: bool, knows_it: bool) -> None:
         producer = self.producer
         offsets = {TopicPartition(self.options["topic"], 0): 0}
         calls: dict[str, Any] = {}
@@ -184,7 +211,10 @@ class TurmoilProgram(TransactionalProgram):
         }
         for name, call in calls.items():
             error = await self._attempt(f"{name} as a former owner", call())
-            goes_on = error is None and name in ("commit", "begin")
+            # Only brokers tell. Where faults keep it from all of them, it goes on: to end a
+            # transaction of which nothing was sent, or to begin one, takes no broker.
+            can_know = self._asked() > asked or not self.world.scenario.faults
+            goes_on = error is None and name in ("commit", "begin") and can_know
             # Where nothing else happens, every call says why it fails.
             says_why = isinstance(error, ProducerFenced) or bool(self.world.scenario.faults)
             if is_fenced and (goes_on or not (says_why or (name == "send" and not knows_it))):
