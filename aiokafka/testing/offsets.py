@@ -23,17 +23,26 @@ class GroupOffsets:
     def __init__(self) -> None:
         self.committed: dict[Key, CommittedOffset] = {}
         self._pending: dict[int, dict[Key, CommittedOffset]] = {}
+        self._epochs: dict[int, int] = {}  # the last of each producer id, as in a log
 
     def commit(self, key: Key, offset: CommittedOffset) -> None:
         """Store a position at once."""
         self.committed[key] = offset
 
-    def commit_in_transaction(self, producer_id: int, key: Key, offset: CommittedOffset) -> None:
+    def is_of_the_past(self, producer_id: int, epoch: int) -> bool:
+        """Return whether a later epoch of the producer has come, with positions or a marker."""
+        return epoch < self._epochs.get(producer_id, epoch)
+
+    def commit_in_transaction(
+        self, producer_id: int, epoch: int, key: Key, offset: CommittedOffset
+    ) -> None:
         """Store a position that counts once the producer's transaction commits."""
+        self._epochs[producer_id] = epoch
         self._pending.setdefault(producer_id, {})[key] = offset
 
-    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+    def end_transaction(self, producer_id: int, epoch: int, *, commit: bool) -> None:
         """Let the positions of a transaction count, or drop them."""
+        self._epochs[producer_id] = epoch
         pending = self._pending.pop(producer_id, {})
         if commit:
             self.committed.update(pending)

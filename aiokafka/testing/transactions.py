@@ -331,7 +331,7 @@ class Transactions:
             return
         for group_id in sorted(known.groups):
             offsets = self._groups.offsets_of(group_id)
-            offsets.end_transaction(known.marker[0], commit=commit)
+            offsets.end_transaction(*known.marker, commit=commit)
         known.partitions.clear()
         known.groups.clear()
         known.markers.clear()

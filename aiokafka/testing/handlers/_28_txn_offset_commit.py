@@ -83,9 +83,15 @@ def _check_member(context: RequestContext, request: TxnOffsetCommitRequest) -> i
 
 
 def _check_transaction(context: RequestContext, request: TxnOffsetCommitRequest) -> int:
+    profile = context.profile
+    if profile.release < _FIRST_VERIFYING:
+        # Nothing is asked of the coordinator of the transaction: the log of the group's offsets
+        # refuses epochs of which it has a later one, as any log does.
+        offsets = context.services.groups.offsets_of(request.group_id)
+        is_past = offsets.is_of_the_past(request.producer_id, request.producer_epoch)
+        return codes.INVALID_PRODUCER_EPOCH if is_past else codes.NONE
     transactions = context.services.transactions
     session = (request.transactional_id, request.producer_id, request.producer_epoch)
-    profile = context.profile
     second_version = context.truth.profile.level("transaction.version") >= 2
     try:
         if context.api_version >= _FIRST_ADDING_GROUP and second_version:
@@ -95,7 +101,7 @@ def _check_transaction(context: RequestContext, request: TxnOffsetCommitRequest)
     except TransactionRefusedError as exc:
         fenced = exc.errno == codes.PRODUCER_FENCED
         return codes.INVALID_PRODUCER_EPOCH if fenced else exc.errno
-    if request.group_id in known.groups or profile.release < _FIRST_VERIFYING:
+    if request.group_id in known.groups:
         return codes.NONE
     abortable = context.api_version >= _FIRST_ABORTABLE_ERROR
     return codes.TRANSACTION_ABORTABLE if abortable else codes.INVALID_TXN_STATE
@@ -117,6 +123,7 @@ def _commit(
         return _answer(part, codes.OFFSET_METADATA_TOO_LARGE)
     context.services.groups.offsets_of(request.group_id).commit_in_transaction(
         request.producer_id,
+        request.producer_epoch,
         (topic, part.partition_index),
         CommittedOffset(part.committed_offset, part.committed_leader_epoch, metadata),
     )
