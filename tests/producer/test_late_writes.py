@@ -5,12 +5,20 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from aiokafka.errors import (
     KafkaTimeoutError,
     NotLeaderForPartitionError,
     OutOfOrderSequenceNumber,
 )
 from aiokafka.protocol.messages.produce import ProduceRequest
+from aiokafka.protocol.messages.transactions import (
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    TxnOffsetCommitRequest,
+)
+from aiokafka.structs import TopicPartition
 from aiokafka.testing import Delay, Edit, Fail, FakeCluster, Hold
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.producers import (
@@ -21,6 +29,8 @@ from tests.support.producers import (
     transactional,
     values,
 )
+
+OLD_RELEASES = ["0.11", "2.8"]
 
 TIMES = {"request_timeout_ms": 1000, "delivery_timeout_ms": 1500, "retry_backoff_ms": 100}
 
@@ -82,3 +92,171 @@ def test_an_aborted_record_that_is_written_late_is_not_in_the_next_transaction()
     (given_up,), seen = simulate(main)
     assert isinstance(given_up, KafkaTimeoutError)
     assert seen == [b"next"]
+
+
+# -- requests that got no response while they were waited for, and still arrive
+
+
+async def make_cluster(cluster: FakeCluster) -> None:
+    """The coordinator of the transactions is another broker than the one that is late."""
+    await cluster.create_topic(TOPIC)
+    cluster.move_leader((TOPIC, 0), 0)
+    cluster.move_coordinator("group", "group", 0)
+    cluster.move_coordinator("transaction", "worker", 1)
+
+
+@pytest.mark.parametrize("release", OLD_RELEASES)
+def test_a_record_without_a_response_is_not_in_the_transaction_after_its_abort(
+    release: str,
+) -> None:
+    async def main(simulation: Simulation) -> list[bytes | None]:
+        async with FakeCluster(brokers=2, as_version=release) as cluster:
+            await make_cluster(cluster)
+            async with transactional(cluster, request_timeout_ms=1000) as producer:
+                await producer.begin_transaction()
+                await producer.send_and_wait(TOPIC, b"first", partition=0)
+                goes_on = asyncio.Event()
+                with cluster.intercept(ProduceRequest, Hold(goes_on), times=1) as held:
+                    await producer.send(TOPIC, b"late", partition=0)
+                    await held.wait()
+                    await producer.abort_transaction()
+                goes_on.set()
+                await producer.begin_transaction()
+                await producer.send_and_wait(TOPIC, b"next", partition=0)
+                await producer.commit_transaction()
+            return committed(cluster)
+
+    assert simulate(main) == [b"next"]
+
+
+@pytest.mark.parametrize("release", OLD_RELEASES)
+def test_a_record_without_a_response_is_refused_when_another_has_the_id(release: str) -> None:
+    """A successor begins under an epoch that leaders have not heard of, either."""
+
+    async def main(simulation: Simulation) -> list[bytes | None]:
+        async with FakeCluster(brokers=2, as_version=release) as cluster:
+            await make_cluster(cluster)
+            goes_on = asyncio.Event()
+            async with transactional(cluster, request_timeout_ms=1000) as producer:
+                await producer.begin_transaction()
+                with cluster.intercept(ProduceRequest, Hold(goes_on), times=1) as held:
+                    await producer.send(TOPIC, b"late", partition=0)
+                    await held.wait()
+                    await producer.abort_transaction()
+            async with transactional(cluster) as successor, successor.transaction():
+                goes_on.set()
+                await successor.send(TOPIC, b"next", partition=0)
+            return committed(cluster)
+
+    assert simulate(main) == [b"next"]
+
+
+@pytest.mark.parametrize("release", OLD_RELEASES)
+def test_offsets_that_come_again_late_do_not_go_back(release: str) -> None:
+    async def main(simulation: Simulation) -> int | None:
+        async with FakeCluster(brokers=2, as_version=release) as cluster:
+            await make_cluster(cluster)
+            goes_on = asyncio.Event()
+            place = TopicPartition(TOPIC, 0)
+            async with transactional(cluster, request_timeout_ms=1000) as producer:
+                cluster.intercept(TxnOffsetCommitRequest, Hold(goes_on), times=1)
+                async with producer.transaction():
+                    await producer.send_offsets_to_transaction({place: 10}, "group")
+                async with producer.transaction():
+                    await producer.send_offsets_to_transaction({place: 20}, "group")
+                    goes_on.set()
+            return cluster.groups.committed("group", TOPIC, 0)
+
+    assert simulate(main) == 20
+
+
+@pytest.mark.parametrize("release", OLD_RELEASES)
+def test_offsets_that_come_again_late_are_not_pending_for_ever(release: str) -> None:
+    """No reader could begin: a coordinator holds back offsets that may change."""
+
+    async def main(simulation: Simulation) -> bool:
+        async with FakeCluster(brokers=2, as_version=release) as cluster:
+            await make_cluster(cluster)
+            goes_on = asyncio.Event()
+            async with transactional(cluster, request_timeout_ms=1000) as producer:
+                cluster.intercept(TxnOffsetCommitRequest, Hold(goes_on), times=1)
+                async with producer.transaction():
+                    offsets = {TopicPartition(TOPIC, 0): 10}
+                    await producer.send_offsets_to_transaction(offsets, "group")
+                goes_on.set()
+                async with producer.transaction():
+                    await producer.send(TOPIC, b"other", partition=0)
+            return cluster.groups.offsets_of("group").is_unstable((TOPIC, 0))
+
+    assert not simulate(main)
+
+
+@pytest.mark.parametrize("release", OLD_RELEASES)
+def test_an_end_that_comes_again_late_does_not_end_the_next_transaction(release: str) -> None:
+    async def main(simulation: Simulation) -> list[bytes | None]:
+        async with FakeCluster(brokers=2, as_version=release) as cluster:
+            await make_cluster(cluster)
+            goes_on = asyncio.Event()
+            async with transactional(cluster, request_timeout_ms=1000) as producer:
+                cluster.intercept(EndTxnRequest, Hold(goes_on), times=1)
+                async with producer.transaction():
+                    await producer.send(TOPIC, b"first", partition=0)
+                await producer.begin_transaction()
+                await producer.send_and_wait(TOPIC, b"no", partition=0)
+                goes_on.set()
+                await producer.send_and_wait(TOPIC, b"nor this", partition=0)
+                await producer.abort_transaction()
+            return committed(cluster)
+
+    assert simulate(main) == [b"first"]
+
+
+def test_a_partition_that_is_gone_needs_no_protection() -> None:
+    """Nothing can be added to a transaction for it, and an abort ends all the same."""
+
+    async def main(simulation: Simulation) -> list[bytes | None]:
+        async with FakeCluster(brokers=2, as_version="2.8") as cluster:
+            await make_cluster(cluster)
+            await cluster.create_topic("other")
+            goes_on = asyncio.Event()
+            async with transactional(cluster, request_timeout_ms=1000) as producer:
+                await producer.begin_transaction()
+                cluster.intercept(ProduceRequest, Hold(goes_on), times=2)
+                await producer.send(TOPIC, b"late", partition=0)
+                await producer.send("other", b"late", partition=0)
+                await cluster.wait_for(lambda: cluster.count(ProduceRequest) > 0)
+                await cluster.delete_topic("other")
+                await producer.abort_transaction()
+                goes_on.set()
+                async with producer.transaction():
+                    await producer.send(TOPIC, b"next", partition=0)
+            return committed(cluster)
+
+    assert simulate(main) == [b"next"]
+
+
+def test_a_protection_without_a_response_is_tried_again() -> None:
+    async def main(simulation: Simulation) -> tuple[list[bytes | None], list[bool]]:
+        async with FakeCluster(brokers=2, as_version="2.8") as cluster:
+            await make_cluster(cluster)
+            goes_on, later = asyncio.Event(), asyncio.Event()
+            options = {"request_timeout_ms": 1000, "max_block_ms": 1500}
+            async with transactional(cluster, **options) as producer:
+                await producer.begin_transaction()
+                with cluster.intercept(ProduceRequest, Hold(goes_on), times=1) as held:
+                    await producer.send(TOPIC, b"late", partition=0)
+                    await held.wait()
+                cluster.intercept(AddPartitionsToTxnRequest, Hold(later), times=1)
+                with pytest.raises(KafkaTimeoutError):
+                    await producer.abort_transaction()
+                await producer.abort_transaction()
+                goes_on.set()
+                later.set()
+                async with producer.transaction():
+                    await producer.send(TOPIC, b"next", partition=0)
+            ends = [seen.request.committed for seen in cluster.requests(EndTxnRequest)]
+            return committed(cluster), ends
+
+    seen, ends = simulate(main)
+    assert seen == [b"next"]
+    assert ends == [False, False, True]

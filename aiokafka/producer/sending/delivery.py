@@ -172,6 +172,8 @@ class Delivery:
         """Settle the batches of `flight`, which got no response or could not be sent."""
         if error.invalid_metadata:
             self.client.request_metadata(f"a produce request failed: {error}")
+        if self.transaction is not None:
+            self.transaction.strays.note_records(queue.partition for queue, _ in flight.cargo)
         # Refused credentials: the next connection tries again.
         passes = error.retriable or isinstance(error, REFUSALS)
         for queue, batch in flight.cargo:

@@ -9,21 +9,15 @@ from contextlib import contextmanager
 from aiokafka._tasks import TaskOwner
 from aiokafka.errors import (
     InvalidTxnState,
-    KafkaConnectionError,
     KafkaTimeoutError,
-    NodeNotReadyError,
     ProducerClosed,
     ProducerFenced,
-    RequestTimedOutError,
     TransactionStateError,
 )
-from aiokafka.net.failures import REFUSALS
 from aiokafka.producer.transactions.state import Transaction
 
 __all__ = ["Errand", "Errands"]
 
-# A session that cannot be renewed ends its connection with what was in flight.
-_UNANSWERED = (KafkaConnectionError, NodeNotReadyError, RequestTimedOutError, *REFUSALS)
 # The end of the transaction finds out what they mean.
 _LEFT_TO_THE_END = (ProducerFenced, InvalidTxnState)
 
@@ -48,8 +42,6 @@ class Errand:
         self.is_recalled = False
         self.must_finish = False
         """Whether it is not to be recalled any more."""
-        self.is_doubtful = False
-        """Whether a request got no answer: it may still have its effect."""
         self._transaction = transaction
         self._has_begun = False
 
@@ -63,11 +55,6 @@ class Errand:
         self.is_on_wire = True
         try:
             yield
-        except _UNANSWERED:
-            self.is_doubtful = True
-            raise
-        else:
-            self.is_doubtful = False
         finally:
             self.is_on_wire = False
             self._look_after_answer()
@@ -123,8 +110,9 @@ class Errands:
        transaction become part of the next one, and are committed with it.
 
     So the response of step 1 has to be awaited before step 2, by a task that a cancelled caller
-    leaves behind. In transactions of version 2 (KIP-890) every transaction has its own epoch: the
-    late request is refused, so an abort need not wait for it.
+    leaves behind. If none comes, `Fencing.shut_out` takes care of the request. In transactions of
+    version 2 (KIP-890) every transaction has its own epoch: the late request is refused, so an
+    abort need not wait for it.
     """
 
     def __init__(self, transaction: Transaction, owner: TaskOwner) -> None:
@@ -171,8 +159,6 @@ class Errands:
         # It was left behind by a transaction that has ended since.
         if errand.number != transaction.number:
             return
-        if errand.is_doubtful and not transaction.is_version_2:
-            transaction.require_new_epoch()
         error = errand.error if errand.is_recalled else None
         if error is not None and not isinstance(error, _LEFT_TO_THE_END):
             transaction.fail(error)

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from aiokafka.errors import (
+    BrokerResponseError,
     InvalidProducerEpoch,
     InvalidTxnState,
     KafkaError,
@@ -17,6 +18,8 @@ from aiokafka.errors import (
 from aiokafka.producer.sending.producer_id import ProducerIdentity
 from aiokafka.producer.sending.sequencer import Sequencer
 from aiokafka.producer.transactions.requests import TransactionRequests
+from aiokafka.producer.transactions.strays import Strays
+from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka._config import ProducerConfig
@@ -28,7 +31,10 @@ PAST = (ProducerFenced, InvalidTxnState)
 
 
 class Fencing:
-    """Finds out what ended a transaction, and gets new epochs. Owns when the transaction began."""
+    """Finds out what ended a transaction, gets new epochs, and has old ones refused.
+
+    Owns: when the transaction began, and which brokers have not heard of a new epoch.
+    """
 
     def __init__(
         self, config: ProducerConfig, requests: TransactionRequests, sequencer: Sequencer
@@ -38,6 +44,7 @@ class Fencing:
         self._sequencer = sequencer
         self._loop = asyncio.get_running_loop()
         self._begun = 0.0
+        self._untold = Strays()
 
     def begin(self) -> None:
         """Note that a transaction begins: its timeout runs from now on."""
@@ -65,6 +72,69 @@ class Fencing:
             transaction.fail_for_good(error)
             raise
         self._sequencer.set_producer_id(*identity)
+
+    async def shut_out(self, deadline: float) -> None:
+        """Have brokers refuse what strays from a transaction that was ended (before KIP-890).
+
+        1. A request of the transaction gets no response, and is given up or sent again. The
+           transaction ends, and markers say so, under its own epoch.
+        2. The request arrives after all. Its epoch is the last that the broker knows. So a leader
+           writes its records, and a group coordinator stores its offsets, maybe over later ones.
+        3. Nothing ends these but the marker of the next transaction. If that is committed, they
+           are, too: whether it is a transaction of this producer, or of another that takes over
+           the id. And if the request was EndTxn, it ends the next transaction in the middle.
+        4. So the producer gets another epoch. The coordinator knows it, and refuses the EndTxn.
+        5. The others do not know it yet. They learn it from the marker of a transaction of nothing,
+           which is aborted. What has arrived before is aborted by it, the rest is refused.
+
+        Can be called again after a KafkaTimeoutError, and goes on where it was: at a coordinator
+        with an open transaction, step 4 would fence this producer. Any other error is fatal.
+        """
+        transaction = self._sequencer.transaction
+        assert transaction is not None
+        if transaction.strays and not self._untold:
+            await self.renew(deadline)
+            transaction.note_new_epoch()
+            self._untold = transaction.strays.take()
+        if self._untold.partitions or self._untold.groups:
+            try:
+                await self._tell(self._untold, deadline)
+            except KafkaTimeoutError:
+                raise
+            except KafkaError as error:
+                transaction.fail_for_good(error)
+                raise
+        self._untold = Strays()
+        if transaction.strays:
+            # Of step 5: only the coordinator could still carry them out.
+            transaction.require_new_epoch()
+
+    async def _tell(self, untold: Strays, deadline: float) -> None:
+        """Abort a transaction of nothing, with these partitions and groups."""
+        await self._add(sorted(untold.partitions), deadline)
+        for group_id in sorted(untold.groups):
+            try:
+                await self._requests.add_group(self.identity, group_id, deadline)
+            except BrokerResponseError as error:
+                _check_is_refusal(error)
+        try:
+            await self._requests.end(self.identity, False, False, deadline)
+        except InvalidTxnState:
+            pass  # nothing could be added
+
+    async def _add(self, partitions: list[TopicPartition], deadline: float) -> None:
+        """Add partitions, but for those that are gone, or not ours to write any more."""
+        if not partitions:
+            return
+        try:
+            await self._requests.add_partitions(self.identity, set(partitions), deadline)
+        except BrokerResponseError as error:
+            _check_is_refusal(error)
+            # For one that is refused, none is added.
+            half = len(partitions) // 2
+            if half:
+                await self._add(partitions[:half], deadline)
+                await self._add(partitions[half:], deadline)
 
     async def explain(self, past: BaseException, deadline: float) -> BaseException:
         """Find out why a broker refused a request with `past`; return the error to raise.
@@ -112,3 +182,9 @@ class Fencing:
             f"the transaction took longer than transaction_timeout_ms={limit * 1000:g}, so its "
             "coordinator has aborted it"
         )
+
+
+def _check_is_refusal(error: BrokerResponseError) -> None:
+    """Raise `error` if it is about the producer, and not about what was to be added."""
+    if isinstance(error, PAST):
+        raise error

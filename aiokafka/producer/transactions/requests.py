@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Set
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokafka._compat import timeout_at
@@ -19,6 +20,7 @@ from aiokafka.errors import (
 from aiokafka.net.failures import REFUSALS
 from aiokafka.producer.sending.producer_id import ProducerIdentity, check, identity_in, retry
 from aiokafka.producer.transactions.errands import Errand
+from aiokafka.producer.transactions.strays import Strays
 from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from aiokafka.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
@@ -65,9 +67,11 @@ class TransactionRequests:
     Owns which errors are retried, and whether it has warned of old brokers.
     """
 
-    def __init__(self, client: AIOKafkaClient, transactional_id: str) -> None:
+    def __init__(self, client: AIOKafkaClient, transactional_id: str, strays: Strays) -> None:
+        """Begin without credentials that were good. `strays` notes what got no response."""
         self._client = client
         self._id = transactional_id
+        self._strays = strays
         self._has_warned = False
         self._passing: tuple[type[KafkaError], ...] = ()
 
@@ -98,16 +102,24 @@ class TransactionRequests:
             version = connection.pick(type(request), max_version)
             # An errand bounds its requests by the connection's own timeout: a timer here would
             # leave one on its way that nothing waits for.
-            if errand is not None:
-                with errand.on_wire():
-                    response = await connection.request(request, version=version)
-            else:
-                async with timeout_at(deadline):
-                    response = await connection.request(request, version=version)
+            with self._watch(request):
+                if errand is not None:
+                    with errand.on_wire():
+                        response = await connection.request(request, version=version)
+                else:
+                    async with timeout_at(deadline):
+                        response = await connection.request(request, version=version)
             check_response(response)
             return response
 
         return await self._client.ask_coordinator(kind, key, deadline, ask)
+
+    def _watch(self, request: Any) -> AbstractContextManager[None]:
+        if isinstance(request, TxnOffsetCommitRequest):
+            return self._strays.watch_offsets(request.group_id)
+        if isinstance(request, InitProducerIdRequest):
+            return nullcontext()  # what comes once more has the response of the first time
+        return self._strays.watch_coordinator()
 
     async def _connect(self, node_id: int, deadline: float) -> BrokerConnection:
         # Finding the node is not under this timer: at the deadline that says why none was found.
@@ -197,9 +209,13 @@ class TransactionRequests:
         identity: ProducerIdentity,
         partitions: Set[TopicPartition],
         deadline: float,
-        errand: Errand,
+        errand: Errand | None = None,
     ) -> None:
-        """Add partitions to the transaction, before anything is written to them."""
+        """Add partitions to the transaction, before anything is written to them.
+
+        Without an `errand`, raises UnknownTopicOrPartitionError when the coordinator does not know
+        one of them several times in a row: on an errand, it is waited for.
+        """
         topics: dict[str, list[int]] = {}
         for topic, number in sorted(partitions):
             topics.setdefault(topic, []).append(number)
@@ -214,18 +230,32 @@ class TransactionRequests:
         )
         kind = CoordinationType.TRANSACTION
         limit = _LAST_CLIENT_SIDE_ADD
+        unknown: list[KafkaError] = []
 
         def check_response(response: AddPartitionsToTxnResponse) -> None:
-            check(*_telling_code(response))
+            try:
+                check(*_telling_code(response))
+            except UnknownTopicOrPartitionError as error:
+                unknown.append(error)
+                if errand is None and len(unknown) == _MOST_UNKNOWN:
+                    return
+                raise
+            unknown.clear()
             _check_named(partitions, _added(response), f"AddPartitionsToTxn of {self._id!r}")
 
         async def attempt() -> None:
             await self._send(kind, self._id, request, deadline, limit, check_response, errand)
 
         await self._retry(f"AddPartitionsToTxn of {self._id!r}", deadline, attempt)
+        if unknown:
+            raise unknown[-1]
 
     async def add_group(
-        self, identity: ProducerIdentity, group_id: str, deadline: float, errand: Errand
+        self,
+        identity: ProducerIdentity,
+        group_id: str,
+        deadline: float,
+        errand: Errand | None = None,
     ) -> None:
         """Add the offsets of a group to the transaction, before they are committed."""
         request = AddOffsetsToTxnRequest(

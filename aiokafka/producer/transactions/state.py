@@ -14,6 +14,7 @@ from aiokafka.errors import (
     UnsupportedVersionError,
     renewed,
 )
+from aiokafka.producer.transactions.strays import Strays
 from aiokafka.structs import TopicPartition
 
 __all__ = ["Transaction", "TransactionState"]
@@ -101,6 +102,8 @@ class Transaction:
         """Partitions with records that wait to be added."""
         self.groups: set[str] = set()
         """Groups that the coordinator has added to the transaction."""
+        self.strays = Strays()
+        """Requests of it that may still be carried out when it is over."""
         self._on_closed = on_closed
 
     def begin(self, is_version_2: bool) -> None:
@@ -138,6 +141,7 @@ class Transaction:
         self.partitions.clear()
         self.wanted.clear()
         self.groups.clear()
+        self.strays.take()
         self.error = self.doubt = None
         self.has_effects = self.is_ending = self.is_ended = self.needs_new_epoch = False
 
@@ -165,7 +169,7 @@ class Transaction:
         self.needs_new_epoch = True
 
     def note_new_epoch(self) -> None:
-        """Note that the coordinator has given another epoch, along with the end."""
+        """Note that the coordinator has given another epoch."""
         self.needs_new_epoch = False
 
     def begin_end(self, is_commit: bool) -> None:
@@ -216,9 +220,10 @@ class Transaction:
 
     def fail_late(self, error: BaseException) -> None:
         """Note that its coordinator has aborted it and given another epoch already: the abort has
-        nothing left to send.
+        nothing left to send. Its markers were of a later epoch, so what strays is refused.
         """
         self.fail(error)
+        self.strays.take()
         self.has_effects = self.needs_new_epoch = False
 
     def fail_for_good(self, error: BaseException) -> None:

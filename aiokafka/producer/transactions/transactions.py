@@ -59,7 +59,8 @@ class ProducerTransactions:
         self.sequencer = Sequencer(self.transaction)
         self._config = config
         self._sender = sender
-        self._requests = TransactionRequests(client, transactional_id)
+        strays = self.transaction.strays
+        self._requests = TransactionRequests(client, transactional_id, strays)
         self._fencing = Fencing(config, self._requests, self.sequencer)
         self.contents = TransactionContents(
             client, config, sender, self.transaction, self._requests, self._fencing
@@ -221,13 +222,27 @@ class ProducerTransactions:
            then InitProducerId gives the next. Version 2 (KIP-890): each EndTxn gives the next
            epoch in its response, and the sequences begin at 0 in any case. If the response lacks
            it, InitProducerId gives it.
-        6. `Transaction.end` clears all flags.
+        6. Version 1: what got no response is shut out (`Fencing.shut_out`), so that it cannot
+           become part of the next transaction.
+        7. `Transaction.end` clears all flags.
         """
         transaction = self.transaction
         if transaction.has_effects and not transaction.is_ended:
             await self._tell_end(is_commit, deadline)
-        if transaction.needs_new_epoch:
-            await self._fencing.renew(deadline)
+        if is_commit:
+            transaction.strays.forget_records()
+        try:
+            if not transaction.is_version_2:
+                await self._fencing.shut_out(deadline)
+            if transaction.needs_new_epoch:
+                await self._fencing.renew(deadline)
+        except KafkaTimeoutError:
+            raise
+        except KafkaError:
+            # What was committed stays so. The producer is at its end, as the next call will say.
+            if is_commit:
+                return
+            raise
         transaction.end()
 
     async def _tell_end(self, is_commit: bool, deadline: float) -> None:

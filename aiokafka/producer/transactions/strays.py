@@ -1,0 +1,76 @@
+"""Know which requests of a transaction got no response, and may be carried out after its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from aiokafka.errors import KafkaConnectionError, NodeNotReadyError, RequestTimedOutError
+from aiokafka.net.failures import REFUSALS
+from aiokafka.structs import TopicPartition
+
+__all__ = ["Strays"]
+
+# A session that cannot be renewed ends its connection with what was in flight.
+_UNANSWERED = (
+    KafkaConnectionError,
+    NodeNotReadyError,
+    RequestTimedOutError,
+    *REFUSALS,
+    asyncio.TimeoutError,
+    asyncio.CancelledError,
+)
+
+
+class Strays:
+    """Owns what brokers may still be asked by requests of the transaction that got no response.
+
+    One that was sent again counts as well, whatever became of the repetition.
+    """
+
+    def __init__(self) -> None:
+        self.partitions: set[TopicPartition] = set()
+        """Where records may still be written."""
+        self.groups: set[str] = set()
+        """Whose offsets may still be stored."""
+        self.of_coordinator = False
+        """Whether the transaction may still be changed or ended at its coordinator."""
+
+    def __bool__(self) -> bool:
+        return bool(self.partitions or self.groups or self.of_coordinator)
+
+    def note_records(self, partitions: Iterable[TopicPartition]) -> None:
+        """Note that a Produce request with records of these partitions got no response."""
+        self.partitions.update(partitions)
+
+    @contextmanager
+    def watch_offsets(self, group_id: str) -> Iterator[None]:
+        """Guard a request that stores offsets of a group."""
+        try:
+            yield
+        except _UNANSWERED:
+            self.groups.add(group_id)
+            raise
+
+    @contextmanager
+    def watch_coordinator(self) -> Iterator[None]:
+        """Guard a request that changes or ends the transaction at its coordinator."""
+        try:
+            yield
+        except _UNANSWERED:
+            self.of_coordinator = True
+            raise
+
+    def forget_records(self) -> None:
+        """Drop the partitions: every record of the transaction was acknowledged, so leaders know
+        what comes once more by its sequence number."""
+        self.partitions.clear()
+
+    def take(self) -> Strays:
+        """Return what was noted, and begin again with nothing."""
+        taken = Strays()
+        taken.partitions, self.partitions = self.partitions, set()
+        taken.groups, self.groups = self.groups, set()
+        taken.of_coordinator, self.of_coordinator = self.of_coordinator, False
+        return taken
