@@ -151,10 +151,9 @@ def test_a_record_without_a_response_is_refused_when_another_has_the_id(release:
     assert simulate(main) == [b"next"]
 
 
-@pytest.mark.parametrize("release", OLD_RELEASES)
-def test_offsets_that_come_again_late_do_not_go_back(release: str) -> None:
+def test_offsets_that_come_again_late_do_not_go_back() -> None:
     async def main(simulation: Simulation) -> int | None:
-        async with FakeCluster(brokers=2, as_version=release) as cluster:
+        async with FakeCluster(brokers=2, as_version="2.8") as cluster:
             await make_cluster(cluster)
             goes_on = asyncio.Event()
             place = TopicPartition(TOPIC, 0)
@@ -170,12 +169,11 @@ def test_offsets_that_come_again_late_do_not_go_back(release: str) -> None:
     assert simulate(main) == 20
 
 
-@pytest.mark.parametrize("release", OLD_RELEASES)
-def test_offsets_that_come_again_late_are_not_pending_for_ever(release: str) -> None:
+def test_offsets_that_come_again_late_are_not_pending_for_ever() -> None:
     """No reader could begin: a coordinator holds back offsets that may change."""
 
     async def main(simulation: Simulation) -> bool:
-        async with FakeCluster(brokers=2, as_version=release) as cluster:
+        async with FakeCluster(brokers=2, as_version="2.8") as cluster:
             await make_cluster(cluster)
             goes_on = asyncio.Event()
             async with transactional(cluster, request_timeout_ms=1000) as producer:

@@ -159,6 +159,49 @@ async def test_positions_in_a_transaction_need_a_group() -> None:
         assert cluster.groups.committed("", "t") is None
 
 
+OLD_OFFSETS = {"0.11": 0, "2.1": 0, "2.8": 47, "3.9": 47}
+
+
+@pytest.mark.parametrize("release", OLD_OFFSETS)
+async def test_positions_of_an_old_epoch_are_refused_where_a_later_marker_is(release: str) -> None:
+    """As seen in Kafka 0.11.0.3, 2.1.1, 2.3.1, 2.4.1 and 2.8.2. The coordinator of the transaction
+    is not asked before 3.6: until the marker is there, the old epoch is good."""
+    part = TxnOffsetCommitRequestPartition(
+        partition_index=0, committed_offset=1, committed_metadata=""
+    )
+
+    async with (
+        FakeCluster(as_version=release) as cluster,
+        AIOKafkaProducer(
+            bootstrap_servers=cluster.bootstrap_servers, transactional_id="x"
+        ) as producer,
+        RawClient(cluster.address(0)) as client,
+    ):
+        await cluster.create_topic("t")
+        async with producer.transaction():
+            await producer.send_offsets_to_transaction({TopicPartition("t", 0): 1}, "g")
+        known = cluster.transactions.by_id["x"]
+        request = TxnOffsetCommitRequest(
+            transactional_id="x",
+            group_id="g",
+            producer_id=known.producer_id,
+            producer_epoch=known.epoch,
+            topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[part])],
+        )
+
+        async def late() -> int:
+            answer = await client.call(request, 0)
+            return answer.topics[0].partitions[0].error_code
+
+        async with AIOKafkaProducer(
+            bootstrap_servers=cluster.bootstrap_servers, transactional_id="x"
+        ) as successor:
+            assert await late() == (47 if release == "3.9" else 0)
+            async with successor.transaction():
+                await successor.send_offsets_to_transaction({TopicPartition("t", 0): 2}, "g")
+            assert await late() == OLD_OFFSETS[release]
+
+
 async def test_misuse_is_refused() -> None:
     cluster = FakeCluster(brokers=2)
     with pytest.raises(RuntimeError, match=r"start\(\)"):

@@ -85,7 +85,8 @@ class Fencing:
            the id. And if the request was EndTxn, it ends the next transaction in the middle.
         4. So the producer gets another epoch. The coordinator knows it, and refuses the EndTxn.
         5. The others do not know it yet. They learn it from the marker of a transaction of nothing,
-           which is aborted. What has arrived before is aborted by it, the rest is refused.
+           which is aborted. What has arrived before is aborted by it, the rest is refused. (But
+           before Kafka 2.4 group coordinators take offsets of any epoch, at any time.)
 
         Can be called again after a KafkaTimeoutError, and goes on where it was: at a coordinator
         with an open transaction, step 4 would fence this producer. Any other error is fatal.

@@ -118,7 +118,7 @@ class TransactionRequests:
         if isinstance(request, TxnOffsetCommitRequest):
             return self._strays.watch_offsets(request.group_id)
         if isinstance(request, InitProducerIdRequest):
-            return nullcontext()  # what comes once more has the response of the first time
+            return nullcontext()  # another epoch is of no help against it
         return self._strays.watch_coordinator()
 
     async def _connect(self, node_id: int, deadline: float) -> BrokerConnection:

@@ -19,7 +19,8 @@ REQUEST = TxnOffsetCommitRequest
 _FIRST_WITH_MEMBER = 3  # KIP-447
 _FIRST_ABORTABLE_ERROR = 4
 _FIRST_ADDING_GROUP = 5  # KIP-890
-_FIRST_VERIFYING = (3, 6)  # releases
+_FIRST_CHECKING_EPOCH = (2, 4)  # releases
+_FIRST_VERIFYING = (3, 6)
 
 
 def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
@@ -86,10 +87,11 @@ def _check_transaction(context: RequestContext, request: TxnOffsetCommitRequest)
     profile = context.profile
     if profile.release < _FIRST_VERIFYING:
         # Nothing is asked of the coordinator of the transaction: the log of the group's offsets
-        # refuses epochs of which it has a later one, as any log does.
+        # refuses epochs of which it has a later one, as any log does. At first it took them all.
         offsets = context.services.groups.offsets_of(request.group_id)
         is_past = offsets.is_of_the_past(request.producer_id, request.producer_epoch)
-        return codes.INVALID_PRODUCER_EPOCH if is_past else codes.NONE
+        is_refused = is_past and profile.release >= _FIRST_CHECKING_EPOCH
+        return codes.INVALID_PRODUCER_EPOCH if is_refused else codes.NONE
     transactions = context.services.transactions
     session = (request.transactional_id, request.producer_id, request.producer_epoch)
     second_version = context.truth.profile.level("transaction.version") >= 2
