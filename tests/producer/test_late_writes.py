@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from aiokafka.protocol.messages.transactions import (
     TxnOffsetCommitRequest,
 )
 from aiokafka.structs import TopicPartition
-from aiokafka.testing import Delay, Edit, Fail, FakeCluster, Hold
+from aiokafka.testing import Cut, Delay, Edit, Fail, FakeCluster, Hold, Silence
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.producers import (
     TOPIC,
@@ -33,6 +34,9 @@ from tests.support.producers import (
 OLD_RELEASES = ["0.11", "2.8"]
 
 TIMES = {"request_timeout_ms": 1000, "delivery_timeout_ms": 1500, "retry_backoff_ms": 100}
+
+# Of 0.8 s. Sent once more then, a record is given up 0.7 s later, with its request in flight.
+FIRST_ATTEMPT = Delay(0.7, Fail(NotLeaderForPartitionError))
 
 
 def test_what_followed_a_record_without_answer_is_not_written_twice() -> None:
@@ -73,10 +77,7 @@ def test_an_aborted_record_that_is_written_late_is_not_in_the_next_transaction()
             async with transactional(cluster, **TIMES) as producer:
                 await producer.begin_transaction()
                 await producer.send_and_wait(TOPIC, b"first", partition=0)
-                # Sent once more after 0.8 s, and given up 0.7 s later.
-                cluster.intercept(
-                    ProduceRequest, Delay(0.7, Fail(NotLeaderForPartitionError)), times=1
-                )
+                cluster.intercept(ProduceRequest, FIRST_ATTEMPT, times=1)
                 goes_on = asyncio.Event()
                 cluster.intercept(ProduceRequest, Hold(goes_on), times=1)
                 given_up = await results([await producer.send(TOPIC, b"late", partition=0)])
@@ -258,3 +259,46 @@ def test_a_protection_without_a_response_is_tried_again() -> None:
     seen, ends = simulate(main)
     assert seen == [b"next"]
     assert ends == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda goes_on: Hold(goes_on),
+        lambda goes_on: Hold(goes_on, Fail(NotLeaderForPartitionError)),
+        lambda goes_on: Hold(goes_on, Cut()),
+        lambda goes_on: Silence(),
+    ],
+    ids=["refused by its epoch", "another error", "no connection", "no response"],
+)
+def test_a_late_response_to_an_aborted_record_is_nothing_to_the_next_transaction(
+    answer: Callable[[asyncio.Event], Any],
+) -> None:
+    """Since KIP-890 an abort does not wait for it."""
+
+    async def main(simulation: Simulation) -> tuple[list[Any], list[bytes | None]]:
+        async with FakeCluster(brokers=2) as cluster:
+            await cluster.create_topic(TOPIC, partitions=2)
+            # To a broker that leads as well the abort would be behind the record.
+            cluster.move_leader((TOPIC, 0), 0)
+            cluster.move_leader((TOPIC, 1), 1)
+            cluster.move_coordinator("transaction", "worker", 1)
+            async with transactional(cluster, **TIMES) as producer:
+                await producer.begin_transaction()
+                goes_on = asyncio.Event()
+                cluster.intercept(ProduceRequest, FIRST_ATTEMPT, times=1)
+                cluster.intercept(ProduceRequest, answer(goes_on), times=1)
+                given_up = await results([await producer.send(TOPIC, b"late", partition=0)])
+                await producer.abort_transaction()
+                await producer.begin_transaction()
+                await producer.send(TOPIC, b"next", partition=1)
+                # Waits for the response as well: it follows the record that was given up.
+                behind = await producer.send(TOPIC, b"behind", partition=0)
+                goes_on.set()
+                await behind
+                await producer.commit_transaction()
+            return given_up, committed(cluster) + committed(cluster, partition=1)
+
+    (given_up,), seen = simulate(main)
+    assert isinstance(given_up, KafkaTimeoutError)
+    assert seen == [b"behind", b"next"]

@@ -219,7 +219,7 @@ class Delivery:
         """Find the remedy for an error of the leader, and apply it."""
         error = batch_error(queue.partition, result)
         # Before any remedy: in an abort nothing is sent again, whatever the error.
-        if self._is_late():
+        if self._is_late(batch):
             self._retry(queue, batch, error)
             return
         if result.error_code in _TOO_LARGE and not batch.is_done:
@@ -316,15 +316,17 @@ class Delivery:
 
     # -- remedies
 
-    def _is_late(self) -> bool:
-        """Return whether the transaction takes no records any more."""
-        return self.transaction is not None and not self.transaction.takes_records
+    def _is_late(self, batch: ProducerBatch) -> bool:
+        """Return whether the transaction of `batch` takes no records any more."""
+        if self.sequencer is None or self.transaction is None:
+            return False
+        return not self.transaction.takes_records or self.sequencer.is_past(batch)
 
     def _retry(
         self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError, pause: bool = True
     ) -> None:
         """Send `batch` again in its turn, unless its time is up."""
-        if self._is_late():
+        if self._is_late(batch):
             # It will not be sent again: neither the abort nor the futures may wait for it.
             failure = self.transaction.error if self.transaction is not None else None
             self.fail(queue, batch, failure or KafkaError(_NOT_DELIVERED.format(error)))

@@ -140,14 +140,26 @@ class Sequencer:
     def on_loss(self, queue: PartitionQueue, batch: ProducerBatch, error: BaseException) -> None:
         """Note that `batch` was refused for good, or given up with an unknown outcome."""
         sequence = queue.sequence
+        transaction = None if self.is_past(batch) else self.transaction
         if batch.has_identity and self._is_current(sequence, batch):
             sequence.is_uncertain = True
             # Its time was up before the broker had accepted or refused it.
             sequence.is_unresolved |= batch.is_done or isinstance(error, KafkaTimeoutError)
-            if self.transaction is not None:
-                self.transaction.require_new_epoch()
-        if self.transaction is not None:
-            self.transaction.fail(error)
+            if transaction is not None:
+                transaction.require_new_epoch()
+        if transaction is not None:
+            transaction.fail(error)
+
+    def is_past(self, batch: ProducerBatch) -> bool:
+        """Return whether `batch` is of a transaction that was aborted before its response came.
+
+        That is possible where each transaction has an epoch of its own (KIP-890). Otherwise an
+        abort waits for the response.
+        """
+        if self.transaction is None or not batch.has_identity:
+            return False
+        identity = (self.producer_id, self.producer_epoch)
+        return (batch.producer_id, batch.producer_epoch) != identity
 
     def on_gap(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """Note that the leader refused `batch` for its sequence number, epoch or producer id.
