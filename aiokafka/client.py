@@ -437,6 +437,11 @@ class AIOKafkaClient:
         """
         self._metadata.request_update(why)
 
+    def doubt_metadata(self, why: str) -> None:
+        """Refresh the metadata soon, by another broker than the one that has told it: it may have
+        been cut off from the others."""
+        self._metadata.doubt(why)
+
     def metadata_changed(self) -> asyncio.Future[None]:
         """Return a future of the next snapshot or failed refresh, without asking for one."""
         return self._metadata.changed()

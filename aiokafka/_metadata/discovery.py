@@ -53,7 +53,8 @@ FATAL = (*REFUSALS, UnsupportedVersionError)
 class Discovery:
     """Finds a broker that gives metadata.
 
-    Owns where the known addresses come from, and the names of the bootstrap servers.
+    Owns where the known addresses come from, the names of the bootstrap servers, and which brokers
+    are in doubt.
     """
 
     def __init__(self, config: ClientConfig) -> None:
@@ -62,6 +63,16 @@ class Discovery:
         """Where to start: as configured, or the canonical names of that (KIP-235)."""
         self.origin = ""
         """Where the known addresses come from, for messages."""
+        self._told_by: int | None = None
+        self._doubted: set[int] = set()
+        self._is_in_doubt = False
+
+    def doubt(self) -> None:
+        """Ask other brokers next time than the one that has told last, and those before it that
+        were in doubt."""
+        self._is_in_doubt = True
+        if self._told_by is not None:
+            self._doubted.add(self._told_by)
 
     async def ask_anybody(
         self, pool: ConnectionPool, nodes: tuple[int, ...], wanted: Set[str] | None
@@ -71,10 +82,12 @@ class Discovery:
         `wanted` None means all topics. Raises the KafkaError that tells most.
         """
         failure: KafkaError | None = None
-        for node_id in self._candidates(pool, nodes):
+        for node_id in self._by_doubt(self._candidates(pool, nodes)):
             try:
                 async with timeout(_LONGEST_ASK):
-                    return await self.ask(await pool.get(node_id), wanted)
+                    response = await self.ask(await pool.get(node_id), wanted)
+                self._told_by = node_id
+                return response
             except asyncio.TimeoutError:
                 failure = RequestTimedOutError(f"node {node_id}: no metadata in {_LONGEST_ASK:g} s")
             except RebootstrapRequired as error:
@@ -109,6 +122,23 @@ class Discovery:
         # A connect that is in progress already may be stuck.
         others.sort(key=lambda node_id: (pool.is_connecting(node_id), pool.retry_delay(node_id)))
         return sorted(connected, key=lambda node_id: connected[node_id].in_flight) + others
+
+    def _by_doubt(self, candidates: list[int]) -> list[int]:
+        """Return the brokers to ask, with those in doubt last.
+
+        1. A broker that was cut off from the others names the leaders of before, for as long as it
+           likes, and is the one that this client is connected to.
+        2. What it says shows to be old: `doubt`. The next refresh asks another broker.
+        3. That one may be cut off as well. It is in doubt, too, and the next one is asked; when all
+           are in doubt, all but the last are asked again.
+        4. A refresh without a new doubt ends all.
+        """
+        if not self._is_in_doubt:
+            self._doubted.clear()
+        self._is_in_doubt = False
+        if self._doubted.issuperset(candidates) and self._told_by is not None:
+            self._doubted = {self._told_by}
+        return sorted(candidates, key=self._doubted.__contains__)
 
     async def ask(self, connection: BrokerConnection, wanted: Set[str] | None) -> MetadataResponse:
         """Return the metadata of one broker. Raises KafkaError, also when it names no broker."""
@@ -209,7 +239,7 @@ class Discovery:
             f"{connection.peer} gave this address; "
             "if it cannot be reached from here, check the brokers' advertised.listeners"
         )
-        self._adopt(pool, connection, node_id, response)
+        self._told_by = self._adopt(pool, connection, node_id, response)
         return response
 
     def _adopt(
@@ -218,9 +248,9 @@ class Discovery:
         connection: BrokerConnection,
         node_id: int,
         response: MetadataResponse,
-    ) -> None:
-        """Keep the connection if it leads to one of the brokers; a second one to the same place
-        is of no use."""
+    ) -> int | None:
+        """Keep the connection if it leads to one of the brokers, and return which; a second one to
+        the same place is of no use."""
         same = {self.servers[-node_id - 1]}
         if connection.remote is not None and not self._config.security.uses_tls:
             same.add(connection.remote)
@@ -231,8 +261,9 @@ class Discovery:
                     broker.node_id,
                     Endpoint(broker.host, broker.port, f"node {broker.node_id}"),
                 )
-                return
+                return broker.node_id
         pool.drop(node_id, ConnectionGroup.DEFAULT, "not a broker's advertised address")
+        return None
 
     def _bootstrap_error(self, failures: Mapping[int, KafkaError]) -> KafkaConnectionError:
         reasons = []

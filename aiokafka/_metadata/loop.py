@@ -81,6 +81,11 @@ class MetadataLoop:
         allows."""
         self._schedule.request(why)
 
+    def doubt(self, why: str) -> None:
+        """Refresh soon, as `request_update` does, by another broker than the last time."""
+        self._discovery.doubt()
+        self._schedule.request(why)
+
     def add_topic(self, topic: str) -> bool:
         """Use `topic`, at least for a while.
 

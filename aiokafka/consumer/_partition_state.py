@@ -104,12 +104,13 @@ class Home:
 class Retry:
     """When one partition may be asked about again, in a fetch or for its position."""
 
-    __slots__ = ("at", "failures", "losses")
+    __slots__ = ("at", "doubts", "failures", "losses")
 
     def __init__(self) -> None:
         self.at = 0.0
         self.failures = 0
         self.losses = 0  # positions in a row that were not in the log
+        self.doubts = 0  # leaders in a row that had an older epoch than the position
 
     def postpone(self, now: float, shortest: float, longest: float) -> None:
         """Ask no more for a while, after another failure.
@@ -136,14 +137,18 @@ class Retry:
             self.failures = losses - 1
             self.postpone(now, shortest, longest)
 
+    def note_doubt(self) -> None:
+        """Note that the leader had an older epoch than the position."""
+        self.doubts += 1
+
     def succeed(self) -> None:
         """Forget all failures: the broker has sent what was asked for."""
-        self.failures = self.losses = 0
+        self.failures = self.losses = self.doubts = 0
 
     def start_again(self) -> None:
         """Ask at once: earlier trouble does not count for a new position."""
         self.at = 0.0
-        self.failures = 0
+        self.failures = self.doubts = 0
 
 
 class PartitionState:

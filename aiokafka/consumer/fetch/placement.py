@@ -112,17 +112,18 @@ class Placement:
         if epoch < 0 or epoch == cursor.leader_epoch:
             return
         is_newer = epoch > cursor.leader_epoch
-        was_newer = not is_newer and cursor.offset_epoch > epoch
+        is_of_another = 0 <= cursor.offset_epoch != epoch
         # What leads to a comparison with the leader's log:
         # 1. READY, and the record before the position was written under an older leader. The new
         #    one may not have it: it was cut off, or never replicated.
         # 2. READY, and that record is from a later epoch than the leader has. Either the topic is
         #    another one, or this snapshot comes from a broker that lags behind: the leader knows.
+        #    It may be the first leader that is known, of a position that was committed.
         # 3. VALIDATING, and yet another leader took over: what the last one says is of no use any
         #    more.
         # Otherwise there is nothing to compare. No record was fetched yet (-1), or by this leader;
         # or the position is still being looked up, and will be this leader's.
-        if (state.phase is Phase.READY and (0 <= cursor.offset_epoch < epoch or was_newer)) or (
+        if (state.phase is Phase.READY and is_of_another) or (
             state.phase is Phase.VALIDATING and is_newer
         ):
             state.begin_validation(epoch)

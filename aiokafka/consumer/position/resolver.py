@@ -342,9 +342,9 @@ class OffsetResolver:
         cursor = state.cursor
         # The leader says where our epoch, or the last one before it that it knows, ends in its log:
         # 1. Behind all that was fetched: its log has that, and goes on.
-        # 2. Nowhere, and the leader's own epoch is older than ours: it is another topic. Where a
-        #    topic would tell that by its id, this broker leads no more, and was cut off before it
-        #    could hear of that. Another one knows the leader.
+        # 2. Nowhere, and the leader's own epoch is older than ours. It may lead no more, and was
+        #    cut off before it could hear of that: other brokers are asked who leads. Or the topic
+        #    is another one. Its id tells that as well, but not that an offset was committed before.
         # 3. Before what was fetched, but not before what was returned: only the buffer is void.
         # 4. Before the position: records that the application got are not in the log any more.
         is_known = end.end_offset >= 0 and end.leader_epoch >= 0
@@ -353,17 +353,14 @@ class OffsetResolver:
             return
         position = state.next_offset
         if not is_known and cursor.offset_epoch > cursor.leader_epoch:
-            has_id = self._client.cluster.topic_id(state.tp.topic) is not None
-            if has_id and state.retry.failures < _PATIENCE_WITH_OLD_LEADERS:
+            if self._may_be_cut_off(state):
                 self._postpone(state)
-                self._client.request_metadata(
-                    f"{state.tp}: the leader has an older epoch than ours"
-                )
                 return
-            # Brokers without topic ids, before Kafka 2.8, tell no other way.
-            self._log.warning("%s was deleted and created again: its position is reset", state.tp)
-            self.begin_again(state)
-            return
+            if self._policy is not None:
+                self._log.warning("%s was created again: its position is reset", state.tp)
+                self.begin_again(state)
+                return
+            # No search: the committed offset would be found again, and lead here, without end.
         if is_known and end.end_offset >= position:
             # Only data buffered ahead is gone.
             state.move(position, end.leader_epoch)
@@ -377,6 +374,15 @@ class OffsetResolver:
             state.move(end.end_offset, end.leader_epoch)
         else:
             state.lose(self._policy)
+
+    def _may_be_cut_off(self, state: PartitionState) -> bool:
+        """Return whether to ask another time, as the leader may be one of before; ask other brokers
+        who leads."""
+        client = self._client
+        client.doubt_metadata(f"{state.tp}: the leader has an older epoch than the position")
+        state.retry.note_doubt()
+        has_others = len(client.cluster.node_ids) > 1
+        return has_others and state.retry.doubts <= _PATIENCE_WITH_OLD_LEADERS
 
     def _report_truncation(self, state: PartitionState, divergent: int | None) -> None:
         tp, position = state.tp, state.next_offset
