@@ -16,6 +16,7 @@ from aiokafka.errors import (
     MessageSizeTooLargeError,
     OutOfOrderSequenceNumber,
     RecordListTooLargeError,
+    RequestTimedOutError,
     UnknownProducerId,
     renewed,
 )
@@ -170,8 +171,7 @@ class Delivery:
 
     def on_failure(self, flight: Flight, error: KafkaError) -> None:
         """Settle the batches of `flight`, which got no response or could not be sent."""
-        if error.invalid_metadata:
-            self.client.request_metadata(f"a produce request failed: {error}")
+        self._ask_who_leads(error)
         if self.transaction is not None:
             self.transaction.strays.note_records(queue.partition for queue, _ in flight.cargo)
         # Refused credentials: the next connection tries again.
@@ -236,8 +236,8 @@ class Delivery:
             self._refuse_number(queue, batch, error, self.sequencer)
         elif error.retriable:
             is_told = self._learn_leader(queue, result, response)
-            if error.invalid_metadata and not is_told:
-                self.client.request_metadata(f"{error}")
+            if not is_told:
+                self._ask_who_leads(error)
             # The pause is for the metadata to change. Here it has.
             is_prompt = is_told and batch.attempts <= _MOST_PROMPT_ATTEMPTS
             self._retry(queue, batch, error, pause=not is_prompt)
@@ -287,6 +287,15 @@ class Delivery:
             and batch.attempts > 1
             and is_oldest(queue, batch)
         )
+
+    def _ask_who_leads(self, error: KafkaError) -> None:
+        """Ask for metadata if what is known may be to blame for `error`."""
+        if error.invalid_metadata:
+            self.client.request_metadata(f"a produce request failed: {error}")
+        elif isinstance(error, RequestTimedOutError):
+            # With acks=all a leader waits for the other replicas. One that was cut off from them
+            # waits in vain, and goes on naming itself; they know who leads.
+            self.client.doubt_metadata(f"a produce request failed: {error}")
 
     def _learn_leader(
         self,
