@@ -43,6 +43,12 @@ _LONGEST_ASK = 10.0
 # for this long.
 _STAGGER = 0.5
 
+# One broker that was cut off from the others would say the same for ever: after so many seconds
+# another one is asked. Only of brokers that tell the epochs of leaders (version 7): without those
+# the word of one that was cut off would outweigh what is known.
+_LONGEST_TRUST = 300.0
+_FIRST_WITH_EPOCHS = 7
+
 # The key of an API that controllers have, from the first one on that clients may connect to.
 _DESCRIBE_QUORUM = 55
 
@@ -64,6 +70,8 @@ class Discovery:
         self.origin = ""
         """Where the known addresses come from, for messages."""
         self._told_by: int | None = None
+        self._told_since = 0.0
+        self._tells_epochs = False
         self._doubted: set[int] = set()
         self._is_in_doubt = False
 
@@ -86,7 +94,7 @@ class Discovery:
             try:
                 async with timeout(_LONGEST_ASK):
                     response = await self.ask(await pool.get(node_id), wanted)
-                self._told_by = node_id
+                self._trust(node_id)
                 return response
             except asyncio.TimeoutError:
                 failure = RequestTimedOutError(f"node {node_id}: no metadata in {_LONGEST_ASK:g} s")
@@ -132,13 +140,25 @@ class Discovery:
         3. That one may be cut off as well. It is in doubt, too, and the next one is asked; when all
            are in doubt, all but the last are asked again.
         4. A refresh without a new doubt ends all.
+        5. Nothing may ever show that what the broker says is old: its partitions have no new
+           records, as it sees it. So none is trusted for long.
         """
+        now = asyncio.get_running_loop().time()
+        if self._tells_epochs and now - self._told_since >= _LONGEST_TRUST:
+            # Once in that time, as the others may be out of reach, and trying that takes long.
+            self._told_since = now
+            self.doubt()
         if not self._is_in_doubt:
             self._doubted.clear()
         self._is_in_doubt = False
         if self._doubted.issuperset(candidates) and self._told_by is not None:
             self._doubted = {self._told_by}
         return sorted(candidates, key=self._doubted.__contains__)
+
+    def _trust(self, node_id: int | None) -> None:
+        if node_id != self._told_by:
+            self._told_by = node_id
+            self._told_since = asyncio.get_running_loop().time()
 
     async def ask(self, connection: BrokerConnection, wanted: Set[str] | None) -> MetadataResponse:
         """Return the metadata of one broker. Raises KafkaError, also when it names no broker."""
@@ -158,6 +178,7 @@ class Discovery:
     ) -> MetadataResponse:
         _refuse_controller(connection)
         version = connection.pick(MetadataRequest)
+        self._tells_epochs = version >= _FIRST_WITH_EPOCHS
         topics = None
         if wanted is not None:
             topics = [MetadataRequestTopic(name=name) for name in sorted(wanted)]
@@ -239,7 +260,7 @@ class Discovery:
             f"{connection.peer} gave this address; "
             "if it cannot be reached from here, check the brokers' advertised.listeners"
         )
-        self._told_by = self._adopt(pool, connection, node_id, response)
+        self._trust(self._adopt(pool, connection, node_id, response))
         return response
 
     def _adopt(

@@ -87,6 +87,19 @@ def test_the_first_leader_that_is_known_may_be_cut_off_as_well(version: str) -> 
     assert simulate(main, limit_s=60) == [(0, 10), (0, 11)]
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_consumer_that_reads_from_a_leader_that_was_cut_off(version: str) -> None:
+    """Nothing shows that there is another one: the log seems to end."""
+
+    async def main(simulation: Simulation) -> list[tuple[int, int]]:
+        async with cut_off_leader(version) as cluster:
+            async with new_consumer(cluster, 0, "t", group_id=None) as consumer:
+                return await read(consumer, 12)
+
+    # Twice `metadata_max_age_ms`
+    assert simulate(main, limit_s=600) == [(0, n) for n in range(12)]
+
+
 async def commit_of_another_topic(cluster: FakeCluster) -> None:
     """What is left of a topic that had a later epoch: the group has read ten of its records."""
     async with new_consumer(cluster, 0) as consumer:
