@@ -142,17 +142,17 @@ class ConsumerGroup:
     def _join(self, beat: Heartbeat) -> ConsumerMember:
         if beat.topics is None and beat.regex is None:
             raise GroupRefusedError(codes.INVALID_REQUEST)
+        former = self._static(beat.instance_id)
+        if former is not None and not former.away:
+            # Also to the member itself, when it got no response to its first join.
+            raise GroupRefusedError(codes.UNRELEASED_INSTANCE_ID)
         known = self.members.get(beat.member_id)
-        if known is not None:
-            known.away = False
+        if known is not None and former is None:
             return known
-        if len(self.members) >= self.max_size:
+        if known is None and len(self.members) >= self.max_size:
             raise GroupRefusedError(codes.GROUP_MAX_SIZE_REACHED)
         member = ConsumerMember(beat.member_id, beat.instance_id, beat.client_id, beat.client_host)
-        former = self._static(beat.instance_id)
         if former is not None:
-            if not former.away:
-                raise GroupRefusedError(codes.UNRELEASED_INSTANCE_ID)
             self._take_over(member, former)
         self.members[member.member_id] = member
         return member

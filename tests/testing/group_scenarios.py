@@ -540,6 +540,32 @@ async def next_generation_alone(side: Side) -> Seen:
 
 
 @scenario
+async def next_generation_joins_twice(side: Side) -> Seen:
+    """As a member does that got no response to its first join."""
+    group, client, topic = await new_group(side), side.client, await side.topic(2)
+    static, one = NextMember(side, client, group), NextMember(side, client, group)
+    me = {"instance_id": "me"}
+    seen: Seen = [
+        (await static.join(topic, **me))[0],
+        await static.join(topic, **me),
+        await static.join(topic, member_id=side.name(), **me),
+        await static.beat(-2, **me),
+        (await static.join(topic, **me))[0],
+        await static.beat(-1, **me),
+    ]
+    epoch = (await one.join(topic))[1]
+    seen += [(await one.join(topic))[1] == epoch, (await one.beat(epoch))[0]]
+    for topics in ([], [topic]):
+        answer = await one.beat(epoch, subscribed_topic_names=topics, topic_partitions=[])
+        while answer[1] == epoch:
+            await asyncio.sleep(0.05)
+            answer = await one.beat(epoch, topic_partitions=[])
+        epoch = answer[1]
+    seen += [await one.join(topic), (await one.beat(epoch))[0]]
+    return seen
+
+
+@scenario
 async def next_generation_commits(side: Side) -> Seen:
     client, topic = side.client, await side.topic(1)
 
