@@ -3,6 +3,7 @@ responses that bring the assignment. What follows from them is up to the Kip848P
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import enum
 import logging
@@ -14,9 +15,12 @@ from aiokafka._log import SubjectLog
 from aiokafka.consumer.group.membership import GroupLink
 from aiokafka.consumer.position.committed import Identity
 from aiokafka.errors import (
+    FencedInstanceId,
+    GroupIdNotFound,
     IllegalStateError,
     KafkaError,
     KafkaProtocolError,
+    UnknownMemberIdError,
     UnsupportedVersionError,
 )
 from aiokafka.protocol.messages.consumer_group_heartbeat import (
@@ -50,6 +54,11 @@ _DEFAULT_INTERVAL = 5.0
 _SHORTEST_INTERVAL = 0.01
 # Heartbeats are answered at once: wait for two intervals, but not less than this.
 _SHORTEST_LIMIT = 5.0
+# For so long a system tries to deliver what was sent on a connection that was given up.
+_LONGEST_WAY = 900.0
+
+# What says that this member is not in the group.
+_NOT_IN = (UnknownMemberIdError, GroupIdNotFound, FencedInstanceId)
 
 
 class MemberState(enum.Enum):
@@ -105,7 +114,8 @@ class Kip848Member:
 
     Owns: `state`; `member_id`, made here and kept for the consumer's life (KIP-1082); the member's
     epoch; `target`, what the broker wants us to have; `owned`, what we have told it, or will tell
-    it next, that we have; `interval`, seconds between heartbeats.
+    it next, that we have; `interval`, seconds between heartbeats; until when requests without a
+    response may reach the coordinator.
     """
 
     def __init__(self, config: ConsumerConfig, link: GroupLink) -> None:
@@ -124,6 +134,9 @@ class Kip848Member:
         self._said: _Said | None = None
         # Counts memberships: a response that comes after its own ended says nothing about the next.
         self._life = 0
+        # Of the consumer, not of one membership: each has the same member id.
+        self._strays_until = 0.0
+        self._has_stray_join = False
 
     @property
     def identity(self) -> Identity:
@@ -212,14 +225,24 @@ class Kip848Member:
            hear that we do not have them, and gives them to no other member until then.
         6. There is no response. The coordinator may have taken the request or not, so the next one
            says all again (`_news()`).
+        7. It takes the request later, behind the next one: the connection was given up, not what
+           was on its way. The coordinator may assign partitions in a response that does not reach
+           us, and does not repeat them unless it is told all. So for as long as that can happen,
+           each request says all.
+        8. The request was the first one of a static member. The coordinator refuses another one
+           while it counts the member, so the member leaves for a while before (`_take_back()`).
         """
         life = self._life
-        said = _Said(interest, self.owned, self.state is MemberState.ACKNOWLEDGING)
-        request = self._news(said)
-        # Until there is a response it is not known what arrived; without one all is said again.
-        self._said = None
         limit = max(_SHORTEST_LIMIT, 2 * self.interval)
         try:
+            if self._has_stray_join:
+                await self._take_back(limit)
+                if life != self._life:
+                    return
+            said = _Said(interest, self.owned, self.state is MemberState.ACKNOWLEDGING)
+            request = self._news(said)
+            # Until there is a response it is not known what arrived; without one all is said again.
+            self._said = None
             response = await self._exchange(request, limit)
         except KafkaError:
             if life == self._life:
@@ -227,6 +250,14 @@ class Kip848Member:
             return
         if life == self._life:
             self._accept(response, said)
+
+    async def _take_back(self, limit: float) -> None:
+        """Leave for a while, if the coordinator has taken the join that had no response."""
+        try:
+            await self._exchange(self._request(_LEAVING_FOR_A_WHILE), limit)
+        except _NOT_IN:
+            pass
+        self._has_stray_join = False
 
     @property
     def is_in_doubt(self) -> bool:
@@ -242,21 +273,27 @@ class Kip848Member:
         self._transition(MemberState.LEAVING)
         is_static = self._instance_id is not None
         self._forget(_LEAVING_FOR_A_WHILE if is_static else _LEAVING)
-        await self._exchange(self._request(), self._config.client.request_timeout)
+        await self._exchange(self._request(self._epoch), self._config.client.request_timeout)
 
     async def _exchange(
         self, request: ConsumerGroupHeartbeatRequest, limit: float
     ) -> ConsumerGroupHeartbeatResponse:
         limit = min(limit, self._config.client.request_timeout)
-        response = await self.link.send(request, limit, pick=_pick)
+        try:
+            response = await self.link.send(request, limit, pick=_pick)
+        except KafkaError:
+            self._strays_until = asyncio.get_running_loop().time() + _LONGEST_WAY
+            is_static = self._instance_id is not None
+            self._has_stray_join |= is_static and request.member_epoch == _JOINING
+            raise
         if response.error_code == UnsupportedVersionError.errno:
             raise UnsupportedVersionError(_lacks_protocol(f"node {self.link.coordinator_id}"))
         self.link.check(response.error_code, response.error_message)
         return response
 
-    def _request(self) -> ConsumerGroupHeartbeatRequest:
+    def _request(self, epoch: int) -> ConsumerGroupHeartbeatRequest:
         request = ConsumerGroupHeartbeatRequest(
-            group_id=self._group_id, member_id=self.member_id, member_epoch=self._epoch
+            group_id=self._group_id, member_id=self.member_id, member_epoch=epoch
         )
         if self._instance_id is not None:
             request.instance_id = self._instance_id
@@ -265,8 +302,9 @@ class Kip848Member:
     def _news(self, saying: _Said) -> ConsumerGroupHeartbeatRequest:
         """Return a request with everything, or with what differs from what the coordinator
         knows."""
-        request = self._request()
-        said = self._said
+        request = self._request(self._epoch)
+        may_have_strays = asyncio.get_running_loop().time() < self._strays_until
+        said = None if may_have_strays else self._said
         if said is None:
             config = self._config
             timeout = config.rebalance_timeout or config.max_poll_interval

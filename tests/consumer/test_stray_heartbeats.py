@@ -1,0 +1,58 @@
+"""Heartbeats of the next-generation protocol that get no response, and arrive all the same."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from aiokafka.errors import UnreleasedInstanceId
+from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from aiokafka.testing import Cut, Edit, FakeCluster, Hold
+from tests.support.consumer_protocol import CONFIG, OPTIONS, beats, shares
+from tests.support.consumers import Start
+from tests.support.groups import until
+
+
+@pytest.mark.parametrize("handled", [True, False])
+async def test_a_static_member_joins_again_after_no_response(start: Start, handled: bool) -> None:
+    async with FakeCluster(config=CONFIG) as cluster:
+        await cluster.create_topic("t", partitions=4)
+        cluster.intercept(ConsumerGroupHeartbeatRequest, Cut(handled=handled), times=2)
+        consumer = await start(cluster, "t", group_instance_id="me", **OPTIONS)
+        await until(cluster, lambda: shares(consumer) == [4])
+        # The name is still taken, for others.
+        with pytest.raises(UnreleasedInstanceId):
+            await start(cluster, "t", group_instance_id="me", **OPTIONS)
+        assert shares(consumer) == [4]
+
+
+async def test_a_join_that_comes_behind_the_next_one(start: Start) -> None:
+    """The coordinator assigns in a response that is lost, and would not say it again."""
+    async with FakeCluster(config=CONFIG) as cluster:
+        await cluster.create_topic("t", partitions=4)
+        first = await start(cluster, "t", **OPTIONS)
+        await until(cluster, lambda: shares(first) == [4])
+        released, let_go, was_handled = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        joins: list[ConsumerGroupHeartbeatRequest] = []
+
+        def hold(request: ConsumerGroupHeartbeatRequest, context: Any) -> Any:
+            if context.client_id != "second":
+                return None
+            if request.member_epoch:
+                return Hold(released)
+            joins.append(request)
+            return Hold(let_go, Edit(lambda _: was_handled.set())) if len(joins) == 1 else None
+
+        cluster.intercept(ConsumerGroupHeartbeatRequest, hold)
+        second = await start(cluster, "t", client_id="second", request_timeout_ms=300, **OPTIONS)
+        # The first one gives up what is the second's, and says so.
+        await until(cluster, lambda: len(first.assignment()) == 2)
+        count = len(beats(cluster))
+        await until(cluster, lambda: len(beats(cluster)) > count + 2)
+        assert not second.assignment()
+        let_go.set()
+        await was_handled.wait()
+        released.set()
+        await until(cluster, lambda: shares(first, second) == [2, 2])
