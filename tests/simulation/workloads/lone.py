@@ -16,8 +16,8 @@ from tests.simulation.scenario import Draft
 from tests.simulation.workloads.base import Workload
 from tests.simulation.workloads.reading import draw_consumer_options, read_once
 
-# Seconds for which start() waits to learn where the logs end.
-_SOON = 4.0
+# Seconds in which a position that is known is told.
+_AT_ONCE = 0.1
 
 
 class LoneWorkload(Workload):
@@ -66,7 +66,6 @@ class LoneWorkload(Workload):
         while not self._is_over(audience):
             consumer = self._make(caller)
             reading = Reading(self.world, caller.name, audience)
-            began_at = self.world.now
             seeking = None
             if options.get("seek_at_start"):
                 seeking = asyncio.ensure_future(self._seek_soon(caller, consumer, reading))
@@ -75,8 +74,7 @@ class LoneWorkload(Workload):
                 await seeking
             if is_started:
                 if not audience.starts_at_beginning:
-                    soon = self.world.now - began_at <= _SOON
-                    self._begin_here(audience, soon and consumer.health().state == "running")
+                    self._begin_here(audience, await self._is_placed(caller, consumer))
                 await self._read(caller, consumer, reading)
                 if self.world.promises(FRESH) and not options["seek_rate"]:
                     await self._check_end(caller, consumer, reading)
@@ -93,11 +91,23 @@ class LoneWorkload(Workload):
             consumer.seek(tp, 0)
             reading.positions[tp] = 0
 
-    def _begin_here(self, audience: Audience, is_there: bool) -> None:
-        """By "latest": what is written from now on must come, if leaders are there and soon
-        answered."""
+    async def _is_placed(self, caller: Caller, consumer: AIOKafkaConsumer) -> bool:
+        """Whether the consumer knows all of its positions: start() has waited for leaders, but not
+        for those that are unreachable or slow."""
+        try:
+            for tp in sorted(consumer.assignment()):
+                call = consumer.position(tp)
+                await caller.call("position", call, patience=_AT_ONCE, may_cancel=False)
+        except (KafkaError, InterruptedCall):
+            if not self.world.scenario.faults:
+                self.world.violate("no position", f"{caller.name}: of {tp}, after start()")
+            return False
+        return True
+
+    def _begin_here(self, audience: Audience, is_placed: bool) -> None:
+        """By "latest": what is written from now on must come, if the positions are known."""
         for topic in audience.topics:
-            if not is_there:
+            if not is_placed:
                 audience.forgiven.add(topic)
             for tp in partitions(self.world, topic):
                 audience.frontier[tp] = visible_end(self.world, tp, False)
@@ -135,8 +145,10 @@ class LoneWorkload(Workload):
                 if options.get("commit_rate") and caller.chance(options["commit_rate"]):
                     limit = options_ms(options["client"], "default_api_timeout_ms", 60_000)
                     await caller.call("commit()", consumer.commit(), limit=limit)
-                is_urgent = self.world.turns[self.rank].is_set() and self.world.promises(FRESH)
-                if caller.chance(options["seek_rate"]) and not is_urgent:
+                # A read after a seek may wait for the fetch under way, as long as that may wait for
+                # records: one that goes back all the time would never come to the end.
+                is_time = not self.world.turns[self.rank].is_set()
+                if caller.chance(options["seek_rate"]) and is_time:
                     await self._seek(caller, consumer, reading)
             except InterruptedCall:
                 pass
