@@ -15,6 +15,7 @@ from aiokafka._retry import OutOfTimeError, until, within
 from aiokafka._vitals import Contact
 from aiokafka.client import CoordinationType
 from aiokafka.consumer._names import some_names
+from aiokafka.consumer.position.late_commits import LateCommits
 from aiokafka.consumer.position.way import OffsetsWay
 from aiokafka.errors import (
     BrokerResponseError,
@@ -113,9 +114,9 @@ class OffsetCommitter:
     """OffsetCommit and OffsetFetch for one group, with the coordinator found, and found again, on
     the way.
 
-    Owns nothing: the positions are the partitions' own. `contact` learns whether the coordinator
-    answers; `identify` says who reads, for groups that want to know (KIP-848); `kept` are the
-    requests of the membership behind which nothing may have to wait.
+    Owns nothing but its `LateCommits`: the positions are the partitions' own. `contact` learns
+    whether the coordinator answers; `identify` says who reads, for groups that want to know
+    (KIP-848); `kept` are the requests of the membership behind which nothing may have to wait.
     """
 
     def __init__(
@@ -135,6 +136,8 @@ class OffsetCommitter:
         self._interception = shared.interception
         self._client = client
         self._way = OffsetsWay(client, kept)
+        self._late = LateCommits()
+        client.cluster.add_listener(self._late.look)
         self._config = config
 
     async def commit(
@@ -152,12 +155,15 @@ class OffsetCommitter:
         have been stored.
         """
         pending = dict(offsets)
+        # Of now, like the offsets: the names may be those of other topics when they are sent again.
+        topic_ids = self._topic_ids(dict.fromkeys(tp.topic for tp in offsets))
         gone: list[KafkaError] = []
 
         async def attempt(node_id: int) -> None:
             # With all stored, or gone, an attempt that is repeated has nothing to send.
             if pending:
-                response = await self._commit_once(node_id, pending, identity)
+                response = await self._commit_once(node_id, pending, topic_ids, identity)
+                self._note_late(response, pending, topic_ids)
                 self._take_in(response, pending, gone)
 
         began_at = asyncio.get_running_loop().time()
@@ -253,10 +259,12 @@ class OffsetCommitter:
         self,
         node_id: int,
         pending: Mapping[TopicPartition, CommittedOffset],
+        topic_ids: Mapping[str, bytes],
         identity: Identity,
     ) -> OffsetCommitResponse:
         topics = by_topic(pending.items())
-        topic_ids = self._topic_ids(topics)
+        # All by id, or all by name: one unknown id decides for the whole request.
+        by_id = topics.keys() <= topic_ids.keys()
         request = OffsetCommitRequest(
             group_id=self.group_id,
             generation_id_or_member_epoch=identity.generation,
@@ -268,8 +276,7 @@ class OffsetCommitter:
         )
         if identity.instance_id is not None:
             request.group_instance_id = identity.instance_id
-        # All by id, or all by name: one unknown id decides for the whole request.
-        last = None if topic_ids else _LAST_VERSION_WITH_NAMES
+        last = None if by_id else _LAST_VERSION_WITH_NAMES
         response = await self._way.commit(node_id, request, last)
         names = {topic_id: name for name, topic_id in topic_ids.items()}
         for topic in response.topics:
@@ -277,7 +284,7 @@ class OffsetCommitter:
         return response
 
     def _topic_ids(self, names: Iterable[str]) -> dict[str, bytes]:
-        """Return the id of each topic, or nothing if one is not known.
+        """Return the ids of those topics whose ids are known.
 
         1. A topic is deleted and made again under its name.
         2. The member is told so by the group, or by an error, before it has new metadata.
@@ -286,9 +293,24 @@ class OffsetCommitter:
         skipped. By id, the coordinator refuses it (UNKNOWN_TOPIC_ID). Positions follow the ids in
         the metadata, so these ids are those that the positions belong to.
         """
-        found = {name: self._client.cluster.topic_id(name) for name in names}
-        known = {name: topic_id for name, topic_id in found.items() if topic_id}
-        return known if len(known) == len(found) else {}
+        found = ((name, self._client.cluster.topic_id(name)) for name in names)
+        return {name: topic_id for name, topic_id in found if topic_id}
+
+    def _note_late(
+        self,
+        response: OffsetCommitResponse,
+        pending: Mapping[TopicPartition, CommittedOffset],
+        topic_ids: Mapping[str, bytes],
+    ) -> None:
+        """Keep in mind what was stored by name."""
+        for topic in response.topics:
+            topic_id = topic_ids.get(topic.name)
+            if topic.topic_id != ZERO_UUID or topic_id is None:
+                continue
+            for p in topic.partitions:
+                tp = TopicPartition(topic.name, p.partition_index)
+                if tp in pending and not p.error_code:
+                    self._late.add(tp, topic_id, pending[tp].offset)
 
     def _take_in(
         self,
@@ -386,7 +408,7 @@ class OffsetCommitter:
                 missing.discard(tp)
                 if p.error_code:
                     refused[tp] = for_partition(for_code(p.error_code), tp)
-                elif p.committed_offset >= 0:
+                elif p.committed_offset >= 0 and not self._is_late(tp, p.committed_offset):
                     found[tp] = CommittedOffset(
                         p.committed_offset, p.metadata or "", p.committed_leader_epoch
                     )
@@ -395,6 +417,10 @@ class OffsetCommitter:
                 f"group {self.group_id!r}: the OffsetFetch response lacks {min(missing)}"
             )
         return found, refused
+
+    def _is_late(self, tp: TopicPartition, offset: int) -> bool:
+        topic_id = self._client.cluster.topic_id(tp.topic)
+        return self._late.is_of_former_topic(tp, topic_id, offset)
 
 
 def _commit_topic(
