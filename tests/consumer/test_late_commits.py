@@ -13,6 +13,7 @@ from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHea
 from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.testing import Fail, FakeCluster, Hold
+from aiokafka.testing.offsets import CommittedOffset
 from tests.support.consumer_protocol import CONFIG, listening
 from tests.support.consumers import T0, Start, client_of, fill, read
 from tests.support.groups import Log, until
@@ -75,6 +76,21 @@ async def test_a_position_in_the_former_topic_is_not_one_in_the_next(
     assert await read(consumer, 5) == [(0, n) for n in range(5)]
     await consumer.commit()
     assert await consumer.committed(T0) == 5
+
+
+async def test_what_another_member_commits_for_the_next_topic_counts(
+    by_name: FakeCluster, start: Start
+) -> None:
+    member = Unaware(by_name)
+    consumer = await member.start(start)
+    await consumer.commit()
+    # The topic is still there: what was committed goes when it goes.
+    await client_of(consumer).force_metadata_update()
+    await make_again(by_name, 5)
+    assert by_name.groups.committed("g", "t") is None
+    by_name.groups.offsets_of("g").commit(("t", 0), CommittedOffset(3))
+    await member.hear()
+    assert await read(consumer, 2) == [(0, 3), (0, 4)]
 
 
 async def test_a_commit_that_is_sent_again_is_still_for_the_former_topic(start: Start) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import TYPE_CHECKING
 
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout
@@ -29,6 +30,9 @@ from aiokafka.errors import (
     UnreleasedInstanceId,
 )
 from aiokafka.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from aiokafka.cluster import ClusterMetadata
 
 __all__ = ["Kip848Protocol"]
 
@@ -193,6 +197,7 @@ class Kip848Protocol:
         # A topic that was deleted and created again has a new id: its positions mean nothing.
         kept = (tp for tp in self._handover.owned if self._ids.get(tp) == wanted.get(tp))
         await self._handover.give_up_all_but(frozenset(kept))
+        await self._await_ids(wanted)
         if self._may_go_on():
             # Not before: until they are revoked, partitions go by the ids that they were assigned
             # by.
@@ -208,6 +213,22 @@ class Kip848Protocol:
             # Without metadata there would be no leaders to ask. What is late is looked up later:
             # the coordinator waits for us, and others for it.
             await asyncio.wait([known], timeout=self.member.interval)
+
+    async def _await_ids(self, wanted: dict[TopicPartition, bytes]) -> None:
+        """Wait for metadata that does not name a former topic of the same name: positions go by the
+        ids there, and those found before would be taken for positions in that topic."""
+        ids = {tp.topic: topic_id for tp, topic_id in wanted.items()}
+
+        def is_up_to_date(cluster: ClusterMetadata) -> bool:
+            return all(cluster.topic_id(name) in (None, topic_id) for name, topic_id in ids.items())
+
+        # Not longer: the coordinator waits for us.
+        deadline = asyncio.get_running_loop().time() + self.member.interval
+        try:
+            why = "the group's coordinator assigned a topic with another id"
+            await self._client.wait_for_metadata(is_up_to_date, deadline, why)
+        except KafkaError as error:
+            self._log.debug("%s", error)
 
     # -- heartbeats --------------------------------------------------------------------------------
 
