@@ -15,6 +15,7 @@ from aiokafka.health import ConsumerState
 from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from aiokafka.protocol.messages.join_group import JoinGroupRequest
 from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
+from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest
 from aiokafka.testing import FakeCluster, Hold
 from aiokafka.testing.script import RequestContext
@@ -117,6 +118,32 @@ async def test_a_member_that_is_stopped_while_it_joins_commits_what_it_has_finis
         await consumer.stop()
         assert cluster.groups.committed("g", "t") == 3
         answer.set()
+
+
+@pytest.mark.parametrize("goes_on", [False, True], ids=["assigned", "joined again"])
+async def test_a_member_that_is_stopped_when_all_have_joined_commits_in_the_next_generation(
+    cluster: FakeCluster, start: Start, goes_on: bool
+) -> None:
+    """The group has begun it, whether the member gets its share in it, or is to join again."""
+    await cluster.create_topic("t")
+    fill(cluster, 0, 4)
+    options = {**OPTIONS, "partition_assignment_strategy": [CooperativeStickyAssignor]}
+    consumer = await start(cluster, "t", auto_commit_interval_ms=60_000, **options)
+    answer = asyncio.Event()
+
+    def go_on(request: OffsetCommitRequest, context: RequestContext) -> None:
+        if goes_on and not answer.is_set():
+            cluster.groups.rebalance("g")
+        answer.set()
+
+    with cluster.intercept(SyncGroupRequest, Hold(answer)) as script:
+        cluster.groups.rebalance("g")
+        await script.wait()
+        assert await read(consumer, 3) == [(0, 0), (0, 1), (0, 2)]
+        # The first commit is of the generation that is over.
+        cluster.intercept(OffsetCommitRequest, go_on)
+        await consumer.stop()
+    assert cluster.groups.committed("g", "t") == 3
 
 
 async def test_committed_offsets_are_read_while_the_member_joins(

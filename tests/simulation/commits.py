@@ -33,7 +33,6 @@ def watch_commits(world: World) -> None:
         audience = next((a for a in world.history.audiences if a.name == request.group_id), None)
         if audience is None:
             return
-        is_late = _is_late_goodbye(world, audience, request.group_id, context.client_id)
         # From a connection that the member has given up: it was sent before what came already.
         last = connections.get(request.member_id, 0)
         is_overtaken = context.connection_id < last
@@ -46,9 +45,6 @@ def watch_commits(world: World) -> None:
                 who = (request.member_id, request.generation_id_or_member_epoch, tp)
                 # A commit that was refused, or never arrived, has moved nothing.
                 stored = world.cluster.groups.committed(request.group_id, name, tp.partition) or 0
-                if is_late:
-                    again = range(stored, part.committed_offset)
-                    audience.overtaken.setdefault(tp, set()).update(again)
                 if is_overtaken:
                     continue
                 before = min(newest.get(who, 0), stored)
@@ -83,22 +79,6 @@ def _are_marks(world: World, audience: Audience, tp: TopicPartition, start: int,
     if not audience.mixes_commits:
         return False
     return logs.first_visible(world, tp, start, end, audience.committed_only) is None
-
-
-def _is_late_goodbye(
-    world: World, audience: Audience, group_id: str, client_id: str | None
-) -> bool:
-    """Say whether a member was stopped when its group had gone on, which no client can help: what
-    it wants to commit is read again.
-
-    1. It joins again with its partitions in hand (KIP-429), as the last one: all have joined.
-    2. The coordinator begins the next generation, and the response to JoinGroup is on its way.
-    3. The program stops the member, which commits as one of the generation before: refused. So
-       would be a commit in the next one, before the leader has assigned.
-    """
-    is_between = world.cluster.groups.state_of(group_id) == "CompletingRebalance"
-    names = {reading.name.replace(" ", "-") for reading in audience.readings}
-    return is_between and client_id not in names
 
 
 def _name_of(world: World, topic_id: bytes) -> str:

@@ -143,8 +143,6 @@ class Audience:
         self.mixes_commits = False
         """Whether a member names some offsets, and has others taken from its positions, which are
         behind the marks of transactions."""
-        self.overtaken: dict[TopicPartition, set[int]] = {}
-        """What members had finished that were stopped too late to commit: see `commits.py`."""
 
     def without(self, number: int) -> bool:
         """Whether a record was never delivered."""
@@ -255,8 +253,7 @@ class Reading:
     def _check_once(self, tp: TopicPartition, offset: int) -> None:
         if not self._world.promises(ONCE):
             return
-        is_free = offset in self.audience.overtaken.get(tp, ())
-        if offset in self.audience.delivered.get(tp, ()) and not is_free:
+        if offset in self.audience.delivered.get(tp, ()):
             self._world.violate("twice", f"{self.name}: {tp} {offset} was delivered before")
         for other in self.audience.readings:
             if other is not self and (tp, offset) in other.in_hand:

@@ -103,7 +103,8 @@ class ClassicProtocol:
         3. JoinGroup and SyncGroup, in which the broker has us wait for the other members. Commits
            wait on our side: on this connection they would wait behind the join.
         4. The application may have subscribed to something else meanwhile. Then the assignment is
-           not taken over, and the next join claims what we have in fact.
+           not taken over, and the next join claims what we have in fact. Nor is it if the consumer
+           is being stopped: then the generation was needed only for the last commit.
         5. `_adopt()`: a cooperative member revokes what it has lost, and joins again so that others
            can get it; an eager one takes over all.
         """
@@ -134,6 +135,8 @@ class ClassicProtocol:
             f"leader of {len(joined.members)}" if joined.members else "no leader",
             joined.protocol,
         )
+        if self._standing.is_stopping:
+            return
         is_wanted = self._subscriptions.subscription is subscription
         if not is_wanted and self._assignors.is_cooperative:
             # No other member may get what we have in fact before we gave it up.
@@ -319,7 +322,12 @@ class ClassicProtocol:
     def on_commit_refused(self, identity: Identity, error: CommitFailedError) -> None:
         """Join again, or end the membership: the group refused a commit of this generation."""
         cause = error.__cause__
-        if isinstance(cause, _LOST):
+        is_outdated = isinstance(cause, (IllegalGenerationError, RebalanceInProgressError))
+        if self._is_joining and is_outdated:
+            # `stop()` had it sent during a join: all members have joined, and the response to ours
+            # brings the generation in which it is sent again.
+            self._commits.suspend()
+        elif isinstance(cause, _LOST):
             self._lose_membership(cause)
         elif isinstance(cause, RebalanceInProgressError):
             self._standing.request_join("the group is rebalancing")

@@ -12,7 +12,7 @@ from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberAssignment,
     ConsumerProtocolMemberMetadata,
 )
-from aiokafka.errors import MemberIdRequired, for_code
+from aiokafka.errors import MemberIdRequired, RebalanceInProgressError, for_code
 from aiokafka.protocol.messages.groups import DescribedGroupMember, DescribeGroupsRequest
 from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
 from aiokafka.protocol.messages.join_group import (
@@ -177,6 +177,10 @@ class ClassicMember:
             request.group_instance_id = self._instance_id
         limit = max(config.client.request_timeout, rebalance_timeout + _JOIN_SLACK)
         response = await self.link.send(request, limit, patience=rebalance_timeout)
+        if response.error_code == RebalanceInProgressError.errno and self.generation >= 0:
+            # The group goes on to the next generation without an assignment in this one. Until it
+            # is there, a commit of what the member has from before has to name this one.
+            self.generation = joined.generation
         self.link.check(response.error_code)
         # Only now. Between JoinGroup and the end of SyncGroup there is no assignment in the new
         # generation that a heartbeat could keep alive, or a commit refer to.

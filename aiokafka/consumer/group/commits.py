@@ -109,6 +109,11 @@ class GroupCommits:
         self._losses = 0
         self._changed = Signal()
 
+    @property
+    def is_suspended(self) -> bool:
+        """Whether commits wait for an assignment."""
+        return self._is_suspended
+
     def suspend(self) -> None:
         """Let commits wait: the member joins."""
         self._is_suspended = True
@@ -228,7 +233,7 @@ class GroupCommits:
                 is_same = identity == self._identity() and not self._is_suspended
                 if is_same:
                     self._on_refused(identity, error)
-                    if not isinstance(error.__cause__, _PASSING):
+                    if not self._is_suspended and not isinstance(error.__cause__, _PASSING):
                         raise
             await asyncio.sleep(delays.next())
         # Auto-commit must not store what lies before an offset of the application's own.

@@ -189,15 +189,16 @@ class Group:
         loop = asyncio.get_running_loop()
         # The order of what follows:
         # 1. The group is left, if that is under way: cut short, the goodbye may never arrive.
-        # 2. The membership's task ends, so that nothing is revoked or assigned any more.
-        # 3. Commits go on, which a join may have suspended: until all others have joined, the
-        #    generation that they name is still the present one.
-        # 4. What `unsubscribe()` left to do, if it was called just before.
-        # 5. A heartbeat that was cut short is repeated: the commit needs the epoch that it may have
+        # 2. What is finished is committed past a join: see `_commit_while_joining()`.
+        # 3. The membership's task ends, so that nothing is revoked or assigned any more.
+        # 4. Commits go on, which a join may have suspended.
+        # 5. What `unsubscribe()` left to do, if it was called just before.
+        # 6. A heartbeat that was cut short is repeated: the commit needs the epoch that it may have
         #    raised.
-        # 6. What is finished is committed, while this is still a member.
-        # 7. The group is left, last of all: from then on it refuses commits, and others read on.
+        # 7. What is finished is committed, while this is still a member.
+        # 8. The group is left, last of all: from then on it refuses commits, and others read on.
         await self._finish_goodbye(deadline)
+        await self._commit_while_joining((deadline - loop.time()) * _PART_TO_CATCH_UP)
         await self._tasks.stop(min(deadline, loop.time() + _STOP_TIMEOUT))
         self._commits.resume()
         left = deadline - loop.time()
@@ -209,12 +210,34 @@ class Group:
         if self._standing.state is StandingState.LEAVING:
             await self._hand_over_in_time(commit_by)
         await self._protocol.catch_up(left * _PART_TO_CATCH_UP)
-        # Outside the group, others may have these partitions by now, and may have committed more.
-        is_lost = self._subscriptions.is_by_group and self.generation < 0
-        is_well = not is_lost and self._standing.failure is None
-        if self._config.enable_auto_commit and is_well:
+        if self._may_commit_finished():
             await self._commits.commit_finished(commit_by - loop.time())
         await self._leave("the consumer is stopped", deadline)
+
+    async def _commit_while_joining(self, limit: float) -> None:
+        """Commit what is finished, within `limit` seconds, if a join has suspended commits; a
+        cooperative member has its partitions meanwhile.
+
+        1. Until all members have joined, the generation that the commit names is still the present
+           one: it is stored, and nothing waits for the others.
+        2. When all have joined, the coordinator begins the next generation. The commit is refused,
+           and the response that brings the new number is under way.
+        3. The protocol suspends commits again. So the membership's task must not end yet: it goes
+           through with JoinGroup and SyncGroup, and takes over nothing.
+        4. The commit is sent as of the new generation, in which the partitions are still this
+           member's: the group gives them to others only when a later join claims them no more.
+        """
+        is_joining = self._commits.is_suspended and self._subscriptions.is_by_group
+        if limit > 0 and is_joining and self._may_commit_finished():
+            self._commits.resume()
+            await self._commits.commit_finished(limit)
+
+    def _may_commit_finished(self) -> bool:
+        """Return whether `stop()` commits. Outside the group, others may have these partitions by
+        now, and may have committed more."""
+        is_lost = self._subscriptions.is_by_group and self.generation < 0
+        is_well = not is_lost and self._standing.failure is None
+        return self._config.enable_auto_commit and is_well
 
     async def _finish_goodbye(self, deadline: float) -> None:
         """Wait until the group has heard that this member leaves, if it is being told."""

@@ -28,8 +28,9 @@ class OffsetsWay:
        was finished is read again by the next owner.
 
     On the other one the commit arrives while the group still waits, and is stored: the generation
-    that it names is the present one until all have joined. Should the join be through by then, the
-    coordinator refuses it, as it would have before. LeaveGroup follows when the commit is over.
+    that it names is the present one until all have joined. Should that be so by then, the
+    coordinator refuses it, and it is sent again as of the next generation (`Group.stop()`).
+    LeaveGroup follows when the commit is over.
 
     No commit overtakes another one. Callers wait for theirs one after the other, but one that was
     cancelled, or whose time is over, may still be on its way:
