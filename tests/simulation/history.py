@@ -7,7 +7,9 @@ What can be checked at once is checked here, when it is told; the rest at the en
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+import contextlib
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.structs import ConsumerRecord, RecordMetadata, TopicPartition
@@ -165,6 +167,8 @@ class Reading:
         self._removed_at: float | None = None
         self.tasks: list[asyncio.Task[None]] = []
         """Commits that were not waited for."""
+        self.held_until = 0.0
+        """When its listener returned last; infinity while that is at work."""
         audience.readings.append(self)
 
     def close(self) -> None:
@@ -199,6 +203,16 @@ class Reading:
     def is_bereft(self, partitions: Iterable[TopicPartition]) -> None:
         """It has given up these partitions, or has lost them."""
         self.held = (self.held or set()) - set(partitions)
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Return a block in which its listener is at work: until that has returned, no call
+        returns records, for the listener may seek."""
+        self.held_until = math.inf
+        try:
+            yield
+        finally:
+            self.held_until = self._world.now
 
     def begin_call(self) -> None:
         """The program asks for more: it has finished what it has."""

@@ -29,29 +29,32 @@ class Listener(ConsumerRebalanceListener):
     async def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
         """Partitions go."""
         self._note("revoked", revoked)
-        try:
-            if self._kind == "commit" and revoked:
-                await self._commit(revoked)
-            self._reading.forget(revoked)
-            await self._misbehave()
-        finally:
-            self._reading.is_bereft(revoked)
+        with self._reading.listening():
+            try:
+                if self._kind == "commit" and revoked:
+                    await self._commit(revoked)
+                self._reading.forget(revoked)
+                await self._misbehave()
+            finally:
+                self._reading.is_bereft(revoked)
 
     async def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
         """Partitions come."""
         self._note("assigned", assigned)
         self._reading.is_given(assigned)
         self._reading.forget(assigned)
-        if self._kind == "seek":
-            await self._seek(assigned)
-        await self._misbehave()
+        with self._reading.listening():
+            if self._kind == "seek":
+                await self._seek(assigned)
+            await self._misbehave()
 
     async def on_partitions_lost(self, lost: Set[TopicPartition]) -> None:
         """Partitions are gone already."""
         self._note("lost", lost)
         self._reading.is_bereft(lost)
         self._reading.forget(lost)
-        await self._misbehave()
+        with self._reading.listening():
+            await self._misbehave()
 
     def _note(self, what: str, partitions: Set[TopicPartition]) -> None:
         self._caller.world.note(self._caller.name, what, ", ".join(map(_short, sorted(partitions))))

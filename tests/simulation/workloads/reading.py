@@ -70,7 +70,7 @@ async def read_once(
         records = await _read_one(caller, consumer, style)
     # A fetch that is under way may wait that long at the broker for more.
     longest = max(_LONG, options["client"].get("fetch_max_wait_ms", 500) / 1000 + _ROUND_TRIPS)
-    is_long = caller.world.now - began_at >= longest
+    is_long = caller.world.now - max(began_at, reading.held_until) >= longest
     if waiting is not None and not records and is_long and waiting[0] in reading.positions:
         text = f"{caller.name}: {waiting} was there {longest} s ago and is not returned"
         caller.world.violate("slept", text)
