@@ -18,6 +18,7 @@ from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.testing import Edit, FakeCluster
 from tests.support.consumers import T0, T1, T2, Start, fill, read
+from tests.support.groups import until
 
 
 async def test_records_come_in_order(cluster: FakeCluster, start: Start) -> None:
@@ -243,6 +244,47 @@ async def test_a_topic_that_is_left_out_once_is_read_on(
             while TopicPartition("t2", 0) in consumer.assignment():
                 await asyncio.sleep(0.01)
         assert consumer.assignment() == {T0}
+
+
+@pytest.mark.parametrize("policy", ["earliest", "latest"])
+async def test_a_topic_that_was_left_out_for_long_is_read_on(
+    cluster: FakeCluster, policy: str
+) -> None:
+    """A broker that is cut off from the others knows nothing of what was created since."""
+    await cluster.create_topic("t", partitions=2)
+    options: dict[str, Any] = {"auto_offset_reset": policy, "metadata_max_age_ms": 50}
+    consumer = AIOKafkaConsumer(bootstrap_servers=cluster.bootstrap_servers, **options)
+    consumer.subscribe(pattern="t")
+
+    def leave_out(response: MetadataResponse) -> None:
+        response.topics = []
+
+    async with consumer:
+        assert [await consumer.position(tp) for tp in (T0, T1)] == [0, 0]
+        fill(cluster, 0, 3)
+        assert await read(consumer, 3) == [(0, 0), (0, 1), (0, 2)]
+        consumer.pause(T1)
+        script = cluster.intercept(MetadataRequest, Edit(leave_out))
+        await until(cluster, lambda: not consumer.assignment())
+        fill(cluster, 0, 2)
+        script.remove()
+        assert await read(consumer, 2) == [(0, 3), (0, 4)]
+        assert consumer.paused() == {T1}
+
+
+async def test_a_topic_made_again_is_not_read_on(cluster: FakeCluster) -> None:
+    await cluster.create_topic("t")
+    options: dict[str, Any] = {"auto_offset_reset": "earliest", "metadata_max_age_ms": 50}
+    consumer = AIOKafkaConsumer(bootstrap_servers=cluster.bootstrap_servers, **options)
+    consumer.subscribe(pattern="t")
+    async with consumer:
+        fill(cluster, 0, 2)
+        assert await read(consumer, 2) == [(0, 0), (0, 1)]
+        await cluster.delete_topic("t")
+        await until(cluster, lambda: not consumer.assignment())
+        await cluster.create_topic("t")
+        fill(cluster, 0, 3)
+        assert await read(consumer, 3) == [(0, 0), (0, 1), (0, 2)]
 
 
 async def test_a_topic_made_again_with_fewer_partitions(cluster: FakeCluster, start: Start) -> None:

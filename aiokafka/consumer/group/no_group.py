@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
 
 from aiokafka.consumer.group.state import GroupPhase
 from aiokafka.consumer.group.topics import SubscribedTopics
@@ -17,12 +17,35 @@ if TYPE_CHECKING:
 
 __all__ = ["NoGroup", "no_group"]
 
+# Partitions of topics that are gone; most of them have been deleted.
+_MOST_PLACES = 1000
+
+
+class _Place(NamedTuple):
+    """Where a partition stood when its topic was gone."""
+
+    topic_id: bytes
+    position: int
+    epoch: int
+    is_paused: bool
+
 
 class NoGroup:
     """Assigns every partition of the subscribed topics, new ones as they appear: the Coordination
     of a consumer without a group. Rebalance listeners are not called, since nothing moves.
 
-    Owns: the ids of the topics that partitions were assigned of.
+    With a pattern, a topic may be gone and come back:
+
+    1. A broker that has heard nothing of the others for long lists all topics, and lacks some. When
+       several responses in a row have said so, they are believed: a topic that was deleted has to
+       go.
+    2. The client asks another broker, and the topic is there again.
+    3. By its id it is the same (Kafka 2.8): its partitions are read on from where they stood. The
+       reset policy would pass over what was written meanwhile, or have all read again. Without an
+       id it may be another one by that name, so that what was read says nothing.
+
+    Owns: the ids of the topics that partitions were assigned of; where those of topics stood that
+    are gone.
     """
 
     group_id: str | None = None
@@ -42,6 +65,7 @@ class NoGroup:
         self._topics = SubscribedTopics(shared)
         self._route = route
         self._topic_ids: dict[str, bytes | None] = {}
+        self._places: dict[TopicPartition, _Place] = {}
 
     @property
     def _metadata_snapshot(self) -> dict[str, int]:
@@ -56,6 +80,8 @@ class NoGroup:
         """Follow the subscription: the application has changed it."""
         self._topics.request()
         self.on_metadata()
+        # Of another subscription: what it has given up is not read on when it is wanted again.
+        self._places.clear()
 
     def on_metadata(self) -> None:
         """Assign what the metadata shows, then have everything fetched from the right broker."""
@@ -84,6 +110,7 @@ class NoGroup:
         current = self._subscriptions.assignment.tps
         cluster = self._client.cluster
         before = self._topic_ids
+        self._note_places(tp for tp in current if tp.topic not in topics)
         self._topic_ids = {name: cluster.topic_id(name) or before.get(name) for name in topics}
         # Topics under the id that they had: at most, a snapshot lacks a partition of theirs for a
         # moment. Of another topic by that name, partitions that it does not have must not be kept.
@@ -96,6 +123,28 @@ class NoGroup:
         wanted |= {tp for tp in current if tp.topic in same}
         if wanted != current:
             self._subscriptions.assign_from_subscribed(sorted(wanted))
+            self._read_on(wanted - current)
+
+    def _note_places(self, gone: Iterable[TopicPartition]) -> None:
+        for tp in gone:
+            topic_id = self._topic_ids.get(tp.topic)
+            state = self._subscriptions.assignment.get(tp)
+            if topic_id and state is not None and state.position is not None:
+                epoch = state.epoch_before(state.position)
+                self._places[tp] = _Place(topic_id, state.position, epoch, state.paused)
+        while len(self._places) > _MOST_PLACES:
+            del self._places[next(iter(self._places))]
+
+    def _read_on(self, added: Iterable[TopicPartition]) -> None:
+        for tp in added:
+            place = self._places.pop(tp, None)
+            state = self._subscriptions.assignment.get(tp)
+            if place is None or state is None or place.topic_id != self._topic_ids[tp.topic]:
+                continue
+            # As a committed offset: the log may have been cut meanwhile.
+            state.seek_to_committed(place.position, place.epoch)
+            if place.is_paused:
+                state.pause()
 
 
 def no_group(call: str) -> IllegalOperation:
