@@ -239,9 +239,10 @@ class NodeSender:
 
     def _on_room(self) -> None:
         """Send what there is, now that responses have made room."""
-        self._appender.note_turn()
         if self._has_work:
-            self._pump()
+            self._take_turn()
+        else:
+            self._appender.note_turn()
 
     # -- sending
 
@@ -250,16 +251,16 @@ class NodeSender:
 
         Which event leads to a request, and why no batch is forgotten:
 
-        1. A batch is opened with nothing in flight. `add` puts its queue into `_patient` and wakes
-           `run`, which sends it at once: the lone record does not wait.
+        1. A batch is opened with nothing in flight. `add` puts its queue into `_patient` and asks
+           for the next turn, which sends it: the lone record does not wait.
         2. More batches are opened while the request is in flight. `add` arms the timer for
            `_company_until`; their records collect.
         3. The response comes first: it is settled, and `_on_room` pumps. With nothing in flight any
            more everything leaves, in one request.
-        4. Or the time is up first: the timer wakes `run`, which pumps. The next response comes when
-           it comes.
-        5. A batch is full. `add` moves its queue to `_urgent` and wakes `run`, unless as many
-           requests as allowed are in flight: then step 3 sends it.
+        4. Or the time is up first: the timer asks for a turn, which pumps. The next response comes
+           when it comes.
+        5. A batch is full. `add` moves its queue to `_urgent` and asks for the next turn, unless as
+           many requests as allowed are in flight: then step 3 sends it.
         6. The connection takes nothing (lost, throttled, or its write buffer is full). The pump
            wakes `run`, which waits in `_make_ready`; until then responses still come by step 3.
         7. A batch comes back from a failure. Its queue pauses in `_delayed` until `retry_at`; the
@@ -267,9 +268,12 @@ class NodeSender:
         8. `identify` refuses a number: batches in flight come first, or a producer id, or the
            coordinator. The queue stays in `_urgent`; every response, `Sender.resume` and
            `Sender._renew_producer_id` lead to the next attempt.
+        9. The application is busy, so what is not full stays, also in step 3. With a request in
+           flight the timer is armed; with none `_take_turn` asks for a turn after each of the busy
+           ones.
 
         So a queue with a batch that waits is in one of the three lines, and for each line there is
-        an event to come: a response, the timer, or `_wake`.
+        an event to come: a response, the timer, the next turn, or `_wake`.
         """
         connection = self._connection
         start = now = self._loop.time()
