@@ -63,6 +63,13 @@ class TaskOwner:
         task.add_done_callback(self._on_done)
         return task
 
+    def fail(self, name: str, error: BaseException) -> None:
+        """Do as when a child fails, for a callback, which has no task to raise its exception.
+
+        `name` is that of its work in the log.
+        """
+        self._report(f"{self.name}:{name}", error)
+
     def check(self) -> None:
         """Raise a new copy of the failure, if a child has failed."""
         if self.failure is not None:
@@ -116,13 +123,17 @@ class TaskOwner:
         self._tasks.pop(task, None)
         if not task.cancelled():
             error = task.exception()
-            if error is not None and self.failure is None:
-                log.error("%s failed: %s", task.get_name(), error, exc_info=error)
-                self._fail(error)
+            if error is not None:
+                self._report(task.get_name(), error)
         elif not self._stopping:
             # At the end of `asyncio.run()` all tasks are cancelled, and the loop closed soon. Then
             # this is an object that its application forgot to stop, which says so by itself.
             task.get_loop().call_later(_GRACE, self._on_lost, task.get_name())
+
+    def _report(self, name: str, error: BaseException) -> None:
+        if self.failure is None:
+            log.error("%s failed: %s", name, error, exc_info=error)
+            self._fail(error)
 
     def _on_lost(self, name: str) -> None:
         """Fail: a task of ours was cancelled from outside, and the loop goes on."""

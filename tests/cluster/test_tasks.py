@@ -56,6 +56,21 @@ async def test_first_failure_cancels_the_siblings_and_not_the_caller() -> None:
     await owner.stop(soon())
 
 
+async def test_a_callback_reports_what_no_task_raises(caplog: pytest.LogCaptureFixture) -> None:
+    failures: list[BaseException] = []
+    owner = TaskOwner("owner", failures.append)
+    task = owner.start(forever(), name="task")
+    owner.fail("callback", ValueError("first"))
+    owner.fail("callback", ValueError("second"))
+    await asyncio.wait({task})
+    assert task.cancelled()
+    assert [str(error) for error in failures] == ["first"]
+    assert "owner:callback failed: first" in caplog.text
+    with pytest.raises(ValueError, match="first"):
+        owner.check()
+    await owner.stop(soon())
+
+
 async def test_later_calls_raise_a_copy_of_the_failure() -> None:
     owner = TaskOwner("owner")
     go = asyncio.Event()

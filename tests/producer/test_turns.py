@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
+import pytest
+
+from aiokafka import AIOKafkaProducer
 from aiokafka._compat import timeout
+from aiokafka.metrics import ProducerMetricsCollector
 from aiokafka.protocol.messages.produce import ProduceRequest
-from aiokafka.testing import FakeCluster, Hold
+from aiokafka.protocol.messages.sasl import SaslHandshakeRequest
+from aiokafka.testing import FakeCluster, Hold, Security
 from aiokafka.testing.simulation import Simulation, simulate
-from tests.support.producers import TOPIC, new_producer, values
+from tests.support.producers import TOPIC, new_producer, results, values
 
 
 def test_the_last_response_comes_while_the_application_is_busy() -> None:
@@ -43,3 +49,134 @@ def test_the_last_response_comes_while_the_application_is_busy() -> None:
             assert len(values(cluster, 1)) == len(sent)
 
     simulate(main)
+
+
+class Raising(ProducerMetricsCollector):
+    """Raises `error` when a batch of `partition` is written, or is put into a request."""
+
+    def __init__(self, error: BaseException, partition: int, event: str = "completed") -> None:
+        self.error = error
+        self.partition = partition
+        self.event = event
+
+    def on_batch_completed(self, *, partition: int, **_: Any) -> None:
+        if self.event == "completed" and partition == self.partition:
+            raise self.error
+
+    def on_batch_dispatched(self, *, partition: int, **_: Any) -> None:
+        if self.event == "dispatched" and partition == self.partition:
+            raise self.error
+
+
+class FullDisk(logging.Handler):
+    """Breaks what logs a failure of the collector."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if "metrics collector" in record.getMessage():
+            raise RuntimeError("disk full")
+
+
+@pytest.fixture
+def full_disk() -> Any:
+    handler = FullDisk()
+    log = logging.getLogger("aiokafka.producer.producer")
+    log.addHandler(handler)
+    yield
+    log.removeHandler(handler)
+
+
+@pytest.mark.parametrize("event", ["completed", "dispatched"])
+@pytest.mark.parametrize("acks", [0, 1, "all"])
+@pytest.mark.usefixtures("full_disk")
+async def test_an_exception_in_a_callback_ends_the_producer(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture, event: str, acks: Any
+) -> None:
+    collector = Raising(ValueError("broken"), 1, event)
+    producer = new_producer(cluster, acks=acks, metrics_collector=collector)
+    await producer.start()
+    await producer.send_and_wait(TOPIC, b"v", partition=0)
+    futures = [await producer.send(TOPIC, b"v", partition=number) for number in (0, 1, 2)]
+    async with timeout(10):  # the limit of a hang, which is two minutes
+        await asyncio.wait(futures)
+        with pytest.raises(RuntimeError, match="disk full"):
+            await producer.send_and_wait(TOPIC, b"w", partition=0)
+        await results(futures)
+        await producer.stop()
+    assert "sender-0 failed: disk full" in caplog.text
+
+
+@pytest.mark.usefixtures("full_disk")
+def test_an_exception_while_the_connection_takes_nothing() -> None:
+    """The task of the broker waits for the connection, which re-authenticates, and could not say
+    for long what has happened. The producer ends at once.
+    """
+
+    async def main(_: Simulation) -> None:
+        security = Security(users={"alice": "secret"}, session_lifetime_ms=60_000)
+        login: Any = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
+        login |= {"sasl_plain_username": "alice", "sasl_plain_password": "secret"}
+        one, two = asyncio.Event(), asyncio.Event()
+        async with FakeCluster(security=security) as cluster:
+            await cluster.create_topic(TOPIC, 3)
+            collector = Raising(ValueError("broken"), 1)
+            producer = new_producer(cluster, metrics_collector=collector, **login)
+            await producer.start()
+            await producer.send_and_wait(TOPIC, b"v", partition=0)
+            # The session ends after 60 seconds, and is renewed after 48 at the earliest.
+            await asyncio.sleep(45)
+            cluster.intercept(ProduceRequest, Hold(one))
+            cluster.intercept(SaslHandshakeRequest, Hold(two))
+            futures = [await producer.send(TOPIC, b"v", partition=1)]
+            await asyncio.sleep(12)
+            futures.append(await producer.send(TOPIC, b"v", partition=2))
+            await asyncio.sleep(1)
+            one.set()
+            async with timeout(5):
+                assert [type(one) for one in await results(futures)][1] is RuntimeError
+            two.set()
+            await producer.stop()
+
+    simulate(main)
+
+
+@pytest.mark.parametrize("event", ["completed", "dispatched"])
+def test_a_collector_that_ends_the_program(event: str) -> None:
+    """What is no Exception leaves the loop. If the program goes on then, such as to stop what it
+    has, nothing waits for what will not come.
+    """
+    loop = asyncio.new_event_loop()
+    cluster = FakeCluster()
+    futures: list[asyncio.Future[Any]] = []
+
+    async def begin() -> AIOKafkaProducer:
+        await cluster.start()
+        await cluster.create_topic(TOPIC, partitions=3)
+        collector = Raising(SystemExit(3), 1, event)
+        producer = new_producer(cluster, metrics_collector=collector)
+        await producer.start()
+        await producer.send_and_wait(TOPIC, b"v", partition=0)
+        return producer
+
+    async def send(producer: AIOKafkaProducer) -> None:
+        futures.extend([await producer.send(TOPIC, b"v", partition=one) for one in (0, 1, 2)])
+        await asyncio.wait(futures)
+        await asyncio.Event().wait()
+
+    async def end(producer: AIOKafkaProducer) -> None:
+        async with timeout(10):  # the limit of a hang, which is two minutes
+            await asyncio.wait(futures)
+            await producer.stop()
+        await cluster.stop()
+
+    try:
+        producer = loop.run_until_complete(begin())
+        with pytest.raises(SystemExit):
+            loop.run_until_complete(send(producer))
+        loop.run_until_complete(end(producer))
+        assert all(future.done() for future in futures)
+        assert {type(future.exception()) for future in futures} <= {type(None), SystemExit}
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.run_until_complete(asyncio.sleep(0))
+    finally:
+        loop.close()

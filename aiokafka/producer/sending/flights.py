@@ -32,7 +32,7 @@ class Flights:
         contact: Contact,
         delivery: Delivery,
         on_room: Callable[[], None],
-        on_bug: Callable[[Exception], None],
+        on_bug: Callable[[BaseException], None],
     ) -> None:
         """Begin with nothing in flight.
 
@@ -85,7 +85,7 @@ class Flights:
         try:
             self._succeed(self._row.popleft(), response)
             self._on_room()
-        except Exception as error:
+        except BaseException as error:
             self._on_bug(error)
 
     def _on_answer(self, answer: asyncio.Future[Any]) -> None:
@@ -105,7 +105,7 @@ class Flights:
                 else:
                     raise failure
             self._on_room()
-        except Exception as error:
+        except BaseException as error:
             self._on_bug(error)
 
     # Both take a flight that has left the row: what is settled may find more to send, and needs the

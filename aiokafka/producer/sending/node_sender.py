@@ -72,9 +72,15 @@ class NodeSender:
     oldest first.
     """
 
-    def __init__(self, node_id: int, delivery: Delivery, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        delivery: Delivery,
+        on_change: Callable[[], None],
+        on_bug: Callable[[BaseException], None],
+    ) -> None:
         """Begin without queues. `on_change()` is called when the broker no longer responds, and
-        when it responds again.
+        when it responds again; `on_bug(error)` with what a callback of the event loop has raised.
         """
         self.node_id = node_id
         self.contact = Contact(
@@ -92,7 +98,8 @@ class NodeSender:
         self._patient: dict[PartitionQueue, None] = {}
         self._delayed: dict[PartitionQueue, None] = {}
         self._delayed_until = 0.0
-        self._flights = Flights(self.contact, delivery, self._on_room, self._end_with)
+        self._on_bug = on_bug
+        self._flights = Flights(self.contact, delivery, self._on_room, on_bug)
         self._connection: BrokerConnection | None = None
         self._wake = asyncio.Event()
         self._turn: asyncio.Handle | None = None
@@ -101,7 +108,6 @@ class NodeSender:
         self._timer = DeadlineTimer(self._loop, self._pump_soon)
         self._company_until = 0.0
         self._is_retired = False
-        self._bug: BaseException | None = None
 
     def __repr__(self) -> str:
         return f"<NodeSender {self.node_id} in_flight={len(self._flights)}>"
@@ -151,13 +157,11 @@ class NodeSender:
 
     async def run(self) -> None:
         """Connect, and wait until the connection takes requests, whenever there is something to
-        send. Raises what went wrong in a callback, which is a bug.
+        send.
         """
         while not self._is_retired:
             await self._wake.wait()
             self._wake.clear()
-            if self._bug is not None:
-                raise self._bug
             if self._has_work and await self._make_ready():
                 self._take_turn()
 
@@ -175,13 +179,8 @@ class NodeSender:
             return
         try:
             self._take_turn()
-        except Exception as error:
-            self._end_with(error)
-
-    def _end_with(self, bug: Exception) -> None:
-        """Let `run` raise what a callback has raised: its owner then fails all that waits."""
-        self._bug = bug
-        self._wake.set()
+        except BaseException as error:
+            self._on_bug(error)
 
     def _take_turn(self) -> None:
         self._appender.note_turn()

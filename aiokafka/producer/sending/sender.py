@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aiokafka._backoff import Backoff
@@ -114,6 +115,16 @@ class Sender:
         self.accumulator.memory.refuse_waiters(lambda: renewed(error))
         self.fail_all(error)
 
+    def _on_bug(self, name: str, error: BaseException) -> None:
+        """End the producer at once, for a bug in a callback: no task learns of it, and the one of
+        the same broker may wait for its connection for long.
+
+        Raises `error` again if it is meant to end the program, such as KeyboardInterrupt.
+        """
+        self.owner.fail(name, error)
+        if not isinstance(error, Exception):
+            raise error
+
     # -- routes
 
     def _on_batch(self, queue: PartitionQueue) -> None:
@@ -145,8 +156,12 @@ class Sender:
     def _node(self, node_id: int) -> NodeSender:
         node = self._nodes.get(node_id)
         if node is None:
-            node = self._nodes[node_id] = NodeSender(node_id, self.delivery, self.health.look)
-            self.owner.start(node.run(), name=f"sender-{node_id}")
+            name = f"sender-{node_id}"
+            on_bug = partial(self._on_bug, name)
+            node = self._nodes[node_id] = NodeSender(
+                node_id, self.delivery, self.health.look, on_bug
+            )
+            self.owner.start(node.run(), name=name)
         return node
 
     def _on_cluster(self, cluster: ClusterMetadata) -> None:
