@@ -72,7 +72,8 @@ class RefreshSchedule:
 
     def __init__(self, config: ClientConfig, topics: TopicsInUse) -> None:
         self._loop = asyncio.get_running_loop()
-        self._max_age = config.metadata_max_age
+        # Not without a pause for an age of 0.
+        self._max_age = max(config.metadata_max_age, config.retry_backoff)
         self._series_ends_after = 2 * config.retry_backoff_max
         self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
         self._in_use = topics
@@ -83,6 +84,7 @@ class RefreshSchedule:
         self._missing_backoff = Backoff(config.retry_backoff, _LONGEST_WAIT_FOR_TOPIC)
         self._has_new = False
         self._has_failed = False
+        self._is_by_age = False
         self._last_full = self._loop.time()
         self._not_before = 0.0
         self._wake = asyncio.Event()
@@ -144,16 +146,17 @@ class RefreshSchedule:
             return 0.0
         if self._reason or self._single:
             return self._not_before
+        # Both have pauses of their own: those between requests do not make metadata older than it
+        # may be.
         due = self._last_full + self._max_age
-        if self._missing:
-            due = min(due, self._missing_at)
-        return max(due, self._not_before)
+        return min(due, self._missing_at) if self._missing else due
 
     def take(self) -> tuple[Set[str] | None, bool]:
         """Return the topics to ask for now (None: all), and whether the refresh is full."""
         now = self._loop.time()
         if self._missing and now >= self._missing_at:
             self._single.update(self._missing)
+        self._is_by_age = not (self._reason or self._single)
         is_full = bool(self._reason) or not self._single or now > self._last_full + self._max_age
         single, self._single = self._single, set()
         self._reason, self._has_new = "", False
@@ -170,7 +173,9 @@ class RefreshSchedule:
         self._has_failed = False
         if is_full:
             self._last_full = self._loop.time()
-        self._pause()
+        # Nothing asked for it, so what is asked for next is no repetition.
+        if not self._is_by_age:
+            self._pause()
 
     def note_failure(self) -> None:
         """Note that the refresh that was taken failed: another will follow."""

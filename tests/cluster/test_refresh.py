@@ -1,0 +1,55 @@
+"""When metadata is asked for, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aiokafka.client import AIOKafkaClient
+from aiokafka.protocol.messages import MetadataRequest
+from aiokafka.testing import FakeCluster
+from aiokafka.testing.simulation import Simulation, simulate
+
+AGE_S = 0.2
+PERIOD_S = 10.0
+
+
+@pytest.mark.parametrize("is_missed", [False, True])
+def test_metadata_never_gets_older_than_it_may_be(is_missed: bool) -> None:
+    """Refreshes that nothing asked for do not come ever later, as repeated requests do."""
+
+    async def main(simulation: Simulation) -> int:
+        loop = asyncio.get_running_loop()
+        async with (
+            FakeCluster(config={"auto.create.topics.enable": "false"}) as cluster,
+            AIOKafkaClient(
+                bootstrap_servers=cluster.bootstrap_servers, metadata_max_age_ms=AGE_S * 1000
+            ) as client,
+        ):
+            await cluster.create_topic("t")
+            await client.wait_for_topic("t", loop.time() + 5)
+            if is_missed:
+                client.set_topics(["t", "missing"])
+            before = cluster.count(MetadataRequest)
+            await asyncio.sleep(PERIOD_S)
+            return cluster.count(MetadataRequest) - before
+
+    assert simulate(main) >= 0.9 * PERIOD_S / AGE_S
+
+
+def test_requests_that_follow_each_other_come_ever_later() -> None:
+    async def main(simulation: Simulation) -> int:
+        loop = asyncio.get_running_loop()
+        async with (
+            FakeCluster() as cluster,
+            AIOKafkaClient(bootstrap_servers=cluster.bootstrap_servers) as client,
+        ):
+            before = cluster.count(MetadataRequest)
+            until = loop.time() + PERIOD_S
+            while loop.time() < until:
+                await client.force_metadata_update()
+            return cluster.count(MetadataRequest) - before
+
+    # A tenth of a second after the first, then the double of it each time, at most a second.
+    assert simulate(main) <= 16
