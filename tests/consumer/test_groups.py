@@ -300,6 +300,22 @@ async def test_new_partitions_and_topics_are_shared_out(cluster: FakeCluster, st
     assert consumer.subscription() == {"ta", "tb"}
 
 
+async def test_a_leader_asks_for_topics_that_others_have_found(
+    cluster: FakeCluster, start: Start
+) -> None:
+    """Its own metadata is minutes old."""
+    await cluster.create_topic("ta")
+    leader = await start(cluster, **OPTIONS)
+    leader.subscribe(pattern="^t.*")
+    await until(cluster, lambda: len(leader.assignment()) == 1)
+    other = await start(cluster, metadata_max_age_ms=50, **OPTIONS)
+    other.subscribe(pattern="^t.*")
+    await until(cluster, lambda: len(cluster.groups.classic["g"].members) == 2)
+    await cluster.create_topic("tb", partitions=2)
+    await until(cluster, lambda: len(leader.assignment() | other.assignment()) == 3)
+    assert leader.subscription() == {"ta", "tb"}
+
+
 async def test_members_with_different_topics(cluster: FakeCluster, start: Start) -> None:
     await cluster.create_topic("a", partitions=2)
     await cluster.create_topic("b", partitions=2)

@@ -179,18 +179,26 @@ class ClassicProtocol:
             return {}
         members = subscriptions_of(joined.members, joined.instances)
         topics = {topic for metadata in members.values() for topic in metadata.subscription}
-        if self._subscriptions.pattern is None:
-            # Others may want topics that we do not.
-            known = self._client.set_topics(topics | self._subscriptions.topics)
-            # All members wait for this one. A topic that is not known in time is left out rather
-            # than their sessions lost; when it appears there is another join (`on_metadata`).
-            await asyncio.wait([known], timeout=self._config.session_timeout / 2)
+        await self._learn(topics)
         # No await from here to the assignment: what is watched is what was assigned from.
         self._watch(topics)
         if joined.is_kept:
             # A static leader that was restarted: the assignment stands, it only watches its topics.
             return {}
         return self._assignors.share_out(joined.protocol, self._client.cluster, members)
+
+    async def _learn(self, topics: set[str]) -> None:
+        """Ask for the topics that the members want, as far as they are not known; others may want
+        topics that this one does not, or may have found a new one that matches a pattern first."""
+        if self._subscriptions.pattern is None:
+            known = self._client.set_topics(topics | self._subscriptions.topics)
+        elif all(self._client.cluster.partitions_for_topic(topic) for topic in topics):
+            return
+        else:
+            known = self._client.force_metadata_update()
+        # All members wait for this one. A topic that is not known in time is left out rather than
+        # their sessions lost; when it appears there is another join (`on_metadata`).
+        await asyncio.wait([known], timeout=self._config.session_timeout / 2)
 
     def _watch(self, topics: Iterable[str]) -> None:
         """Join again when the partitions of these topics change."""
