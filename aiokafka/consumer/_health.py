@@ -189,7 +189,7 @@ class ConsumerHealthMonitor:
 
     def _fetch_trouble(self, now: float) -> Trouble | None:
         """Return why not one of the partitions can be read; None if one can."""
-        states = [s for s in self._subscriptions.assignment.states() if not s.paused]
+        states = [s for s in self._subscriptions.assignment.states() if not s.is_withheld]
         if not states:
             return self._cluster_trouble()
         silences = [self._of.placement.silent_since(state, now) for state in states]

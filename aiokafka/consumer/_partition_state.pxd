@@ -8,6 +8,8 @@ cdef class PartitionState:
     cdef public int64_t next_offset
     cdef public int64_t epoch
     cdef public bint paused
+    cdef public bint is_wanted
+    cdef public bint is_withheld
     cdef public int64_t call
     cdef public int64_t finished
     cdef public int64_t taken

@@ -155,7 +155,8 @@ class PartitionState:
     """One assigned partition. The same object for as long as the partition stays assigned.
 
     `next_offset` and `taken` move with every record returned (FetchBuffer); everything else
-    changes through the methods. `epoch` grows whenever data fetched so far became void: seek,
+    changes through the methods. `is_withheld`, which every record asks for, is true while the
+    application has paused the partition, or has subscribed to other topics. `epoch` grows whenever data fetched so far became void: seek,
     reset, revocation. `finished` is the position before the records of call number `call`, the
     latest call that took any. `taken` counts the records that were returned.
     """
@@ -164,6 +165,8 @@ class PartitionState:
     next_offset: int
     epoch: int
     paused: bool
+    is_wanted: bool
+    is_withheld: bool
     call: int
     finished: int
     taken: int
@@ -183,6 +186,8 @@ class PartitionState:
         self.next_offset = NO_OFFSET
         self.epoch = 0
         self.paused = False
+        self.is_wanted = True
+        self.is_withheld = False
         self.call = 0
         self.finished = NO_OFFSET
         self.taken = 0
@@ -208,7 +213,7 @@ class PartitionState:
     @property
     def is_fetchable(self) -> bool:
         """Whether a fetch may ask for it now, buffer space and back-off aside."""
-        return self.phase is Phase.READY and not self.paused
+        return self.phase is Phase.READY and not self.is_withheld
 
     @property
     def needs_offset(self) -> bool:
@@ -331,11 +336,21 @@ class PartitionState:
     def pause(self) -> None:
         """Let no more records of the partition be returned."""
         self.paused = True
-        self.changed()
+        self._weigh()
 
     def resume(self) -> None:
         """Let records be returned again."""
         self.paused = False
+        self._weigh()
+
+    def want(self, is_wanted: bool) -> None:
+        """Let records be returned or not, as the application has subscribed to the topic."""
+        if is_wanted != self.is_wanted:
+            self.is_wanted = is_wanted
+            self._weigh()
+
+    def _weigh(self) -> None:
+        self.is_withheld = self.paused or not self.is_wanted
         self.changed()
 
     def retire(self) -> None:

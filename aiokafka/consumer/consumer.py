@@ -502,7 +502,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         pattern: str | SubscriptionPattern | None = None,
         listener: ConsumerRebalanceListener | None = None,
     ) -> None:
-        """Read these topics, or all topics whose name matches a regular expression, from now on.
+        """Read these topics, or all topics whose name matches a regular expression, from now on: of
+        others no more records are returned.
 
         New partitions and, with a pattern, new topics are noticed at the latest after
         `metadata_max_age_ms`. A str is matched here, with Python's `re`, against the beginning of

@@ -172,6 +172,7 @@ class SubscriptionState:
         """Read topics by name; the coordinator assigns their partitions."""
         self._refuse_manual()
         self._subscription = Subscription(self, frozenset(topics), listener=listener)
+        self._withhold_others()
 
     def subscribe_pattern(
         self, pattern: re.Pattern[str], listener: ConsumerRebalanceListener | None = None
@@ -179,6 +180,7 @@ class SubscriptionState:
         """Read every topic that matches, existing or to come."""
         self._refuse_manual()
         self._subscription = Subscription(self, frozenset(), pattern=pattern, listener=listener)
+        self._withhold_others()
 
     def subscribe_regex(
         self, regex: str, listener: ConsumerRebalanceListener | None = None
@@ -259,6 +261,22 @@ class SubscriptionState:
         if self.is_manual:
             raise IllegalStateError(f"{_EXCLUSIVE}: before subscribe() call unsubscribe()")
 
+    def _withhold_others(self) -> None:
+        """Let no more records be returned of topics that the application does not want any more,
+        from this moment on: until the group has agreed, their partitions are still assigned."""
+        for state in self._assignment.states():
+            state.want(self._wants(state.tp.topic))
+
+    def _wants(self, topic: str) -> bool:
+        current = self._subscription
+        if current is None or current.is_manual:
+            return True
+        if current.pattern is not None:
+            # By name, since `topics` are those of the metadata, which may lack one for a moment.
+            return current.pattern.match(topic) is not None
+        # What a regular expression matches, the broker says with the next assignment.
+        return current.regex is not None or topic in current.topics
+
     def _replace(self, tps: list[TopicPartition]) -> None:
         old = self._assignment
         states: dict[TopicPartition, PartitionState] = {}
@@ -267,6 +285,7 @@ class SubscriptionState:
             if state is None:
                 state = PartitionState(tp)
                 state.watcher = self._watcher
+            state.want(self._wants(tp.topic))
             states[tp] = state
         self._assignment = Assignment(states, old.epoch + 1)
         # Whatever holds on to the old object sees that it does not count any more (`active`).

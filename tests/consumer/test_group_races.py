@@ -10,6 +10,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka._compat import timeout
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import IllegalStateError
 from aiokafka.health import ConsumerState
 from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -235,3 +236,48 @@ async def test_a_goodbye_that_is_being_said_is_not_cut_short_by_stop(
     await consumer.stop()
     assert cluster.count(LeaveGroupRequest) == 1
     assert cluster.groups.state_of("g") == "Empty"
+
+
+@pytest.mark.parametrize("is_pattern", [False, True])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"partition_assignment_strategy": [RoundRobinPartitionAssignor]},
+        {"partition_assignment_strategy": [CooperativeStickyAssignor]},
+        {"group_protocol": "consumer"},
+    ],
+)
+async def test_no_record_comes_of_what_was_subscribed_before(
+    cluster: FakeCluster, start: Start, options: dict[str, Any], is_pattern: bool
+) -> None:
+    """The group has yet to agree: until then its partitions are still assigned."""
+    await cluster.create_topic("t")
+    await cluster.create_topic("u")
+    fill(cluster, 0, 3)
+    fill(cluster, 0, 1, topic="u")
+    consumer = await start(cluster, "t", group_id="g", auto_offset_reset="earliest", **options)
+    assert (await consumer.getone()).topic == "t"
+    if is_pattern:
+        consumer.subscribe(pattern="u.*")
+    else:
+        consumer.subscribe(["u"])
+    assert await consumer.getmany() == {}
+    assert (await consumer.getone()).topic == "u"
+    consumer.subscribe(["t", "u"])
+    assert (await consumer.getone()).topic == "t"
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_records_come_again_of_what_is_subscribed_again(
+    cluster: FakeCluster, start: Start, protocol: Any
+) -> None:
+    await cluster.create_topic("t")
+    await cluster.create_topic("u")
+    fill(cluster, 0, 3)
+    consumer = await start(
+        cluster, "t", group_id="g", auto_offset_reset="earliest", group_protocol=protocol
+    )
+    assert (await consumer.getone()).offset == 0
+    consumer.subscribe(["u"])
+    consumer.subscribe(["t"])
+    assert [(await consumer.getone()).offset for _ in range(2)] == [1, 2]

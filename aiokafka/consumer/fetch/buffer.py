@@ -133,8 +133,8 @@ class FetchBuffer:
         self._current = None
 
     def unserved(self) -> list[PartitionState]:
-        """Return the partitions with data that the hungry reader cannot take: paused, or not among
-        those it wants."""
+        """Return the partitions with data that the hungry reader cannot take: withheld, or not
+        among those it wants."""
         return [state for state in self._queues if not _is_served(state, self.hungry_for)]
 
     # -- asking ------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class FetchBuffer:
             return None
         state = chunk.state
         # `next_of` knows what to do about both; this way is for the record in the middle of a set.
-        if state.epoch != chunk.epoch or state.paused:
+        if state.epoch != chunk.epoch or state.is_withheld:
             return None
         try:
             record: ConsumerRecord[Any, Any] | None = chunk.reader.next()
@@ -386,4 +386,4 @@ def _locate(error: CorruptRecordError, tp: TopicPartition, batch_end: int) -> No
 
 
 def _is_served(state: PartitionState, wanted: Wanted) -> bool:
-    return not state.paused and (wanted is None or state.tp in wanted)
+    return not state.is_withheld and (wanted is None or state.tp in wanted)
