@@ -25,14 +25,14 @@ class ConfigResource:
 
     Args:
         resource_type: a `ConfigResourceType` or its name in any case, such as "topic".
-        name: name of the topic or group; id of the broker as a string.
+        name: name of the topic or group; id of the broker, as a string or a number.
         configs: to describe, the names wanted (default all); to alter, values by name.
     """
 
     def __init__(
         self,
         resource_type: ConfigResourceType | str,
-        name: str,
+        name: str | int,
         configs: Mapping[str, str | float | None] | Iterable[str] | None = None,
     ) -> None:
         if not isinstance(resource_type, ConfigResourceType):
@@ -43,7 +43,7 @@ class ConfigResource:
                 )
             resource_type = types[str(resource_type).upper()]
         self.resource_type = resource_type
-        self.name = name
+        self.name = str(name) if isinstance(name, int) else name
         self.configs = configs
 
     def __repr__(self) -> str:

@@ -55,6 +55,13 @@ async def test_added_partitions(admin: AIOKafkaAdminClient) -> None:
     }
 
 
+async def test_a_broker_goes_by_its_number(admin: AIOKafkaAdminClient) -> None:
+    (number,) = admin._client.cluster._brokers
+    (response,) = await admin.describe_configs([ConfigResource("broker", number)])
+    code, _, kind, name, *_ = response.resources[0]
+    assert (code, kind, name) == (0, ConfigResourceType.BROKER, str(number))
+
+
 async def test_configs(admin: AIOKafkaAdminClient) -> None:
     topic = ConfigResource(ConfigResourceType.TOPIC, "t", {"retention.ms": "1000"})
     (altered,) = await admin.alter_configs([topic])
