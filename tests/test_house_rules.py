@@ -195,6 +195,7 @@ SAME_MEANING = {
     "Subscription": "what is to be read: by a consumer, and by a query of Spark",
     "ConfigSynonym": "where a setting comes from: aiokafka's form, and that of `admin.configs`",
     "TransactionState": "of a transaction: as coordinators name it, and as its producer needs it",
+    "ControlRecord": "a marker of a transaction: as readers need it, and by aiokafka's names",
     "Identity": "who a client is: to its group, and in traces",
     "Committer": "commits what is finished: for the command line, and for a ParallelConsumer",
     "Ends": "where partitions end: for the lag of groups, and for the command line",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
+from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.record.header import flat_view, parse_batch
 from aiokafka.record.reader import RecordReader
 
@@ -31,13 +32,16 @@ class MemoryRecords:
         """
         return parse_batch(self._view, self._at) is not None
 
-    def next_batch(self) -> Sequence[Any] | None:
-        """Return the records of the next batch, markers of transactions too; None at the end.
+    def next_batch(self) -> Iterable[Any] | None:
+        """Return the next batch, which gives its records, markers of transactions too; None at the
+        end.
 
-        Raises CorruptRecordError for a batch that is damaged.
+        Raises CorruptRecordError for a batch that is damaged, or gives it while it is read.
         """
         batch = parse_batch(self._view, self._at)
         if batch is None:
             return None
         self._at += batch.size_in_bytes
+        if batch.magic == 2:
+            return DefaultRecordBatch(batch.view)
         return RecordReader(batch.view, "", -1, position=0, include_control=True).take(_ALL)

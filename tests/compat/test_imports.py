@@ -67,6 +67,10 @@ IMPORTS = [
     "aiokafka.producer.transaction_manager TransactionManager TransactionState",
     "aiokafka.record MemoryRecords",
     "aiokafka.record.memory_records MemoryRecords",
+    "aiokafka.record.default_records DefaultRecordBatch DefaultRecordBatchBuilder"
+    " _DefaultRecordBatchBuilderPy",
+    "aiokafka.record.control_record ABORT_MARKER COMMIT_MARKER ControlRecord",
+    "aiokafka.util NO_EXTENSIONS",
 ]
 
 
