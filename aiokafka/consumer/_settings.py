@@ -34,6 +34,10 @@ class ConsumerSettings:
         return self._config.group_id
 
     @property
+    def _group_instance_id(self) -> str | None:
+        return self._config.group_instance_id
+
+    @property
     def _enable_auto_commit(self) -> bool:
         return self._config.enable_auto_commit
 

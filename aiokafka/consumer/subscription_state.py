@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from aiokafka._partitions import as_partition
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.consumer._partition_state import PartitionState, StateWatcher
+from aiokafka.consumer._signal import Signal
 from aiokafka.errors import IllegalStateError
 from aiokafka.structs import TopicPartition
 
@@ -115,6 +116,8 @@ class SubscriptionState:
         self._subscription: Subscription | None = None
         self._assignment = Assignment({}, 0)
         self._watcher: StateWatcher | None = None
+        self._asked_at = self._assignment.epoch
+        self._assigned = Signal()
         self.given_up: dict[TopicPartition, int] = {}
         """Partitions that were revoked, or begun again, after records of theirs were returned, and
         the number of the call that got the last of these."""
@@ -171,23 +174,21 @@ class SubscriptionState:
     ) -> None:
         """Read topics by name; the coordinator assigns their partitions."""
         self._refuse_manual()
-        self._subscription = Subscription(self, frozenset(topics), listener=listener)
-        self._withhold_others()
+        self._subscribe(Subscription(self, frozenset(topics), listener=listener))
 
     def subscribe_pattern(
         self, pattern: re.Pattern[str], listener: ConsumerRebalanceListener | None = None
     ) -> None:
         """Read every topic that matches, existing or to come."""
         self._refuse_manual()
-        self._subscription = Subscription(self, frozenset(), pattern=pattern, listener=listener)
-        self._withhold_others()
+        self._subscribe(Subscription(self, frozenset(), pattern=pattern, listener=listener))
 
     def subscribe_regex(
         self, regex: str, listener: ConsumerRebalanceListener | None = None
     ) -> None:
         """Read every topic that the broker finds to match."""
         self._refuse_manual()
-        self._subscription = Subscription(self, frozenset(), regex=regex, listener=listener)
+        self._subscribe(Subscription(self, frozenset(), regex=regex, listener=listener))
 
     def take_topics(self, topics: frozenset[str]) -> bool:
         """Take the topics that the broker found to match; True if that changed anything."""
@@ -261,9 +262,17 @@ class SubscriptionState:
         if self.is_manual:
             raise IllegalStateError(f"{_EXCLUSIVE}: before subscribe() call unsubscribe()")
 
-    def _withhold_others(self) -> None:
-        """Let no more records be returned of topics that the application does not want any more,
-        from this moment on: until the group has agreed, their partitions are still assigned."""
+    async def wait_for_assignment(self) -> None:
+        """Wait until there is an assignment for the latest subscription. The consumer does not use
+        it: programs for aiokafka do."""
+        while self._assignment.epoch <= self._asked_at:
+            await self._assigned.wait()
+
+    def _subscribe(self, subscription: Subscription) -> None:
+        self._subscription = subscription
+        self._asked_at = self._assignment.epoch
+        # From this moment on: until the group has agreed, partitions of topics that the application
+        # does not want any more are still assigned.
         for state in self._assignment.states():
             state.want(self._wants(state.tp.topic))
 
@@ -296,3 +305,4 @@ class SubscriptionState:
                     # `GroupView` asks later whether the application had records of it in hand.
                     self.given_up[state.tp] = state.call
                 state.retire()
+        self._assigned.notify()

@@ -213,3 +213,30 @@ async def test_a_read_that_has_begun_ends_empty(consumer: AIOKafkaConsumer) -> N
         assert await reading == {}
         with pytest.raises(ConsumerStoppedError):
             await consumer.getmany()
+
+
+# -- what the tests of aiokafka ask for ------------------------------------------------------------
+
+
+async def test_tests_wait_for_the_assignment_of_a_subscription(cluster: FakeCluster) -> None:
+    await cluster.create_topic("u")
+    async with AIOKafkaConsumer(
+        "t", group_id="g", bootstrap_servers=cluster.bootstrap_servers
+    ) as consumer:
+        consumer.subscribe(["t", "u"])
+        async with timeout(20):
+            await consumer._subscription.wait_for_assignment()
+        assert consumer.assignment() == {TP, TopicPartition("u", 0)}
+        consumer.unsubscribe()
+        consumer.subscribe(["u"])
+        async with timeout(20):
+            await consumer._subscription.wait_for_assignment()
+        assert consumer.assignment() == {TopicPartition("u", 0)}
+
+
+async def test_tests_look_at_settings() -> None:
+    consumer = AIOKafkaConsumer(group_id="g", group_instance_id="one")
+    assert consumer._group_instance_id == "one"
+    producer = AIOKafkaProducer(enable_idempotence=True)
+    assert producer._sender._acks == -1
+    await producer.stop()

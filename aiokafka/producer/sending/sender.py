@@ -77,6 +77,10 @@ class Sender:
         return self.sender_task
 
     @property
+    def _acks(self) -> int:
+        return self._config.acks
+
+    @property
     def requests_in_flight(self) -> int:
         """Requests with batches that were not answered yet."""
         return sum(node.in_flight for node in list(self._nodes.values()))
