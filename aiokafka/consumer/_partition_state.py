@@ -156,9 +156,10 @@ class PartitionState:
 
     `next_offset` and `taken` move with every record returned (FetchBuffer); everything else
     changes through the methods. `is_withheld`, which every record asks for, is true while the
-    application has paused the partition, or has subscribed to other topics. `epoch` grows whenever data fetched so far became void: seek,
-    reset, revocation. `finished` is the position before the records of call number `call`, the
-    latest call that took any. `taken` counts the records that were returned.
+    application has paused the partition, or has subscribed to other topics. `epoch` grows whenever
+    data fetched so far became void: seek, reset, revocation. `finished` is the position before the
+    records of call number `call`, the latest call that took any. `taken` counts the records that
+    were returned.
     """
 
     tp: TopicPartition

@@ -56,7 +56,7 @@ async def test_added_partitions(admin: AIOKafkaAdminClient) -> None:
 
 
 async def test_a_broker_goes_by_its_number(admin: AIOKafkaAdminClient) -> None:
-    (number,) = admin._client.cluster._brokers
+    number = (await admin.describe_cluster())["brokers"][0]["node_id"]
     (response,) = await admin.describe_configs([ConfigResource("broker", number)])
     code, _, kind, name, *_ = response.resources[0]
     assert (code, kind, name) == (0, ConfigResourceType.BROKER, str(number))
