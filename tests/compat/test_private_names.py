@@ -12,7 +12,10 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPa
 from aiokafka._compat import timeout
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
+from aiokafka.cluster import ClusterMetadata
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import ConsumerStoppedError
+from aiokafka.protocol.metadata import MetadataResponse_v0
 from aiokafka.testing import FakeCluster
 
 TP = TopicPartition("t", 0)
@@ -240,3 +243,19 @@ async def test_tests_look_at_settings() -> None:
     producer = AIOKafkaProducer(enable_idempotence=True)
     assert producer._sender._acks == -1
     await producer.stop()
+
+
+def test_tests_say_what_members_had() -> None:
+    """So they try the sticky assignor, without a group."""
+    cluster = ClusterMetadata()
+    cluster.update_metadata(
+        MetadataResponse_v0([(0, "here", 9092)], [(0, "t", [(0, n, 0, [0], [0]) for n in (0, 1)])])
+    )
+    had = {"a": [TopicPartition("t", 1)], "b": [TopicPartition("t", 0)]}
+    members = {
+        name: StickyPartitionAssignor._metadata({"t"}, partitions, 3)
+        for name, partitions in had.items()
+    }
+    shares = StickyPartitionAssignor.assign(cluster, members)
+    assert {name: share.partitions() for name, share in shares.items()} == had
+    assert not StickyPartitionAssignor._metadata({"t"}, []).user_data

@@ -60,11 +60,18 @@ class StickyPartitionAssignor(AbstractPartitionAssignor):
 
     @either
     def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
+        return self._metadata(topics, self._assignment, self._generation)
+
+    @classmethod
+    def _metadata(
+        cls, topics: Iterable[str], partitions: Sequence[TopicPartition], generation: int = -1
+    ) -> ConsumerProtocolMemberMetadata:
+        """Return what a member says that has had these partitions, in this generation."""
         user_data = b""
-        if self._assignment:
-            grouped = build(0, {"": self._assignment})[""].assignment
-            user_data = write_partitions(grouped) + _GENERATION.pack(self._generation)
-        return ConsumerProtocolMemberMetadata(self.version, topics, user_data)
+        if partitions:
+            grouped = build(0, {"": partitions})[""].assignment
+            user_data = write_partitions(grouped) + _GENERATION.pack(generation)
+        return ConsumerProtocolMemberMetadata(cls.version, topics, user_data)
 
     @either
     def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
