@@ -74,6 +74,8 @@ SHIMS = {
     "protocol.offset",
     "protocol.produce",
     "protocol.transaction",
+    "record.control_record",
+    "record.default_records",
     "record.memory_records",
     "util",
 }
