@@ -197,7 +197,10 @@ class Connection(asyncio.Protocol):
                 else:
                     name = f"fake-broker-{self._broker.node_id}"
                     self._later = answer
-                    self._task = self.loop.create_task(self._answer_later(answer), name=name)
+                    task = self.loop.create_task(self._answer_later(answer), name=name)
+                    # An eager one may be over, with requests behind it begun.
+                    if not task.done():
+                        self._task = task
         except CloseConnectionError:
             self._close()  # by the script, or what Kafka does
         except Exception as exc:

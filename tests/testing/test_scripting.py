@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
+from aiokafka._compat import timeout
 from aiokafka.errors import NotLeaderForPartitionError
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -202,3 +204,21 @@ async def test_held_requests_do_not_outlive_the_cluster() -> None:
             await cluster.stop()
             assert await client.receive_frame() == b""
     assert asyncio.all_tasks() == before
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python has no eager tasks yet")
+async def test_eager_tasks(cluster: FakeCluster, client: RawClient) -> None:
+    """The task of a request that waits for nothing is over before it is kept. The connection
+    answered nothing after it.
+    """
+
+    async def at_once(_: MetadataRequest, __: RequestContext) -> None:
+        return None
+
+    factory: Any = vars(asyncio)["eager_task_factory"]
+    asyncio.get_running_loop().set_task_factory(factory)
+    with cluster.intercept(MetadataRequest, at_once, times=2) as seen:
+        async with timeout(10):
+            for _ in range(3):
+                await client.call(ASK, 9)
+    assert seen.hits == 2
