@@ -10,6 +10,7 @@ import pytest
 
 from aiokafka import AIOKafkaProducer
 from aiokafka._compat import timeout
+from aiokafka.errors import KafkaError
 from aiokafka.metrics import ProducerMetricsCollector
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.protocol.messages.sasl import SaslHandshakeRequest
@@ -180,3 +181,34 @@ def test_a_collector_that_ends_the_program(event: str) -> None:
         loop.run_until_complete(asyncio.sleep(0))
     finally:
         loop.close()
+
+
+class Dropping(ProducerMetricsCollector):
+    """Drops all that waits as soon as a batch fails."""
+
+    producer: AIOKafkaProducer | None = None
+
+    def on_batch_failed(self, **_: Any) -> None:
+        if self.producer is not None:
+            self.producer.abort_buffered()
+
+
+async def test_a_collector_that_drops_what_waits(cluster: FakeCluster) -> None:
+    """The producer was about to drop the same batches, and raised an error of its own."""
+    collector = Dropping()
+    async with new_producer(cluster, metrics_collector=collector) as producer:
+        collector.producer = producer
+        release = asyncio.Event()
+        with cluster.intercept(ProduceRequest, Hold(release)) as held:
+            futures = [await producer.send(TOPIC, b"first", partition=0)]
+            await held.wait()
+            for _ in range(3):
+                batch = producer.create_batch()
+                batch.append(value=b"v", key=None, timestamp=None)
+                futures.append(await producer.send_batch(batch, TOPIC, partition=0))
+            producer.abort_buffered()
+            release.set()
+        dropped = (await results(futures))[1:]
+        assert [type(error) for error in dropped] == [KafkaError] * 3
+        await producer.send_and_wait(TOPIC, b"later", partition=0)
+    assert values(cluster) == [b"first", b"later"]

@@ -450,6 +450,9 @@ class Delivery:
 
     def drop(self, queue: PartitionQueue, batch: ProducerBatch, error: BaseException) -> None:
         """Fail a batch that waits."""
+        if batch.is_done:
+            # A collector has dropped it, when another one failed.
+            return
         queue.drop(batch)
         batch.fail(lambda _: renewed(error))
         self.pending.finish(batch)
