@@ -579,11 +579,12 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
 
     async def _wait_for_one(self, partitions: tuple[TopicPartition, ...]) -> ConsumerRecord[KT, VT]:
         wanted = as_wanted(partitions)
+        self._check_can_read()
+        began_at = self._begin_call()
         await self._maybe_yield()
         # No await from here to the wait: whatever ends the consumer then wakes this reader.
         self._check_can_read()
         self._check_has_subscription()
-        began_at = self._begin_call()
         told_at = self._health.told_at
         while True:
             record = self._desk.next_of(wanted)
@@ -617,11 +618,11 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         if math.isnan(timeout_ms):
             raise ValueError(f"timeout_ms={timeout_ms!r}: must be a number of milliseconds")
         self._check_can_read()
+        began_at = self._begin_call()
         if not await self._maybe_yield():
             return {}
         self._check_can_read()
         self._check_has_subscription()
-        began_at = self._begin_call()
         records = self._desk.take(wanted, limit)
         told_at = self._health.told_at
         deadline = None
@@ -663,7 +664,10 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         return not self._closed
 
     def _begin_call(self) -> float:
-        """Note who reads; return the time (loop time)."""
+        """Note who reads, and that it has finished what it got before; return the time (loop time).
+
+        Before anything else runs: a commit that is due now takes along what this call finishes.
+        """
         task = asyncio.current_task()
         if task is not None and (self._reader is None or self._reader() is not task):
             self._reader = weakref.ref(task)

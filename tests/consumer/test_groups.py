@@ -29,6 +29,7 @@ from aiokafka.protocol.messages.join_group import JoinGroupRequest
 from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest
 from aiokafka.testing import Cut, Fail, FakeCluster, Silence
+from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.consumers import T0, T1, Start, fill, read
 from tests.support.groups import Log, Loop, coordinator, until
 
@@ -388,6 +389,32 @@ async def test_unsubscribing(four: FakeCluster, start: Start, strategy: list[Any
     ]
     assert [call for call in later.calls if call[1]] == [("assigned", {0, 1, 2, 3})]
     assert four.count(LeaveGroupRequest) == 1
+
+
+@pytest.mark.parametrize("reads_one", [True, False])
+def test_a_call_finishes_what_was_returned_before_others_run(reads_one: bool) -> None:
+    """A call lets other tasks run first if they have not for a while; one of them commits."""
+
+    async def main(simulation: Simulation) -> list[int]:
+        async with FakeCluster() as cluster:
+            await cluster.create_topic("t")
+            fill(cluster, 0, 3)
+            address = cluster.bootstrap_servers
+            async with AIOKafkaConsumer(
+                "t", bootstrap_servers=address, auto_offset_reset="earliest", **OPTIONS
+            ) as consumer:
+                seen = [(await consumer.getone()).offset for _ in range(2)]
+                await asyncio.sleep(0.02)
+                consumer.unsubscribe()
+                consumer.subscribe(["t"])
+                if reads_one:
+                    seen.append((await consumer.getone()).offset)
+                else:
+                    records = await consumer.getmany(timeout_ms=10_000)
+                    seen += [record.offset for found in records.values() for record in found]
+                return seen
+
+    assert simulate(main) == [0, 1, 2]
 
 
 async def test_after_an_error_that_stays_the_application_can_subscribe_again(
