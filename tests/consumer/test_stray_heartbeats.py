@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Set
 from typing import Any
 
 import pytest
 
-from aiokafka.errors import UnreleasedInstanceId
+from aiokafka import TopicPartition
+from aiokafka.errors import NotCoordinatorForGroupError, UnreleasedInstanceId
 from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from aiokafka.testing import Cut, Edit, FakeCluster, Hold
+from aiokafka.testing import Cut, Edit, Fail, FakeCluster, Hold
 from tests.support.consumer_protocol import CONFIG, OPTIONS, beats, shares
 from tests.support.consumers import Start
-from tests.support.groups import until
+from tests.support.groups import Log, until
 
 
 @pytest.mark.parametrize("handled", [True, False])
@@ -56,3 +58,41 @@ async def test_a_join_that_comes_behind_the_next_one(start: Start) -> None:
         await was_handled.wait()
         released.set()
         await until(cluster, lambda: shares(first, second) == [2, 2])
+
+
+class Slow(Log):
+    """A listener that takes its time when it hears of partitions, if there are any."""
+
+    def __init__(self, goes_on: asyncio.Event) -> None:
+        super().__init__()
+        self.is_at_work = asyncio.Event()
+        self._goes_on = goes_on
+
+    async def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:  # type: ignore[override]
+        super().on_partitions_assigned(assigned)
+        if assigned:
+            self.is_at_work.set()
+            await self._goes_on.wait()
+
+
+async def test_what_a_listener_works_on_is_not_given_up(start: Start) -> None:
+    """Told everything again, the coordinator would assign to others what is left out."""
+    async with FakeCluster(config=CONFIG) as cluster:
+        await cluster.create_topic("t", partitions=4)
+        goes_on = asyncio.Event()
+        log = Slow(goes_on)
+        first = await start(cluster, **OPTIONS)
+        first.subscribe(["t"], listener=log)
+        await log.is_at_work.wait()
+        refusals = cluster.intercept(
+            ConsumerGroupHeartbeatRequest, Fail(NotCoordinatorForGroupError)
+        )
+        await until(cluster, lambda: refusals.hits)
+        refusals.remove()
+        second = await start(cluster, "t", client_id="second", **OPTIONS)
+        count = len(beats(cluster))
+        await until(cluster, lambda: len(beats(cluster)) > count + 6)
+        assert not second.assignment()
+        goes_on.set()
+        await until(cluster, lambda: shares(first, second) == [2, 2])
+        assert [call for call, _ in log.calls] == ["assigned", "revoked", "assigned"]

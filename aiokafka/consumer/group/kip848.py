@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from aiokafka._backoff import Backoff
@@ -59,8 +60,8 @@ class Kip848Protocol:
 
     Heartbeats go on all along, so each of these may come in between:
 
-    - The target changes while we work towards it. `ConsumerGroupHeartbeat` still says what we had
-      before, and after the acknowledgement the next target is reconciled.
+    - The target changes while we work towards it. `ConsumerGroupHeartbeat` says what we had before
+      and what we take over, and after the acknowledgement the next target is reconciled.
     - A heartbeat has no response. The coordinator may have raised our epoch, or not, so the next
       one says everything again (`Kip848Member.heartbeat`), and the last commit waits for one
       (`catch_up`).
@@ -170,7 +171,7 @@ class Kip848Protocol:
             return
         self._name_delays.reset()
         self._commits.resume()
-        self.member.reconciled(frozenset((self._ids[tp], tp.partition) for tp in wanted))
+        self.member.reconciled(self._slots(wanted))
         self._parts.settle()
         self._beats.notify()
 
@@ -192,6 +193,10 @@ class Kip848Protocol:
                 found[TopicPartition(name, number)] = topic_id
         return found
 
+    def _slots(self, partitions: Iterable[TopicPartition]) -> Slots:
+        """Return partitions that we have as the broker names them."""
+        return frozenset((self._ids[tp], tp.partition) for tp in partitions)
+
     async def _change(self, wanted: dict[TopicPartition, bytes]) -> None:
         await self._follow_topics(wanted)
         # A topic that was deleted and created again has a new id: its positions mean nothing.
@@ -202,6 +207,7 @@ class Kip848Protocol:
             # Not before: until they are revoked, partitions go by the ids that they were assigned
             # by.
             self._ids = wanted
+            self.member.take_over(self._slots(wanted))
             await self._handover.extend(frozenset(wanted))
 
     async def _follow_topics(self, wanted: dict[TopicPartition, bytes]) -> None:
