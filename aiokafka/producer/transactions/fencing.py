@@ -44,7 +44,8 @@ class Fencing:
         self._sequencer = sequencer
         self._loop = asyncio.get_running_loop()
         self._begun = 0.0
-        self._untold = Strays()
+        self._untold: Strays | None = None
+        """What has to be added to a transaction of nothing. It is None when none may be open."""
 
     def begin(self) -> None:
         """Note that a transaction begins: its timeout runs from now on."""
@@ -93,11 +94,13 @@ class Fencing:
         """
         transaction = self._sequencer.transaction
         assert transaction is not None
-        if transaction.strays and not self._untold:
+        if transaction.strays and self._untold is None:
             await self.renew(deadline)
             transaction.note_new_epoch()
-            self._untold = transaction.strays.take()
-        if self._untold.partitions or self._untold.groups:
+            strays = transaction.strays.take()
+            if strays.partitions or strays.groups:
+                self._untold = strays
+        if self._untold is not None:
             try:
                 await self._tell(self._untold, deadline)
             except KafkaTimeoutError:
@@ -105,19 +108,25 @@ class Fencing:
             except KafkaError as error:
                 transaction.fail_for_good(error)
                 raise
-        self._untold = Strays()
+            self._untold = None
         if transaction.strays:
             # Of step 5: only the coordinator could still carry them out.
             transaction.require_new_epoch()
 
     async def _tell(self, untold: Strays, deadline: float) -> None:
-        """Abort a transaction of nothing, with these partitions and groups."""
+        """Abort a transaction of nothing, with these partitions and groups.
+
+        Takes from `untold` what was added: a call that goes on with it needs only the rest of the
+        time. Otherwise no call would finish, if `max_block_ms` is not enough for all at once.
+        """
         await self._add(sorted(untold.partitions), deadline)
+        untold.partitions.clear()
         for group_id in sorted(untold.groups):
             try:
                 await self._requests.add_group(self.identity, group_id, deadline)
             except BrokerResponseError as error:
                 _check_is_refusal(error)
+            untold.groups.discard(group_id)
         try:
             await self._requests.end(self.identity, False, False, deadline)
         except InvalidTxnState:
