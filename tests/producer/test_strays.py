@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
 from aiokafka.errors import KafkaTimeoutError
 from aiokafka.producer import AIOKafkaProducer
+from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     EndTxnRequest,
     TxnOffsetCommitRequest,
 )
 from aiokafka.structs import TopicPartition
-from aiokafka.testing import Cut, Delay, FakeCluster
+from aiokafka.testing import Cut, Delay, FakeCluster, Hold
 from aiokafka.testing.simulation import Simulation, simulate
-from tests.support.producers import TOPIC, transactional
+from tests.support.producers import TOPIC, committed, transactional
 
 OLD_RELEASES = ["0.11", "2.8"]
 
@@ -57,3 +61,66 @@ def test_a_commit_that_is_repeated_does_not_begin_its_protection_again(release: 
         return 0
 
     assert simulate(main) == 3
+
+
+async def abort_with_strays(
+    cluster: FakeCluster, count: int, change: Callable[[], Awaitable[None]], **options: Any
+) -> list[bytes | None]:
+    """Abort a transaction whose record got no response, nor did records to `count` partitions of
+    another topic. `change` happens meanwhile. Return what is there after the next transaction.
+    """
+    await make_cluster(cluster)
+    await cluster.create_topic("other", partitions=count)
+    cluster.move_leader((TOPIC, 0), 0)
+    goes_on = asyncio.Event()
+    async with transactional(cluster, request_timeout_ms=200, **options) as producer:
+        await producer.begin_transaction()
+        cluster.intercept(ProduceRequest, Hold(goes_on), times=2)
+        await producer.send(TOPIC, b"late", partition=0)
+        for number in range(count):
+            await producer.send("other", b"late", partition=number)
+        await cluster.wait_for(lambda: cluster.count(ProduceRequest) == 2)
+        await change()
+        for _ in range(9):
+            with contextlib.suppress(KafkaTimeoutError):
+                await producer.abort_transaction()
+                break
+        goes_on.set()
+        async with producer.transaction():
+            await producer.send(TOPIC, b"next", partition=0)
+    return committed(cluster)
+
+
+def test_many_partitions_that_are_gone_cost_no_more_time_than_one() -> None:
+    async def main(simulation: Simulation) -> list[bytes | None]:
+        async with FakeCluster(brokers=2, as_version="2.8") as cluster:
+            return await abort_with_strays(
+                cluster, 100, lambda: cluster.delete_topic("other"), retry_backoff_ms=100
+            )
+
+    assert simulate(main) == [b"next"]
+
+
+def test_partitions_that_are_gone_do_not_outlast_every_abort() -> None:
+    """No single call has the time to see them refused often enough."""
+
+    async def main(simulation: Simulation) -> list[bytes | None]:
+        async with FakeCluster(brokers=2, as_version="2.8") as cluster:
+            options = {"retry_backoff_ms": 100, "max_block_ms": 500}
+            return await abort_with_strays(
+                cluster, 2, lambda: cluster.delete_topic("other"), **options
+            )
+
+    assert simulate(main) == [b"next"]
+
+
+def test_partitions_that_may_not_be_written_any_more_are_left_out() -> None:
+    async def main(simulation: Simulation) -> list[bytes | None]:
+        async with FakeCluster(brokers=2, as_version="2.8") as cluster:
+
+            async def withdraw() -> None:
+                cluster.acls.withdraw("topic", "other", "write")
+
+            return await abort_with_strays(cluster, 10, withdraw)
+
+    assert simulate(main) == [b"next"]

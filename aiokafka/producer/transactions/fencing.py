@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aiokafka.errors import (
@@ -17,9 +18,8 @@ from aiokafka.errors import (
 )
 from aiokafka.producer.sending.producer_id import ProducerIdentity
 from aiokafka.producer.sending.sequencer import Sequencer
+from aiokafka.producer.transactions.additions import Remaining
 from aiokafka.producer.transactions.requests import TransactionRequests
-from aiokafka.producer.transactions.strays import Strays
-from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka._config import ProducerConfig
@@ -28,6 +28,14 @@ __all__ = ["PAST", "Fencing"]
 
 PAST = (ProducerFenced, InvalidTxnState)
 """Errors that mean: our epoch is stale, or another party has ended the transaction."""
+
+
+@dataclass
+class _Untold:
+    """What has to be added to a transaction of nothing before it is aborted."""
+
+    partitions: Remaining
+    groups: set[str]
 
 
 class Fencing:
@@ -44,8 +52,7 @@ class Fencing:
         self._sequencer = sequencer
         self._loop = asyncio.get_running_loop()
         self._begun = 0.0
-        self._untold: Strays | None = None
-        """What has to be added to a transaction of nothing. It is None when none may be open."""
+        self._untold: _Untold | None = None
 
     def begin(self) -> None:
         """Note that a transaction begins: its timeout runs from now on."""
@@ -99,7 +106,7 @@ class Fencing:
             transaction.note_new_epoch()
             strays = transaction.strays.take()
             if strays.partitions or strays.groups:
-                self._untold = strays
+                self._untold = _Untold(Remaining(strays.partitions), strays.groups)
         if self._untold is not None:
             try:
                 await self._tell(self._untold, deadline)
@@ -113,38 +120,24 @@ class Fencing:
             # Of step 5: only the coordinator could still carry them out.
             transaction.require_new_epoch()
 
-    async def _tell(self, untold: Strays, deadline: float) -> None:
+    async def _tell(self, untold: _Untold, deadline: float) -> None:
         """Abort a transaction of nothing, with these partitions and groups.
 
         Takes from `untold` what was added: a call that goes on with it needs only the rest of the
         time. Otherwise no call would finish, if `max_block_ms` is not enough for all at once.
         """
-        await self._add(sorted(untold.partitions), deadline)
-        untold.partitions.clear()
+        await self._requests.add_remaining(self.identity, untold.partitions, deadline)
         for group_id in sorted(untold.groups):
             try:
                 await self._requests.add_group(self.identity, group_id, deadline)
             except BrokerResponseError as error:
-                _check_is_refusal(error)
+                if isinstance(error, PAST):
+                    raise
             untold.groups.discard(group_id)
         try:
             await self._requests.end(self.identity, False, False, deadline)
         except InvalidTxnState:
             pass  # nothing could be added
-
-    async def _add(self, partitions: list[TopicPartition], deadline: float) -> None:
-        """Add partitions, but for those that are gone, or not ours to write any more."""
-        if not partitions:
-            return
-        try:
-            await self._requests.add_partitions(self.identity, set(partitions), deadline)
-        except BrokerResponseError as error:
-            _check_is_refusal(error)
-            # For one that is refused, none is added.
-            half = len(partitions) // 2
-            if half:
-                await self._add(partitions[:half], deadline)
-                await self._add(partitions[half:], deadline)
 
     async def explain(self, past: BaseException, deadline: float) -> BaseException:
         """Find out why a broker refused a request with `past`; return the error to raise.
@@ -192,9 +185,3 @@ class Fencing:
             f"the transaction took longer than transaction_timeout_ms={limit * 1000:g}, so its "
             "coordinator has aborted it"
         )
-
-
-def _check_is_refusal(error: BrokerResponseError) -> None:
-    """Raise `error` if it is about the producer, and not about what was to be added."""
-    if isinstance(error, PAST):
-        raise error

@@ -12,13 +12,17 @@ from aiokafka.client import CoordinationType
 from aiokafka.errors import (
     InvalidTransactionTimeout,
     KafkaError,
-    KafkaProtocolError,
-    OperationNotAttempted,
     UnknownTopicOrPartitionError,
-    for_code,
 )
 from aiokafka.net.failures import REFUSALS
 from aiokafka.producer.sending.producer_id import ProducerIdentity, check, identity_in, retry
+from aiokafka.producer.transactions.additions import (
+    MOST_UNKNOWN,
+    Remaining,
+    check_added,
+    check_named,
+    topics_to_add,
+)
 from aiokafka.producer.transactions.errands import Errand
 from aiokafka.producer.transactions.strays import Strays
 from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -26,7 +30,6 @@ from aiokafka.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopic,
     EndTxnRequest,
     EndTxnResponse,
     TxnOffsetCommitRequest,
@@ -51,10 +54,6 @@ _LAST_PLAIN_END = 4
 _FIRST_RENEWING = 3
 _LAST_PLAIN_OFFSETS = 4
 _FIRST_WITH_MEMBER = 3  # KIP-447
-
-# The metadata of a coordinator may lack a new partition for a while. One that it does not know so
-# many times in a row does not exist, or does not exist any more.
-_MOST_UNKNOWN = 5
 
 
 class TransactionRequests:
@@ -209,46 +208,44 @@ class TransactionRequests:
         identity: ProducerIdentity,
         partitions: Set[TopicPartition],
         deadline: float,
+        errand: Errand,
+    ) -> None:
+        """Add partitions to the transaction, before anything is written to them."""
+
+        def check_response(response: AddPartitionsToTxnResponse) -> None:
+            check_added(response, partitions)
+
+        await self._add(identity, partitions, deadline, check_response, errand)
+
+    async def add_remaining(
+        self, identity: ProducerIdentity, remaining: Remaining, deadline: float
+    ) -> None:
+        """Add partitions to the transaction, but for those that the coordinator refuses."""
+        while remaining.partitions:
+            # It adds none while there is one of them.
+            await self._add(identity, remaining.partitions, deadline, remaining.check_response)
+
+    async def _add(
+        self,
+        identity: ProducerIdentity,
+        partitions: Set[TopicPartition],
+        deadline: float,
+        check_response: Callable[[AddPartitionsToTxnResponse], None],
         errand: Errand | None = None,
     ) -> None:
-        """Add partitions to the transaction, before anything is written to them.
-
-        Without an `errand`, raises UnknownTopicOrPartitionError when the coordinator does not know
-        one of them several times in a row: on an errand, it is waited for.
-        """
-        topics: dict[str, list[int]] = {}
-        for topic, number in sorted(partitions):
-            topics.setdefault(topic, []).append(number)
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self._id,
             v3_and_below_producer_id=identity.producer_id,
             v3_and_below_producer_epoch=identity.epoch,
-            v3_and_below_topics=[
-                AddPartitionsToTxnTopic(name=name, partitions=numbers)
-                for name, numbers in topics.items()
-            ],
+            v3_and_below_topics=topics_to_add(partitions),
         )
         kind = CoordinationType.TRANSACTION
         limit = _LAST_CLIENT_SIDE_ADD
-        unknown: list[KafkaError] = []
-
-        def check_response(response: AddPartitionsToTxnResponse) -> None:
-            try:
-                check(*_telling_code(response))
-            except UnknownTopicOrPartitionError as error:
-                unknown.append(error)
-                if errand is None and len(unknown) == _MOST_UNKNOWN:
-                    return
-                raise
-            unknown.clear()
-            _check_named(partitions, _added(response), f"AddPartitionsToTxn of {self._id!r}")
 
         async def attempt() -> None:
             await self._send(kind, self._id, request, deadline, limit, check_response, errand)
 
         await self._retry(f"AddPartitionsToTxn of {self._id!r}", deadline, attempt)
-        if unknown:
-            raise unknown[-1]
 
     async def add_group(
         self,
@@ -366,52 +363,11 @@ class _OffsetsCommit:
                     check(result.error_code, where)
                 except UnknownTopicOrPartitionError as error:
                     self.unknown.append(error)
-                    if len(self.unknown) == _MOST_UNKNOWN:
+                    if len(self.unknown) == MOST_UNKNOWN:
                         return
                     raise
         self.unknown.clear()
-        _check_named(self._wanted, named, f"TxnOffsetCommit for {self._group_id!r}")
-
-
-def _check_named(wanted: Set[TopicPartition], named: Set[TopicPartition], what: str) -> None:
-    """Raise KafkaProtocolError, which is retried, for a response without a word about a partition.
-
-    If it were taken for added, its records could stay out of the transaction; and its offsets, if
-    they were taken for stored, would be lost.
-    """
-    missing = wanted - named
-    if missing:
-        topic, number = min(missing)
-        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise KafkaProtocolError(f"{what}: no word about {topic}-{number}{more} in the response")
-
-
-def _added(response: AddPartitionsToTxnResponse) -> set[TopicPartition]:
-    return {
-        TopicPartition(topic.name, result.partition_index)
-        for topic in response.results_by_topic_v3_and_below
-        for result in topic.results_by_partition
-    }
-
-
-def _telling_code(response: AddPartitionsToTxnResponse) -> tuple[int, str]:
-    """Return the code that decides, and the partition that it is about; (0, "") without an error.
-
-    If one partition is refused, none is added, and the others are only "not attempted". An error
-    that a retry does not mend goes before those that it may.
-    """
-    found: list[tuple[int, int, str]] = []
-    for topic in response.results_by_topic_v3_and_below:
-        for result in topic.results_by_partition:
-            code = result.partition_error_code
-            if code:
-                rank = 2 if code == OperationNotAttempted.errno else int(for_code(code).retriable)
-                where = f"{topic.name}-{result.partition_index}: not in the transaction"
-                found.append((rank, code, where))
-    if not found:
-        return 0, ""
-    _, code, where = min(found, key=lambda entry: entry[0])
-    return code, where
+        check_named(self._wanted, named, f"TxnOffsetCommit for {self._group_id!r}")
 
 
 def _offset_topics(
