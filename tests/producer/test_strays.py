@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from aiokafka.errors import KafkaTimeoutError
+from aiokafka.errors import ConcurrentTransactions, KafkaTimeoutError, TransactionStateError
 from aiokafka.producer import AIOKafkaProducer
+from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
@@ -18,7 +19,7 @@ from aiokafka.protocol.messages.transactions import (
     TxnOffsetCommitRequest,
 )
 from aiokafka.structs import TopicPartition
-from aiokafka.testing import Cut, Delay, FakeCluster, Hold
+from aiokafka.testing import Cut, Delay, Fail, FakeCluster, Hold
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.producers import TOPIC, committed, transactional
 
@@ -41,7 +42,7 @@ async def begin_with_stray_offsets(cluster: FakeCluster, producer: AIOKafkaProdu
 
 
 @pytest.mark.parametrize("release", OLD_RELEASES)
-def test_a_commit_that_is_repeated_does_not_begin_its_protection_again(release: str) -> None:
+def test_a_call_that_is_repeated_does_not_begin_the_protection_again(release: str) -> None:
     """No single call has the time for all of it."""
 
     async def main(simulation: Simulation) -> int:
@@ -51,16 +52,52 @@ def test_a_commit_that_is_repeated_does_not_begin_its_protection_again(release: 
                 await begin_with_stray_offsets(cluster, producer)
                 for slow in (AddOffsetsToTxnRequest, EndTxnRequest):
                     cluster.intercept(slow, Delay(0.3))
+                await producer.commit_transaction()
                 for calls in range(1, 10):
-                    try:
-                        await producer.commit_transaction()
-                    except KafkaTimeoutError:
-                        await asyncio.sleep(0.3)  # until what was given up is off the connection
-                    else:
+                    await asyncio.sleep(0.3)  # until what was given up is off the connection
+                    with contextlib.suppress(KafkaTimeoutError):
+                        await producer.begin_transaction()
                         return calls
         return 0
 
-    assert simulate(main) == 3
+    assert simulate(main) == 2
+
+
+@pytest.mark.parametrize("release", OLD_RELEASES)
+def test_a_commit_that_is_stored_returns_without_time_for_its_protection(release: str) -> None:
+    """An error could make the program do the work again."""
+
+    async def main(simulation: Simulation) -> tuple[int | None, list[bytes | None]]:
+        async with FakeCluster(brokers=2, as_version=release) as cluster:
+            await make_cluster(cluster)
+            async with transactional(cluster, max_block_ms=500) as producer:
+                await begin_with_stray_offsets(cluster, producer)
+                with cluster.intercept(InitProducerIdRequest, Fail(ConcurrentTransactions)):
+                    await producer.commit_transaction()
+                    with pytest.raises(TransactionStateError, match="no transaction is open"):
+                        await producer.abort_transaction()
+                    with pytest.raises(TransactionStateError, match="not in transaction"):
+                        await producer.send(TOPIC, b"too early", partition=0)
+                    with pytest.raises(KafkaTimeoutError):
+                        await producer.begin_transaction()
+                async with producer.transaction():
+                    await producer.send(TOPIC, b"next", partition=0)
+            return cluster.groups.committed("group", TOPIC, 0), committed(cluster)
+
+    assert simulate(main) == (10, [b"next"])
+
+
+def test_stop_goes_on_with_the_protection_of_a_commit() -> None:
+    async def main(simulation: Simulation) -> list[bool]:
+        async with FakeCluster(brokers=2, as_version="2.8") as cluster:
+            await make_cluster(cluster)
+            async with transactional(cluster, max_block_ms=500) as producer:
+                await begin_with_stray_offsets(cluster, producer)
+                with cluster.intercept(InitProducerIdRequest, Fail(ConcurrentTransactions)):
+                    await producer.commit_transaction()
+            return [seen.request.committed for seen in cluster.requests(EndTxnRequest)]
+
+    assert simulate(main) == [True, False]
 
 
 async def abort_with_strays(

@@ -27,6 +27,7 @@ class TransactionState(Enum):
     READY = "ready to begin"
     IN_TRANSACTION = "in a transaction"
     COMMITTING = "committing"
+    COMMITTED = "almost ready to begin"
     ABORTING = "aborting"
     ABORTABLE = "failed: only abort_transaction() is possible"
     FATAL = "failed for good"
@@ -38,6 +39,7 @@ _S = TransactionState
 #   READY             InitProducerId has succeeded, or the coordinator has ended the transaction
 #   IN_TRANSACTION    begin_transaction()
 #   COMMITTING        commit_transaction()
+#   COMMITTED         it is stored, but there was no time left to get ready for the next one
 #   ABORTING          abort_transaction(), or stop()
 #   ABORTABLE         records or offsets have failed, or the coordinator has aborted it
 #   FATAL             the producer was fenced or may not go on: an error of _FATAL_ERRORS
@@ -45,7 +47,8 @@ _TRANSITIONS = {
     _S.UNINITIALIZED: {_S.READY, _S.FATAL},
     _S.READY: {_S.IN_TRANSACTION, _S.FATAL},
     _S.IN_TRANSACTION: {_S.COMMITTING, _S.ABORTING, _S.ABORTABLE, _S.FATAL},
-    _S.COMMITTING: {_S.READY, _S.ABORTING, _S.ABORTABLE, _S.FATAL},
+    _S.COMMITTING: {_S.READY, _S.COMMITTED, _S.ABORTING, _S.ABORTABLE, _S.FATAL},
+    _S.COMMITTED: {_S.READY, _S.FATAL},
     _S.ABORTABLE: {_S.ABORTING, _S.FATAL},
     _S.ABORTING: {_S.READY, _S.FATAL},
     _S.FATAL: set(),
@@ -113,8 +116,8 @@ class Transaction:
         self.is_version_2 = is_version_2
 
     def check_may_begin(self) -> None:
-        """Raise unless a transaction can be begun now, or after an abort was finished."""
-        if self.state not in (_S.READY, _S.ABORTING):
+        """Raise unless a transaction can be begun now, or after the last one was finished."""
+        if self.state not in (_S.READY, _S.COMMITTED, _S.ABORTING):
             raise self._refusal("begin_transaction")
 
     def begin_commit(self) -> None:
@@ -179,6 +182,11 @@ class Transaction:
     def note_end(self) -> None:
         """Note that the coordinator has ended the transaction: EndTxn must not be sent again."""
         self.is_ended = True
+
+    def note_commit(self) -> None:
+        """Note that the commit is over for its caller, although the next one cannot begin yet."""
+        if self.state is not _S.FATAL:
+            self._enter(_S.COMMITTED, "commit_transaction")
 
     @property
     def takes_records(self) -> bool:
@@ -259,7 +267,7 @@ class Transaction:
             refusal = TransactionStateError(f"{text}, because of: {self.error}")
             refusal.__cause__ = self.error
             return refusal
-        if self.state is _S.READY:
+        if self.state in (_S.READY, _S.COMMITTED):
             text = (
                 f"{opening}: no transaction is open, the producer is {self.state.value} one: use "
                 "`async with producer.transaction()`, or call begin_transaction() first"

@@ -94,12 +94,14 @@ class ProducerTransactions:
         self.transaction.end()
 
     async def begin(self) -> None:
-        """Start a transaction; first finish an abort that was left unfinished."""
+        """Start a transaction; first finish what an abort or a commit has left."""
         transaction = self.transaction
         transaction.raise_failure()
         transaction.check_may_begin()
         if transaction.state is TransactionState.ABORTING:
             await self.abort()
+        elif transaction.state is TransactionState.COMMITTED:
+            await self._finish_commit()
         is_version_2 = await self._requests.is_version_2(self._deadline())
         # It was stopped, or has failed, during the requests above.
         if self._is_closed:
@@ -168,6 +170,8 @@ class ProducerTransactions:
             await self.abort()
         elif self.transaction.state is TransactionState.COMMITTING:
             await self.commit()
+        elif self.transaction.state is TransactionState.COMMITTED:
+            await self._finish_commit()
 
     # -- one at a time
 
@@ -225,6 +229,9 @@ class ProducerTransactions:
         6. Version 1: what got no response is shut out (`Fencing.shut_out`), so that it cannot
            become part of the next transaction.
         7. `Transaction.end` clears all flags.
+
+        A commit is over with step 4. If there is no time left for the others, it returns all the
+        same, and the next `begin` goes on with them.
         """
         transaction = self.transaction
         if transaction.has_effects and not transaction.is_ended:
@@ -232,18 +239,30 @@ class ProducerTransactions:
         if is_commit:
             transaction.strays.forget_records()
         try:
-            if not transaction.is_version_2:
-                await self._fencing.shut_out(deadline)
-            if transaction.needs_new_epoch:
-                await self._fencing.renew(deadline)
-        except KafkaTimeoutError:
-            raise
+            await self._make_ready(deadline)
         except KafkaError:
-            # What was committed stays so. The producer is at its end, as the next call will say.
-            if is_commit:
-                return
-            raise
+            if not is_commit:
+                raise
+            # What was committed stays so. If the producer is at its end, or if it is still not
+            # ready then, the next call will say so.
+            transaction.note_commit()
+
+    async def _make_ready(self, deadline: float) -> None:
+        """Get ready for the next transaction, steps 5 to 7 of `_end`."""
+        transaction = self.transaction
+        if not transaction.is_version_2:
+            await self._fencing.shut_out(deadline)
+        if transaction.needs_new_epoch:
+            await self._fencing.renew(deadline)
         transaction.end()
+
+    async def _finish_commit(self) -> None:
+        """Get ready for the next transaction, for which a commit had no time left."""
+        deadline = self._deadline()
+        async with self._alone(_COMMIT, deadline) as ending:
+            if self.transaction.state is TransactionState.COMMITTED:
+                await self._make_ready(deadline)
+            ending.is_done = True
 
     async def _tell_end(self, is_commit: bool, deadline: float) -> None:
         """Send EndTxn, steps 2 to 4 of `_end`."""
