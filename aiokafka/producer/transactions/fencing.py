@@ -102,6 +102,8 @@ class Fencing:
         transaction = self._sequencer.transaction
         assert transaction is not None
         if transaction.strays and self._untold is None:
+            if not await self._requests.can_renew(deadline):
+                await self._check_owner(deadline)
             await self.renew(deadline)
             transaction.note_new_epoch()
             strays = transaction.strays.take()
@@ -119,6 +121,24 @@ class Fencing:
         if transaction.strays:
             # Of step 5: only the coordinator could still carry them out.
             transaction.require_new_epoch()
+
+    async def _check_owner(self, deadline: float) -> None:
+        """Raise ProducerFenced if another producer has the transactional id.
+
+        Before Kafka 2.5 `renew` would take the id away from it. An abort of nothing has no effect,
+        and tells whether the epoch is past.
+        """
+        transaction = self._sequencer.transaction
+        assert transaction is not None
+        try:
+            await self._requests.end(self.identity, False, False, deadline)
+        except InvalidTxnState:
+            pass  # there is nothing to abort
+        except KafkaTimeoutError:
+            raise
+        except KafkaError as error:
+            transaction.fail_for_good(error)
+            raise
 
     async def _tell(self, untold: _Untold, deadline: float) -> None:
         """Abort a transaction of nothing, with these partitions and groups.
