@@ -147,6 +147,44 @@ async def test_a_member_that_is_stopped_when_all_have_joined_commits_in_the_next
     assert cluster.groups.committed("g", "t") == 3
 
 
+@pytest.mark.parametrize("goes_on", [False, True], ids=["assigned", "joins again"])
+async def test_an_eager_member_that_is_stopped_while_it_joins_puts_back_no_offset_of_another(
+    cluster: FakeCluster, start: Start, goes_on: bool
+) -> None:
+    """The new owner of its partition has it already, and has committed more."""
+    await cluster.create_topic("t", partitions=2)
+    fill(cluster, 0, 4)
+    options = {**OPTIONS, "partition_assignment_strategy": [RoundRobinPartitionAssignor]}
+    await start(cluster, "t", client_id="z", **options)
+    options["auto_commit_interval_ms"] = 60_000
+    slow = await start(cluster, "t", client_id="m", rebalance_timeout_ms=200, **options)
+    assert slow.assignment() == {T0}
+    assert await read(slow, 1) == [(0, 0)]
+    answer = asyncio.Event()
+
+    def hold(request: Any, context: RequestContext) -> Hold | None:
+        return Hold(answer) if context.client_id == "m" else None
+
+    with cluster.intercept(SyncGroupRequest, hold):
+        # By the names, the first partition is the new member's.
+        owner = await start(cluster, "t", client_id="a", **options)
+        assert owner.assignment() == {T0}
+        await read(owner, 4)
+        await owner.commit()
+    if goes_on:
+        cluster.groups.rebalance("g")
+        with cluster.intercept(JoinGroupRequest, hold) as joins:
+            answer.set()
+            await joins.wait()
+            answer.clear()
+            await slow.stop()
+    else:
+        cluster.intercept(OffsetCommitRequest, lambda *_: answer.set())
+        await slow.stop()
+    answer.set()
+    assert cluster.groups.committed("g", "t") == 4
+
+
 async def test_committed_offsets_are_read_while_the_member_joins(
     cluster: FakeCluster, start: Start
 ) -> None:

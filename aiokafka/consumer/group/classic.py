@@ -60,6 +60,11 @@ class ClassicProtocol:
         self._is_back = False
         self._shared_out: dict[str, frozenset[int] | None] = {}
 
+    @property
+    def keeps_partitions(self) -> bool:
+        """Whether the member is a cooperative one."""
+        return self._assignors.is_cooperative
+
     def has_work(self) -> bool:
         """Return whether there is a reason to join."""
         return self._standing.reason is not None
@@ -123,7 +128,7 @@ class ClassicProtocol:
         try:
             joined = await self.member.join(self._assignors.protocols(topics), reason)
             shares = await self._share_out(joined)
-            data = await self.member.sync(joined, shares)
+            data = await self.member.sync(joined, shares, self.keeps_partitions)
         except KafkaError:
             self._standing.restore_reason(reason)
             raise

@@ -226,9 +226,13 @@ class Group:
            through with JoinGroup and SyncGroup, and takes over nothing.
         4. The commit is sent as of the new generation, in which the partitions are still this
            member's: the group gives them to others only when a later join claims them no more.
+
+        An eager member has given them up to join. In the new generation they may be another
+        member's, which has committed more: it commits in the old one, or not at all.
         """
         is_joining = self._commits.is_suspended and self._subscriptions.is_by_group
-        if limit > 0 and is_joining and self._may_commit_finished():
+        has_partitions = is_joining and self._protocol.keeps_partitions
+        if limit > 0 and has_partitions and self._may_commit_finished():
             self._commits.resume()
             await self._commits.commit_finished(limit)
 

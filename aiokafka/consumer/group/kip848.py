@@ -99,6 +99,11 @@ class Kip848Protocol:
         return _BEATS_IN_A_SESSION * self.member.interval
 
     @property
+    def keeps_partitions(self) -> bool:
+        """Whether the member has its partitions until it says otherwise: always."""
+        return True
+
+    @property
     def _interest(self) -> Interest:
         subscription = self._subscriptions.subscription
         if subscription is None:

@@ -55,6 +55,11 @@ class GroupProtocol(Protocol):
     def session_timeout(self) -> float:
         """Seconds without a heartbeat after which the group drops a member."""
 
+    @property
+    def keeps_partitions(self) -> bool:
+        """Whether the member has its partitions while it joins: the group gives them to no other
+        member before this one has given them up."""
+
     def has_work(self) -> bool:
         """Return whether `advance()` is to be called."""
 
