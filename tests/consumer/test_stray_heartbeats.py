@@ -8,10 +8,16 @@ from typing import Any
 
 import pytest
 
-from aiokafka import TopicPartition
-from aiokafka.errors import NotCoordinatorForGroupError, UnreleasedInstanceId
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import (
+    FencedMemberEpoch,
+    NotCoordinatorForGroupError,
+    UnreleasedInstanceId,
+)
 from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from aiokafka.testing import Cut, Edit, Fail, FakeCluster, Hold
+from aiokafka.testing import Cut, Delay, Edit, Fail, FakeCluster, Hold
+from aiokafka.testing.actions import Action
+from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.consumer_protocol import CONFIG, OPTIONS, beats, shares
 from tests.support.consumers import Start
 from tests.support.groups import Log, until
@@ -27,6 +33,45 @@ async def test_a_static_member_joins_again_after_no_response(start: Start, handl
         # The name is still taken, for others.
         with pytest.raises(UnreleasedInstanceId):
             await start(cluster, "t", group_instance_id="me", **OPTIONS)
+        assert shares(consumer) == [4]
+
+
+@pytest.mark.parametrize("lost", [Cut(), Delay(4, Cut())], ids=["cut", "silence"])
+def test_a_static_member_joins_again_after_a_goodbye_without_a_response(lost: Action) -> None:
+    """The coordinator counts it still, and would refuse it its own name."""
+
+    async def main(simulation: Simulation) -> None:
+        async with FakeCluster(config=CONFIG) as cluster:
+            await cluster.create_topic("t", partitions=4)
+            async with AIOKafkaConsumer(
+                "t", bootstrap_servers=cluster.bootstrap_servers, group_instance_id="me", **OPTIONS
+            ) as consumer:
+                refusals = cluster.intercept(
+                    ConsumerGroupHeartbeatRequest,
+                    lambda request, _: lost if request.member_epoch < 0 else None,
+                )
+                consumer.unsubscribe()
+                await refusals.wait()
+                refusals.remove()
+                # Simulated time, in which a goodbye is given up.
+                await asyncio.sleep(5)
+                consumer.subscribe(["t"])
+                await until(cluster, lambda: shares(consumer) == [4])
+
+    simulate(main, limit_s=60)
+
+
+async def test_a_static_member_of_an_epoch_that_is_over_joins_again(start: Start) -> None:
+    """The coordinator has not removed it."""
+    async with FakeCluster(config=CONFIG) as cluster:
+        await cluster.create_topic("t", partitions=4)
+        log = Log()
+        consumer = await start(cluster, group_instance_id="me", **OPTIONS)
+        consumer.subscribe(["t"], listener=log)
+        await until(cluster, lambda: shares(consumer) == [4])
+        cluster.intercept(ConsumerGroupHeartbeatRequest, Fail(FencedMemberEpoch), times=1)
+        await until(cluster, lambda: len(log.calls) == 3)
+        assert [call for call, _ in log.calls] == ["assigned", "lost", "assigned"]
         assert shares(consumer) == [4]
 
 

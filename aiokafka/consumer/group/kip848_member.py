@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import enum
 import logging
 from collections.abc import Iterable
@@ -59,6 +60,7 @@ _LONGEST_WAY = 900.0
 
 # What says that this member is not in the group.
 _NOT_IN = (UnknownMemberIdError, GroupIdNotFound, FencedInstanceId)
+_NOT_IN_CODES = frozenset(error.errno for error in _NOT_IN)
 
 
 class MemberState(enum.Enum):
@@ -115,7 +117,7 @@ class Kip848Member:
     Owns: `state`; `member_id`, made here and kept for the consumer's life (KIP-1082); the member's
     epoch; `target`, what the broker wants us to have; `owned`, what we have told it, or will tell
     it next, that we have; `interval`, seconds between heartbeats; until when requests without a
-    response may reach the coordinator.
+    response may reach the coordinator; whether it may count a static member.
     """
 
     def __init__(self, config: ConsumerConfig, link: GroupLink) -> None:
@@ -136,7 +138,7 @@ class Kip848Member:
         self._life = 0
         # Of the consumer, not of one membership: each has the same member id.
         self._strays_until = 0.0
-        self._has_stray_join = False
+        self._may_be_counted = False
 
     @property
     def identity(self) -> Identity:
@@ -241,12 +243,14 @@ class Kip848Member:
            us, and does not repeat them unless it is told all. So for as long as that can happen,
            each request says all.
         8. The request was the first one of a static member. The coordinator refuses another one
-           while it counts the member, so the member leaves for a while before (`_take_back()`).
+           while it counts the member, so the member leaves for a while before (`_take_back()`). It
+           does so too if it joins again after a goodbye without a response, or because of an epoch
+           that is over: the coordinator counts it all the while.
         """
         life = self._life
         limit = max(_SHORTEST_LIMIT, 2 * self.interval)
         try:
-            if self._has_stray_join:
+            if self._epoch == _JOINING and self._may_be_counted:
                 await self._take_back(limit)
                 if life != self._life:
                     return
@@ -263,12 +267,9 @@ class Kip848Member:
             self._accept(response, said)
 
     async def _take_back(self, limit: float) -> None:
-        """Leave for a while, if the coordinator has taken the join that had no response."""
-        try:
+        """Leave for a while, if the coordinator counts this static member."""
+        with contextlib.suppress(*_NOT_IN):
             await self._exchange(self._request(_LEAVING_FOR_A_WHILE), limit)
-        except _NOT_IN:
-            pass
-        self._has_stray_join = False
 
     @property
     def is_in_doubt(self) -> bool:
@@ -290,13 +291,18 @@ class Kip848Member:
         self, request: ConsumerGroupHeartbeatRequest, limit: float
     ) -> ConsumerGroupHeartbeatResponse:
         limit = min(limit, self._config.client.request_timeout)
+        was_counted = self._may_be_counted
+        # Until there is a response: a wait that is cancelled brings none.
+        self._may_be_counted = self._instance_id is not None
         try:
             response = await self.link.send(request, limit, pick=_pick)
         except KafkaError:
             self._strays_until = asyncio.get_running_loop().time() + _LONGEST_WAY
-            is_static = self._instance_id is not None
-            self._has_stray_join |= is_static and request.member_epoch == _JOINING
             raise
+        if response.error_code:
+            self._may_be_counted = was_counted and response.error_code not in _NOT_IN_CODES
+        elif request.member_epoch < 0:
+            self._may_be_counted = False
         if response.error_code == UnsupportedVersionError.errno:
             raise UnsupportedVersionError(_lacks_protocol(f"node {self.link.coordinator_id}"))
         self.link.check(response.error_code, response.error_message)
