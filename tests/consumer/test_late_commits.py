@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
+from aiokafka.cluster import ClusterMetadata
+from aiokafka.consumer.position.late_commits import LateCommits
 from aiokafka.errors import GroupLoadInProgressError, UnknownTopicOrPartitionError
 from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.structs import TopicPartition
 from aiokafka.testing import Fail, FakeCluster, Hold
 from aiokafka.testing.offsets import CommittedOffset
 from tests.support.consumer_protocol import CONFIG, listening
@@ -106,3 +109,16 @@ async def test_a_commit_that_is_sent_again_is_still_for_the_former_topic(start: 
         with pytest.raises(UnknownTopicOrPartitionError):
             await commit
         assert cluster.groups.committed("g", "t") is None
+
+
+def test_topics_that_are_gone_for_ever_do_not_fill_the_memory() -> None:
+    """A pattern may find new topics every minute, which are deleted a minute later."""
+    commits, cluster = LateCommits(), ClusterMetadata()
+    before, now = bytes(16), bytes([1] * 16)
+    tps = [TopicPartition(f"t{number}", 0) for number in range(10_001)]
+    for tp in tps:
+        commits.add(tp, before, 5)
+        assert commits.is_of_former_topic(tp, now, 5)
+    commits.look(cluster)
+    kept = [tp for tp in tps if commits.is_of_former_topic(tp, now, 5)]
+    assert kept == tps[1:]

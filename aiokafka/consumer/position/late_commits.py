@@ -12,6 +12,10 @@ if TYPE_CHECKING:
 __all__ = ["LateCommits"]
 
 
+# Partitions of topics that are gone; most of them have been deleted, and do not come back.
+_MOST_STORED = 10_000
+
+
 class _Stored(NamedTuple):
     """An offset, and the id of the topic that it was read from."""
 
@@ -45,13 +49,16 @@ class LateCommits:
         self._stored[tp] = _Stored(topic_id, offset)
 
     def look(self, cluster: ClusterMetadata) -> None:
-        """Forget the offsets in topics that are still there: a listener of the metadata."""
+        """Forget the offsets in topics that are still there, and the oldest ones where there are
+        many: a listener of the metadata."""
         if self._stored:
             self._stored = {
                 tp: stored
                 for tp, stored in self._stored.items()
                 if stored.topic_id != cluster.topic_id(tp.topic)
             }
+            for tp in list(self._stored)[:-_MOST_STORED]:
+                del self._stored[tp]
 
     def is_of_former_topic(self, tp: TopicPartition, topic_id: bytes | None, offset: int) -> bool:
         """Return whether an offset of the group is one in the topic that had the name before."""
