@@ -47,6 +47,8 @@ _STAGGER = 0.5
 # another one is asked. Only of brokers that tell the epochs of leaders (version 7): without those
 # the word of one that was cut off would outweigh what is known.
 _LONGEST_TRUST = 300.0
+# Nothing seems to be wrong then, and what waits for metadata waits for each of them, too.
+_LONGEST_CHECK = 1.0
 _FIRST_WITH_EPOCHS = 7
 
 # The key of an API that controllers have, from the first one on that clients may connect to.
@@ -74,6 +76,7 @@ class Discovery:
         self._tells_epochs = False
         self._doubted: set[int] = set()
         self._is_in_doubt = False
+        self._is_check = False
 
     def doubt(self) -> None:
         """Ask other brokers next time than the one that has told last, and those before it that
@@ -91,13 +94,15 @@ class Discovery:
         """
         failure: KafkaError | None = None
         for node_id in self._by_doubt(self._candidates(pool, nodes)):
+            is_check = self._is_check and node_id not in self._doubted
+            limit = _LONGEST_CHECK if is_check else _LONGEST_ASK
             try:
-                async with timeout(_LONGEST_ASK):
+                async with timeout(limit):
                     response = await self.ask(await pool.get(node_id), wanted)
                 self._trust(node_id)
                 return response
             except asyncio.TimeoutError:
-                failure = RequestTimedOutError(f"node {node_id}: no metadata in {_LONGEST_ASK:g} s")
+                failure = RequestTimedOutError(f"node {node_id}: no metadata in {limit:g} s")
             except RebootstrapRequired as error:
                 failure = error
                 # The broker says itself that what we know of the cluster is of no use (KIP-1102).
@@ -144,7 +149,10 @@ class Discovery:
            records, as it sees it. So none is trusted for long.
         """
         now = asyncio.get_running_loop().time()
-        if self._tells_epochs and now - self._told_since >= _LONGEST_TRUST:
+        is_over = self._tells_epochs and now - self._told_since >= _LONGEST_TRUST
+        # Not longer than a moment, if there is no other reason for a doubt.
+        self._is_check = is_over and not self._is_in_doubt and self._told_by in candidates
+        if is_over:
             # Once in that time, as the others may be out of reach, and trying that takes long.
             self._told_since = now
             self.doubt()

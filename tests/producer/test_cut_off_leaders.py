@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from aiokafka._compat import timeout
 from aiokafka.errors import RequestTimedOutError
+from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.testing import Fail, FakeCluster, Silence
 from aiokafka.testing.simulation import Simulation, simulate
@@ -40,3 +43,25 @@ def test_another_broker_is_asked_who_leads(
             return values(cluster)
 
     assert simulate(main) == [b"value"]
+
+
+def test_brokers_that_are_asked_for_certainty_alone_hold_up_nothing() -> None:
+    """Now and then another one is asked, though nothing is wrong. A new topic does not wait for it
+    long if it is silent."""
+
+    async def main(simulation: Simulation) -> int:
+        async with FakeCluster(brokers=3) as cluster:
+            known = {"bootstrap_servers": cluster.address(0), "metadata_max_age_ms": 10**6}
+            async with new_producer(cluster, **known) as producer:
+                silent = [
+                    cluster.intercept(MetadataRequest, Silence(), broker=broker)
+                    for broker in (1, 2)
+                ]
+                # Simulated time, in which no other broker is asked.
+                await asyncio.sleep(400)
+                await cluster.create_topic(TOPIC)
+                async with timeout(5):
+                    await producer.partitions_for(TOPIC)
+                return sum(answers.hits for answers in silent)
+
+    assert simulate(main, limit_s=600) == 2
