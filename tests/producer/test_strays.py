@@ -119,6 +119,23 @@ def test_a_protection_that_goes_on_late_does_not_fence_a_successor(release: str)
     assert simulate(main) == [b"next"]
 
 
+@pytest.mark.parametrize("release", OLD_RELEASES)
+def test_an_epoch_that_comes_without_a_response_is_not_taken_for_a_successors(release: str) -> None:
+    async def main(simulation: Simulation) -> list[bytes | None]:
+        async with FakeCluster(brokers=2, as_version=release) as cluster:
+            await make_cluster(cluster)
+            async with transactional(cluster, max_block_ms=500) as producer:
+                await begin_with_stray_offsets(cluster, producer)
+                with cluster.intercept(InitProducerIdRequest, Cut(handled=True)) as cuts:
+                    await producer.commit_transaction()
+                assert cuts.hits
+                async with producer.transaction():
+                    await producer.send(TOPIC, b"next", partition=0)
+            return committed(cluster)
+
+    assert simulate(main) == [b"next"]
+
+
 async def abort_with_strays(
     cluster: FakeCluster, count: int, change: Callable[[], Awaitable[None]], **options: Any
 ) -> list[bytes | None]:

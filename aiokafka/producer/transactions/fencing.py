@@ -102,7 +102,7 @@ class Fencing:
         transaction = self._sequencer.transaction
         assert transaction is not None
         if transaction.strays and self._untold is None:
-            if not await self._requests.can_renew(deadline):
+            if not self._requests.may_have_epoch and not await self._requests.can_renew(deadline):
                 await self._check_owner(deadline)
             await self.renew(deadline)
             transaction.note_new_epoch()
@@ -126,7 +126,8 @@ class Fencing:
         """Raise ProducerFenced if another producer has the transactional id.
 
         Before Kafka 2.5 `renew` would take the id away from it. An abort of nothing has no effect,
-        and tells whether the epoch is past.
+        and tells whether the epoch is past. That tells nothing if the next epoch may be ours
+        already (`may_have_epoch`): then `renew` is called all the same.
         """
         transaction = self._sequencer.transaction
         assert transaction is not None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Set
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Set
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokafka._compat import timeout_at
@@ -24,7 +24,7 @@ from aiokafka.producer.transactions.additions import (
     topics_to_add,
 )
 from aiokafka.producer.transactions.errands import Errand
-from aiokafka.producer.transactions.strays import Strays
+from aiokafka.producer.transactions.strays import UNANSWERED, Strays
 from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from aiokafka.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
@@ -63,7 +63,8 @@ class TransactionRequests:
     KafkaTimeoutError. After that, or after a cancellation, it can be repeated. Once `init` had good
     credentials, refused ones are retried as well: nothing is lost while they are changed.
 
-    Owns which errors are retried, and whether it has warned of old brokers.
+    Owns which errors are retried, whether it has warned of old brokers, and whether the next epoch
+    may be ours already.
     """
 
     def __init__(self, client: AIOKafkaClient, transactional_id: str, strays: Strays) -> None:
@@ -73,6 +74,8 @@ class TransactionRequests:
         self._strays = strays
         self._has_warned = False
         self._passing: tuple[type[KafkaError], ...] = ()
+        self.may_have_epoch = False
+        """Whether InitProducerId got no response: the next epoch may be ours already."""
 
     async def _retry(self, what: str, deadline: float, attempt: Callable[[], Awaitable[T]]) -> T:
         return await retry(self._client, what, deadline, attempt, self._passing)
@@ -117,8 +120,16 @@ class TransactionRequests:
         if isinstance(request, TxnOffsetCommitRequest):
             return self._strays.watch_offsets(request.group_id)
         if isinstance(request, InitProducerIdRequest):
-            return nullcontext()  # another epoch is of no help against it
+            return self._watch_epoch()
         return self._strays.watch_coordinator()
+
+    @contextmanager
+    def _watch_epoch(self) -> Iterator[None]:
+        try:
+            yield
+        except UNANSWERED:
+            self.may_have_epoch = True
+            raise
 
     async def _connect(self, node_id: int, deadline: float) -> BrokerConnection:
         # Finding the node is not under this timer: at the deadline that says why none was found.
@@ -189,6 +200,7 @@ class TransactionRequests:
                 "their transaction.max.timeout.ms is lower (by default 900000)"
             ) from error
         self._passing = REFUSALS
+        self.may_have_epoch = False
         return identity
 
     async def can_renew(self, deadline: float) -> bool:

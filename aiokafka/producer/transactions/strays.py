@@ -10,10 +10,10 @@ from aiokafka.errors import KafkaConnectionError, NodeNotReadyError, RequestTime
 from aiokafka.net.failures import REFUSALS
 from aiokafka.structs import TopicPartition
 
-__all__ = ["Strays"]
+__all__ = ["UNANSWERED", "Strays"]
 
 # A session that cannot be renewed ends its connection with what was in flight.
-_UNANSWERED = (
+UNANSWERED = (
     KafkaConnectionError,
     NodeNotReadyError,
     RequestTimedOutError,
@@ -49,7 +49,7 @@ class Strays:
         """Guard a request that stores offsets of a group."""
         try:
             yield
-        except _UNANSWERED:
+        except UNANSWERED:
             self.groups.add(group_id)
             raise
 
@@ -58,7 +58,7 @@ class Strays:
         """Guard a request that changes or ends the transaction at its coordinator."""
         try:
             yield
-        except _UNANSWERED:
+        except UNANSWERED:
             self.of_coordinator = True
             raise
 
