@@ -10,7 +10,7 @@ import sys
 import traceback
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Set
+from collections.abc import AsyncIterator, Callable, Iterable, Set
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -46,6 +46,7 @@ from aiokafka.consumer._settings import ConsumerSettings
 from aiokafka.consumer._shared import Shared, telemetry_labels
 from aiokafka.consumer.fetch.desk import ReaderDesk
 from aiokafka.consumer.fetch.fetcher import Fetcher
+from aiokafka.consumer.fetch.iterator import RecordIterator
 from aiokafka.consumer.fetch.placement import Placement
 from aiokafka.consumer.group.no_group import NoGroup
 from aiokafka.consumer.position.resolver import OffsetResolver
@@ -674,9 +675,18 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         self._desk.buffer.begin_call()
         return self._loop.time()
 
-    def __aiter__(self) -> Self:
+    def __aiter__(self) -> AsyncIterator[ConsumerRecord[KT, VT]]:
+        """Return what goes through the records one by one, and ends when the consumer is stopped:
+        `async for` over this takes less time than `getone()`. Raises ConsumerStoppedError when
+        stopped already."""
         self._refuse_if_closed()
-        return self
+        return RecordIterator(self._desk.buffer, self._is_plain, lambda: self.__anext__())
+
+    def _is_plain(self) -> bool:
+        """Whether `async for` need not call what a program or a tracer put in place of ours."""
+        kind = type(self)
+        is_own = kind.getone is _GETONE and kind.__anext__ is _ANEXT
+        return is_own and "getone" not in vars(self)
 
     async def __anext__(self) -> ConsumerRecord[KT, VT]:
         """Return the next record; the loop ends when the consumer is stopped.
@@ -738,6 +748,10 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
     @rebalance_listener.setter
     def rebalance_listener(self, listener: ConsumerRebalanceListener | None) -> None:
         self._subscription.replace_listener(listener)
+
+
+_GETONE = AIOKafkaConsumer.getone
+_ANEXT = AIOKafkaConsumer.__anext__
 
 
 def _prepare_group(shared: Shared, group_id: str) -> GroupMakings:

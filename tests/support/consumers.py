@@ -23,11 +23,17 @@ async def start() -> AsyncIterator[Start]:
     beginning."""
     consumers: list[tuple[AIOKafkaConsumer, FakeCluster]] = []
 
-    async def make(fake: FakeCluster, *topics: str, assign: Any = (), **options: Any) -> Any:
+    async def make(
+        fake: FakeCluster,
+        *topics: str,
+        assign: Any = (),
+        kind: type[AIOKafkaConsumer[Any, Any]] = AIOKafkaConsumer,
+        **options: Any,
+    ) -> Any:
         options.setdefault("auto_offset_reset", "earliest")
         options.setdefault("retry_backoff_ms", 10)
         options.setdefault("fetch_max_wait_ms", 100)
-        consumer = AIOKafkaConsumer(*topics, bootstrap_servers=fake.bootstrap_servers, **options)
+        consumer = kind(*topics, bootstrap_servers=fake.bootstrap_servers, **options)
         consumers.append((consumer, fake))
         if assign:
             consumer.assign(assign)

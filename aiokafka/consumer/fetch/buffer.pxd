@@ -27,6 +27,7 @@ cdef class FetchedPartition:
 @cython.final
 cdef class FetchBuffer:
     cdef readonly int64_t call
+    cdef readonly bint has_short_way
     cdef readonly bint is_hungry
     cdef readonly object hungry_for
     cdef int64_t _room

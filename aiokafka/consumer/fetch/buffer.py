@@ -67,6 +67,7 @@ class FetchBuffer:
     """
 
     call: int
+    has_short_way: bool
     is_hungry: bool
     hungry_for: Wanted
     _room: int  # bytes that the call going on may still decompress
@@ -77,6 +78,7 @@ class FetchBuffer:
 
     def __init__(self) -> None:
         self.call = 0
+        self.has_short_way = True
         self.is_hungry = False
         self.hungry_for = None
         self._current = None
@@ -161,9 +163,13 @@ class FetchBuffer:
         """Count a call: the application has finished with what it got before."""
         self.call += 1
 
+    def open_short_way(self, is_open: bool) -> None:
+        """Let `next()` find records from now on, or nothing."""
+        self.has_short_way = is_open
+
     def next(self) -> ConsumerRecord[Any, Any] | None:
         """Return the next record of the record set being served; None when `next_of(None)` has to
-        look further, and now and then in any case.
+        look further, now and then in any case, and always while the short way is closed.
 
         Counts as a call of its own.
         """
@@ -171,7 +177,7 @@ class FetchBuffer:
         # A compressed record set may have tens of thousands of records: every 128 of them the
         # reader takes the long way, on which it sees whether other tasks have waited for too long.
         # (A number in place of a name: it is a C number where this is compiled.)
-        if chunk is None or not self.call & 127:
+        if chunk is None or not self.call & 127 or not self.has_short_way:
             return None
         state = chunk.state
         # `next_of` knows what to do about both; this way is for the record in the middle of a set.

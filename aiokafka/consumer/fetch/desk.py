@@ -26,13 +26,13 @@ class ReaderDesk:
     by what; the readers that wait. Knows no broker and no group: fetchers announce what they have
     buffered, the group holds and releases.
 
-    `next` is the short way of `getone()`. It is replaced by a function that finds nothing while
-    records are held back and while there is an error to raise, so that no record pays for a test.
+    `next` is the short way of `getone()`, that of the buffer. It is closed while records are held
+    back and while there is an error to raise.
     """
 
     def __init__(self) -> None:
         self.buffer = FetchBuffer()
-        self.next: Callable[[], ConsumerRecord[Any, Any] | None] = self.buffer.next
+        self.next = self.buffer.next
         self.positions = Signal()
         """Notified when a position became known, or cannot be."""
         self.polls = Signal()
@@ -83,7 +83,7 @@ class ReaderDesk:
             # Taken out before it is raised: each is raised once, and the short way may be free
             # again.
             error = self._errors.pop(0)
-            self._choose_next()
+            self._choose_way()
             raise error
 
     # -- for the group -----------------------------------------------------------------------------
@@ -91,12 +91,12 @@ class ReaderDesk:
     def hold(self) -> None:
         """Give readers no records until `release()`."""
         self._is_held = True
-        self._choose_next()
+        self._choose_way()
 
     def release(self) -> None:
         """Give readers records again."""
         self._is_held = False
-        self._choose_next()
+        self._choose_way()
         self.wake_readers()
 
     def fail_next_call(self, error: BaseException) -> None:
@@ -104,19 +104,19 @@ class ReaderDesk:
         self.note_error(asyncio.get_running_loop().time(), error)
         self._errors.append(error)
         del self._errors[:-_MOST_ERRORS]
-        self._choose_next()
+        self._choose_way()
         self.wake_readers()
 
     def withdraw_errors(self, kinds: tuple[type[BaseException], ...]) -> None:
         """Drop errors of these kinds that no reader has seen yet: their cause is over."""
         if self._errors:
             self._errors = [error for error in self._errors if not isinstance(error, kinds)]
-            self._choose_next()
+            self._choose_way()
 
     def intercept(self) -> None:
         """Give `getone()` no short way: records pass through interceptors first."""
         self._is_intercepted = True
-        self._choose_next()
+        self._choose_way()
 
     @contextmanager
     def showing(self) -> Iterator[None]:
@@ -129,9 +129,8 @@ class ReaderDesk:
             self._is_showing = False
             self.wake_readers()
 
-    def _choose_next(self) -> None:
-        is_free = not (self._is_held or self._errors or self._is_intercepted)
-        self.next = self.buffer.next if is_free else _nothing
+    def _choose_way(self) -> None:
+        self.buffer.open_short_way(not (self._is_held or self._errors or self._is_intercepted))
 
     # -- for fetchers ------------------------------------------------------------------------------
 
@@ -189,7 +188,3 @@ class ReaderDesk:
         """Drop what is buffered and wake whatever waits: the consumer stops."""
         self.buffer.clear()
         self.wake_all()
-
-
-def _nothing() -> None:
-    """Find nothing, in place of `FetchBuffer.next`."""

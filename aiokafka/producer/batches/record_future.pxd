@@ -2,6 +2,7 @@ cimport cython
 from libc.stdint cimport int64_t
 
 cimport aiokafka._gc_native as gc
+cimport aiokafka._ready_native as _ready
 cimport aiokafka.producer.batches.results_native as results
 
 

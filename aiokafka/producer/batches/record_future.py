@@ -11,6 +11,7 @@ from contextvars import Context, copy_context
 from typing import Any
 
 from aiokafka import _gc as gc
+from aiokafka import _ready
 from aiokafka.producer.batches import results
 from aiokafka.structs import RecordMetadata, TopicPartition
 
@@ -348,7 +349,7 @@ class RecordFuture:
     def __await__(self) -> Iterator[Any]:
         if self._twin is None:
             if self.done():
-                return results.ready(self.result())
+                return _ready.ready(self.result())
             self._twin = Future(loop=self._outcome.loop)
             if self._fn is None:
                 self._watch()

@@ -1,13 +1,13 @@
-"""Make the result of a record, and give it to the task that awaits it."""
+"""Make the result of a record."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any
 
 from aiokafka.structs import RecordMetadata
 
-__all__ = ["make_metadata", "ready"]
+__all__ = ["make_metadata"]
 
 _new_tuple: Callable[..., Any] = tuple.__new__
 
@@ -20,12 +20,3 @@ def make_metadata(cls: Any, fields: tuple[Any, ...]) -> RecordMetadata:
     and thousands of them would have the collector look through all objects of the program.
     """
     return _new_tuple(cls, fields)  # type: ignore[no-any-return]
-
-
-def ready(value: Any) -> Generator[Any, None, Any]:
-    """Return what `__await__` returns for a `value` that is there: `await` has it at once.
-
-    The C form gives it without an exception, which even a generator needs.
-    """
-    return value
-    yield  # type: ignore[unreachable]
