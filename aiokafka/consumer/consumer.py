@@ -74,8 +74,8 @@ __all__ = ["AIOKafkaConsumer"]
 log = logging.getLogger("aiokafka.consumer.consumer")
 
 # A reader that always finds data would never let other tasks run. With what one call decompresses
-# and returns, the event loop is to stand still for 5 ms at most.
-_YIELD_AFTER = 0.003
+# and returns (3.5 ms for 1 MB of gzip), the event loop is to stand still for 5 ms at most.
+_YIELD_AFTER = 0.001
 
 # What ending tasks and closing connections may take, in seconds, after the commit and leaving.
 _CLOSE_TIMEOUT = 1.0
