@@ -21,6 +21,7 @@ LAYERS = {
     "_consumer_record": 0,
     "_gc": 0,
     "_names": 0,
+    "_ready": 0,
     "_interpreter": 0,
     "_partitions": 0,
     "_pure": 0,

@@ -683,7 +683,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         return RecordIterator(self._desk.buffer, self._is_plain, lambda: self.__anext__())
 
     def _is_plain(self) -> bool:
-        """Whether `async for` need not call what a program or a tracer put in place of ours."""
+        """Return whether nothing of a program or a tracer is in the place of our methods."""
         kind = type(self)
         is_own = kind.getone is _GETONE and kind.__anext__ is _ANEXT
         return is_own and "getone" not in vars(self)

@@ -16,7 +16,7 @@ cdef class RecordIterator:
 
 @cython.final
 @cython.freelist(8)
-cdef class Step:
+cdef class NextRecord:
     cdef RecordIterator _records
     cdef object _going_on
 

@@ -12,7 +12,7 @@ from aiokafka import _ready
 from aiokafka.consumer.fetch.buffer import FetchBuffer
 from aiokafka.structs import ConsumerRecord
 
-__all__ = ["RecordIterator", "Step"]
+__all__ = ["RecordIterator", "NextRecord"]
 
 _Record = ConsumerRecord[Any, Any]
 
@@ -44,9 +44,9 @@ class RecordIterator:
     def __aiter__(self) -> RecordIterator:
         return self
 
-    def __anext__(self) -> Step:
+    def __anext__(self) -> NextRecord:
         """Return what gives the next record to the task that awaits it."""
-        return Step(self)
+        return NextRecord(self)
 
     def take(self) -> Generator[Any, Any, _Record]:
         """Take the next record, or wait for it; return what gives it to the task that awaits it, or
@@ -63,7 +63,7 @@ class RecordIterator:
         return self._find_next().__await__()
 
 
-class Step:
+class NextRecord:
     """A call for the next record, which passes for a coroutine: it can be made a task of.
 
     It takes the record when it is awaited and not when it is made: one that is cancelled before it
