@@ -185,6 +185,38 @@ async def test_an_eager_member_that_is_stopped_while_it_joins_puts_back_no_offse
     assert cluster.groups.committed("g", "t") == 4
 
 
+@pytest.mark.parametrize("comes_back", [False, True])
+async def test_an_eager_member_that_unsubscribes_while_it_joins_puts_back_no_offset_of_another(
+    cluster: FakeCluster, start: Start, comes_back: bool
+) -> None:
+    """What it finishes after it has given up its partition is for the new owner to commit."""
+    await cluster.create_topic("t", partitions=2)
+    fill(cluster, 0, 4)
+    options = {**OPTIONS, "partition_assignment_strategy": [RoundRobinPartitionAssignor]}
+    await start(cluster, "t", client_id="z", **options)
+    options["auto_commit_interval_ms"] = 60_000
+    slow = await start(cluster, "t", client_id="m", rebalance_timeout_ms=200, **options)
+    assert await read(slow, 1) == [(0, 0)]
+    answer = asyncio.Event()
+
+    def hold(request: Any, context: RequestContext) -> Hold | None:
+        return Hold(answer) if context.client_id == "m" else None
+
+    with cluster.intercept(SyncGroupRequest, hold):
+        # By the names, the first partition is the new member's.
+        owner = await start(cluster, "t", client_id="a", **options)
+        assert await read(owner, 4) == [(0, n) for n in range(4)]
+        await owner.commit()
+        assert await slow.getmany() == {}
+        slow.unsubscribe()
+        if comes_back:
+            slow.subscribe(["t"])
+        answer.set()
+        # It commits before it leaves.
+        await until(cluster, lambda: cluster.count(LeaveGroupRequest))
+    assert cluster.groups.committed("g", "t") == 4
+
+
 async def test_committed_offsets_are_read_while_the_member_joins(
     cluster: FakeCluster, start: Start
 ) -> None:

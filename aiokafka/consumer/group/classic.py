@@ -110,6 +110,8 @@ class ClassicProtocol:
         4. The application may have subscribed to something else meanwhile. Then the assignment is
            not taken over, and the next join claims what we have in fact. Nor is it if the consumer
            is being stopped: then the generation was needed only for the last commit.
+           An eager member has nothing then, and others may have what it had: there is nothing of it
+           to commit any more, even if the application has unsubscribed (`close_books()`).
         5. `_adopt()`: a cooperative member revokes what it has lost, and joins again so that others
            can get it; an eager one takes over all.
         """
@@ -133,6 +135,8 @@ class ClassicProtocol:
             self._standing.restore_reason(reason)
             raise
         self._is_joining = False
+        if not self.keeps_partitions:
+            self._handover.close_books()
         self._log.info(
             "Member %s of generation %d, %s, assignor %s",
             self.member.member_id,

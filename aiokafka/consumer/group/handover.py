@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from aiokafka._log import SubjectLog
 from aiokafka.consumer._listener_call import ListenerMethod, call_listener
+from aiokafka.consumer.subscription_state import Assignment
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
@@ -120,13 +121,18 @@ class Handover:
         # The group has removed this member meanwhile, and others may have the partitions: there is
         # nothing to commit any more, and lost is the word for it.
         if identity.generation < 0:
-            self._held = self._subscriptions.assignment
+            self.close_books()
             await self._tell_lost(gone)
             return
         if self._config.enable_auto_commit:
             await self._commits.commit_abandoned(self._held, identity, self._commit_limit)
-        self._held = self._subscriptions.assignment
+        self.close_books()
         await self._tell_revoked(gone)
+
+    def close_books(self) -> None:
+        """Let `abandon()` commit nothing of the last assignment: that is over, and what others have
+        committed of its partitions must not be put back."""
+        self._held = Assignment({}, -1)
 
     async def take_over(self, assigned: Partitions) -> None:
         """Assign exactly these partitions, each with a position to be found: eager rebalances."""
