@@ -335,8 +335,11 @@ async def test_a_stale_epoch_in_a_commit(four: FakeCluster, start: Start) -> Non
     assert four.groups.committed("g", "t", 0) == 3
 
 
-async def test_the_last_commit_knows_the_epoch(four: FakeCluster, start: Start) -> None:
-    """The response with a new one is lost, and stop() does not wait for the next heartbeat."""
+@pytest.mark.parametrize("ends_by", ["stop", "unsubscribe, stop"])
+async def test_the_last_commit_knows_the_epoch(
+    four: FakeCluster, start: Start, ends_by: str
+) -> None:
+    """The response with a new one is lost, and nothing waits for the next heartbeat."""
     for partition in range(4):
         fill(four, partition, 1)
     first = await start(four, "t", **OPTIONS, retry_backoff_ms=5000)
@@ -364,9 +367,13 @@ async def test_the_last_commit_knows_the_epoch(four: FakeCluster, start: Start) 
     kept = min(owned).partition
     fill(four, kept, 1)
     assert await read(first, 1) == [(kept, 1)]
-    await first.stop()
-    assert four.groups.committed("g", "t", kept) == 2
+    assert await first.getmany() == {}
+    if "unsubscribe" in ends_by:
+        first.unsubscribe()
+    if "stop" in ends_by:
+        await first.stop()
     await until(four, lambda: shares(second) == [4])
+    assert four.groups.committed("g", "t", kept) == 2
 
 
 async def test_an_epoch_that_stays_stale_ends_a_commit_in_time(

@@ -147,6 +147,34 @@ async def test_a_member_that_is_stopped_when_all_have_joined_commits_in_the_next
     assert cluster.groups.committed("g", "t") == 3
 
 
+@pytest.mark.parametrize("goes_on", [False, True], ids=["assigned", "joined again"])
+@pytest.mark.parametrize("has_joined", [False, True])
+async def test_a_member_that_unsubscribes_and_is_stopped_while_it_joins_commits_as_well(
+    cluster: FakeCluster, start: Start, has_joined: bool, goes_on: bool
+) -> None:
+    await cluster.create_topic("t")
+    fill(cluster, 0, 4)
+    options = {**OPTIONS, "partition_assignment_strategy": [CooperativeStickyAssignor]}
+    consumer = await start(cluster, "t", auto_commit_interval_ms=60_000, **options)
+    answer = asyncio.Event()
+
+    def go_on(request: OffsetCommitRequest, context: RequestContext) -> None:
+        if goes_on and not answer.is_set():
+            cluster.groups.rebalance("g")
+        answer.set()
+
+    request = SyncGroupRequest if has_joined else JoinGroupRequest
+    with cluster.intercept(request, Hold(answer)) as script:
+        cluster.groups.rebalance("g")
+        await script.wait()
+        assert await read(consumer, 3) == [(0, 0), (0, 1), (0, 2)]
+        cluster.intercept(OffsetCommitRequest, go_on)
+        consumer.unsubscribe()
+        await consumer.stop()
+    assert cluster.groups.committed("g", "t") == 3
+    assert cluster.groups.state_of("g") == "Empty"
+
+
 @pytest.mark.parametrize("goes_on", [False, True], ids=["assigned", "joins again"])
 async def test_an_eager_member_that_is_stopped_while_it_joins_puts_back_no_offset_of_another(
     cluster: FakeCluster, start: Start, goes_on: bool

@@ -65,6 +65,11 @@ class ClassicProtocol:
         """Whether the member is a cooperative one."""
         return self._assignors.is_cooperative
 
+    @property
+    def is_joining(self) -> bool:
+        """Whether a JoinGroup or SyncGroup is out."""
+        return self._is_joining
+
     def has_work(self) -> bool:
         """Return whether there is a reason to join."""
         return self._standing.reason is not None
@@ -95,6 +100,7 @@ class ClassicProtocol:
                     await asyncio.sleep(delays.next())
         finally:
             self._is_joining = False
+            self._standing.signal.notify()
             # After `unsubscribe()` they stay suspended until the group is left; see Group.
             if self._subscriptions.is_by_group:
                 self._commits.resume()
@@ -351,10 +357,12 @@ class ClassicProtocol:
         elif isinstance(cause, BrokerResponseError):
             self._end_with(cause)
 
-    # -- nothing to do -----------------------------------------------------------------------------
-
     async def catch_up(self, limit: float) -> None:
-        """Do nothing: no commit depends on the last heartbeat."""
+        """Wait, for `limit` seconds at most, for the end of a join: that brings the generation that
+        a commit has to name."""
+        deadline = asyncio.get_running_loop().time() + limit
+        while self._is_joining and await self._standing.signal.wait(deadline):
+            pass
 
     def on_subscribed(self) -> None:
         """Do nothing: the pending join brings the new subscription."""

@@ -299,9 +299,9 @@ class GroupCommits:
                 await self._commit(finished, deadline, self._losses)
             self._is_failing = False
         except KafkaError as error:
-            self._complain(error)
+            self.complain(error)
 
-    def _complain(self, error: KafkaError) -> None:
+    def complain(self, error: KafkaError) -> None:
         """Log what keeps commits from being made, once until one is."""
         level = logging.DEBUG if self._is_failing else logging.WARNING
         self._is_failing = True
@@ -310,16 +310,12 @@ class GroupCommits:
     async def commit_abandoned(
         self, assignment: Assignment, identity: Identity, timeout: float
     ) -> None:
-        """Commit what is finished of an assignment that the application has given up; failures are
-        logged."""
+        """Commit what is finished of an assignment that the application has given up. Raises as
+        `OffsetCommitter.commit`."""
         finished = self._finished(assignment)
-        if not finished:
-            return
-        deadline = asyncio.get_running_loop().time() + timeout
-        try:
+        if finished:
+            deadline = asyncio.get_running_loop().time() + timeout
             await self._committer.commit(finished, identity, deadline)
-        except KafkaError as error:
-            self._complain(error)
 
     def _finished(self, assignment: Assignment) -> dict[TopicPartition, CommittedOffset]:
         """Return the positions before what the latest call got, where they moved since the last

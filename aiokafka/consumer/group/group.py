@@ -192,9 +192,9 @@ class Group:
         # 2. What is finished is committed past a join: see `_commit_while_joining()`.
         # 3. The membership's task ends, so that nothing is revoked or assigned any more.
         # 4. Commits go on, which a join may have suspended.
-        # 5. What `unsubscribe()` left to do, if it was called just before.
-        # 6. A heartbeat that was cut short is repeated: the commit needs the epoch that it may have
+        # 5. A heartbeat that was cut short is repeated: commits need the epoch that it may have
         #    raised.
+        # 6. What `unsubscribe()` left to do, if it was called just before.
         # 7. What is finished is committed, while this is still a member.
         # 8. The group is left, last of all: from then on it refuses commits, and others read on.
         await self._finish_goodbye(deadline)
@@ -207,16 +207,16 @@ class Group:
             self._member.forget_member()
             return
         commit_by = deadline - left * _PART_TO_LEAVE
+        await self._protocol.catch_up(left * _PART_TO_CATCH_UP)
         if self._standing.state is StandingState.LEAVING:
             await self._hand_over_in_time(commit_by)
-        await self._protocol.catch_up(left * _PART_TO_CATCH_UP)
         if self._may_commit_finished():
             await self._commits.commit_finished(commit_by - loop.time())
         await self._leave("the consumer is stopped", deadline)
 
     async def _commit_while_joining(self, limit: float) -> None:
-        """Commit what is finished, within `limit` seconds, if a join has suspended commits; a
-        cooperative member has its partitions meanwhile.
+        """Commit what is finished, within `limit` seconds, if a join is under way; a cooperative
+        member has its partitions meanwhile.
 
         1. Until all members have joined, the generation that the commit names is still the present
            one: it is stored, and nothing waits for the others.
@@ -230,11 +230,26 @@ class Group:
         An eager member has given them up to join. In the new generation they may be another
         member's, which has committed more: it commits in the old one, or not at all.
         """
-        is_joining = self._commits.is_suspended and self._subscriptions.is_by_group
-        has_partitions = is_joining and self._protocol.keeps_partitions
-        if limit > 0 and has_partitions and self._may_commit_finished():
+        has_partitions = self.generation >= 0 and self._protocol.keeps_partitions
+        if limit <= 0 or not self._protocol.is_joining or not has_partitions:
+            return
+        if self._standing.state is StandingState.LEAVING:
+            await self._commit_abandoned_while_joining(limit)
+        elif self._may_commit_finished():
             self._commits.resume()
             await self._commits.commit_finished(limit)
+
+    async def _commit_abandoned_while_joining(self, limit: float) -> None:
+        """Commit what was finished before `unsubscribe()` was called in the same way: by step 1
+        here, or, when the join is through, with the rest of what that call left to do."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + limit
+        try:
+            async with timeout_at(deadline):
+                await self._handover.commit_abandoned(self._member.identity)
+        except (KafkaError, asyncio.TimeoutError) as error:
+            self._log.debug("Not committed during the join: %s", error)
+            await self._protocol.catch_up(deadline - loop.time())
 
     def _may_commit_finished(self) -> bool:
         """Return whether `stop()` commits. Outside the group, others may have these partitions by

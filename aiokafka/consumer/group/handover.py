@@ -124,10 +124,19 @@ class Handover:
             self.close_books()
             await self._tell_lost(gone)
             return
+        try:
+            await self.commit_abandoned(identity)
+        except KafkaError as error:
+            self._commits.complain(error)
+        self.close_books()
+        await self._tell_revoked(gone)
+
+    async def commit_abandoned(self, identity: Identity) -> None:
+        """Commit, if so configured, what was finished of what the application has unsubscribed
+        from, once. Raises as `OffsetCommitter.commit`."""
         if self._config.enable_auto_commit:
             await self._commits.commit_abandoned(self._held, identity, self._commit_limit)
         self.close_books()
-        await self._tell_revoked(gone)
 
     def close_books(self) -> None:
         """Let `abandon()` commit nothing of the last assignment: that is over, and what others have

@@ -104,6 +104,12 @@ class Kip848Protocol:
         return True
 
     @property
+    def is_joining(self) -> bool:
+        """Whether the member enters another generation: never, for there are none. What its epoch
+        is, `catch_up()` finds out."""
+        return False
+
+    @property
     def _interest(self) -> Interest:
         subscription = self._subscriptions.subscription
         if subscription is None:

@@ -60,6 +60,11 @@ class GroupProtocol(Protocol):
         """Whether the member has its partitions while it joins: the group gives them to no other
         member before this one has given them up."""
 
+    @property
+    def is_joining(self) -> bool:
+        """Whether requests are out by which the member enters another generation, in which its
+        commits will have to name that one."""
+
     def has_work(self) -> bool:
         """Return whether `advance()` is to be called."""
 
