@@ -13,6 +13,7 @@ from aiokafka import AIOKafkaConsumer, SubscriptionPattern, TopicPartition
 from aiokafka._compat import timeout
 from aiokafka._config.consumer import ConsumerConfig
 from aiokafka._vitals import Contact
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 from aiokafka.client import AIOKafkaClient
 from aiokafka.consumer.group.group import log
 from aiokafka.consumer.group.kip848_member import Interest, Kip848Member, MemberState
@@ -335,7 +336,7 @@ async def test_a_stale_epoch_in_a_commit(four: FakeCluster, start: Start) -> Non
     assert four.groups.committed("g", "t", 0) == 3
 
 
-@pytest.mark.parametrize("ends_by", ["stop", "unsubscribe, stop"])
+@pytest.mark.parametrize("ends_by", ["stop", "unsubscribe", "unsubscribe, stop"])
 async def test_the_last_commit_knows_the_epoch(
     four: FakeCluster, start: Start, ends_by: str
 ) -> None:
@@ -374,6 +375,25 @@ async def test_the_last_commit_knows_the_epoch(
         await first.stop()
     await until(four, lambda: shares(second) == [4])
     assert four.groups.committed("g", "t", kept) == 2
+
+
+async def test_the_commit_behind_unsubscribe_waits_for_the_heartbeat_that_is_out(
+    four: FakeCluster, start: Start
+) -> None:
+    fill(four, 0, 1)
+    consumer = await start(four, "t", auto_commit_interval_ms=60_000, **OPTIONS)
+    assert await read(consumer, 1) == [(0, 0)]
+    assert await consumer.getmany() == {}
+    released = asyncio.Event()
+    with four.intercept(ConsumerGroupHeartbeatRequest, Hold(released)) as script:
+        await script.wait()
+        # With more partitions comes another epoch.
+        async with AIOKafkaAdminClient(bootstrap_servers=four.bootstrap_servers) as admin:
+            await admin.create_partitions({"t": NewPartitions(5)})
+        consumer.unsubscribe()
+        released.set()
+        await until(four, lambda: four.groups.state_of("g") == "Empty")
+    assert four.groups.committed("g", "t", 0) == 1
 
 
 async def test_an_epoch_that_stays_stale_ends_a_commit_in_time(

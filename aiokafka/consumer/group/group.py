@@ -41,6 +41,7 @@ log = logging.getLogger("aiokafka.consumer.group_coordinator")
 # Seconds that stop() may take for its background work, and any member to tell the group.
 _STOP_TIMEOUT = 5.0
 _LEAVE_TIMEOUT = 3.0
+_CATCH_UP_TIMEOUT = 3.0
 # The broker ends a join when the rebalance timeout is over, and takes a moment.
 _JOIN_SHARE = 1.25
 # Parts of the time that is left.
@@ -207,7 +208,7 @@ class Group:
             self._member.forget_member()
             return
         commit_by = deadline - left * _PART_TO_LEAVE
-        await self._protocol.catch_up(left * _PART_TO_CATCH_UP)
+        await self._protocol.catch_up(min(left * _PART_TO_CATCH_UP, _CATCH_UP_TIMEOUT))
         if self._standing.state is StandingState.LEAVING:
             await self._hand_over_in_time(commit_by)
         if self._may_commit_finished():
@@ -390,6 +391,8 @@ class Group:
         """Finish with what the application unsubscribed from; it may have subscribed again
         since."""
         # The listener and the last commit come first: both need what the membership gives.
+        if self._config.enable_auto_commit:
+            await self._protocol.catch_up(_CATCH_UP_TIMEOUT)
         await self._handover.abandon(self._member.identity)
         # Before the group is left: the application's part is over, and while the request is out it
         # may subscribe to something else, which the state has to follow.

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from aiokafka._backoff import Backoff
-from aiokafka._compat import timeout
+from aiokafka._compat import timeout_at
 from aiokafka._log import SubjectLog
 from aiokafka.consumer._signal import Signal
 from aiokafka.consumer.group.kip848_member import (
@@ -40,7 +40,6 @@ __all__ = ["Kip848Protocol"]
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
 _LOST = (UnknownMemberIdError, FencedMemberEpoch)
-_CATCH_UP_TIMEOUT = 3.0
 
 # Heartbeats in a session, which members are not told the length of, by the broker's defaults.
 _BEATS_IN_A_SESSION = 9
@@ -69,7 +68,8 @@ class Kip848Protocol:
       lost, and the member joins again.
     - The application unsubscribes. `_may_go_on()` is asked after every wait.
 
-    Owns: when to send the next heartbeat, and the topic ids of the partitions that we have.
+    Owns: when to send the next heartbeat, and whether one is out; the topic ids of the partitions
+    that we have.
     """
 
     def __init__(self, parts: GroupParts, member: Kip848Member) -> None:
@@ -92,6 +92,7 @@ class Kip848Protocol:
         self._last_beat = 0.0
         self._not_before = 0.0
         self._is_hurried = False
+        self._is_beating = False
 
     @property
     def session_timeout(self) -> float:
@@ -280,6 +281,7 @@ class Kip848Protocol:
         # one.
         self._is_hurried = False
         self._last_beat = asyncio.get_running_loop().time()
+        self._is_beating = True
         try:
             await self.member.heartbeat(self._interest)
             self._not_before = 0.0
@@ -290,15 +292,20 @@ class Kip848Protocol:
             # it responds.
             self._not_before = asyncio.get_running_loop().time() + self._delays.next()
             self._on_heartbeat_failed(error)
-        self._standing.signal.notify()
+        finally:
+            self._is_beating = False
+            self._standing.signal.notify()
 
     async def catch_up(self, limit: float) -> None:
-        """Repeat a heartbeat without a response, within `limit` seconds."""
-        # A heartbeat that was cut short may have raised our epoch, and a commit needs to name it.
-        if not self.member.is_in_doubt:
+        """Wait for the response to a heartbeat, or repeat one without a response, within `limit`
+        seconds: it may have raised our epoch, and a commit needs to name it."""
+        deadline = asyncio.get_running_loop().time() + limit
+        while self._is_beating and await self._standing.signal.wait(deadline):
+            pass
+        if self._is_beating or not self.member.is_in_doubt:
             return
         try:
-            async with timeout(min(limit, _CATCH_UP_TIMEOUT)):
+            async with timeout_at(deadline):
                 await self.member.heartbeat(self._interest)
         except (KafkaError, asyncio.TimeoutError) as error:
             self._log.info("No response to the last heartbeat: %s", error)
