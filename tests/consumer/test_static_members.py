@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from aiokafka import ConsumerRebalanceListener, TopicPartition
+from aiokafka._compat import timeout
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
@@ -25,8 +26,9 @@ from aiokafka.errors import (
 from aiokafka.protocol.messages.groups import DescribeGroupsRequest, DescribeGroupsResponse
 from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
 from aiokafka.protocol.messages.join_group import JoinGroupRequest
-from aiokafka.testing import Edit, Fail, FakeCluster, Interception, RequestContext, Silence
-from tests.support.consumers import Start
+from aiokafka.protocol.messages.metadata import MetadataRequest
+from aiokafka.testing import Edit, Fail, FakeCluster, Hold, Interception, RequestContext, Silence
+from tests.support.consumers import Start, fill, read
 from tests.support.groups import until
 
 OPTIONS: dict[str, Any] = {
@@ -200,6 +202,49 @@ async def test_members_tell_their_rack(cluster: FakeCluster, start: Start, strat
     metadata = ConsumerProtocolMemberMetadata.decode(bytes(protocol.metadata))
     assert (metadata.rack, metadata.version) == ("north", 3)
     assert metadata.subscription == ["t"]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "records"), [(RoundRobinPartitionAssignor, 1), (CooperativeStickyAssignor, 0)]
+)
+@pytest.mark.parametrize("unsubscribes", [False, True])
+async def test_a_static_leader_that_is_stopped_while_it_joins_assigns_first(
+    cluster: FakeCluster, start: Start, strategy: Any, records: int, unsubscribes: bool
+) -> None:
+    """It says no goodbye, so that the others would wait for it. An eager one does not commit in the
+    next generation what it had given up."""
+    await cluster.create_topic("t")
+    await cluster.create_topic("u")
+    fill(cluster, 0, records)
+    options = {"group_id": "g", "heartbeat_interval_ms": 20, "auto_commit_interval_ms": 60_000}
+    options |= {"partition_assignment_strategy": [strategy]}
+    hasty = {"group_instance_id": "one", "client_id": "first", "rebalance_timeout_ms": 400}
+    first = await start(cluster, "t", **hasty, **options)
+    if not records:
+        # So that it has no other reason to wait for the join.
+        await first.commit({TopicPartition("t", 0): 0})
+    assert len(await read(first, records)) == records
+    answer = asyncio.Event()
+
+    def hold(request: Any, context: RequestContext) -> Hold | None:
+        return Hold(answer) if context.client_id == "first" else None
+
+    with cluster.intercept(MetadataRequest, hold):
+        newcomer = asyncio.create_task(start(cluster, "u", group_instance_id="two", **options))
+        # It has no metadata of the other's topic yet.
+        await cluster.wait_for(lambda: cluster.groups.state_of("g") == "CompletingRebalance")
+        assert await first.getmany() == {}
+        if unsubscribes:
+            first.unsubscribe()
+        stopping = asyncio.create_task(first.stop())
+        for _ in range(20):
+            await asyncio.sleep(0)
+        answer.set()
+        await stopping
+    async with timeout(5):
+        second = await newcomer
+    assert second.assignment() == {TopicPartition("u", 0)}
+    assert cluster.groups.committed("g", "t") == 0
 
 
 async def test_without_a_rack_members_say_what_they_always_said(

@@ -37,7 +37,8 @@ class ClassicProtocol:
 
     Owns: the topics and partitions that this member assigned as leader; whether an eager member
     has given up everything for a join that is still to come; whether a join is under way; whether
-    a static member has come back, and is to look if something was left out meanwhile.
+    it leads the group, as far as it knows; whether a static member has come back, and is to look if
+    something was left out meanwhile.
     """
 
     def __init__(self, parts: GroupParts, member: ClassicMember) -> None:
@@ -57,6 +58,7 @@ class ClassicProtocol:
         )
         self._is_revoked = False
         self._is_joining = False
+        self._is_leader = False
         self._is_back = False
         self._shared_out: dict[str, frozenset[int] | None] = {}
 
@@ -69,6 +71,20 @@ class ClassicProtocol:
     def is_joining(self) -> bool:
         """Whether a JoinGroup or SyncGroup is out."""
         return self._is_joining
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether this is a static member that joins as the leader, or may: the coordinator has the
+        same one again if it can.
+
+        1. The member joins, and is stopped. It says no goodbye.
+        2. All have joined. Its own response, by which it would know that it has to assign, is not
+           here yet, or metadata that it needs is not.
+        3. If it ended now, the others would wait for its assignment until it is back, or its
+           session is over.
+        """
+        is_static = self._config.group_instance_id is not None
+        return self._is_joining and is_static and self._is_leader
 
     def has_work(self) -> bool:
         """Return whether there is a reason to join."""
@@ -115,9 +131,9 @@ class ClassicProtocol:
            wait on our side: on this connection they would wait behind the join.
         4. The application may have subscribed to something else meanwhile. Then the assignment is
            not taken over, and the next join claims what we have in fact. Nor is it if the consumer
-           is being stopped: then the generation was needed only for the last commit.
+           is being stopped: then the generation was needed only for the last commit, or for others.
            An eager member has nothing then, and others may have what it had: there is nothing of it
-           to commit any more, even if the application has unsubscribed (`close_books()`).
+           to commit any more, be it stopped or unsubscribed (`close_books()`).
         5. `_adopt()`: a cooperative member revokes what it has lost, and joins again so that others
            can get it; an eager one takes over all.
         """
@@ -151,6 +167,8 @@ class ClassicProtocol:
             joined.protocol,
         )
         if self._standing.is_stopping:
+            if not self.keeps_partitions:
+                self.member.forget_generation()
             return
         is_wanted = self._subscriptions.subscription is subscription
         if not is_wanted and self._assignors.is_cooperative:
@@ -184,6 +202,7 @@ class ClassicProtocol:
     async def _share_out(self, joined: Joined) -> dict[str, bytes]:
         """Return the assignment of each member, if this one is the leader; {} otherwise."""
         was_leader, self._shared_out = bool(self._shared_out), {}
+        self._is_leader = bool(joined.members) or joined.leads_untold
         if joined.leads_untold:
             # When its topics grow it joins, and then the group makes it assign.
             self._watch(self._subscriptions.topics)
@@ -359,7 +378,7 @@ class ClassicProtocol:
 
     async def catch_up(self, limit: float) -> None:
         """Wait, for `limit` seconds at most, for the end of a join: that brings the generation that
-        a commit has to name."""
+        a commit has to name, and others their assignments."""
         deadline = asyncio.get_running_loop().time() + limit
         while self._is_joining and await self._standing.signal.wait(deadline):
             pass

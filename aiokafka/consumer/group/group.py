@@ -191,15 +191,19 @@ class Group:
         # The order of what follows:
         # 1. The group is left, if that is under way: cut short, the goodbye may never arrive.
         # 2. What is finished is committed past a join: see `_commit_while_joining()`.
-        # 3. The membership's task ends, so that nothing is revoked or assigned any more.
-        # 4. Commits go on, which a join may have suspended.
-        # 5. A heartbeat that was cut short is repeated: commits need the epoch that it may have
+        # 3. A member that others wait for goes through with a join.
+        # 4. The membership's task ends, so that nothing is revoked or assigned any more.
+        # 5. Commits go on, which a join may have suspended.
+        # 6. A heartbeat that was cut short is repeated: commits need the epoch that it may have
         #    raised.
-        # 6. What `unsubscribe()` left to do, if it was called just before.
-        # 7. What is finished is committed, while this is still a member.
-        # 8. The group is left, last of all: from then on it refuses commits, and others read on.
+        # 7. What `unsubscribe()` left to do, if it was called just before.
+        # 8. What is finished is committed, while this is still a member.
+        # 9. The group is left, last of all: from then on it refuses commits, and others read on.
         await self._finish_goodbye(deadline)
-        await self._commit_while_joining((deadline - loop.time()) * _PART_TO_CATCH_UP)
+        join_by = loop.time() + (deadline - loop.time()) * _PART_TO_CATCH_UP
+        await self._commit_while_joining(join_by - loop.time())
+        if self._protocol.is_awaited:
+            await self._protocol.catch_up(join_by - loop.time())
         await self._tasks.stop(min(deadline, loop.time() + _STOP_TIMEOUT))
         self._commits.resume()
         left = deadline - loop.time()

@@ -111,6 +111,11 @@ class Kip848Protocol:
         return False
 
     @property
+    def is_awaited(self) -> bool:
+        """Whether other members wait for this one: never, for the coordinator assigns."""
+        return False
+
+    @property
     def _interest(self) -> Interest:
         subscription = self._subscriptions.subscription
         if subscription is None:

@@ -65,6 +65,10 @@ class GroupProtocol(Protocol):
         """Whether requests are out by which the member enters another generation, in which its
         commits will have to name that one."""
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether other members wait for this one to finish its join, even if it is stopped."""
+
     def has_work(self) -> bool:
         """Return whether `advance()` is to be called."""
 
