@@ -111,6 +111,24 @@ async def test_a_commit_that_is_sent_again_is_still_for_the_former_topic(start: 
         assert cluster.groups.committed("g", "t") is None
 
 
+async def test_a_commit_that_waits_for_another_is_still_for_the_former_topic(start: Start) -> None:
+    async with FakeCluster(config=CONFIG) as cluster:
+        await cluster.create_topic("t", partitions=4)
+        consumer = await Unaware(cluster).start(start)
+        released = asyncio.Event()
+        with cluster.intercept(OffsetCommitRequest, Hold(released)) as script:
+            commits = [asyncio.ensure_future(consumer.commit({T0: n})) for n in (2, 3)]
+            await script.wait()
+            await make_again(cluster, 5)
+            await client_of(consumer).force_metadata_update()
+            released.set()
+            await asyncio.wait(commits)
+        assert [type(commit.exception()) for commit in commits] == 2 * [
+            UnknownTopicOrPartitionError
+        ]
+        assert cluster.groups.committed("g", "t") is None
+
+
 def test_topics_that_are_gone_for_ever_do_not_fill_the_memory() -> None:
     """A pattern may find new topics every minute, which are deleted a minute later."""
     commits, cluster = LateCommits(), ClusterMetadata()

@@ -13,7 +13,12 @@ from aiokafka._log import SubjectLog
 from aiokafka.consumer._listener_call import refuse_in_listener
 from aiokafka.consumer._names import some_names
 from aiokafka.consumer._signal import Signal
-from aiokafka.consumer.position.committed import CommittedOffset, Identity, OffsetCommitter
+from aiokafka.consumer.position.committed import (
+    CommittedOffset,
+    Identity,
+    OffsetCommitter,
+    Positions,
+)
 from aiokafka.errors import (
     CommitFailedError,
     KafkaError,
@@ -163,9 +168,11 @@ class GroupCommits:
     ) -> None:
         """Store `offsets`, after the commits of the same partitions that were called before. Raises
         as `OffsetCommitter.commit`, and CommitFailedError when a partition was taken away."""
-        losses = self._losses  # of now: these offsets are about the assignment of now
+        # Of now: these offsets are about the assignment of now, and the topics of now.
+        losses = self._losses
+        positions = self._committer.positions(offsets)
         async with self._turn(offsets, deadline):
-            await self._commit(lambda: offsets, deadline, losses)
+            await self._commit(lambda: positions, deadline, losses)
 
     @property
     def is_committing(self) -> bool:
@@ -200,7 +207,7 @@ class GroupCommits:
 
     async def _commit(
         self,
-        choose: Callable[[], Mapping[TopicPartition, CommittedOffset]],
+        choose: Callable[[], Positions],
         deadline: float,
         losses: int,
     ) -> None:
@@ -219,13 +226,14 @@ class GroupCommits:
             # name of another. What changes after that, the coordinator sees by the identity.
             if self._is_lost or losses != self._losses:
                 raise CommitFailedError("the group removed this member")
-            offsets = choose()
+            positions = choose()
+            offsets = positions.offsets
             if not offsets:
                 return
             self._refuse_foreign(offsets)
             identity = self._identity()
             try:
-                await self._committer.commit(offsets, identity, deadline)
+                await self._committer.commit(positions, identity, deadline)
                 break
             except CommitFailedError as error:
                 # A refusal of who we were says nothing about who we are. A join that is under way,
@@ -286,11 +294,12 @@ class GroupCommits:
         if not self._finished(self._subscriptions.assignment):
             return
 
-        def finished() -> dict[TopicPartition, CommittedOffset]:
+        def finished() -> Positions:
             # Not before: an earlier commit may have stored it, or more; and positions of an
             # assignment that was given up meanwhile are not those of the one that follows.
             found = self._finished(self._subscriptions.assignment)
-            return {tp: entry for tp, entry in found.items() if tp in partitions}
+            kept = {tp: entry for tp, entry in found.items() if tp in partitions}
+            return self._committer.positions(kept)
 
         deadline = asyncio.get_running_loop().time() + timeout
         try:
@@ -315,7 +324,8 @@ class GroupCommits:
         finished = self._finished(assignment)
         if finished:
             deadline = asyncio.get_running_loop().time() + timeout
-            await self._committer.commit(finished, identity, deadline)
+            positions = self._committer.positions(finished)
+            await self._committer.commit(positions, identity, deadline)
 
     def _finished(self, assignment: Assignment) -> dict[TopicPartition, CommittedOffset]:
         """Return the positions before what the latest call got, where they moved since the last

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from aiokafka.consumer._shared import Shared
     from aiokafka.protocol.schema import Request
 
-__all__ = ["CommittedOffset", "Identity", "OffsetCommitter", "coordinator_contact"]
+__all__ = ["CommittedOffset", "Identity", "OffsetCommitter", "Positions", "coordinator_contact"]
 
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
 
@@ -94,6 +94,13 @@ class Identity(NamedTuple):
     generation: int = -1
     member_id: str = ""
     instance_id: str | None = None
+
+
+class Positions(NamedTuple):
+    """Offsets to commit, and which topics they are positions in, by name: both of one moment."""
+
+    offsets: Mapping[TopicPartition, CommittedOffset]
+    topic_ids: Mapping[str, bytes]
 
 
 Fetched = tuple[dict[TopicPartition, CommittedOffset], dict[TopicPartition, BrokerResponseError]]
@@ -140,13 +147,8 @@ class OffsetCommitter:
         client.cluster.add_listener(self._late.look)
         self._config = config
 
-    async def commit(
-        self,
-        offsets: Mapping[TopicPartition, CommittedOffset],
-        identity: Identity,
-        deadline: float,
-    ) -> None:
-        """Store `offsets` for the group.
+    async def commit(self, positions: Positions, identity: Identity, deadline: float) -> None:
+        """Store positions for the group.
 
         Retries what passes by itself. Raises KafkaTimeoutError at `deadline` (loop time);
         CommitFailedError when the group no longer counts `identity` as a member;
@@ -154,9 +156,8 @@ class OffsetCommitter:
         error response as itself. After an error or a cancellation some or all of the offsets may
         have been stored.
         """
+        offsets, topic_ids = positions
         pending = dict(offsets)
-        # Of now, like the offsets: the names may be those of other topics when they are sent again.
-        topic_ids = self._topic_ids(dict.fromkeys(tp.topic for tp in offsets))
         gone: list[KafkaError] = []
 
         async def attempt(node_id: int) -> None:
@@ -283,8 +284,9 @@ class OffsetCommitter:
             topic.name = names.get(topic.topic_id, topic.name)
         return response
 
-    def _topic_ids(self, names: Iterable[str]) -> dict[str, bytes]:
-        """Return the ids of those topics whose ids are known.
+    def positions(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> Positions:
+        """Return these offsets with the ids of those topics whose ids are known: of now, like the
+        offsets, for the names may be those of other topics when they are sent, or sent again.
 
         1. A topic is deleted and made again under its name.
         2. The member is told so by the group, or by an error, before it has new metadata.
@@ -293,8 +295,9 @@ class OffsetCommitter:
         skipped. By id, the coordinator refuses it (UNKNOWN_TOPIC_ID). Positions follow the ids in
         the metadata, so these ids are those that the positions belong to.
         """
+        names = dict.fromkeys(tp.topic for tp in offsets)
         found = ((name, self._client.cluster.topic_id(name)) for name in names)
-        return {name: topic_id for name, topic_id in found if topic_id}
+        return Positions(offsets, {name: topic_id for name, topic_id in found if topic_id})
 
     def _note_late(
         self,
