@@ -10,10 +10,12 @@ import pytest
 
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.consumer.position.late_commits import LateCommits
+from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.errors import GroupLoadInProgressError, UnknownTopicOrPartitionError
 from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.protocol.messages.sync_group import SyncGroupRequest
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Fail, FakeCluster, Hold
 from aiokafka.testing.offsets import CommittedOffset
@@ -140,3 +142,32 @@ def test_topics_that_are_gone_for_ever_do_not_fill_the_memory() -> None:
     commits.look(cluster)
     kept = [tp for tp in tps if commits.is_of_former_topic(tp, now, 5)]
     assert kept == tps[1:]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_what_was_given_up_is_committed_for_the_former_topic(
+    start: Start, protocol: str
+) -> None:
+    """The application unsubscribes, and the last commit waits for what is under way."""
+    async with FakeCluster(config=CONFIG) as cluster:
+        await cluster.create_topic("t")
+        fill(cluster, 0, 3)
+        options: dict[str, Any] = {"group_id": "g", "auto_commit_interval_ms": 60_000}
+        if protocol == "classic":
+            options["partition_assignment_strategy"] = [CooperativeStickyAssignor]
+        consumer = await start(cluster, "t", group_protocol=protocol, **options)
+        assert len(await read(consumer, 3)) == 3
+        assert await consumer.getmany() == {}
+        released = asyncio.Event()
+        request = SyncGroupRequest if protocol == "classic" else ConsumerGroupHeartbeatRequest
+        with cluster.intercept(request, Hold(released)) as script:
+            if protocol == "classic":
+                cluster.groups.rebalance("g")
+            await script.wait()
+            consumer.unsubscribe()
+            await make_again(cluster, 5)
+            await client_of(consumer).force_metadata_update()
+            released.set()
+            await until(cluster, lambda: cluster.groups.state_of("g") == "Empty")
+        assert cluster.count(OffsetCommitRequest) == 1
+        assert cluster.groups.committed("g", "t") is None

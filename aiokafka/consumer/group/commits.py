@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from aiokafka.consumer._shared import Shared
     from aiokafka.consumer.subscription_state import Assignment
 
-__all__ = ["GroupCommits"]
+__all__ = ["GivenUp", "GroupCommits"]
 
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
 # The next heartbeat brings what is needed for the next attempt.
@@ -44,6 +44,13 @@ _LONGEST_LOOK = 0.1
 # A short interval must not leave an attempt less time than a coordinator takes that is a little
 # slow.
 _SHORTEST_ATTEMPT = 1.0
+
+
+class GivenUp(NamedTuple):
+    """An assignment that the application has ended, and the ids that its topics had then."""
+
+    assignment: Assignment
+    topic_ids: Mapping[str, bytes]
 
 
 class _Forfeit(NamedTuple):
@@ -170,7 +177,7 @@ class GroupCommits:
         as `OffsetCommitter.commit`, and CommitFailedError when a partition was taken away."""
         # Of now: these offsets are about the assignment of now, and the topics of now.
         losses = self._losses
-        positions = self._committer.positions(offsets)
+        positions = Positions(offsets, self._committer.topic_ids(offsets))
         async with self._turn(offsets, deadline):
             await self._commit(lambda: positions, deadline, losses)
 
@@ -299,7 +306,7 @@ class GroupCommits:
             # assignment that was given up meanwhile are not those of the one that follows.
             found = self._finished(self._subscriptions.assignment)
             kept = {tp: entry for tp, entry in found.items() if tp in partitions}
-            return self._committer.positions(kept)
+            return Positions(kept, self._committer.topic_ids(kept))
 
         deadline = asyncio.get_running_loop().time() + timeout
         try:
@@ -316,16 +323,19 @@ class GroupCommits:
         self._is_failing = True
         self._log.log(level, "auto-commit failed: %s", error)
 
-    async def commit_abandoned(
-        self, assignment: Assignment, identity: Identity, timeout: float
-    ) -> None:
+    async def commit_abandoned(self, given_up: GivenUp, identity: Identity, timeout: float) -> None:
         """Commit what is finished of an assignment that the application has given up. Raises as
         `OffsetCommitter.commit`."""
-        finished = self._finished(assignment)
+        finished = self._finished(given_up.assignment)
         if finished:
             deadline = asyncio.get_running_loop().time() + timeout
-            positions = self._committer.positions(finished)
+            positions = Positions(finished, given_up.topic_ids)
             await self._committer.commit(positions, identity, deadline)
+
+    def give_up(self, assignment: Assignment) -> GivenUp:
+        """Return what `commit_abandoned()` needs of an assignment that ends now: its positions do
+        not follow the topics from here on."""
+        return GivenUp(assignment, self._committer.topic_ids(assignment))
 
     def _finished(self, assignment: Assignment) -> dict[TopicPartition, CommittedOffset]:
         """Return the positions before what the latest call got, where they moved since the last

@@ -315,6 +315,8 @@ class Group:
         standing = self._standing
         is_owed = self._handover.is_owed
         is_member = self._member.is_member or is_owed
+        if not self._subscriptions.is_by_group and standing.state is not StandingState.LEAVING:
+            self._handover.let_go()
         if standing.state is not StandingState.FAILED:
             standing.follow_subscription(is_member, is_owed)
         # One that failed because a background task did stays failed: nothing would do the work.

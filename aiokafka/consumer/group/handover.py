@@ -54,7 +54,8 @@ class Handover:
     already. So `lose()` drops the assignment first, and tells the listener afterwards.
 
     Owns: which partitions the listener has heard of and has to hear the end of, and that listener;
-    the last assignment by the group, for what is finished when the application unsubscribes.
+    the last assignment by the group, and as it was when the application unsubscribed, for what is
+    finished then.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Handover:
         self._route = route
         self._commits = commits
         self._held = subscriptions.assignment
+        self._given_up = commits.give_up(self._held)
         self._listener: ConsumerRebalanceListener | None = None
         self._told: Partitions = frozenset()
 
@@ -113,6 +115,11 @@ class Handover:
         self._log.warning("Lost %s", _names(lost))
         await self._tell_lost(lost)
 
+    def let_go(self) -> None:
+        """Note that the application unsubscribes: what `abandon()` commits later belongs to the
+        topics of now."""
+        self._given_up = self._commits.give_up(self._held)
+
     async def abandon(self, identity: Identity) -> None:
         """Finish with what the application has unsubscribed from: commit what it had finished, as
         the member that we still are, and call the listener of then."""
@@ -135,13 +142,14 @@ class Handover:
         """Commit, if so configured, what was finished of what the application has unsubscribed
         from, once. Raises as `OffsetCommitter.commit`."""
         if self._config.enable_auto_commit:
-            await self._commits.commit_abandoned(self._held, identity, self._commit_limit)
+            await self._commits.commit_abandoned(self._given_up, identity, self._commit_limit)
         self.close_books()
 
     def close_books(self) -> None:
         """Let `abandon()` commit nothing of the last assignment: that is over, and what others have
         committed of its partitions must not be put back."""
         self._held = Assignment({}, -1)
+        self.let_go()
 
     async def take_over(self, assigned: Partitions) -> None:
         """Assign exactly these partitions, each with a position to be found: eager rebalances."""

@@ -284,9 +284,9 @@ class OffsetCommitter:
             topic.name = names.get(topic.topic_id, topic.name)
         return response
 
-    def positions(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> Positions:
-        """Return these offsets with the ids of those topics whose ids are known: of now, like the
-        offsets, for the names may be those of other topics when they are sent, or sent again.
+    def topic_ids(self, partitions: Iterable[TopicPartition]) -> dict[str, bytes]:
+        """Return the ids of those of their topics whose ids are known: of now, for the names may be
+        those of other topics when the offsets are sent, or sent again.
 
         1. A topic is deleted and made again under its name.
         2. The member is told so by the group, or by an error, before it has new metadata.
@@ -295,9 +295,9 @@ class OffsetCommitter:
         skipped. By id, the coordinator refuses it (UNKNOWN_TOPIC_ID). Positions follow the ids in
         the metadata, so these ids are those that the positions belong to.
         """
-        names = dict.fromkeys(tp.topic for tp in offsets)
+        names = dict.fromkeys(tp.topic for tp in partitions)
         found = ((name, self._client.cluster.topic_id(name)) for name in names)
-        return Positions(offsets, {name: topic_id for name, topic_id in found if topic_id})
+        return {name: topic_id for name, topic_id in found if topic_id}
 
     def _note_late(
         self,
