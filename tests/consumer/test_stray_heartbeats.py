@@ -141,3 +141,43 @@ async def test_what_a_listener_works_on_is_not_given_up(start: Start) -> None:
         goes_on.set()
         await until(cluster, lambda: shares(first, second) == [2, 2])
         assert [call for call, _ in log.calls] == ["assigned", "revoked", "assigned"]
+
+
+@pytest.mark.parametrize("arrives", ["late", "never"])
+@pytest.mark.parametrize("instance_id", [None, "me"])
+async def test_a_goodbye_that_comes_behind_the_next_join(
+    start: Start, instance_id: str | None, arrives: str
+) -> None:
+    """It does not remove the member that has joined again."""
+    async with FakeCluster(config=CONFIG) as cluster:
+        await cluster.create_topic("t", partitions=4)
+        let_go, was_handled = asyncio.Event(), asyncio.Event()
+        if arrives == "late":
+            stray: Action = Hold(let_go, Edit(lambda _: was_handled.set()))
+        else:
+            stray = Hold(let_go, Cut())
+            was_handled.set()
+        goodbyes: list[ConsumerGroupHeartbeatRequest] = []
+
+        def hold(request: ConsumerGroupHeartbeatRequest, context: Any) -> Any:
+            if request.member_epoch >= 0:
+                return None
+            goodbyes.append(request)
+            return stray if len(goodbyes) == 1 else None
+
+        cluster.intercept(ConsumerGroupHeartbeatRequest, hold)
+        options = {**OPTIONS, "group_instance_id": instance_id}
+        consumer = await start(cluster, "t", request_timeout_ms=300, **options)
+        await until(cluster, lambda: shares(consumer) == [4])
+        consumer.unsubscribe()
+        await until(cluster, lambda: goodbyes)
+        log = Log()
+        consumer.subscribe(["t"], listener=log)
+        await until(cluster, lambda: shares(consumer) == [4])
+        let_go.set()
+        await was_handled.wait()
+        count = len(beats(cluster))
+        await until(cluster, lambda: len(beats(cluster)) > count + 2)
+        assert [call for call, _ in log.calls] == ["assigned"]
+        assert len(cluster.groups.consumer["g"].members) == 1
+        assert shares(consumer) == [4]

@@ -114,10 +114,11 @@ class _Said(NamedTuple):
 class Kip848Member:
     """Who this consumer is in a group of the consumer protocol: a Membership.
 
-    Owns: `state`; `member_id`, made here and kept for the consumer's life (KIP-1082); the member's
-    epoch; `target`, what the broker wants us to have; `owned`, what we have told it, or will tell
-    it next, that we have; `interval`, seconds between heartbeats; until when requests without a
-    response may reach the coordinator; whether it may count a static member.
+    Owns: `state`; `member_id`, made here and kept for the consumer's life (KIP-1082), unless a
+    goodbye may arrive behind the next join; the member's epoch; `target`, what the broker wants us
+    to have; `owned`, what we have told it, or will tell it next, that we have; `interval`, seconds
+    between heartbeats; until when requests without a response may reach the coordinator; whether it
+    may count us when we join: a static member, or one whose goodbye had no response.
     """
 
     def __init__(self, config: ConsumerConfig, link: GroupLink) -> None:
@@ -246,6 +247,10 @@ class Kip848Member:
            while it counts the member, so the member leaves for a while before (`_take_back()`). It
            does so too if it joins again after a goodbye without a response, or because of an epoch
            that is over: the coordinator counts it all the while.
+        9. The request was a goodbye. It may arrive behind the next join, and remove the member in
+           the middle of its work. So the member leaves once more before it joins, and comes back
+           under another id, to which the first goodbye means nothing. With another id alone its
+           former partitions would wait for the end of its session.
         """
         life = self._life
         limit = max(_SHORTEST_LIMIT, 2 * self.interval)
@@ -267,9 +272,15 @@ class Kip848Member:
             self._accept(response, said)
 
     async def _take_back(self, limit: float) -> None:
-        """Leave for a while, if the coordinator counts this static member."""
+        """Leave, if the coordinator counts this member, so that another one can join."""
         with contextlib.suppress(*_NOT_IN):
-            await self._exchange(self._request(_LEAVING_FOR_A_WHILE), limit)
+            await self._exchange(self._request(self._goodbye), limit)
+        self.member_id = _new_id()
+
+    @property
+    def _goodbye(self) -> int:
+        """The epoch by which a member leaves: for good, or for a while if a static one."""
+        return _LEAVING if self._instance_id is None else _LEAVING_FOR_A_WHILE
 
     @property
     def is_in_doubt(self) -> bool:
@@ -283,8 +294,7 @@ class Kip848Member:
         It goes the way of the heartbeats, so that it cannot overtake one that joins.
         """
         self._transition(MemberState.LEAVING)
-        is_static = self._instance_id is not None
-        self._forget(_LEAVING_FOR_A_WHILE if is_static else _LEAVING)
+        self._forget(self._goodbye)
         await self._exchange(self._request(self._epoch), self._config.client.request_timeout)
 
     async def _exchange(
@@ -293,7 +303,7 @@ class Kip848Member:
         limit = min(limit, self._config.client.request_timeout)
         was_counted = self._may_be_counted
         # Until there is a response: a wait that is cancelled brings none.
-        self._may_be_counted = self._instance_id is not None
+        self._may_be_counted = self._instance_id is not None or request.member_epoch < 0
         try:
             response = await self.link.send(request, limit, pick=_pick)
         except KafkaError:
