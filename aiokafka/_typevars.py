@@ -6,6 +6,7 @@ A constructor without (de)serializers makes a client of bytes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -43,4 +44,9 @@ else:
     VT = TypeVar("VT", covariant=True)
     KeySent = TypeVar("KeySent", contravariant=True)
     ValueSent = TypeVar("ValueSent", contravariant=True)
+    Key = TypeVar("Key")
+    Value = TypeVar("Value")
+    KeyGiven = TypeVar("KeyGiven")
+    ValueGiven = TypeVar("ValueGiven")
+    Serializer = Callable[[TypeVar("Given")], bytes | None]
     as_it_is = as_bytes = None

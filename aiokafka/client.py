@@ -26,6 +26,7 @@ from aiokafka._metadata.topics import check_name, wait_for_partition, wait_for_t
 from aiokafka._retry import OutOfTimeError, until
 from aiokafka._tasks import TaskOwner
 from aiokafka._telemetry.reporter import TelemetryReporter
+from aiokafka._typing import Unpack, later
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import (
     BrokerResponseError,
@@ -44,16 +45,17 @@ from aiokafka.net.connection import BrokerConnection
 from aiokafka.net.pool import ConnectionGroup, ConnectionPool
 from aiokafka.protocol import _tuples
 from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+from aiokafka.protocol.messages.metadata import MetadataResponse
 from aiokafka.protocol.schema import Request, Response
+from aiokafka.protocol.versions import BrokerVersions
 from aiokafka.structs import BrokerMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from aiokafka.metrics import MetricsSnapshot
     from aiokafka.options import ClientOptions
-    from aiokafka.protocol.messages.metadata import MetadataResponse
-    from aiokafka.protocol.versions import BrokerVersions
+else:
+    MetricsSnapshot = later("aiokafka.metrics.MetricsSnapshot")
+    ClientOptions = later("aiokafka.options.ClientOptions")
 
 __all__ = ["AIOKafkaClient", "ConnectionGroup", "CoordinationType"]
 

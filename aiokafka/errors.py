@@ -9,13 +9,16 @@ Three questions have three roots. The broker said no: `BrokerResponseError`. The
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from aiokafka._partitions import TopicPartition
+from aiokafka._typing import later
 
+if TYPE_CHECKING:
     from aiokafka._consumer_record import ConsumerRecord
-    from aiokafka._partitions import TopicPartition
+else:
+    ConsumerRecord = later("aiokafka._consumer_record.ConsumerRecord")
 
 
 class KafkaError(RuntimeError):
@@ -361,7 +364,7 @@ class RecordDeserializationError(KafkaError):
         self,
         topic_partition: TopicPartition,
         offset: int,
-        record: ConsumerRecord[Any, Any],
+        record: ConsumerRecord,
         cause: BaseException,
         part: str = "value",
     ) -> None:

@@ -6,18 +6,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Set as AbstractSet
+from datetime import timedelta
+from ssl import SSLContext
 from typing import TYPE_CHECKING, Literal, TypedDict
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from collections.abc import Set as AbstractSet
-    from datetime import timedelta
+from aiokafka._config.security import Credential
+from aiokafka.abc import AbstractTokenProvider
+from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+from aiokafka.interceptors import ConsumerInterceptor, ProducerInterceptor
+from aiokafka.metrics import ConsumerMetricsCollector, ProducerMetricsCollector
 
-    from aiokafka._config.security import Credential, TlsSource
-    from aiokafka.abc import AbstractTokenProvider
-    from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
-    from aiokafka.interceptors import ConsumerInterceptor, ProducerInterceptor
-    from aiokafka.metrics import ConsumerMetricsCollector, ProducerMetricsCollector
+if TYPE_CHECKING:
+    from aiokafka._config.security import TlsSource
+else:
+    # The configuration is vocabulary, which imports no TLS.
+    TlsSource = SSLContext | Callable[[], SSLContext | Awaitable[SSLContext]]
 
 __all__ = ["AdminOptions", "ClientOptions", "ConsumerOptions", "ProducerOptions"]
 

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiokafka._consumer_record import KT, VT, ConsumerRecord
 from aiokafka._partitions import TopicPartition
+from aiokafka._typing import Self, later
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from aiokafka.errors import KafkaError
+else:
+    KafkaError = later("aiokafka.errors.KafkaError")
 
 __all__ = [
     "KT",

@@ -8,14 +8,17 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._metadata.topic_info import PartitionInfo, TopicInfo, merge_missing, merge_topic
+from aiokafka._typing import later
 from aiokafka.errors import TopicAuthorizationFailedError, UnknownTopicOrPartitionError, for_code
 from aiokafka.net.address import is_address
+from aiokafka.protocol.messages.metadata import MetadataResponse
 from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.structs import BrokerMetadata, PartitionMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka.protocol._tuples import Response
-    from aiokafka.protocol.messages.metadata import MetadataResponse
+else:
+    Response = later("aiokafka.protocol._tuples.Response")
 
 __all__ = ["ClusterMetadata"]
 

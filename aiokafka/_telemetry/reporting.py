@@ -7,12 +7,16 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from aiokafka._telemetry.reporter import TelemetryReporter
+from aiokafka._typing import later
 from aiokafka.metrics._clients import register
 
 if TYPE_CHECKING:
-    import uuid
+    from uuid import UUID
 
     from aiokafka.metrics import MetricsSnapshot
+else:
+    UUID = later("uuid.UUID")
+    MetricsSnapshot = later("aiokafka.metrics.MetricsSnapshot")
 
 __all__ = ["Reporting"]
 
@@ -40,7 +44,7 @@ class Reporting:
         method = weakref.WeakMethod(self.metrics)
         telemetry.watch(lambda: _call(method), labels)
 
-    async def client_instance_id(self, timeout_ms: float = 60_000) -> uuid.UUID:
+    async def client_instance_id(self, timeout_ms: float = 60_000) -> UUID:
         """Return the id that the brokers have given to this client, by which they name the metrics
         that it pushes (KIP-714). Waits for it for `timeout_ms`, from `start()` on.
 

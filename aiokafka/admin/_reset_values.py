@@ -5,13 +5,10 @@ from __future__ import annotations
 import datetime
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from aiokafka._typing import Self
 from aiokafka.admin._offset_values import timestamp_of
 from aiokafka.admin._values import Value
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 __all__ = ["OffsetReset", "ResetKind", "ResetRule"]
 

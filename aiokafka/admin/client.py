@@ -14,6 +14,7 @@ from aiokafka._config.signature import show_options
 from aiokafka._loops import made_for, refuse_other_loop
 from aiokafka._partitions import as_partition
 from aiokafka._telemetry.reporting import Reporting
+from aiokafka._typing import Self, Unpack, later
 from aiokafka.admin import _cluster, _raw
 from aiokafka.admin._raw import SendTo
 from aiokafka.admin._routing import R, Router
@@ -22,11 +23,11 @@ from aiokafka.admin.new_topic import NewTopic
 from aiokafka.admin.records_to_delete import RecordsToDelete
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import AdminItemsError, IllegalStateError
+from aiokafka.protocol.messages.metadata import MetadataResponse
+from aiokafka.protocol.schema import Request
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from typing_extensions import Self, Unpack
-
     from aiokafka.admin._delegation_token import DelegationToken
     from aiokafka.admin.acls import Acls
     from aiokafka.admin.brokers import Brokers
@@ -51,8 +52,29 @@ if TYPE_CHECKING:
     from aiokafka.admin.users import Users
     from aiokafka.metrics import MetricsSnapshot
     from aiokafka.options import AdminOptions
-    from aiokafka.protocol.messages.metadata import MetadataResponse
-    from aiokafka.protocol.schema import Request
+else:
+    DelegationToken = later("aiokafka.admin._delegation_token.DelegationToken")
+    ConfigResource = later("aiokafka.admin.config_resource.ConfigResource")
+    AlterConfigsResult = later("aiokafka.admin.results.AlterConfigsResult")
+    ClusterDict = later("aiokafka.admin.results.ClusterDict")
+    CreatedTopics = later("aiokafka.admin.results.CreatedTopics")
+    DescribeConfigsResult = later("aiokafka.admin.results.DescribeConfigsResult")
+    DescribeGroupsResult = later("aiokafka.admin.results.DescribeGroupsResult")
+    TopicDict = later("aiokafka.admin.results.TopicDict")
+    TopicResults = later("aiokafka.admin.results.TopicResults")
+    MetricsSnapshot = later("aiokafka.metrics.MetricsSnapshot")
+    AdminOptions = later("aiokafka.options.AdminOptions")
+    Acls = later("aiokafka.admin.acls.Acls")
+    Brokers = later("aiokafka.admin.brokers.Brokers")
+    Configs = later("aiokafka.admin.configs.Configs")
+    Groups = later("aiokafka.admin.groups.Groups")
+    Offsets = later("aiokafka.admin.offsets.Offsets")
+    Quotas = later("aiokafka.admin.quotas.Quotas")
+    Records = later("aiokafka.admin.records.Records")
+    Tokens = later("aiokafka.admin.tokens.Tokens")
+    Topics = later("aiokafka.admin.topics.Topics")
+    Transactions = later("aiokafka.admin.transactions.Transactions")
+    Users = later("aiokafka.admin.users.Users")
 
 _ANY = SendTo.any()
 

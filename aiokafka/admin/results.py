@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from aiokafka._typing import Self
 
 __all__ = [
     "AlterConfigsResult",

@@ -8,11 +8,17 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, overload
 
+from aiokafka._config.consumer import ConsumerConfig
 from aiokafka._partitions import as_partition
+from aiokafka._typing import later
+from aiokafka.client import AIOKafkaClient
 from aiokafka.consumer._arguments import as_partitions, is_offset, offsets_to_commit
 from aiokafka.consumer._partition_state import PartitionState
+from aiokafka.consumer.fetch.desk import ReaderDesk
 from aiokafka.consumer.group.no_group import no_group
 from aiokafka.consumer.position.reset import EARLIEST, LATEST, OffsetSpec
+from aiokafka.consumer.position.resolver import OffsetResolver
+from aiokafka.consumer.subscription_state import Assignment, SubscriptionState
 from aiokafka.errors import IllegalStateError, KafkaTimeoutError, TopicAuthorizationFailedError
 from aiokafka.structs import (
     ConsumerGroupMetadata,
@@ -22,14 +28,13 @@ from aiokafka.structs import (
 )
 
 if TYPE_CHECKING:
-    from aiokafka._config.consumer import ConsumerConfig
-    from aiokafka.client import AIOKafkaClient
-    from aiokafka.consumer.fetch.desk import ReaderDesk
     from aiokafka.consumer.group.group import Group
     from aiokafka.consumer.group.reader_view import GroupView
     from aiokafka.consumer.position.committed import OffsetCommitter
-    from aiokafka.consumer.position.resolver import OffsetResolver
-    from aiokafka.consumer.subscription_state import Assignment, SubscriptionState
+else:
+    Group = later("aiokafka.consumer.group.group.Group")
+    GroupView = later("aiokafka.consumer.group.reader_view.GroupView")
+    OffsetCommitter = later("aiokafka.consumer.position.committed.OffsetCommitter")
 
 __all__ = ["ConsumerPositions"]
 

@@ -25,7 +25,8 @@ from aiokafka._metadata.all_topics import AllTopics
 from aiokafka._states import ConsumerState
 from aiokafka._tasks import TaskOwner
 from aiokafka._telemetry.reporting import Reporting
-from aiokafka._typevars import KT, VT, as_it_is
+from aiokafka._typevars import KT, VT, Key, Value, as_it_is
+from aiokafka._typing import Self, Unpack, later
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.client import AIOKafkaClient
 from aiokafka.consumer._arguments import (
@@ -61,13 +62,15 @@ from aiokafka.errors import (
 from aiokafka.structs import ConsumerRecord, SubscriptionPattern, TopicPartition
 
 if TYPE_CHECKING:
-    from typing_extensions import Self, Unpack
-
-    from aiokafka._typevars import Key, Value
     from aiokafka.consumer.group.making import GroupMakings
     from aiokafka.health import ConsumerHealth
     from aiokafka.metrics import MetricsSnapshot
     from aiokafka.options import ConsumerOptions
+else:
+    ConsumerHealth = later("aiokafka.health.ConsumerHealth")
+    MetricsSnapshot = later("aiokafka.metrics.MetricsSnapshot")
+    ConsumerOptions = later("aiokafka.options.ConsumerOptions")
+    GroupMakings = later("aiokafka.consumer.group.making.GroupMakings")
 
 __all__ = ["AIOKafkaConsumer"]
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from aiokafka._typing import Self, later
 from aiokafka.metrics._clients import register, unregister
 from aiokafka.metrics._histogram import LATENCY_MS, Histogram
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from typing_extensions import Self
-
     from aiokafka.metrics._values import MetricsSnapshot
+else:
+    MetricsSnapshot = later("aiokafka.metrics._values.MetricsSnapshot")
 
 __all__ = ["LoopLag"]
 

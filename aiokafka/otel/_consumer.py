@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokafka import _seams
+from aiokafka._typing import later
 from aiokafka._version import __version__
 from aiokafka.interceptors import ConsumerInterceptor, Records
 from aiokafka.metrics import ConsumerMetricsCollector
@@ -23,6 +24,8 @@ from aiokafka.structs import ConsumerRecord, TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka.session.transaction import SessionTransaction
+else:
+    SessionTransaction = later("aiokafka.session.transaction.SessionTransaction")
 
 __all__ = ["ConsumerTelemetry"]
 

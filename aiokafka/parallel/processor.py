@@ -9,9 +9,12 @@ from contextlib import AsyncExitStack
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
+import aiokafka
 from aiokafka._subject import Subject
 from aiokafka._tasks import TaskOwner
 from aiokafka._typevars import KT, VT
+from aiokafka._typing import Self, later
+from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.errors import IllegalStateError
 from aiokafka.metrics._clients import register
 from aiokafka.parallel.commits import Committer
@@ -24,14 +27,12 @@ from aiokafka.parallel.pump import Pump
 from aiokafka.parallel.retry import RetryTopics, is_count
 from aiokafka.parallel.work import LaneOf, Work, WorkQueue
 from aiokafka.parallel.workers import Workers
+from aiokafka.structs import ConsumerRecord
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
-    from aiokafka import AIOKafkaConsumer
-    from aiokafka.abc import ConsumerRebalanceListener
     from aiokafka.metrics import MetricsSnapshot
-    from aiokafka.structs import ConsumerRecord
+else:
+    MetricsSnapshot = later("aiokafka.metrics.MetricsSnapshot")
 
 __all__ = ["ParallelConsumer"]
 
@@ -93,7 +94,7 @@ class ParallelConsumer(Generic[KT, VT]):
 
     def __init__(
         self,
-        consumer: AIOKafkaConsumer[KT, VT],
+        consumer: aiokafka.AIOKafkaConsumer[KT, VT],
         *,
         topics: list[str] | tuple[str, ...] | Set[str] | None = None,
         pattern: str | None = None,
@@ -305,7 +306,7 @@ class ParallelConsumer(Generic[KT, VT]):
     # -- what there is to see ----------------------------------------------------------------------
 
     @property
-    def consumer(self) -> AIOKafkaConsumer[KT, VT]:
+    def consumer(self) -> aiokafka.AIOKafkaConsumer[KT, VT]:
         """The consumer, to ask for its assignment, positions or offsets."""
         return self._consumer
 
@@ -356,7 +357,7 @@ def _positive(name: str, value: int) -> int:
     return value
 
 
-def _check_consumer(consumer: AIOKafkaConsumer) -> None:
+def _check_consumer(consumer: aiokafka.AIOKafkaConsumer) -> None:
     if consumer.group_id is None:
         raise ValueError("the consumer needs a group_id, to commit what is finished")
     if consumer.enable_auto_commit:
@@ -366,7 +367,7 @@ def _check_consumer(consumer: AIOKafkaConsumer) -> None:
         )
 
 
-def _check_assigned(consumer: AIOKafkaConsumer, retry: RetryTopics | None) -> None:
+def _check_assigned(consumer: aiokafka.AIOKafkaConsumer, retry: RetryTopics | None) -> None:
     """Raise ValueError for `assign()` without partitions of the retry topics."""
     assigned = {tp.topic for tp in consumer.assignment()}
     if retry is None or not assigned:
@@ -393,7 +394,7 @@ def _check_dead_letters(names: Collection[str], retry: RetryTopics) -> None:
 
 
 def _wanted(
-    consumer: AIOKafkaConsumer,
+    consumer: aiokafka.AIOKafkaConsumer,
     topics: Collection[str] | None,
     pattern: str | None,
     retry: RetryTopics | None,

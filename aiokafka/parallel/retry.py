@@ -6,22 +6,19 @@ import logging
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic
+from typing import Any, Generic
 
+import aiokafka
 from aiokafka import _seams
 from aiokafka._log import SubjectLog
-from aiokafka._typevars import KeySent, ValueSent
+from aiokafka._typevars import KeyGiven, KeySent, ValueGiven, ValueSent
 from aiokafka.errors import (
     IllegalStateError,
     InvalidRecord,
     MessageSizeTooLargeError,
     RecordListTooLargeError,
 )
-
-if TYPE_CHECKING:
-    from aiokafka import AIOKafkaProducer
-    from aiokafka._typevars import KeyGiven, ValueGiven
-    from aiokafka.structs import ConsumerRecord
+from aiokafka.structs import ConsumerRecord
 
 __all__ = ["RetryInfo", "RetryTopics"]
 
@@ -120,7 +117,7 @@ class RetryTopics(Generic[KeySent, ValueSent]):
 
     def __init__(
         self: RetryTopics[KeyGiven | None, ValueGiven | None],
-        producer: AIOKafkaProducer[KeyGiven, ValueGiven],
+        producer: aiokafka.AIOKafkaProducer[KeyGiven, ValueGiven],
         delays_ms: Sequence[int],
         *,
         retry_topic: str = "{topic}-retry-{n}",

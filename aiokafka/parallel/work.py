@@ -7,16 +7,14 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from enum import Enum
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic
+from typing import Any, Generic
 
 from aiokafka._typevars import KT, VT
 from aiokafka.errors import IllegalStateError
 from aiokafka.parallel.sizes import size_of
 from aiokafka.parallel.tracker import OffsetTracker
 from aiokafka.parallel.waiting import WaitingRoom
-
-if TYPE_CHECKING:
-    from aiokafka.structs import ConsumerRecord, TopicPartition
+from aiokafka.structs import ConsumerRecord, TopicPartition
 
 __all__ = ["PartitionWork", "Work", "WorkQueue", "WorkState"]
 

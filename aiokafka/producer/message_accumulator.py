@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from aiokafka import _seams
 from aiokafka._backoff import Backoff
+from aiokafka._config import ProducerConfig
+from aiokafka.cluster import ClusterMetadata
 from aiokafka.producer._meter import ProducerMeter
 from aiokafka.producer.batches.appender import Appender, TopicLanes, headers_bound
 from aiokafka.producer.batches.batch import BatchState, ProducerBatch
@@ -19,10 +21,6 @@ from aiokafka.producer.batches.sizing import BatchSizing
 from aiokafka.record._memory import varint_size
 from aiokafka.record.batch import HEADER_SIZE
 from aiokafka.structs import RecordMetadata, TopicPartition
-
-if TYPE_CHECKING:
-    from aiokafka._config import ProducerConfig
-    from aiokafka.cluster import ClusterMetadata
 
 __all__ = ["BatchBuilder", "MessageAccumulator", "OutgoingRecord", "RecordMetadata"]
 

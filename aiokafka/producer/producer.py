@@ -18,7 +18,8 @@ from aiokafka._interception import Interception
 from aiokafka._log import SubjectLog
 from aiokafka._loops import made_for, refuse_other_loop
 from aiokafka._telemetry.reporting import Reporting
-from aiokafka._typevars import KeySent, ValueSent, as_bytes
+from aiokafka._typevars import KeyGiven, KeySent, Serializer, ValueGiven, ValueSent, as_bytes
+from aiokafka._typing import Self, Unpack, later
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
     ClusterAuthorizationFailedError,
@@ -44,13 +45,15 @@ from aiokafka.producer.transactions.context import TransactionContext
 from aiokafka.structs import RecordMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from typing_extensions import Self, Unpack
-
-    from aiokafka._typevars import KeyGiven, Serializer, ValueGiven
     from aiokafka.metrics import MetricsSnapshot
     from aiokafka.options import ProducerOptions
     from aiokafka.producer.transactions.transactions import ProducerTransactions
     from aiokafka.producer.transactions.view import TransactionView
+else:
+    MetricsSnapshot = later("aiokafka.metrics.MetricsSnapshot")
+    ProducerOptions = later("aiokafka.options.ProducerOptions")
+    ProducerTransactions = later("aiokafka.producer.transactions.transactions.ProducerTransactions")
+    TransactionView = later("aiokafka.producer.transactions.view.TransactionView")
 
 __all__ = ["AIOKafkaProducer", "TransactionContext"]
 

@@ -22,7 +22,8 @@ from aiokafka._reading.answers import (
 )
 from aiokafka._reading.fetch import FetchSpec, fetch_topics, partitions_in
 from aiokafka._tasks import TaskOwner
-from aiokafka.client import ConnectionGroup
+from aiokafka._typing import Self
+from aiokafka.client import AIOKafkaClient, ConnectionGroup
 from aiokafka.errors import (
     IllegalStateError,
     KafkaError,
@@ -60,9 +61,6 @@ from aiokafka.ranges.state import (
 from aiokafka.record.columns import ColumnReader
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
-    from aiokafka.client import AIOKafkaClient
     from aiokafka.protocol.messages.fetch import FetchResponse, PartitionData
 
 __all__ = ["RangeReader"]

@@ -10,12 +10,14 @@ import asyncio
 import logging
 from collections.abc import Set
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, Generic
+from typing import Any, Generic
 
+import aiokafka
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout
 from aiokafka._log import SubjectLog
 from aiokafka._typevars import KT, VT, KeySent, ValueSent
+from aiokafka._typing import Self
 from aiokafka.errors import (
     CommitFailedError,
     ConsumerStoppedError,
@@ -32,12 +34,6 @@ from aiokafka.errors import (
 from aiokafka.session.listener import SessionListener
 from aiokafka.session.transaction import ENDING, OVER, SessionPhase, SessionTransaction
 from aiokafka.structs import TopicPartition
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-    from aiokafka.consumer.consumer import AIOKafkaConsumer
-    from aiokafka.producer.producer import AIOKafkaProducer
 
 __all__ = ["TransactionalSession"]
 
@@ -102,8 +98,8 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
 
     def __init__(
         self,
-        consumer: AIOKafkaConsumer[KT, VT],
-        producer: AIOKafkaProducer[KeySent, ValueSent],
+        consumer: aiokafka.AIOKafkaConsumer[KT, VT],
+        producer: aiokafka.AIOKafkaProducer[KeySent, ValueSent],
         *,
         max_records: int = 1000,
         linger_ms: float = 0,
@@ -408,7 +404,9 @@ def _may_pass(error: BaseException) -> bool:
     return error.requires_abort or error.retriable or isinstance(error, KafkaTimeoutError)
 
 
-def _check_clients(consumer: AIOKafkaConsumer, producer: AIOKafkaProducer) -> None:
+def _check_clients(
+    consumer: aiokafka.AIOKafkaConsumer, producer: aiokafka.AIOKafkaProducer
+) -> None:
     if consumer.group_id is None:
         raise KafkaConfigurationError("consumer: needs group_id, under which positions are kept")
     if consumer.enable_auto_commit:

@@ -9,12 +9,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 from aiokafka._typevars import KT, VT, KeySent, ValueSent
+from aiokafka._typing import later
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 from aiokafka.structs import ConsumerRecord, RecordMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka.producer.batches.batch_builder import BatchBuilder
     from aiokafka.producer.producer import AIOKafkaProducer
+else:
+    AIOKafkaProducer = later("aiokafka.producer.producer.AIOKafkaProducer")
+    BatchBuilder = later("aiokafka.producer.batches.batch_builder.BatchBuilder")
 
 __all__ = ["ENDING", "OVER", "SessionPhase", "SessionTransaction"]
 

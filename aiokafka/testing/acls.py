@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from aiokafka._typing import later
 from aiokafka.testing import codes
 from aiokafka.testing.acl_entries import AclEntries
 
 if TYPE_CHECKING:
     from aiokafka.testing.facts import RequestFacts
+else:
+    RequestFacts = later("aiokafka.testing.facts.RequestFacts")
 
 RESOURCES = ("topic", "group", "transactional_id", "cluster")
 _ERRORS = {

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiokafka.errors import BrokerResponseError
 from aiokafka.protocol.schema import Response
-
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable
 
 
 class CloseConnectionError(Exception):

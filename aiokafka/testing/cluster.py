@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import random
+import ssl
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from aiokafka._typing import Self, later
+from aiokafka.protocol.schema import Request
 from aiokafka.structs import TopicPartition
 from aiokafka.testing.acls import Acls
 from aiokafka.testing.actions import Answer
@@ -28,13 +32,9 @@ from aiokafka.testing.transactions import Transactions
 from aiokafka.testing.versions import profile
 
 if TYPE_CHECKING:
-    import ssl
-    from types import TracebackType
-
-    from typing_extensions import Self
-
-    from aiokafka.protocol.schema import Request
     from aiokafka.testing.security import Security
+else:
+    Security = later("aiokafka.testing.security.Security")
 
 
 class FakeCluster:

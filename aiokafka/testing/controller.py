@@ -6,9 +6,14 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from aiokafka._typing import later
+from aiokafka.structs import TopicPartition
+
 if TYPE_CHECKING:
-    from aiokafka.structs import TopicPartition
     from aiokafka.testing.state import ClusterState, Node
+else:
+    ClusterState = later("aiokafka.testing.state.ClusterState")
+    Node = later("aiokafka.testing.state.Node")
 
 
 class Controller:

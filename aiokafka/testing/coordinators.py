@@ -6,11 +6,14 @@ import asyncio
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
+from aiokafka._typing import later
 from aiokafka.testing import codes
 from aiokafka.testing.replication import Seconds, drawn
 
 if TYPE_CHECKING:
     from aiokafka.testing.state import ClusterState
+else:
+    ClusterState = later("aiokafka.testing.state.ClusterState")
 
 KINDS = {"group": 0, "transaction": 1}
 

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from aiokafka._typing import later
+from aiokafka.protocol.schema import Request
+from aiokafka.structs import TopicPartition
 from aiokafka.testing.replication import Place, Seconds
 from aiokafka.testing.script import key_of
 
 if TYPE_CHECKING:
-    from aiokafka.protocol.schema import Request
-    from aiokafka.structs import TopicPartition
     from aiokafka.testing.broker import FakeBroker
     from aiokafka.testing.services import Services
     from aiokafka.testing.state import Node
+else:
+    FakeBroker = later("aiokafka.testing.broker.FakeBroker")
+    Services = later("aiokafka.testing.services.Services")
+    Node = later("aiokafka.testing.state.Node")
 
 Apis = Iterable["type[Request[Any]] | int"]
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from aiokafka import _seams
+from aiokafka.structs import ConsumerRecord
 from aiokafka.testing import records
 from aiokafka.testing.batches import Batch, Buffer, control_batch, parse, place, with_producer
 from aiokafka.testing.producer_state import ProducerState
-
-if TYPE_CHECKING:
-    from aiokafka.structs import ConsumerRecord
 
 Headers = Sequence[tuple[str, bytes]]
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from types import TracebackType
+from typing import Literal
 
+from aiokafka._typing import Self
 from aiokafka.testing.sockets import close_server
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from typing_extensions import Self
 
 Direction = Literal["requests", "responses"]
 """``"requests"`` is what the client sends, ``"responses"`` what the server answers."""

@@ -8,10 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from aiokafka._typing import later
 from aiokafka.testing.quota_entries import Entity, QuotaEntries
 
 if TYPE_CHECKING:
     from aiokafka.testing.facts import RequestFacts
+else:
+    RequestFacts = later("aiokafka.testing.facts.RequestFacts")
 
 _PRODUCE, _FETCH = 0, 1
 KINDS = ("produce", "fetch", "request", "mutation")

@@ -7,11 +7,16 @@ from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
+from aiokafka._typing import later
+from aiokafka.structs import TopicPartition
 from aiokafka.testing.log import PartitionLog
 
 if TYPE_CHECKING:
-    from aiokafka.structs import TopicPartition
     from aiokafka.testing.state import ClusterState, Node, Partition
+else:
+    ClusterState = later("aiokafka.testing.state.ClusterState")
+    Partition = later("aiokafka.testing.state.Partition")
+    Node = later("aiokafka.testing.state.Node")
 
 Place = tuple[str, int]
 """Topic and partition."""

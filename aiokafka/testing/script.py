@@ -7,24 +7,24 @@ import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, is_dataclass
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aiokafka._compat import timeout
+from aiokafka._typing import Self, later
 from aiokafka.protocol.schema import Request
 from aiokafka.testing.actions import Answer
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
-    from typing_extensions import Self
-
     from aiokafka.testing.security import Session
     from aiokafka.testing.services import Services
     from aiokafka.testing.state import ClusterState
     from aiokafka.testing.versions import BrokerProfile
-
-Handler = Callable[[Any, "RequestContext"], Answer | Awaitable[Answer]]
-"""Called with the request object and its context, plain or ``async``."""
+else:
+    Session = later("aiokafka.testing.security.Session")
+    Services = later("aiokafka.testing.services.Services")
+    ClusterState = later("aiokafka.testing.state.ClusterState")
+    BrokerProfile = later("aiokafka.testing.versions.BrokerProfile")
 
 _KEPT_REQUESTS = 10_000
 _LOOK_AGAIN = 0.05  # seconds
@@ -95,6 +95,10 @@ class RequestContext:
     def node_id(self) -> int:
         """Id of the broker that received it."""
         return self.broker.node_id
+
+
+Handler = Callable[[Any, RequestContext], Answer | Awaitable[Answer]]
+"""Called with the request object and its context, plain or ``async``."""
 
 
 @dataclass(slots=True, eq=False)

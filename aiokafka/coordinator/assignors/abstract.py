@@ -6,6 +6,7 @@ import abc
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
+from aiokafka._typing import later
 from aiokafka.coordinator.assignors._either import either
 from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberAssignment,
@@ -14,6 +15,8 @@ from aiokafka.coordinator.protocol import (
 
 if TYPE_CHECKING:
     from aiokafka.cluster import ClusterMetadata
+else:
+    ClusterMetadata = later("aiokafka.cluster.ClusterMetadata")
 
 __all__ = ["AbstractPartitionAssignor"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from aiokafka._typing import later
 from aiokafka.coordinator.assignors._common import (
     Members,
     build,
@@ -21,6 +22,8 @@ from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka.cluster import ClusterMetadata
+else:
+    ClusterMetadata = later("aiokafka.cluster.ClusterMetadata")
 
 __all__ = ["RoundRobinPartitionAssignor"]
 
