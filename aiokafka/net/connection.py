@@ -326,6 +326,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
             # asyncio would only log it, and the waiters would never learn of it.
             log.exception("%s: unexpected error while reading", self.peer, extra=about(self.peer))
             self.abort(KafkaConnectionError(f"{self.peer}: unexpected {error!r} while reading"))
+        except BaseException as error:
+            # The program is told to end, and may go on all the same. What was read is lost.
+            self.abort(self._interrupted(error))
+            raise
 
     def pause_writing(self) -> None:
         """Close the gate: the write buffer is full."""
@@ -360,6 +364,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
             surplus = self._exchange.take_surplus()
             log.debug("%s: not looked at: %s", self.peer, surplus, extra=about(self.peer))
         future, response = received
+        try:
+            self._resolve(future, response)
+        except BaseException as error:
+            # It is in flight no more, so it does not fail with the connection.
+            _fail(future, self._interrupted(error))
+            raise
+
+    def _resolve(self, future: asyncio.Future[Any], response: Any) -> None:
         self.is_proven = self.versions is not None
         throttle = getattr(response, "throttle_time_ms", 0)
         if throttle > 0:
@@ -377,6 +389,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 return
         if not future.done():
             future.set_result(response)
+
+    def _interrupted(self, error: BaseException) -> KafkaConnectionError:
+        return KafkaConnectionError(f"{self.peer}: {error!r} while a response was read")
 
     def _on_throttle(self, throttle_time_ms: int) -> None:
         # KIP-219: since Kafka 2.0 (ApiVersions v2) the broker responds first and then reads nothing

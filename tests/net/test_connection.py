@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 
@@ -304,6 +306,35 @@ async def test_what_handling_a_response_raises_is_raised_by_the_call() -> None:
             await refused
         assert await other
         assert connection.is_open
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_an_interruption_while_a_response_is_read_ends_every_wait(
+    kind: type[BaseException],
+) -> None:
+    """Run a loop of our own: what interrupts leaves the loop, which then goes on."""
+
+    def interrupt(_: object) -> None:
+        raise kind
+
+    async def ask() -> list[asyncio.Future[Any]]:
+        cluster = await stack.enter_async_context(FakeCluster())
+        connection = await stack.enter_async_context(connected(cluster.bootstrap_servers))
+        first = connection.send_nowait(metadata_request(), on_response=interrupt)
+        return [first, connection.send_nowait(metadata_request())]
+
+    loop = asyncio.new_event_loop()
+    stack = AsyncExitStack()
+    try:
+        waits = loop.run_until_complete(ask())
+        with pytest.raises(kind):
+            loop.run_until_complete(waits[0])
+        for wait in waits:
+            with pytest.raises(KafkaConnectionError, match=kind.__name__):
+                loop.run_until_complete(wait)
+        loop.run_until_complete(stack.aclose())
+    finally:
+        loop.close()
 
 
 async def test_the_response_to_a_cancelled_request_is_not_handled() -> None:
