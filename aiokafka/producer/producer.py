@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import warnings
 from asyncio import Future
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import MethodType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -24,6 +25,7 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
     ClusterAuthorizationFailedError,
     IllegalOperation,
+    IllegalStateError,
     KafkaError,
     KafkaTimeoutError,
     ProducerClosed,
@@ -645,6 +647,17 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
             )
         return self._transactions
 
+    @contextmanager
+    def _transacting(self, call: str) -> Iterator[None]:
+        """Count the time of a `call`; raise ProducerClosed if `stop()` ends before it does."""
+        try:
+            with self._sender.meter.transacting(call):
+                yield
+        except IllegalStateError as error:
+            if not self._closed:
+                raise
+            raise ProducerClosed(f"the producer was stopped before {call} was done") from error
+
     async def begin_transaction(self) -> None:
         """Begin a transaction: what is sent from now on is part of it.
 
@@ -652,17 +665,18 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
         IllegalOperation and an AssertionError) when one is open already, the failure of a producer
         that was fenced.
         """
-        with self._sender.meter.transacting("begin"):
+        with self._transacting("begin"):
             await self._transactional().begin()
 
     async def commit_transaction(self) -> None:
         """Wait until everything that was sent is written, then commit.
 
         Takes up to `max_block_ms`. After a KafkaTimeoutError or a cancellation the outcome is
-        unknown: call it again to go on where it was. After another error the transaction has to be
-        aborted, unless the error has `is_fatal`.
+        unknown: call it again to go on where it was. It is unknown after ProducerClosed, too, if
+        the time of a `stop()` meanwhile was too short. After another error the transaction has to
+        be aborted, unless the error has `is_fatal`.
         """
-        with self._sender.meter.transacting("commit"):
+        with self._transacting("commit"):
             await self._transactional().commit()
 
     async def abort_transaction(self) -> None:
@@ -673,7 +687,7 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
 
         Takes up to `max_block_ms`. After a KafkaTimeoutError or a cancellation call it again.
         """
-        with self._sender.meter.transacting("abort"):
+        with self._transacting("abort"):
             await self._transactional().abort()
 
     def transaction(self) -> TransactionContext:
@@ -695,7 +709,7 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
         UnknownMemberIdError or FencedInstanceId when the brokers say so, ValueError and TypeError
         for wrong arguments. After an error without `is_fatal` the transaction has to be aborted.
         """
-        with self._sender.meter.transacting("send_offsets"):
+        with self._transacting("send_offsets"):
             await self._transactional().send_offsets(offsets, group_id)
 
     # -- the rest

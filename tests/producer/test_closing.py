@@ -12,7 +12,12 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka._compat import timeout
 from aiokafka.errors import KafkaTimeoutError, ProducerClosed
-from aiokafka.protocol.messages.produce import ProduceRequest
+from aiokafka.protocol.messages import (
+    EndTxnRequest,
+    ProduceRequest,
+    TxnOffsetCommitRequest,
+)
+from aiokafka.structs import TopicPartition
 from aiokafka.testing import FakeCluster, Silence
 from tests.support.producers import TOPIC, new_producer
 
@@ -52,6 +57,38 @@ async def test_stop_in_the_block_bounds_its_end(cluster: FakeCluster) -> None:
         await producer.stop(0.1)
     assert isinstance(future.exception(), ProducerClosed)
     assert loop.time() - began < 30
+
+
+TRANSACTION_CALLS = {
+    "commit": (lambda producer: producer.commit_transaction(), EndTxnRequest),
+    "commit, records in flight": (lambda producer: producer.commit_transaction(), ProduceRequest),
+    "abort": (lambda producer: producer.abort_transaction(), EndTxnRequest),
+    "abort, records in flight": (lambda producer: producer.abort_transaction(), ProduceRequest),
+    "offsets": (
+        lambda producer: producer.send_offsets_to_transaction({TopicPartition(TOPIC, 0): 1}, "g"),
+        TxnOffsetCommitRequest,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TRANSACTION_CALLS)
+async def test_a_call_about_a_transaction_ends_with_the_producer(
+    cluster: FakeCluster, name: str
+) -> None:
+    call, unanswered = TRANSACTION_CALLS[name]
+    producer = new_producer(cluster, transactional_id="tx")
+    await producer.start()
+    await producer.begin_transaction()
+    await producer.send_and_wait(TOPIC, b"1", partition=0)
+    with cluster.intercept(unanswered, Silence()) as silence:
+        if unanswered is ProduceRequest:
+            await producer.send(TOPIC, b"2", partition=0)
+            await silence.wait()
+        under_way = asyncio.ensure_future(call(producer))
+        await silence.wait()
+        await producer.stop(0)
+    with pytest.raises(ProducerClosed):
+        await under_way
 
 
 async def test_what_is_in_flight_at_the_end_leaves_nothing_behind(cluster: FakeCluster) -> None:
