@@ -182,17 +182,22 @@ async def test_a_second_stop_goes_on_when_the_first_is_cancelled(
     assert left(cluster) == 1
 
 
-async def test_stop_has_one_limit(cluster: FakeCluster, protocol: str) -> None:
-    fill(cluster, 0, 5)
-    consumer = member(cluster, protocol, "t")
-    await consumer.start()
-    await read(consumer, 5)
-    for api in (OffsetCommitRequest, LeaveGroupRequest, ConsumerGroupHeartbeatRequest):
-        cluster.intercept(api, Silence())
-    started = asyncio.get_running_loop().time()
-    await consumer.stop(timeout=0.3)
-    # Without a limit: thirteen seconds and more.
-    assert asyncio.get_running_loop().time() - started < 3
+def test_stop_has_one_limit(protocol: str) -> None:
+    async def main(simulation: Simulation) -> None:
+        async with simulation.cluster() as cluster:
+            await cluster.create_topic("t", partitions=4)
+            fill(cluster, 0, 5)
+            consumer = member(cluster, protocol, "t")
+            await consumer.start()
+            await read(consumer, 5)
+            for api in (OffsetCommitRequest, LeaveGroupRequest, ConsumerGroupHeartbeatRequest):
+                cluster.intercept(api, Silence())
+            started = asyncio.get_running_loop().time()
+            await consumer.stop(timeout=0.3)
+            # Without a limit: thirteen seconds and more.
+            assert asyncio.get_running_loop().time() - started < 3
+
+    simulate(main)
 
 
 async def test_a_stop_in_a_hurry_ends_one_that_has_time(

@@ -15,6 +15,7 @@ from aiokafka.protocol.messages.join_group import JoinGroupRequest
 from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.testing import Delay, FakeCluster, Silence
+from aiokafka.testing.simulation import Simulation, simulate
 from tests.parallel.support import Record, Runs, Seen, committed, ends, fill, make_parallel, until
 
 
@@ -115,25 +116,31 @@ async def test_a_listener_cannot_stop(cluster: FakeCluster) -> None:
                 await parallel.run(Seen())
 
 
-async def test_brokers_that_are_silent_do_not_hold_it_up(cluster: FakeCluster) -> None:
+def test_brokers_that_are_silent_do_not_hold_it_up() -> None:
     """The handlers, and the commit, have as long as the options say, and the consumer its own."""
-    fill(cluster, 10)
-    loop = asyncio.get_running_loop()
-    begun = asyncio.Event()
 
-    async def handle(record: Record) -> None:
-        if record.offset:
-            begun.set()
-            await asyncio.Event().wait()
+    async def main(simulation: Simulation) -> None:
+        async with simulation.cluster() as cluster:
+            await cluster.create_topic("t", partitions=4)
+            fill(cluster, 10)
+            loop = asyncio.get_running_loop()
+            begun = asyncio.Event()
 
-    options: dict[str, Any] = {"drain_timeout_ms": 100, "commit_interval_ms": 60_000}
-    async with make_parallel(cluster, **options) as parallel:
-        runs = Runs(parallel, handle)
-        await begun.wait()
-        commits = cluster.intercept(OffsetCommitRequest, Silence())
-        began_at = loop.time()
-        await runs.stop()
-        took = loop.time() - began_at
-    assert commits.hits
-    # 0.1 s for the handlers, as long for the commit.
-    assert took < 5
+            async def handle(record: Record) -> None:
+                if record.offset:
+                    begun.set()
+                    await asyncio.Event().wait()
+
+            options: dict[str, Any] = {"drain_timeout_ms": 100, "commit_interval_ms": 60_000}
+            async with make_parallel(cluster, **options) as parallel:
+                runs = Runs(parallel, handle)
+                await begun.wait()
+                commits = cluster.intercept(OffsetCommitRequest, Silence())
+                began_at = loop.time()
+                await runs.stop()
+                took = loop.time() - began_at
+            assert commits.hits
+            # 0.1 s for the handlers, as long for the commit.
+            assert took < 5
+
+    simulate(main)

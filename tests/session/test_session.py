@@ -41,6 +41,7 @@ from aiokafka.protocol.messages.transactions import (
 )
 from aiokafka.session import SessionTransaction
 from aiokafka.testing import Cut, Fail, FakeCluster, Hold
+from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.consumers import T0, fill
 from tests.support.producers import numbers
 from tests.support.sessions import Told, consumer_of, copy, producer_of, session_of
@@ -543,26 +544,29 @@ async def test_cancelled_at_every_step(cluster: FakeCluster) -> None:
     assert stored(cluster) == [60, None]
 
 
-async def test_stopping_with_the_broker_gone_is_bounded() -> None:
-    async with FakeCluster() as cluster:
-        await cluster.create_topic("t")
-        await cluster.create_topic("out")
-        fill(cluster, 0, 3)
-        writing = {"max_block_ms": 300}
-        session = session_of(cluster, stop_timeout_ms=200, writing=writing)
-        async with session:
-            async for transaction in session:
-                with pytest.raises(LookupError):
-                    async with transaction:
-                        await transaction.send("out", b"v", partition=0)
-                        await session.producer.flush()
-                        await cluster.stop_broker(0)
-                        began = asyncio.get_running_loop().time()
-                        raise LookupError
-                break
-        # The abort in the block has max_block_ms; then it is stop_timeout_ms, and the consumer's
-        # farewell to its group.
-        assert asyncio.get_running_loop().time() - began < 10
+def test_stopping_with_the_broker_gone_is_bounded() -> None:
+    async def main(simulation: Simulation) -> None:
+        async with simulation.cluster() as cluster:
+            await cluster.create_topic("t")
+            await cluster.create_topic("out")
+            fill(cluster, 0, 3)
+            writing = {"max_block_ms": 300}
+            session = session_of(cluster, stop_timeout_ms=200, writing=writing)
+            async with session:
+                async for transaction in session:
+                    with pytest.raises(LookupError):
+                        async with transaction:
+                            await transaction.send("out", b"v", partition=0)
+                            await session.producer.flush()
+                            await cluster.stop_broker(0)
+                            began = asyncio.get_running_loop().time()
+                            raise LookupError
+                    break
+            # The abort in the block has max_block_ms; then it is stop_timeout_ms, and the
+            # consumer's farewell to its group.
+            assert asyncio.get_running_loop().time() - began < 10
+
+    simulate(main)
 
 
 async def test_a_start_that_fails_leaves_nothing(cluster: FakeCluster) -> None:

@@ -16,6 +16,7 @@ from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.protocol.messages.transactions import EndTxnRequest, TxnOffsetCommitRequest
 from aiokafka.session import SessionTransaction
 from aiokafka.testing import Fail, FakeCluster, Hold, Silence
+from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.consumers import T0, fill
 from tests.support.producers import numbers
 from tests.support.sessions import copy, session_of
@@ -182,7 +183,17 @@ async def test_an_abort_forgets_the_failure_behind_it(cluster: FakeCluster) -> N
 
 
 @pytest.mark.parametrize("where", ["block", "commit"])
-async def test_a_cancelled_session_takes_its_time_once(cluster: FakeCluster, where: str) -> None:
+def test_a_cancelled_session_takes_its_time_once(where: str) -> None:
+    async def main(simulation: Simulation) -> None:
+        async with simulation.cluster() as cluster:
+            await cluster.create_topic("t", partitions=2)
+            await cluster.create_topic("out")
+            await cancel_in(cluster, where)
+
+    simulate(main)
+
+
+async def cancel_in(cluster: FakeCluster, where: str) -> None:
     fill(cluster, 0, 3)
     loop = asyncio.get_running_loop()
     is_inside = asyncio.Event()

@@ -4,7 +4,6 @@ group that shows progress."""
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
 import pytest
@@ -247,10 +246,9 @@ async def test_a_coordinator_that_does_not_answer_holds_nothing_up(cluster: Fake
     at = await end(plan, await initial(plan), 10)
     is_over = asyncio.Event()
     with cluster.intercept(OffsetCommitRequest, Hold(is_over)) as script:
-        begun = time.monotonic()
+        # The response stays away until all five are planned.
         for _ in range(5):
             at = await end(plan, at, 10)
-        assert time.monotonic() - begun < 5
         assert script.hits == 1
         assert int(at["t"]["0"]) == 60
         is_over.set()
