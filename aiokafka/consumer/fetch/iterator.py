@@ -12,7 +12,7 @@ from aiokafka import _ready
 from aiokafka.consumer.fetch.buffer import FetchBuffer
 from aiokafka.structs import ConsumerRecord
 
-__all__ = ["RecordIterator", "NextRecord"]
+__all__ = ["NextRecord", "RecordIterator"]
 
 _Record = ConsumerRecord[Any, Any]
 
