@@ -92,7 +92,7 @@ class Row:
         ]
         if len(on_wire) != len(names):
             raise TypeError(f"{struct.__name__}: {len(on_wire)} fields, {len(names)} names")
-        self._struct = struct
+        self.struct: type[Any] = struct
         self._flexible = OPEN_END if flexible is None else flexible
         self._columns = [
             _column(f, name, span, flexible) for f, name in zip(on_wire, names, strict=True)
@@ -116,7 +116,7 @@ class Row:
             column.field.name: column.pack(value, version)
             for column, value in zip(columns, values, strict=False)
         }
-        return self._struct(**packed)
+        return self.struct(**packed)
 
     def unpack(self, struct: Any, version: int) -> tuple[Any, ...]:
         """Convert the struct to a tuple."""

@@ -8,14 +8,19 @@ response back.
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from aiokafka.errors import IncompatibleBrokerVersion, UnsupportedVersionError
+from aiokafka.errors import IncompatibleBrokerVersion
 from aiokafka.protocol import schema
 from aiokafka.protocol._rows import Row
+from aiokafka.protocol.compiler import codec
 from aiokafka.protocol.schema import Versions
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["Family", "Request", "RequestStruct", "Response", "versioned"]
 
@@ -73,13 +78,37 @@ class _Struct:
         """Return the fields as a dict, and the structs in them as dicts, too."""
         return self._row.label(self._values(), self.API_VERSION)
 
+    def get_item(self, name: str) -> Any:
+        """Return one field. Raises KeyError if there is none of that name."""
+        if name not in self._names:
+            raise KeyError(f"{type(self).__name__} has no {name}")
+        return self.__dict__[name]
+
+    def encode(self) -> bytes:
+        """Return the message as it travels, without a header."""
+        return codec(self._row.struct, self.API_VERSION).encode_bytes(self.message())
+
+    @classmethod
+    def decode(cls, data: io.BytesIO | bytes) -> Self:
+        """Read a message without a header; a stream is left where the message ends."""
+        stream = io.BytesIO(data) if isinstance(data, bytes) else data
+        coder = codec(cls._row.struct, cls.API_VERSION)
+        message, end = coder.decode_prefix(stream.getvalue(), stream.tell())
+        stream.seek(end)
+        return cls(*cls._row.unpack(message, cls.API_VERSION))
+
     def _values(self) -> tuple[Any, ...]:
         return tuple(self.__dict__[name] for name in self._names)
 
     def __eq__(self, other: object) -> bool:
-        if type(other) is not type(self):
+        # Versions with the same fields are alike: a program may compare what was built for a broker
+        # with an older version that it has written down.
+        if not isinstance(other, _Struct):
             return NotImplemented
-        return self._values() == other._values()
+        return self._kind() == other._kind() and self._values() == other._values()
+
+    def _kind(self) -> tuple[Row, tuple[str, ...]]:
+        return self._row, self._names
 
     __hash__ = object.__hash__
 
@@ -105,11 +134,11 @@ class RequestStruct(_Struct):
     def prepare(self, versions: Mapping[int, tuple[int, int]]) -> RequestStruct:
         """Return this request if the broker supports its version (API key: lowest and highest).
 
-        Raises UnsupportedVersionError.
+        Raises IncompatibleBrokerVersion.
         """
         first, last = versions.get(self.API_KEY, (1, 0))
         if not first <= self.API_VERSION <= last:
-            raise UnsupportedVersionError(_gap(type(self).__name__, first, last))
+            raise IncompatibleBrokerVersion(_gap(type(self).__name__, first, last))
         return self
 
     def message(self) -> schema.Request[Any]:
@@ -180,7 +209,7 @@ class Request:
     def prepare(self, versions: Mapping[int, tuple[int, int]]) -> RequestStruct:
         """Return this request in the newest version that the broker supports, too.
 
-        Raises UnsupportedVersionError, or what `build` raises.
+        Raises IncompatibleBrokerVersion.
         """
         first, last = versions.get(self.API_KEY, (1, 0))
         for version in reversed(self.FAMILY.versions):
@@ -189,7 +218,7 @@ class Request:
         names = " to ".join(
             f"v{v}" for v in self.FAMILY.versions[:: len(self.FAMILY.versions) - 1 or 1]
         )
-        raise UnsupportedVersionError(_gap(f"{type(self).__name__} {names}", first, last))
+        raise IncompatibleBrokerVersion(_gap(f"{type(self).__name__} {names}", first, last))
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in self._fields.items())

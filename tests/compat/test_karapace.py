@@ -117,7 +117,7 @@ async def test_positions_and_metadata(client: AIOKafkaClient) -> None:
     committed = await client.send(node, commit)
     assert [topic for topic, _ in committed.topics] == ["t"]
     if client.api_version < (0, 10):
-        with pytest.raises(Errors.UnsupportedVersionError, match="MetadataRequest_v1"):
+        with pytest.raises(Errors.IncompatibleBrokerVersion, match="MetadataRequest_v1"):
             await client.send(node, MetadataRequest_v1([]))
         return
     response = await client.send(node, MetadataRequest_v1([]))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka.errors import IncompatibleBrokerVersion, UnsupportedVersionError
+from aiokafka.errors import IncompatibleBrokerVersion
 from aiokafka.protocol._tuples import Request
 from aiokafka.protocol.admin import (
     AlterPartitionReassignmentsRequest,
@@ -125,11 +125,11 @@ def test_the_newest_common_version_is_sent() -> None:
     request = JoinGroupRequest("g", 1000, 2000, "m", "i", "consumer", [("range", b"x")])
     for broker, expected in [((0, 9), 5), ((2, 9), 5), ((0, 4), 2), ((0, 1), 1), ((0, 0), 0)]:
         assert expected == request.prepare({11: broker}).API_VERSION
-    with pytest.raises(UnsupportedVersionError, match=r"JoinGroupRequest.*6 to 9"):
+    with pytest.raises(IncompatibleBrokerVersion, match=r"JoinGroupRequest.*6 to 9"):
         request.prepare({11: (6, 9)})
-    with pytest.raises(UnsupportedVersionError, match="does not support JoinGroupRequest"):
+    with pytest.raises(IncompatibleBrokerVersion, match="does not support JoinGroupRequest"):
         request.prepare({})
-    with pytest.raises(UnsupportedVersionError, match="JoinGroupRequest_v0"):
+    with pytest.raises(IncompatibleBrokerVersion, match="JoinGroupRequest_v0"):
         JoinGroupRequest[0]("g", 1000, "m", "consumer", []).prepare({11: (2, 9)})
 
 
