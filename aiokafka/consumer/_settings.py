@@ -44,3 +44,7 @@ class ConsumerSettings:
     @property
     def _max_poll_records(self) -> int | None:
         return self._config.max_poll_records
+
+    @property
+    def _client_rack(self) -> str | None:
+        return self._config.client.client_rack

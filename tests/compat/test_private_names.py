@@ -238,8 +238,9 @@ async def test_tests_wait_for_the_assignment_of_a_subscription(cluster: FakeClus
 
 
 async def test_tests_look_at_settings() -> None:
-    consumer = AIOKafkaConsumer(group_id="g", group_instance_id="one")
-    assert consumer._group_instance_id == "one"
+    consumer = AIOKafkaConsumer(group_id="g", group_instance_id="one", client_rack="here")
+    assert (consumer._group_instance_id, consumer._client_rack) == ("one", "here")
+    assert AIOKafkaConsumer()._client_rack is None
     producer = AIOKafkaProducer(enable_idempotence=True)
     assert producer._sender._acks == -1
     await producer.stop()
