@@ -76,7 +76,9 @@ SHIMS = {
     "protocol.transaction",
     "record.control_record",
     "record.default_records",
+    "record.legacy_records",
     "record.memory_records",
+    "record.util",
     "util",
 }
 OPENING = "Import path of aiokafka, kept as a shim: "

@@ -9,14 +9,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from aiokafka.errors import CorruptRecordError, IllegalArgumentError, UnsupportedCodecError
 from aiokafka.record.compression import LZ4, ZSTD, compress, decompress
 from aiokafka.record.header import RecordBatch, parse_batch
 
-__all__ = ["LegacyRecord", "build_message_set", "read_entry"]
+__all__ = ["LegacyRecord", "build_message", "build_message_set", "read_entry", "wrap_messages"]
 
 _CODEC_MASK = 0x07
 _APPEND_TIME = 0x08
@@ -37,6 +37,18 @@ class LegacyRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     crc: int
+
+    # Names that programs for aiokafka read, by way of `legacy_records`.
+
+    @property
+    def checksum(self) -> int:
+        """The checksum of the message."""
+        return self.crc
+
+    @property
+    def headers(self) -> list[Any]:
+        """Nothing: messages of these formats have no headers."""
+        return []
 
 
 # -- read
@@ -85,7 +97,7 @@ def _unwrap(
     batch: RecordBatch, outer: LegacyRecord, check_crcs: bool, limit: int
 ) -> list[LegacyRecord]:
     if outer.value is None:
-        raise CorruptRecordError(f"the compressed message at offset {outer.offset} has no value")
+        raise CorruptRecordError(f"Value of compressed message is None: offset {outer.offset}")
     inner = [
         _read_inner(message, batch.magic, check_crcs)
         for message in _messages(_decompress(batch, outer.value, limit))
@@ -197,9 +209,10 @@ def _xxh32(data: bytes) -> int:
 # -- write
 
 
-def _message(
+def build_message(
     magic: int, offset: int, timestamp: int, attributes: int, key: bytes | None, value: bytes | None
 ) -> bytes:
+    """Build one message; magic 0 has no room for its timestamp."""
     head = (magic, attributes) if magic == 0 else (magic, attributes, timestamp)
     parts = [_MESSAGE[magic].pack(*head)]
     for field in (key, value):
@@ -227,13 +240,20 @@ def build_message_set(
     if not items:
         raise IllegalArgumentError("a message set needs a record")
     plain = b"".join(
-        _message(magic, offset, timestamp, 0, key, value)
+        build_message(magic, offset, timestamp, 0, key, value)
         for offset, (timestamp, key, value) in enumerate(items)
     )
     if not codec:
         return plain
+    newest = max(timestamp for timestamp, _, _ in items)
+    return wrap_messages(magic, plain, len(items) - 1, newest, codec, level)
+
+
+def wrap_messages(
+    magic: int, plain: bytes, last_offset: int, newest: int, codec: int, level: int | None = None
+) -> bytes:
+    """Compress a message set into a message, with the offset of the last and the newest time."""
     packed = compress(codec, plain, level)
     if codec == LZ4 and magic == 0:
         packed = _break_lz4_header(packed)
-    newest = max(timestamp for timestamp, _, _ in items)
-    return _message(magic, len(items) - 1, newest, codec, None, packed)
+    return build_message(magic, last_offset, newest, codec, None, packed)

@@ -69,6 +69,8 @@ IMPORTS = [
     "aiokafka.record.memory_records MemoryRecords",
     "aiokafka.record.default_records DefaultRecordBatch DefaultRecordBatchBuilder"
     " _DefaultRecordBatchBuilderPy",
+    "aiokafka.record.legacy_records LegacyRecordBatch LegacyRecordBatchBuilder",
+    "aiokafka.record.util calc_crc32c decode_varint encode_varint size_of_varint",
     "aiokafka.record.control_record ABORT_MARKER COMMIT_MARKER ControlRecord",
     "aiokafka.util NO_EXTENSIONS",
 ]

@@ -133,7 +133,7 @@ def test_a_wrapper_of_nothing_is_corrupt(magic: int) -> None:
     head = struct.pack(">Bb", magic, 1) + (struct.pack(">q", 5) if magic else b"")
     body = head + struct.pack(">ii", -1, -1)
     data = struct.pack(">qiI", 3, len(body) + 4, zlib.crc32(body)) + body
-    with pytest.raises(CorruptRecordError, match="offset 3 has no value"):
+    with pytest.raises(CorruptRecordError, match="Value of compressed message is None: offset 3"):
         read(data)
 
 
