@@ -5,11 +5,17 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._metadata.topic_info import PartitionInfo, TopicInfo, merge_missing, merge_topic
 from aiokafka._typing import later
-from aiokafka.errors import TopicAuthorizationFailedError, UnknownTopicOrPartitionError, for_code
+from aiokafka.errors import (
+    MetadataEmptyBrokerList,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
 from aiokafka.net.address import is_address
 from aiokafka.protocol.messages.metadata import MetadataResponse
 from aiokafka.protocol.schema import ZERO_UUID
@@ -59,6 +65,7 @@ class ClusterMetadata:
         self._topics: dict[str, TopicInfo] = {}
         self._listeners: list[Callable[[ClusterMetadata], Any]] = []
         self._request_update: Callable[[], Any] | None = None
+        self._update: Future[ClusterMetadata] | None = None
         self._index()
 
     def __repr__(self) -> str:
@@ -382,9 +389,13 @@ class ClusterMetadata:
                 log.exception("Metadata listener %r failed", listener)
 
     def request_update(self) -> Any:
-        """Ask the client to refresh soon; returns its future (None for a cluster without a
-        client)."""
-        return None if self._request_update is None else self._request_update()
+        """Ask the client to refresh soon; returns its future. That of a cluster made by hand is
+        done after `update_metadata` or `failed_update`."""
+        if self._request_update is not None:
+            return self._request_update()
+        if self._update is None:
+            self._update = Future()
+        return self._update
 
     def on_request_update(self, request: Callable[[], Any]) -> None:
         """Set what `request_update()` calls, of this snapshot and those that follow it."""
@@ -392,6 +403,7 @@ class ClusterMetadata:
 
     def update_metadata(self, metadata: MetadataResponse | Response) -> None:
         """Take `metadata` in place; what `AIOKafkaClient.send` returns for an older request, too.
+        Without any broker in it, it is ignored: a broker that is starting sends such.
 
         Only for a cluster made by hand: a client's snapshots are never changed.
         """
@@ -400,12 +412,21 @@ class ClusterMetadata:
         message: Any = metadata
         if isinstance(metadata, Response):
             message = metadata.message()
+        if not message.brokers:
+            self.failed_update(MetadataEmptyBrokerList("the response names no broker"))
+            return
+        update, self._update = self._update, None
         self.__dict__.update(self.updated(message).__dict__)
+        if update is not None:
+            update.set_result(self)
         self.notify_listeners()
 
     def failed_update(self, exception: BaseException) -> None:
-        """Log a failure, for callers of the old class; the snapshot stays as it is."""
+        """Fail the update that was requested, of a cluster made by hand; it stays as it is."""
         log.debug("Metadata update failed: %s", exception)
+        update, self._update = self._update, None
+        if update is not None:
+            update.set_exception(exception)
 
 
 def _is_news(known: BrokerMetadata | None, told: BrokerMetadata) -> bool:

@@ -8,6 +8,7 @@ import pytest
 
 from aiokafka._metadata.all_topics import AllTopics
 from aiokafka.cluster import ClusterMetadata
+from aiokafka.errors import MetadataEmptyBrokerList
 from aiokafka.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -241,7 +242,26 @@ def test_a_cluster_made_by_hand_takes_updates_in_place() -> None:
     cluster = ClusterMetadata(bootstrap_servers="localhost")
     cluster.update_metadata(response(topic("t", partition(0))))
     assert cluster.partitions_for_topic("t") == {0}
-    assert cluster.request_update() is None
+
+
+def test_an_update_of_a_cluster_made_by_hand_is_awaited() -> None:
+    cluster = ClusterMetadata()
+    update = cluster.request_update()
+    assert cluster.request_update() is update
+    assert not update.done()
+    cluster.update_metadata(response(topic("t", partition(0))))
+    assert update.result() is cluster
+
+    failed = cluster.request_update()
+    assert failed is not update
+    cluster.failed_update(OSError("no way"))
+    assert isinstance(failed.exception(), OSError)
+
+    failed = cluster.request_update()
+    cluster.update_metadata(MetadataResponse(brokers=[], topics=[]))
+    assert isinstance(failed.exception(), MetadataEmptyBrokerList)
+    assert cluster.partitions_for_topic("t") == {0}
+    assert cluster.brokers()
 
 
 def test_partitions_can_be_added_to_a_copy(cluster: ClusterMetadata) -> None:
