@@ -181,3 +181,29 @@ async def test_a_goodbye_that_comes_behind_the_next_join(
         assert [call for call, _ in log.calls] == ["assigned"]
         assert len(cluster.groups.consumer["g"].members) == 1
         assert shares(consumer) == [4]
+
+
+async def test_a_member_whose_epoch_is_refused_comes_back_though_it_is_still_counted(
+    start: Start,
+) -> None:
+    """Brokers refuse the epoch of a join, too, from a member that they count (KAFKA-19233)."""
+    async with FakeCluster(config=CONFIG) as cluster:
+        await cluster.create_topic("t", partitions=4)
+        consumer = await start(cluster, "t", **OPTIONS)
+        await until(cluster, lambda: shares(consumer) == [4])
+        group = cluster.groups.consumer["g"]
+
+        refused: list[str] = []
+
+        def refuse(request: ConsumerGroupHeartbeatRequest, context: Any) -> Any:
+            if request.member_epoch or request.member_id not in group.members:
+                return None
+            refused.append(request.member_id)
+            return Fail(FencedMemberEpoch)
+
+        cluster.intercept(ConsumerGroupHeartbeatRequest, refuse)
+        cluster.groups.fence("g", consumer.group_metadata().member_id)
+        await until(cluster, lambda: refused)
+        # The session would end much later.
+        await until(cluster, lambda: shares(consumer) == [4])
+        assert len(group.members) == 1

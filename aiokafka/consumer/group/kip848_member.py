@@ -17,6 +17,7 @@ from aiokafka.consumer.group.membership import GroupLink
 from aiokafka.consumer.position.committed import Identity
 from aiokafka.errors import (
     FencedInstanceId,
+    FencedMemberEpoch,
     GroupIdNotFound,
     IllegalStateError,
     KafkaError,
@@ -118,7 +119,8 @@ class Kip848Member:
     goodbye may arrive behind the next join; the member's epoch; `target`, what the broker wants us
     to have; `owned`, what we have told it, or will tell it next, that we have; `interval`, seconds
     between heartbeats; until when requests without a response may reach the coordinator; whether it
-    may count us when we join: a static member, or one whose goodbye had no response.
+    may count us when we join: a static member, or one whose goodbye had no response, or whose
+    join was refused for its epoch.
     """
 
     def __init__(self, config: ConsumerConfig, link: GroupLink) -> None:
@@ -250,7 +252,8 @@ class Kip848Member:
         9. The request was a goodbye. It may arrive behind the next join, and remove the member in
            the middle of its work. So the member leaves once more before it joins, and comes back
            under another id, to which the first goodbye means nothing. With another id alone its
-           former partitions would wait for the end of its session.
+           former partitions would wait for the end of its session. It does so, too, if its join was
+           refused for its epoch: brokers with KAFKA-19233 do that while they count the member.
         """
         life = self._life
         limit = max(_SHORTEST_LIMIT, 2 * self.interval)
@@ -310,6 +313,8 @@ class Kip848Member:
             self._strays_until = asyncio.get_running_loop().time() + _LONGEST_WAY
             raise
         if response.error_code:
+            is_fenced = response.error_code == FencedMemberEpoch.errno
+            was_counted |= is_fenced and request.member_epoch == _JOINING
             self._may_be_counted = was_counted and response.error_code not in _NOT_IN_CODES
         elif request.member_epoch < 0:
             self._may_be_counted = False
