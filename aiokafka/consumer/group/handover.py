@@ -117,8 +117,13 @@ class Handover:
 
     def let_go(self) -> None:
         """Note that the application unsubscribes: what `abandon()` commits later belongs to the
-        topics of now."""
+        topics of now.
+
+        It ends with that, whether there is a membership to commit it in or not: in a later one the
+        partitions may be another member's, which has committed more.
+        """
         self._given_up = self._commits.give_up(self._held)
+        self._held = Assignment({}, -1)
 
     async def abandon(self, identity: Identity) -> None:
         """Finish with what the application has unsubscribed from: commit what it had finished, as

@@ -1,0 +1,55 @@
+"""What is left of an assignment that is over, when a member unsubscribes and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
+from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
+from aiokafka.protocol.messages.sync_group import SyncGroupRequest
+from aiokafka.testing import FakeCluster, Hold
+from aiokafka.testing.script import RequestContext
+from tests.support.consumers import Start, fill, read
+from tests.support.groups import until
+
+OPTIONS: dict[str, Any] = {
+    "group_id": "g",
+    "heartbeat_interval_ms": 20,
+    "auto_commit_interval_ms": 60_000,
+    "partition_assignment_strategy": [CooperativeStickyAssignor],
+}
+
+
+async def test_an_assignment_that_was_over_is_not_committed_with_a_later_one(
+    cluster: FakeCluster, start: Start
+) -> None:
+    """The member had left because of its application, which unsubscribed at that moment."""
+    await cluster.create_topic("t")
+    fill(cluster, 0, 4)
+    idle = await start(cluster, "t", client_id="idle", max_poll_interval_ms=100, **OPTIONS)
+    assert await read(idle, 1) == [(0, 0)]
+    assert await read(idle, 1) == [(0, 1)]
+    goes_on = asyncio.Event()
+    with cluster.intercept(LeaveGroupRequest, Hold(goes_on)) as script:
+        await script.wait()
+        idle.unsubscribe()
+        goes_on.set()
+        await until(cluster, lambda: cluster.groups.state_of("g") == "Empty")
+    owner = await start(cluster, "t", **OPTIONS)
+    assert await read(owner, 4) == [(0, n) for n in range(4)]
+    await owner.commit()
+    answer = asyncio.Event()
+
+    def hold(request: Any, context: RequestContext) -> Hold | None:
+        return Hold(answer) if context.client_id == "idle" else None
+
+    count = cluster.count(LeaveGroupRequest)
+    with cluster.intercept(SyncGroupRequest, hold) as script:
+        idle.subscribe(["t"])
+        await until(cluster, lambda: script.hits)
+        idle.unsubscribe()
+        answer.set()
+        # It commits before it leaves.
+        await until(cluster, lambda: cluster.count(LeaveGroupRequest) > count)
+    assert cluster.groups.committed("g", "t") == 4
