@@ -10,7 +10,7 @@ from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest
 from aiokafka.testing import FakeCluster, Hold
 from aiokafka.testing.script import RequestContext
-from tests.support.consumers import Start, fill, read
+from tests.support.consumers import T0, Start, fill, read
 from tests.support.groups import until
 
 OPTIONS: dict[str, Any] = {
@@ -53,3 +53,26 @@ async def test_an_assignment_that_was_over_is_not_committed_with_a_later_one(
         # It commits before it leaves.
         await until(cluster, lambda: cluster.count(LeaveGroupRequest) > count)
     assert cluster.groups.committed("g", "t") == 4
+
+
+async def test_an_offset_that_was_put_back_meanwhile_is_committed_again(
+    cluster: FakeCluster, start: Start
+) -> None:
+    """What a member had committed in a former assignment says nothing about the next one."""
+    await cluster.create_topic("t")
+    fill(cluster, 0, 3)
+    consumer = await start(cluster, "t", **OPTIONS)
+    assert len(await read(consumer, 3)) == 3
+    await consumer.commit()
+    consumer.unsubscribe()
+    await until(cluster, lambda: cluster.groups.state_of("g") == "Empty")
+    other = await start(cluster, "t", **{**OPTIONS, "enable_auto_commit": False})
+    await other.commit({T0: 1})
+    await other.stop()
+    consumer.subscribe(["t"])
+    assert await read(consumer, 2) == [(0, 1), (0, 2)]
+    fill(cluster, 0, 1)
+    assert await read(consumer, 1) == [(0, 3)]
+    consumer.unsubscribe()
+    await until(cluster, lambda: cluster.groups.state_of("g") == "Empty")
+    assert cluster.groups.committed("g", "t") == 3

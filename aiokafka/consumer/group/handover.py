@@ -223,8 +223,9 @@ class Handover:
         """Write the assignment; False if the application has subscribed to something else
         meanwhile."""
         before = self.owned
-        # While the states are still there: they say what the application has in hand of each.
-        self._commits.forget(before - partitions if keep else before)
+        # While the states are still there: they say what the application has in hand of each. What
+        # comes was perhaps here before, and others have committed for it since.
+        self._commits.forget(before ^ partitions if keep else before | partitions)
         if self._subscriptions.subscription is None or self._subscriptions.is_manual:
             return False
         self._subscriptions.assign_from_subscribed(sorted(partitions), keep=keep)
