@@ -6,12 +6,14 @@ import asyncio
 from typing import Any
 
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
+from aiokafka.errors import GroupLoadInProgressError
 from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
+from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest
-from aiokafka.testing import FakeCluster, Hold
+from aiokafka.testing import Fail, FakeCluster, Hold
 from aiokafka.testing.script import RequestContext
 from tests.support.consumers import T0, Start, fill, read
-from tests.support.groups import until
+from tests.support.groups import Log, until
 
 OPTIONS: dict[str, Any] = {
     "group_id": "g",
@@ -75,4 +77,32 @@ async def test_an_offset_that_was_put_back_meanwhile_is_committed_again(
     assert await read(consumer, 1) == [(0, 3)]
     consumer.unsubscribe()
     await until(cluster, lambda: cluster.groups.state_of("g") == "Empty")
+    assert cluster.groups.committed("g", "t") == 3
+
+
+async def test_a_commit_that_is_tried_again_puts_back_nothing_of_the_last_one(
+    cluster: FakeCluster, start: Start
+) -> None:
+    """What `unsubscribe()` leaves to commit comes behind what was sent before."""
+    await cluster.create_topic("t")
+    fill(cluster, 0, 3)
+    goes_on = asyncio.Event()
+
+    class Slow(Log):
+        async def on_partitions_revoked(self, revoked: Any) -> None:
+            await goes_on.wait()
+
+    delays: dict[str, Any] = {"retry_backoff_ms": 200, "retry_backoff_max_ms": 200}
+    consumer = await start(cluster, **delays, **OPTIONS)
+    consumer.subscribe(["t"], listener=Slow())
+    assert len(await read(consumer, 3)) == 3
+    assert await consumer.getmany() == {}
+    with cluster.intercept(OffsetCommitRequest, Fail(GroupLoadInProgressError), times=1) as script:
+        earlier = asyncio.ensure_future(consumer.commit({T0: 1}))
+        await script.wait()
+        consumer.unsubscribe()
+        await earlier
+        await until(cluster, lambda: cluster.count(OffsetCommitRequest) > 2)
+        goes_on.set()
+        await until(cluster, lambda: cluster.groups.state_of("g") == "Empty")
     assert cluster.groups.committed("g", "t") == 3

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from aiokafka._backoff import Backoff
@@ -94,8 +94,9 @@ class GroupCommits:
     Commits of the same partition are made one after the other, in the order of the calls: one that
     is retried must not put back what a later one has stored.
 
-    Owns: the offsets committed last, by partition; the commits under way; which partitions were
-    taken away with records in the application's hands, and at which of its calls.
+    Owns: the offsets committed last, by partition; the commits under way, and which of them are
+    sent; which partitions were taken away with records in the application's hands, and at which of
+    its calls.
     """
 
     def __init__(
@@ -114,6 +115,7 @@ class GroupCommits:
         self._on_refused = on_refused
         self._committed: dict[TopicPartition, int] = {}
         self._turns: dict[_Turn, None] = {}
+        self._out: set[_Turn] = set()
         self._forfeited: dict[TopicPartition, _Forfeit] = {}
         self._is_failing = False
         self._is_suspended = False
@@ -204,14 +206,17 @@ class GroupCommits:
         try:
             while any(other in self._turns for other in earlier):
                 if not await self._changed.wait(deadline):
-                    raise KafkaTimeoutError(
-                        f"group {self._committer.group_id!r}: offsets not committed in time: "
-                        "an earlier commit of the same partitions is still tried"
-                    )
+                    raise self._late_for_its_turn()
             yield
         finally:
             del self._turns[turn]
             self._changed.notify()
+
+    def _late_for_its_turn(self) -> KafkaTimeoutError:
+        return KafkaTimeoutError(
+            f"group {self._committer.group_id!r}: offsets not committed in time: "
+            "an earlier commit of the same partitions is still tried"
+        )
 
     async def _commit(
         self,
@@ -241,7 +246,8 @@ class GroupCommits:
             self._refuse_foreign(offsets)
             identity = self._identity()
             try:
-                await self._committer.commit(positions, identity, deadline)
+                with self._sending(offsets):
+                    await self._committer.commit(positions, identity, deadline)
                 break
             except CommitFailedError as error:
                 # A refusal of who we were says nothing about who we are. A join that is under way,
@@ -261,6 +267,16 @@ class GroupCommits:
                 del self._forfeited[tp]
         # A rebalance may be waiting for the application to finish what it has (`Handover.revoke`).
         self._desk.polls.notify()
+
+    @contextmanager
+    def _sending(self, partitions: Iterable[TopicPartition]) -> Iterator[None]:
+        turn = _Turn(partitions)
+        self._out.add(turn)
+        try:
+            yield
+        finally:
+            self._out.remove(turn)
+            self._changed.notify()
 
     async def _wait_for_assignment(self, deadline: float) -> None:
         while self._is_suspended and not self._is_lost:
@@ -325,11 +341,18 @@ class GroupCommits:
         self._log.log(level, "auto-commit failed: %s", error)
 
     async def commit_abandoned(self, given_up: GivenUp, identity: Identity, timeout: float) -> None:
-        """Commit what is finished of an assignment that the application has given up. Raises as
-        `OffsetCommitter.commit`."""
+        """Commit what is finished of an assignment that the application has given up, after the
+        commits of it that are sent, or sent again, already. Raises as `OffsetCommitter.commit`.
+
+        Commits that wait for an assignment are not waited for: they wait for this to end.
+        """
+        deadline = asyncio.get_running_loop().time() + timeout
+        turn = _Turn(given_up.assignment.tps)
+        while any(other.concerns(turn) for other in self._out):
+            if not await self._changed.wait(deadline):
+                raise self._late_for_its_turn()
         finished = self._finished(given_up.assignment)
         if finished:
-            deadline = asyncio.get_running_loop().time() + timeout
             positions = Positions(finished, given_up.topic_ids)
             await self._committer.commit(positions, identity, deadline)
 
