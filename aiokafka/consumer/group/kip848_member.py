@@ -253,7 +253,7 @@ class Kip848Member:
            the middle of its work. So the member leaves once more before it joins, and comes back
            under another id, to which the first goodbye means nothing. With another id alone its
            former partitions would wait for the end of its session. It does so, too, if its join was
-           refused for its epoch: brokers with KAFKA-19233 do that while they count the member.
+           refused for its epoch: brokers before KAFKA-19233 do that while they count the member.
         """
         life = self._life
         limit = max(_SHORTEST_LIMIT, 2 * self.interval)
