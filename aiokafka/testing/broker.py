@@ -26,7 +26,7 @@ from aiokafka.testing.actions import (
 from aiokafka.testing.ailment import Ailment
 from aiokafka.testing.connection import Connection, Later, Reply
 from aiokafka.testing.script import Pending, RequestContext, Script
-from aiokafka.testing.sockets import close_server
+from aiokafka.testing.sockets import close_server, stop_accepting
 from aiokafka.testing.wire import encode, read_header, refuse_version, skip_tags
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class FakeBroker:
         self._ssl = ssl_context
         #: Held while it starts or stops: calls that overlap take their turns.
         self.changing = asyncio.Lock()
-        self._server: asyncio.AbstractServer | None = None
+        self._server: asyncio.Server | None = None
         self._connections: dict[Connection, None] = {}
         self._largest = ("", 0)  # the setting, and what it says: asked for each request
 
@@ -118,7 +118,7 @@ class FakeBroker:
         """Stop listening and break all connections; requests in progress are dropped."""
         server, self._server = self._server, None
         if server is not None:
-            server.close()
+            stop_accepting(server)
         connections = tuple(self._connections)
         self.drop_connections()
         for connection in connections:

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Literal
 
 from aiokafka._typing import Self
-from aiokafka.testing.sockets import close_server
+from aiokafka.testing.sockets import close_server, stop_accepting
 
 Direction = Literal["requests", "responses"]
 """``"requests"`` is what the client sends, ``"responses"`` what the server answers."""
@@ -85,7 +85,7 @@ class FaultProxy:
         """Stop listening and break all connections. Safe to call twice."""
         server, self._server = self._server, None
         if server is not None:
-            server.close()
+            stop_accepting(server)
         links = list(self._links)
         for link in links:
             link.cut()

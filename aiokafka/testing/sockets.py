@@ -7,14 +7,37 @@ import asyncio
 _TURNS = 10
 
 
-async def close_server(server: asyncio.AbstractServer | None) -> None:
-    """Wait until a server that was told to close has let go of everything.
+def stop_accepting(server: asyncio.Server) -> None:
+    """Let a server take no more connections; :func:`close_server` has to follow.
 
-    A connection that was accepted in the same turn of the loop reaches its handler a few turns
-    later, and its socket is closed a few turns after that.
+    `Server.close()` alone loses a connection that was accepted just before (CPython's gh-109564):
+
+    1. The loop accepts it, and plans a task that makes its transport.
+    2. The server is closed.
+    3. The task makes the transport, which finds its server closed and fails. Nothing closes the
+       socket: the client is connected, and hears nothing until it is collected as garbage.
+
+    So only the reading of the listening socket ends here, where the loop has such a thing.
+    """
+    loop = server.get_loop()
+    try:
+        has_ended = all(loop.remove_reader(socket.fileno()) for socket in server.sockets)
+    except NotImplementedError:  # Windows' own loop
+        has_ended = False
+    if not has_ended:
+        server.close()
+
+
+async def close_server(server: asyncio.Server | None) -> None:
+    """Close a server that accepts no more, and wait until it has let go of everything.
+
+    A connection that was accepted in the same turn of the loop gets its transport in the next one,
+    reaches its handler a few turns later, and its socket is closed a few turns after that.
     """
     if server is None:
         return
-    for _ in range(_TURNS):
+    await asyncio.sleep(0)
+    server.close()
+    for _ in range(_TURNS - 1):
         await asyncio.sleep(0)
     await server.wait_closed()
