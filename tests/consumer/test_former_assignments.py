@@ -5,14 +5,20 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
-from aiokafka.errors import GroupLoadInProgressError
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.errors import CommitFailedError, GroupLoadInProgressError
+from aiokafka.protocol.messages.join_group import JoinGroupRequest
 from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest
-from aiokafka.testing import Fail, FakeCluster, Hold
+from aiokafka.testing import Cut, Fail, FakeCluster, Hold
 from aiokafka.testing.script import RequestContext
-from tests.support.consumers import T0, Start, fill, read
+from tests.support.consumer_protocol import CONFIG
+from tests.support.consumers import T0, T1, Start, fill, read
 from tests.support.groups import Log, until
 
 OPTIONS: dict[str, Any] = {
@@ -106,3 +112,120 @@ async def test_a_commit_that_is_tried_again_puts_back_nothing_of_the_last_one(
         goes_on.set()
         await until(cluster, lambda: cluster.groups.state_of("g") == "Empty")
     assert cluster.groups.committed("g", "t") == 3
+
+
+# What members are told in the next ones: the kinds that keep their partitions, and the one that
+# gives up everything for each join.
+COOPERATIVE: dict[str, Any] = {**OPTIONS, "enable_auto_commit": False}
+EAGER: dict[str, Any] = {**COOPERATIVE, "partition_assignment_strategy": [RangePartitionAssignor]}
+BY_COORDINATOR = {"group_id": "g", "group_protocol": "consumer", "enable_auto_commit": False}
+
+
+def of_first(action: Any) -> Any:
+    """Do this with what the client named "first" requests."""
+
+    def choose(request: Any, context: RequestContext) -> Any:
+        return action() if context.client_id == "first" else None
+
+    return choose
+
+
+async def read_and_commit(owner: AIOKafkaConsumer) -> None:
+    assert len(await read(owner, 4)) == 4
+    await owner.commit()
+    await owner.stop()
+
+
+@pytest.mark.parametrize("options", [COOPERATIVE, EAGER], ids=["cooperative", "eager"])
+async def test_a_commit_ends_with_unsubscribe_though_its_partition_comes_back(
+    cluster: FakeCluster, start: Start, options: dict[str, Any]
+) -> None:
+    """Another member has had the partition meanwhile, and has committed more."""
+    await cluster.create_topic("t")
+    fill(cluster, 0, 4)
+    first = await start(cluster, "t", client_id="first", **options)
+    assert len(await read(first, 2)) == 2
+    comes_back = asyncio.Event()
+    with cluster.intercept(OffsetCommitRequest, Fail(GroupLoadInProgressError), times=1) as script:
+        commit = asyncio.ensure_future(first.commit({T0: 1}))
+        await script.wait()
+    with cluster.intercept(JoinGroupRequest, of_first(lambda: Hold(comes_back))) as script:
+        first.unsubscribe()
+        first.subscribe(["t"])
+        await script.wait()
+        await read_and_commit(await start(cluster, "t", **options))
+        comes_back.set()
+        with pytest.raises(CommitFailedError, match="not this member's any more"):
+            await commit
+    assert cluster.groups.committed("g", "t") == 4
+
+
+@pytest.mark.parametrize(
+    "options", [COOPERATIVE, EAGER, BY_COORDINATOR], ids=["cooperative", "eager", "consumer"]
+)
+async def test_a_commit_ends_when_its_partition_goes_to_another_member(
+    start: Start, options: dict[str, Any]
+) -> None:
+    """It is tried again until the partition has come back."""
+    async with FakeCluster(config=CONFIG) as cluster:
+        await cluster.create_topic("t", partitions=2)
+        for number in range(2):
+            fill(cluster, number, 4)
+        first = await start(cluster, "t", client_id="first", **options)
+        assert len(await read(first, 8)) == 8
+        refuse = of_first(lambda: Fail(GroupLoadInProgressError))
+        with cluster.intercept(OffsetCommitRequest, refuse) as script:
+            commit = asyncio.ensure_future(first.commit({T0: 1, T1: 1}))
+            await script.wait()
+            reader = asyncio.ensure_future(first.getone())
+            owner = await start(cluster, "t", **options)
+            await until(cluster, lambda: len(owner.assignment()) == len(first.assignment()) == 1)
+            moved = min(owner.assignment())
+            await read_and_commit(owner)
+            await until(cluster, lambda: len(first.assignment()) == 2)
+        with pytest.raises(CommitFailedError, match=f"not this member's any more: t-{moved[1]}"):
+            await commit
+        reader.cancel()
+        assert cluster.groups.committed("g", "t", moved.partition) == 4
+
+
+@pytest.mark.parametrize("is_lost", [True, False], ids=["lost", "not wanted"])
+async def test_a_commit_of_an_eager_member_ends_with_a_generation_that_it_misses(
+    cluster: FakeCluster, start: Start, is_lost: bool
+) -> None:
+    """The response to its SyncGroup is lost, or the application subscribes meanwhile."""
+    await cluster.create_topic("t", partitions=2)
+    for number in range(2):
+        fill(cluster, number, 4)
+    first = await start(cluster, "t", client_id="first", **EAGER)
+    assert len(await read(first, 8)) == 8
+    comes_back = asyncio.Event()
+    missed: list[Any] = []
+
+    def miss() -> Any:
+        if missed:
+            return None
+        missed.append(None)
+        first.subscribe(["t"])
+        return Cut(handled=True) if is_lost else None
+
+    def hold() -> Any:
+        return Hold(comes_back) if missed else None
+
+    moved: set[TopicPartition] = set()
+    refuse = of_first(lambda: Fail(GroupLoadInProgressError))
+    with cluster.intercept(OffsetCommitRequest, refuse) as script:
+        commit = asyncio.ensure_future(first.commit({T0: 1, T1: 1}))
+        await script.wait()
+        reader = asyncio.ensure_future(first.getone())
+        cluster.intercept(SyncGroupRequest, of_first(miss))
+        cluster.intercept(JoinGroupRequest, of_first(hold))
+        owner = await start(cluster, "t", **EAGER)
+        await until(cluster, owner.assignment)
+        moved |= owner.assignment()
+        await read_and_commit(owner)
+        comes_back.set()
+    with pytest.raises(CommitFailedError, match="not this member's any more"):
+        await commit
+    reader.cancel()
+    assert [cluster.groups.committed("g", "t", tp.partition) for tp in moved] == [4]

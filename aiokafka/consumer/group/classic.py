@@ -143,7 +143,7 @@ class ClassicProtocol:
         reason = self._standing.take_reason()
         subscription = self._subscriptions.subscription
         topics = self._subscriptions.topics
-        is_new = self.member.generation < 0
+        before = self.member.generation
         self._standing.unsettle()
         # No heartbeats from here on: the JoinGroup says as much, and on the same connection they
         # would wait behind it until their time is over.
@@ -157,8 +157,9 @@ class ClassicProtocol:
             self._standing.restore_reason(reason)
             raise
         self._is_joining = False
+        is_wanted = self._subscriptions.subscription is subscription
         if not self.keeps_partitions:
-            self._handover.close_books()
+            self._close_books(is_wanted and joined.generation == before + 1)
         self._log.info(
             "Member %s of generation %d, %s, assignor %s",
             self.member.member_id,
@@ -170,7 +171,6 @@ class ClassicProtocol:
             if not self.keeps_partitions:
                 self.member.forget_generation()
             return
-        is_wanted = self._subscriptions.subscription is subscription
         if not is_wanted and self._assignors.is_cooperative:
             # No other member may get what we have in fact before we gave it up.
             data = assignment_of(self._handover.owned)
@@ -179,7 +179,16 @@ class ClassicProtocol:
             await self._adopt(frozenset(assignment.partitions()))
         # A join of one that does not lead makes the group rebalance where it names partitions.
         may_join = self._assignors.is_cooperative or bool(self._shared_out)
-        self._is_back = is_new and may_join and self._config.group_instance_id is not None
+        self._is_back = before < 0 and may_join and self._config.group_instance_id is not None
+
+    def _close_books(self, is_next: bool) -> None:
+        """End what an eager member had. `is_next` says that its next assignment follows on the one
+        before: in a generation that was missed, or is not taken over, its partitions may have been
+        another member's, which has committed more."""
+        self._handover.close_books()
+        # After `unsubscribe()` that is over already, and partitions chosen by hand go on.
+        if not is_next and self._subscriptions.is_by_group:
+            self._commits.end_all_but(frozenset())
 
     async def _prepare(self) -> None:
         """Give up what a join needs: everything without membership, everything of an eager

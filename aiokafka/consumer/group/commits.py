@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -64,10 +64,20 @@ class _Forfeit(NamedTuple):
 class _Turn:
     """One call that commits, in the order of the calls."""
 
-    __slots__ = ("_partitions",)
+    __slots__ = ("_ended", "_partitions")
 
     def __init__(self, partitions: Iterable[TopicPartition]) -> None:
         self._partitions = frozenset(partitions)
+        self._ended: frozenset[TopicPartition] = frozenset()
+
+    @property
+    def ended(self) -> frozenset[TopicPartition]:
+        """Those of the partitions that were not the member's for a while since the call."""
+        return self._ended
+
+    def end_all_but(self, kept: frozenset[TopicPartition]) -> None:
+        """Note that the member has these partitions only."""
+        self._ended |= self._partitions - kept
 
     def concerns(self, other: _Turn) -> bool:
         """Return whether both commit for one partition."""
@@ -87,8 +97,11 @@ class GroupCommits:
     3. The assignment arrives: `resume()`. Whatever waits looks at the assignment again. A commit of
        a partition that went to another member is refused, here, before it is sent.
     4. The others are sent as a member of the new generation. Their records were read by this
-       member, which has the partitions still or again, so no other member can have gone further.
-    5. If the group removed the member meanwhile (`lose()`), every commit that was called before is
+       member, which has had the partitions all the while, so no other member can have gone further.
+    5. A partition may go to another member and come back while a commit waits, or is tried again.
+       Then the other member may have committed more. So what a commit is about ends for good when
+       the partition goes (`end_all_but()`).
+    6. If the group removed the member meanwhile (`lose()`), every commit that was called before is
        refused: another member may have read the same records, and committed.
 
     Commits of the same partition are made one after the other, in the order of the calls: one that
@@ -144,6 +157,12 @@ class GroupCommits:
         self._losses += 1
         self._changed.notify()
 
+    def end_all_but(self, kept: frozenset[TopicPartition]) -> None:
+        """Refuse the commits called so far for other partitions than these, also if the member has
+        them again when they could be sent."""
+        for turn in self._turns:
+            turn.end_all_but(kept)
+
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Forget what was committed of partitions that are about to be revoked or assigned: others
         may commit for them from now on, or have done so. Remember those of which the application
@@ -181,15 +200,20 @@ class GroupCommits:
         # Of now: these offsets are about the assignment of now, and the topics of now.
         losses = self._losses
         positions = Positions(offsets, self._committer.topic_ids(offsets))
-        async with self._turn(offsets, deadline):
-            await self._commit(lambda: positions, deadline, losses)
+        async with self._turn(offsets, deadline) as turn:
+
+            def unless_ended() -> Positions:
+                _refuse_foreign(turn.ended)
+                return positions
+
+            await self._commit(unless_ended, deadline, losses)
 
     @property
     def is_committing(self) -> bool:
         """Whether a commit was called that is not made yet."""
         return bool(self._turns)
 
-    def pause(self) -> AbstractAsyncContextManager[None]:
+    def pause(self) -> AbstractAsyncContextManager[object]:
         """Return a block in which what is assigned now is not committed. Raises
         KafkaTimeoutError."""
         deadline = asyncio.get_running_loop().time() + self._config.default_api_timeout
@@ -198,7 +222,7 @@ class GroupCommits:
     @asynccontextmanager
     async def _turn(
         self, partitions: Iterable[TopicPartition], deadline: float
-    ) -> AsyncIterator[None]:
+    ) -> AsyncIterator[_Turn]:
         turn = _Turn(partitions)
         # Only those that are here before this turn is: no two turns ever wait for each other.
         earlier = [other for other in self._turns if other.concerns(turn)]
@@ -207,7 +231,7 @@ class GroupCommits:
             while any(other in self._turns for other in earlier):
                 if not await self._changed.wait(deadline):
                     raise self._late_for_its_turn()
-            yield
+            yield turn
         finally:
             del self._turns[turn]
             self._changed.notify()
@@ -243,7 +267,7 @@ class GroupCommits:
             offsets = positions.offsets
             if not offsets:
                 return
-            self._refuse_foreign(offsets)
+            _refuse_foreign(offsets.keys() - self._subscriptions.assignment.tps)
             identity = self._identity()
             try:
                 with self._sending(offsets):
@@ -287,11 +311,6 @@ class GroupCommits:
                     f"group {self._committer.group_id!r}: offsets not committed in time: "
                     "the group is rebalancing"
                 )
-
-    def _refuse_foreign(self, offsets: Iterable[TopicPartition]) -> None:
-        foreign = set(offsets) - self._subscriptions.assignment.tps
-        if foreign:
-            raise CommitFailedError(f"not this member's any more: {some_names(foreign)}")
 
     # -- what the application has finished -------------------------------------------------------
 
@@ -393,3 +412,9 @@ class GroupCommits:
             if not is_finished and self._committed.get(tp, -1) < state.next_offset:
                 return True
         return False
+
+
+def _refuse_foreign(foreign: Collection[TopicPartition]) -> None:
+    """Raise CommitFailedError if there are any."""
+    if foreign:
+        raise CommitFailedError(f"not this member's any more: {some_names(foreign)}")

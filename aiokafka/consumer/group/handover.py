@@ -230,6 +230,7 @@ class Handover:
             return False
         self._subscriptions.assign_from_subscribed(sorted(partitions), keep=keep)
         self._held = self._subscriptions.assignment
+        self._commits.end_all_but(self._held.tps)
         self._route()
         return True
 

@@ -17,7 +17,7 @@ class CommitLock:
 
     def __init__(self, commits: GroupCommits) -> None:
         self._commits = commits
-        self._pause: AbstractAsyncContextManager[None] | None = None
+        self._pause: AbstractAsyncContextManager[object] | None = None
 
     def locked(self) -> bool:
         """Return whether offsets are being committed, or kept from it."""
