@@ -229,3 +229,27 @@ async def test_a_commit_of_an_eager_member_ends_with_a_generation_that_it_misses
         await commit
     reader.cancel()
     assert [cluster.groups.committed("g", "t", tp.partition) for tp in moved] == [4]
+
+
+async def test_partitions_chosen_by_hand_are_not_lost_with_the_membership(
+    cluster: FakeCluster, start: Start
+) -> None:
+    """The member leaves because of its application, which chooses others at that moment."""
+    await cluster.create_topic("t", partitions=2)
+    fill(cluster, 0, 1)
+    fill(cluster, 1, 4)
+    log = Log()
+    consumer = await start(cluster, max_poll_interval_ms=100, **EAGER)
+    consumer.subscribe(["t"], listener=log)
+    await read(consumer, 1)
+    goes_on = asyncio.Event()
+    with cluster.intercept(LeaveGroupRequest, Hold(goes_on)) as script:
+        await script.wait()
+        consumer.unsubscribe()
+        consumer.assign([T1])
+        await read(consumer, 4)
+        goes_on.set()
+        await until(cluster, lambda: ("lost", {0, 1}) in log.calls or len(log.calls) > 3)
+    await consumer.commit()
+    assert [call for call in log.calls if call[0] == "lost"] == [("lost", {0, 1})]
+    assert cluster.groups.committed("g", "t", 1) == 4

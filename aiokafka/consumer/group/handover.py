@@ -79,8 +79,10 @@ class Handover:
 
     @property
     def owned(self) -> Partitions:
-        """The partitions assigned now."""
-        return self._subscriptions.assignment.tps
+        """The partitions that the group has assigned, not those that the application has chosen
+        itself."""
+        subscriptions = self._subscriptions
+        return subscriptions.assignment.tps if subscriptions.is_by_group else frozenset()
 
     @property
     def is_owed(self) -> bool:
