@@ -61,12 +61,27 @@ def start(spark: Any, order: dict[str, Any], kind: str) -> Any:
     )
 
 
+def start_at_last(spark: Any, order: dict[str, Any], kind: str) -> Any:
+    """Start a query. What a worker does for the driver, such as to load the source, is tried once
+    only by Spark, and fails if the worker is killed."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return start(spark, order, kind)
+        except (Py4JError, PySparkException) as error:
+            print(error, file=sys.stderr, flush=True)
+            note("failed", order["sinks"][kind])
+    return start(spark, order, kind)
+
+
 def run(spark: Any, order: dict[str, Any]) -> None:
     """All queries of a round, to their ends."""
     from pyspark.errors import StreamingQueryException
 
     sinks = order["sinks"]
-    running = {kind: start(spark, order, kind) for kind in sinks}
+    running = {kind: start_at_last(spark, order, kind) for kind in sinks}
     for kind, sink in sinks.items():
         for _ in range(ATTEMPTS):
             try:
@@ -75,7 +90,7 @@ def run(spark: Any, order: dict[str, Any]) -> None:
             except StreamingQueryException as error:
                 print(error, file=sys.stderr, flush=True)
                 note("failed", sink)
-                running[kind] = start(spark, order, kind)
+                running[kind] = start_at_last(spark, order, kind)
         else:
             raise RuntimeError(f"{kind} failed {ATTEMPTS} times")
 
