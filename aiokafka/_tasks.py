@@ -84,7 +84,14 @@ class TaskOwner:
         logged by name.
         """
         self._stopping = True
-        pending = self._cancel_others()
+        for task in self._others():
+            task.cancel()
+        await self.wait(deadline)
+
+    async def wait(self, deadline: float | None = None) -> None:
+        """Do as `stop()`, with tasks that were told to end before: what they do about it is not cut
+        short by telling them again."""
+        pending = self._others()
         if not pending:
             return
         limit = None
@@ -107,17 +114,15 @@ class TaskOwner:
     def cancel(self) -> None:
         """Cancel all tasks, as `stop()` does, without waiting: they end on their own."""
         self._stopping = True
-        self._cancel_others()
+        for task in self._others():
+            task.cancel()
 
-    def _cancel_others(self) -> list[asyncio.Task[Any]]:
-        """Cancel every child but the calling one; return those that have yet to end."""
+    def _others(self) -> list[asyncio.Task[Any]]:
+        """Return every child but the calling one."""
         # A task that stops its own owner would cancel itself, and never come to the end of the
         # stop.
         caller = asyncio.current_task()
-        others = [task for task in self._tasks if task is not caller]
-        for task in others:
-            task.cancel()
-        return others
+        return [task for task in self._tasks if task is not caller]
 
     def _on_done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.pop(task, None)

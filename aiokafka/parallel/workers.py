@@ -66,17 +66,17 @@ class Workers:
             for worker in self._workers
             if worker.work is not None and worker.work.partition in partitions
         ]
-        # Noted before `_start` gives each worker another owner. The new tasks come first, so that a
+        # Made before `_start` gives each worker another owner. The new tasks come first, so that a
         # handler which ignores its end holds up no other partition.
-        owners = [worker.owner for worker in busy if worker.owner is not None]
+        ends = [_end(worker.owner, deadline) for worker in busy if worker.owner is not None]
         for worker in busy:
-            self._start(worker)
-        await together(owner.stop(deadline) for owner in owners)
+            if worker.owner is None or not worker.owner.is_stopping:
+                self._start(worker)
+        await together(ends)
 
     async def stop(self, deadline: float) -> None:
         """End all; wait at most until `deadline`."""
-        workers, self._workers = self._workers, []
-        owners = [worker.owner for worker in workers if worker.owner is not None]
+        owners = [worker.owner for worker in self._workers if worker.owner is not None]
         await together(owner.stop(deadline) for owner in owners)
 
     def abandon(self) -> None:
@@ -140,6 +140,14 @@ class Workers:
             if loop.time() > yield_at:
                 await asyncio.sleep(0)
                 yield_at = loop.time() + turn
+
+
+async def _end(owner: TaskOwner, deadline: float) -> None:
+    """End a worker's task; one that `Workers.stop()` has told already is only waited for."""
+    if owner.is_stopping:
+        await owner.wait(deadline)
+    else:
+        await owner.stop(deadline)
 
 
 async def _nothing() -> None:

@@ -413,6 +413,29 @@ async def test_a_key_waits_for_a_handler_that_outlives_its_partition(
     assert handle.calls.count(0) == 2
 
 
+async def test_partitions_are_given_up_behind_handlers_that_end_already(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`run()` was cancelled, and its handlers with it, when the group rebalances."""
+    cluster.log("t").extend([(b"k", b"x", ())])
+    handle = Stubborn()
+    log = Log(cluster)
+    async with make_parallel(cluster, drain_timeout_ms=20, listener=log) as parallel:
+        running = asyncio.ensure_future(parallel.run(handle))
+        await until(lambda: parallel.running == 1)
+        running.cancel()
+        cluster.groups.rebalance("g")
+        await until(lambda: "Cancelling handlers" in caplog.text)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert "revoked" not in [name for name, _ in log.calls]
+        handle.gate.set()
+        await until(lambda: "revoked" in [name for name, _ in log.calls])
+        assert handle.running == 0
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+
 async def test_a_key_waits_for_a_work_that_outlives_its_partition(cluster: FakeCluster) -> None:
     cluster.log("t").extend([(b"k", b"x", ()), (b"other", b"x", ())])
     async with make_parallel(cluster, drain_timeout_ms=20) as parallel:
