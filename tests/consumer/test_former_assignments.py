@@ -253,3 +253,43 @@ async def test_partitions_chosen_by_hand_are_not_lost_with_the_membership(
     await consumer.commit()
     assert [call for call in log.calls if call[0] == "lost"] == [("lost", {0, 1})]
     assert cluster.groups.committed("g", "t", 1) == 4
+
+
+async def test_a_commit_outlasts_a_generation_that_an_eager_member_is_given_once_more(
+    cluster: FakeCluster, start: Start
+) -> None:
+    """It does not lead the group, and its application subscribes to the same topics again."""
+    await cluster.create_topic("t", partitions=2)
+    leader = await start(cluster, "t", **EAGER)
+    first = await start(cluster, "t", client_id="first", **EAGER)
+    await until(cluster, lambda: len(leader.assignment()) == len(first.assignment()) == 1)
+    (mine,) = first.assignment()
+    goes_on = asyncio.Event()
+    with cluster.intercept(SyncGroupRequest, Hold(goes_on)) as script:
+        first.subscribe(["t"])
+        await script.wait()
+        commit = asyncio.ensure_future(first.commit({mine: 0}))
+        await asyncio.sleep(0)
+        goes_on.set()
+        await commit
+    assert cluster.groups.committed("g", "t", mine.partition) == 0
+
+
+async def test_a_commit_outlasts_an_assignment_that_an_eager_member_does_not_take_over(
+    cluster: FakeCluster, start: Start
+) -> None:
+    """The application subscribes to more topics meanwhile. No other member was assigned what the
+    member gets there, and gets again."""
+    for topic in ("t", "u", "v"):
+        await cluster.create_topic(topic)
+    first = await start(cluster, "t", **EAGER)
+    goes_on = asyncio.Event()
+    with cluster.intercept(SyncGroupRequest, Hold(goes_on), times=1) as script:
+        first.subscribe(["t", "u"])
+        await script.wait()
+        commit = asyncio.ensure_future(first.commit({T0: 0}))
+        await asyncio.sleep(0)
+        first.subscribe(["t", "u", "v"])
+        goes_on.set()
+        await commit
+    assert cluster.groups.committed("g", "t") == 0

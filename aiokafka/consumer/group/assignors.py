@@ -127,6 +127,11 @@ def assignment_of(partitions: Iterable[TopicPartition]) -> bytes:
     return ConsumerProtocolMemberAssignment(0, list(topics.items())).encode()
 
 
+def partitions_of(data: bytes) -> frozenset[TopicPartition]:
+    """Return the partitions of an assignment."""
+    return frozenset(ConsumerProtocolMemberAssignment.decode(data).partitions())
+
+
 class _Member(NamedTuple):
     """A member as the assignors of kafka-python know it."""
 

@@ -8,7 +8,12 @@ from collections.abc import Iterable
 
 from aiokafka._backoff import Backoff
 from aiokafka._log import SubjectLog
-from aiokafka.consumer.group.assignors import GroupAssignors, assignment_of, subscriptions_of
+from aiokafka.consumer.group.assignors import (
+    GroupAssignors,
+    assignment_of,
+    partitions_of,
+    subscriptions_of,
+)
 from aiokafka.consumer.group.classic_member import ClassicMember, Joined, Shares
 from aiokafka.consumer.group.protocol import GroupParts
 from aiokafka.consumer.group.state import StandingState
@@ -133,7 +138,8 @@ class ClassicProtocol:
            not taken over, and the next join claims what we have in fact. Nor is it if the consumer
            is being stopped: then the generation was needed only for the last commit, or for others.
            An eager member has nothing then, and others may have what it had: there is nothing of it
-           to commit any more, be it stopped or unsubscribed (`close_books()`).
+           to commit any more, be it stopped or unsubscribed; only a commit that waits may be sent
+           later, if it is about what this generation gave the member again (`_close_books()`).
         5. `_adopt()`: a cooperative member revokes what it has lost, and joins again so that others
            can get it; an eager one takes over all.
         """
@@ -159,7 +165,7 @@ class ClassicProtocol:
         self._is_joining = False
         is_wanted = self._subscriptions.subscription is subscription
         if not self.keeps_partitions:
-            self._close_books(is_wanted and joined.generation == before + 1)
+            self._close_books(joined.generation in (before, before + 1), data)
         self._log.info(
             "Member %s of generation %d, %s, assignor %s",
             self.member.member_id,
@@ -181,14 +187,15 @@ class ClassicProtocol:
         may_join = self._assignors.is_cooperative or bool(self._shared_out)
         self._is_back = before < 0 and may_join and self._config.group_instance_id is not None
 
-    def _close_books(self, is_next: bool) -> None:
-        """End what an eager member had. `is_next` says that its next assignment follows on the one
-        before: in a generation that was missed, or is not taken over, its partitions may have been
-        another member's, which has committed more."""
+    def _close_books(self, follows: bool, data: bytes) -> None:
+        """End what an eager member had, except what is its own here, too. `follows` says that this
+        is the generation that it had before, or the next: in one that it has missed its partitions
+        may have been another member's, which has committed more."""
         self._handover.close_books()
         # After `unsubscribe()` that is over already, and partitions chosen by hand go on.
-        if not is_next and self._subscriptions.is_by_group:
-            self._commits.end_all_but(frozenset())
+        if self._subscriptions.is_by_group:
+            goes_on = follows and not self._standing.is_stopping
+            self._commits.end_all_but(partitions_of(data) if goes_on else frozenset())
 
     async def _prepare(self) -> None:
         """Give up what a join needs: everything without membership, everything of an eager
