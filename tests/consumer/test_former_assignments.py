@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Set
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import CommitFailedError, GroupLoadInProgressError
+from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
 from aiokafka.protocol.messages.join_group import JoinGroupRequest
 from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
@@ -293,3 +295,71 @@ async def test_a_commit_outlasts_an_assignment_that_an_eager_member_does_not_tak
         goes_on.set()
         await commit
     assert cluster.groups.committed("g", "t") == 0
+
+
+class Busy(Log):
+    """Is at work, when it hears of partitions, until it may go on."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self._kind = kind
+        self.is_called = asyncio.Event()
+        self.goes_on = asyncio.Event()
+
+    async def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
+        await self._note("revoked", revoked)
+
+    async def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
+        await self._note("assigned", assigned)
+
+    async def on_partitions_lost(self, lost: Set[TopicPartition]) -> None:
+        await self._note("lost", lost)
+
+    async def _note(self, kind: str, partitions: Set[TopicPartition]) -> None:
+        self.calls.append((kind, {tp.partition for tp in partitions}))
+        if kind == self._kind and partitions:
+            self.is_called.set()
+            await self.goes_on.wait()
+
+
+async def test_commits_of_partitions_chosen_by_hand_wait_while_an_idle_member_leaves(
+    cluster: FakeCluster, start: Start
+) -> None:
+    await cluster.create_topic("t", partitions=2)
+    fill(cluster, 0, 1)
+    consumer = await start(cluster, "t", max_poll_interval_ms=100, **EAGER)
+    await read(consumer, 1)
+    goes_on = asyncio.Event()
+    with cluster.intercept(LeaveGroupRequest, Hold(goes_on)) as script:
+        await script.wait()
+        consumer.unsubscribe()
+        consumer.assign([T1])
+        commit = asyncio.ensure_future(consumer.commit({T1: 3}))
+        await asyncio.sleep(0)
+        goes_on.set()
+        await commit
+    assert cluster.groups.committed("g", "t", 1) == 3
+
+
+@pytest.mark.parametrize("options", [COOPERATIVE, EAGER], ids=["cooperative", "eager"])
+async def test_a_commit_of_partitions_chosen_by_hand_outlasts_the_loss_of_the_membership(
+    cluster: FakeCluster, start: Start, options: dict[str, Any]
+) -> None:
+    """It waits until the group is left, which removes the member at that moment."""
+    await cluster.create_topic("t", partitions=2)
+    log = Busy("revoked")
+    consumer = await start(cluster, **options)
+    consumer.subscribe(["t"], listener=log)
+    await until(cluster, lambda: ("assigned", {0, 1}) in log.calls)
+    member_id = consumer.group_metadata().member_id
+    consumer.unsubscribe()
+    consumer.assign([T1])
+    await log.is_called.wait()
+    commit = asyncio.ensure_future(consumer.commit({T1: 3}))
+    with cluster.intercept(HeartbeatRequest, lambda request, context: None) as script:
+        cluster.groups.expire("g", member_id)
+        await script.wait()
+    await asyncio.wait([commit], timeout=0.05)  # the response is on its way
+    log.goes_on.set()
+    await commit
+    assert cluster.groups.committed("g", "t", 1) == 3

@@ -153,9 +153,15 @@ class GroupCommits:
     def lose(self) -> None:
         """Refuse the commits called so far: the group has removed the member, and others read
         again what it has in hand."""
-        self._is_lost = True
-        self._losses += 1
-        self._changed.notify()
+        # Partitions chosen by hand it cannot lose, and others have ended with `unsubscribe()`.
+        if self._subscriptions.is_by_group:
+            self._is_lost = True
+            self._losses += 1
+            self._changed.notify()
+
+    def end_loss(self) -> None:
+        """Take commits from here on: they are not about what the group had assigned."""
+        self._is_lost = False
 
     def end_all_but(self, kept: frozenset[TopicPartition]) -> None:
         """Refuse the commits called so far for other partitions than these, also if the member has
@@ -258,10 +264,10 @@ class GroupCommits:
         # `_is_lost` forgets: meanwhile the group may remove the member and take it back, with the
         # same partitions. Then only the count shows that others had them.
         while True:
-            await self._wait_for_assignment(deadline)
+            await self._wait_for_assignment(deadline, losses)
             # No await until the identity is known: offsets of one assignment must not go out in the
             # name of another. What changes after that, the coordinator sees by the identity.
-            if self._is_lost or losses != self._losses:
+            if self._is_late(losses):
                 raise CommitFailedError("the group removed this member")
             positions = choose()
             offsets = positions.offsets
@@ -302,8 +308,13 @@ class GroupCommits:
             self._out.remove(turn)
             self._changed.notify()
 
-    async def _wait_for_assignment(self, deadline: float) -> None:
-        while self._is_suspended and not self._is_lost:
+    def _is_late(self, losses: int) -> bool:
+        """Return whether the group has removed the member since a commit was called, after so many
+        losses, or has assigned nothing to it since the last."""
+        return self._is_lost or losses != self._losses
+
+    async def _wait_for_assignment(self, deadline: float, losses: int) -> None:
+        while self._is_suspended and not self._is_late(losses):
             # In a listener it would wait for the listener to return.
             refuse_in_listener(self._desk, "commit() of what was assigned since unsubscribe()")
             if not await self._changed.wait(deadline):

@@ -328,7 +328,9 @@ class Group:
             self._desk.release()
         if self._subscriptions.is_by_group:
             standing.request_join("the subscription changed")
-        elif is_member:
+            return
+        self._commits.end_loss()
+        if is_member or self._goodbye is not None:
             # Until the group is left it refuses commits of partitions chosen by hand.
             self._commits.suspend()
 
