@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer, ConsumerState, TopicPartition
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
-from aiokafka.errors import CommitFailedError, GroupLoadInProgressError
+from aiokafka.errors import (
+    CommitFailedError,
+    FencedInstanceId,
+    GroupLoadInProgressError,
+)
 from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
 from aiokafka.protocol.messages.join_group import JoinGroupRequest
 from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
@@ -21,7 +25,7 @@ from aiokafka.testing import Cut, Fail, FakeCluster, Hold
 from aiokafka.testing.script import RequestContext
 from tests.support.consumer_protocol import CONFIG
 from tests.support.consumers import T0, T1, Start, fill, read
-from tests.support.groups import Log, until
+from tests.support.groups import Log, is_member, until
 
 OPTIONS: dict[str, Any] = {
     "group_id": "g",
@@ -320,6 +324,30 @@ class Busy(Log):
         if kind == self._kind and partitions:
             self.is_called.set()
             await self.goes_on.wait()
+
+
+@pytest.mark.parametrize("kind", ["assigned", "lost"])
+@pytest.mark.parametrize("options", [COOPERATIVE, EAGER], ids=["cooperative", "eager"])
+async def test_partitions_chosen_by_hand_are_read_though_the_membership_has_failed_meanwhile(
+    cluster: FakeCluster, start: Start, options: dict[str, Any], kind: str
+) -> None:
+    """The listener is at work when the application chooses them."""
+    await cluster.create_topic("t", partitions=2)
+    fill(cluster, 1, 4)
+    log = Busy(kind)
+    consumer = await start(cluster, **options)
+    consumer.subscribe(["t"], listener=log)
+    if kind == "assigned":
+        await log.is_called.wait()
+    with cluster.intercept(HeartbeatRequest, Fail(FencedInstanceId)) as script:
+        await script.wait()
+        await until(cluster, lambda: log.is_called.is_set() and not is_member(consumer))
+    consumer.unsubscribe()
+    consumer.assign([T1])
+    log.goes_on.set()
+    assert await read(consumer, 4) == [(1, n) for n in range(4)]
+    assert consumer.health().state is ConsumerState.RUNNING
+    assert [call for call in log.calls if call[0] == "lost"] == [("lost", {0, 1})]
 
 
 async def test_commits_of_partitions_chosen_by_hand_wait_while_an_idle_member_leaves(

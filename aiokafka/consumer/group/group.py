@@ -365,6 +365,10 @@ class Group:
                 self._member.fail()
                 await self._handover.lose()
                 self._fail(error)
+                # The application has chosen partitions itself meanwhile: those are none of the
+                # group's, and what is read of them does not end with the membership.
+                if not self._subscriptions.is_by_group:
+                    self._follow_subscription()
             while self._standing.state is StandingState.FAILED:
                 await self._standing.signal.wait()
             # A failed member has no way back but from the very beginning.

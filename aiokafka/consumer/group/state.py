@@ -213,7 +213,9 @@ class Standing:
             self._move_unless_there(StandingState.OUTSIDE)
         elif self.state is not StandingState.JOINED:
             self._move_unless_there(StandingState.JOINING)
-        self.error = None
+        if self.error is not None:
+            self.error = None
+            self._on_change()
 
     def finish_leaving(self) -> None:
         """Join if the application has subscribed again, unless something else has come up."""
