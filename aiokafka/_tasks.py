@@ -83,9 +83,7 @@ class TaskOwner:
         after it was cancelled: it then goes on waiting. Tasks still alive at the deadline are
         logged by name.
         """
-        self._stopping = True
-        for task in self._others():
-            task.cancel()
+        self.cancel()
         await self.wait(deadline)
 
     async def wait(self, deadline: float | None = None) -> None:

@@ -77,7 +77,7 @@ class Workers:
     async def stop(self, deadline: float) -> None:
         """End all; wait at most until `deadline`."""
         owners = [worker.owner for worker in self._workers if worker.owner is not None]
-        await together(owner.stop(deadline) for owner in owners)
+        await together(_end(owner, deadline) for owner in owners)
 
     def abandon(self) -> None:
         """End all without waiting for them."""
@@ -143,7 +143,7 @@ class Workers:
 
 
 async def _end(owner: TaskOwner, deadline: float) -> None:
-    """End a worker's task; one that `Workers.stop()` has told already is only waited for."""
+    """End a worker's task; one that was told before is only waited for: its handler cleans up."""
     if owner.is_stopping:
         await owner.wait(deadline)
     else:

@@ -436,6 +436,29 @@ async def test_partitions_are_given_up_behind_handlers_that_end_already(
             await running
 
 
+async def test_stop_does_not_cut_short_what_a_cancelled_handler_does(cluster: FakeCluster) -> None:
+    """Another handler has failed, so that `run()` has cancelled it already."""
+    cluster.log("t").extend([(b"k", b"x", ()), (b"bad", b"x", ())])
+    handle = Stubborn()
+
+    async def handler(record: Record) -> None:
+        if record.key == b"bad":
+            raise ValueError("bad")
+        await handle(record)
+
+    async with make_parallel(cluster) as parallel:
+        running = asyncio.ensure_future(parallel.run(handler))
+        await until(lambda: parallel.failure is not None)
+        stopping = asyncio.ensure_future(parallel.stop())
+        for _ in range(20):
+            await asyncio.sleep(0)
+        handle.gate.set()
+        await stopping
+        with pytest.raises(ValueError, match="bad"):
+            await running
+    assert handle.running == 0
+
+
 async def test_a_key_waits_for_a_work_that_outlives_its_partition(cluster: FakeCluster) -> None:
     cluster.log("t").extend([(b"k", b"x", ()), (b"other", b"x", ())])
     async with make_parallel(cluster, drain_timeout_ms=20) as parallel:

@@ -163,7 +163,6 @@ class ClassicProtocol:
             self._standing.restore_reason(reason)
             raise
         self._is_joining = False
-        is_wanted = self._subscriptions.subscription is subscription
         if not self.keeps_partitions:
             self._close_books(joined.generation in (before, before + 1), data)
         self._log.info(
@@ -177,6 +176,7 @@ class ClassicProtocol:
             if not self.keeps_partitions:
                 self.member.forget_generation()
             return
+        is_wanted = self._subscriptions.subscription is subscription
         if not is_wanted and self._assignors.is_cooperative:
             # No other member may get what we have in fact before we gave it up.
             data = assignment_of(self._handover.owned)
