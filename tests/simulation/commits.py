@@ -46,6 +46,8 @@ def watch_commits(world: World) -> None:
                 # A commit that was refused, or never arrived, has moved nothing.
                 stored = world.cluster.groups.committed(request.group_id, name, tp.partition) or 0
                 if is_overtaken:
+                    if part.committed_offset < stored:
+                        audience.set_back[tp] = max(stored, audience.set_back.get(tp, 0))
                     continue
                 before = min(newest.get(who, 0), stored)
                 newest[who] = min(part.committed_offset, _read_up_to(audience, context, tp))

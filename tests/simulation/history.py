@@ -134,6 +134,9 @@ class Audience:
         """Topics whose offsets mean nothing any more: deleted, truncated."""
         self.committed: dict[TopicPartition, tuple[int, float]] = {}
         """The newest commit that was acknowledged: offset, when."""
+        self.set_back: dict[TopicPartition, int] = {}
+        """What was committed before a commit of a connection that its member had given up came late
+        and went below it: brokers take it, as it is of the same generation."""
         self.numbers: set[int] = set()
         """All records that were delivered, wherever they were."""
         self.readings: list[Reading] = []

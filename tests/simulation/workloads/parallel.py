@@ -107,7 +107,7 @@ class ParallelWorkload(Workload):
         """All members until everything was handled."""
         options = self.options
         history = self.world.history
-        audience = history.audience(
+        self._audience = audience = history.audience(
             options["group_id"],
             [options["source"], *options["retries"]],
             committed_only=options["isolation"] == "read_committed",
@@ -142,14 +142,15 @@ class ParallelWorkload(Workload):
         return not missing
 
     def _missing(self) -> str:
-        world = self.world
+        world, audience = self.world, self._audience
         committed_only = self.options["isolation"] == "read_committed"
         for topic in (self.options["source"], *self.options["retries"]):
             if topic in world.history.forgiven:
                 continue
             for tp in logs.partitions(world, topic):
                 end = logs.visible_end(world, tp, committed_only)
-                committed = world.cluster.groups.committed(self.options["group_id"], *tp) or 0
+                stored = world.cluster.groups.committed(self.options["group_id"], *tp) or 0
+                committed = max(stored, audience.set_back.get(tp, 0))
                 if logs.first_visible(world, tp, committed, end, committed_only) is not None:
                     return f"{tp} {committed} (of {end})"
         return ""
