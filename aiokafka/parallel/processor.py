@@ -274,8 +274,10 @@ class ParallelConsumer(Generic[KT, VT]):
                 deadline = loop.time() + self._drain_timeout
                 await dispatcher.drain(list(dispatcher.queue.partitions), deadline)
         finally:
-            await self._workers.stop(loop.time() + _GRACE)
-            self._is_running = False
+            try:
+                await self._workers.stop(loop.time() + _GRACE)
+            finally:  # that may be cancelled, too
+                self._is_running = False
         self._tasks.check()
         if dispatcher.failure is not None:
             raise dispatcher.failure

@@ -28,78 +28,67 @@ class _Worker:
     """Processes one record at a time. Its task has an owner of its own, so that it can be ended
     alone."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, owner: TaskOwner) -> None:
         self.name = name
+        self.owner = owner
         self.work: Work | None = None
-        self.owner: TaskOwner | None = None
 
 
 class Workers:
     """Runs as many tasks as handlers may run at once.
 
-    Owns: the tasks, and what each is processing.
+    Owns: the tasks, those that were told to end until they do, and what each is processing.
     """
 
     def __init__(self, dispatcher: Dispatcher, count: int) -> None:
         self._dispatcher = dispatcher
         self._count = count
-        self._workers: list[_Worker] = []
+        self._workers: dict[asyncio.Task[None], _Worker] = {}
         self._handler: Handler | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, handler: Handler) -> None:
         """Start the tasks. Raises TypeError for a handler whose body would not run."""
         _refuse_generators(handler)
         self._handler = handler
-        self._workers = [_Worker(f"worker-{n}") for n in range(self._count)]
-        for worker in self._workers:
-            self._start(worker)
+        for number in range(self._count):
+            self._start(f"worker-{number}")
 
     def is_calling(self, task: asyncio.Task[Any] | None) -> bool:
         """Return whether this task is one that calls the handler."""
-        return task in self._tasks
+        return task in self._workers
 
     async def cancel(self, partitions: Collection[PartitionWork], deadline: float) -> None:
         """End the handlers that work on these partitions; wait at most until `deadline`."""
         busy = [
             worker
-            for worker in self._workers
+            for worker in self._workers.values()
             if worker.work is not None and worker.work.partition in partitions
         ]
-        # Made before `_start` gives each worker another owner. The new tasks come first, so that a
-        # handler which ignores its end holds up no other partition.
-        ends = [_end(worker.owner, deadline) for worker in busy if worker.owner is not None]
+        # The new tasks come first, so that a handler which ignores its end holds up no other
+        # partition.
         for worker in busy:
-            if worker.owner is None or not worker.owner.is_stopping:
-                self._start(worker)
-        await together(ends)
+            if not worker.owner.is_stopping:
+                self._start(worker.name)
+        await together(_end(worker.owner, deadline) for worker in busy)
 
     async def stop(self, deadline: float) -> None:
         """End all; wait at most until `deadline`."""
-        owners = [worker.owner for worker in self._workers if worker.owner is not None]
+        owners = [worker.owner for worker in self._workers.values()]
         await together(_end(owner, deadline) for owner in owners)
 
     def abandon(self) -> None:
         """End all without waiting for them."""
-        for worker in self._workers:
-            if worker.owner is not None:
-                worker.owner.cancel()
+        for worker in self._workers.values():
+            worker.owner.cancel()
 
-    def _start(self, worker: _Worker) -> None:
-        worker.work = None
-        worker.owner = owner = TaskOwner("parallel", self._dispatcher.fail)
-        owner.start(self._run(worker, owner), name=worker.name)
+    def _start(self, name: str) -> None:
+        owner = TaskOwner("parallel", self._dispatcher.fail)
+        worker = _Worker(name, owner)
+        task = owner.start(self._run(worker), name=name)
+        self._workers[task] = worker
+        task.add_done_callback(self._workers.pop)
 
-    async def _run(self, worker: _Worker, owner: TaskOwner) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        try:
-            await self._work(worker, owner, task)
-        finally:
-            self._tasks.discard(task)
-
-    async def _work(self, worker: _Worker, owner: TaskOwner, task: asyncio.Task[None]) -> None:
+    async def _run(self, worker: _Worker) -> None:
         """Process records until the processing ends."""
         dispatcher, handler = self._dispatcher, self._handler
         assert handler is not None
@@ -124,17 +113,15 @@ class Workers:
             except Exception as error:
                 await dispatcher.settle(work, error)
             except asyncio.CancelledError as error:
-                if owner.is_stopping or _is_cancelled(task):
+                if worker.owner.is_stopping or _is_cancelled():
                     raise
                 await dispatcher.settle(work, _not_cancelled(work, error))
             else:
                 dispatcher.finish(work)
             finally:
                 dispatcher.maybe_release(work)
-                # Another task has this place by now, with a record of its own.
-                if worker.owner is owner:
-                    worker.work = None
-            if owner.is_stopping:
+                worker.work = None
+            if worker.owner.is_stopping:
                 dispatcher.resign()  # cancelled, which the handler ignored
                 return
             if loop.time() > yield_at:
@@ -178,9 +165,9 @@ def _refuse_generators(handler: Handler) -> None:
             )
 
 
-def _is_cancelled(task: asyncio.Task[None]) -> bool:
-    """Return whether this task was asked to end. Before Python 3.11 a task cannot tell."""
-    cancelling = getattr(task, "cancelling", None)
+def _is_cancelled() -> bool:
+    """Return whether the running task was asked to end. Before Python 3.11 a task cannot tell."""
+    cancelling = getattr(asyncio.current_task(), "cancelling", None)
     return cancelling is not None and cancelling() > 0
 
 

@@ -18,6 +18,7 @@ from aiokafka.parallel import ParallelConsumer
 from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
+from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.testing import Delay, FakeCluster
 from tests.parallel.support import (
@@ -457,6 +458,53 @@ async def test_stop_does_not_cut_short_what_a_cancelled_handler_does(cluster: Fa
         with pytest.raises(ValueError, match="bad"):
             await running
     assert handle.running == 0
+
+
+async def test_stop_waits_for_handlers_that_a_rebalance_has_cancelled(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are cleaning up when the group is left: others read their records from then on."""
+    cluster.log("t").extend([(b"k", b"x", ())])
+    handle = Stubborn()
+    at_work: list[int] = []
+    cluster.intercept(LeaveGroupRequest, lambda *_: at_work.append(handle.running))
+    async with make_parallel(cluster, drain_timeout_ms=20) as parallel:
+        running = asyncio.ensure_future(parallel.run(handle))
+        await until(lambda: parallel.running == 1)
+        cluster.groups.rebalance("g")
+        await until(lambda: caplog.text.count("Cancelling handlers") == 1)
+        stopping = asyncio.ensure_future(parallel.stop())
+        await until(lambda: caplog.text.count("Cancelling handlers") == 2)
+        for _ in range(200):
+            await asyncio.sleep(0)
+        handle.gate.set()
+        await stopping
+        await running
+    assert at_work == [0]
+
+
+async def test_run_begins_again_though_it_was_cancelled_twice(cluster: FakeCluster) -> None:
+    """The second time it waits for a handler that cleans up, which it does not cut short."""
+    cluster.log("t").extend([(b"k", b"x", ()), (b"other", b"x", ())])
+    handle = Stubborn()
+    async with make_parallel(cluster) as parallel:
+        running = asyncio.ensure_future(parallel.run(handle))
+        await until(lambda: parallel.running == 1)
+        for _ in range(2):
+            running.cancel()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert handle.running == 1
+        again = asyncio.ensure_future(parallel.run(handle))
+        cluster.log("t").extend([(b"third", b"x", ())])
+        await until(lambda: handle.calls.count(2) == 1)
+        handle.gate.set()
+        await until(lambda: committed(cluster)[0] == 3)
+        await parallel.stop()
+        await again
+    assert handle.most == 1
 
 
 async def test_a_key_waits_for_a_work_that_outlives_its_partition(cluster: FakeCluster) -> None:
