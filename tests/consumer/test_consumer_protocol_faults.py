@@ -553,3 +553,14 @@ async def test_every_life_ends_where_the_next_begins() -> None:
     member.become_stale()
     member.begin()
     assert member.state is MemberState.JOINING
+
+
+async def test_a_member_that_has_said_nothing_does_not_join_in_stop(
+    four: FakeCluster, start: Start
+) -> None:
+    """It says goodbye only: its application has subscribed just before."""
+    consumer = await start(four, **OPTIONS)
+    consumer.subscribe(["t"])
+    await asyncio.sleep(0)
+    await consumer.stop()
+    assert [beat.member_epoch for beat in beats(four)] == [-1]

@@ -287,8 +287,8 @@ class Kip848Member:
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether the last heartbeat had no response."""
-        return self.is_member and self._said is None
+        """Whether the last heartbeat had no response, and may have raised our epoch."""
+        return self.is_member and self.generation >= 0 and self._said is None
 
     async def leave(self, reason: str) -> None:
         """Leave the group: for good, or for a while if a static member. Raises errors of the
