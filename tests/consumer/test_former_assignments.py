@@ -391,3 +391,27 @@ async def test_a_commit_of_partitions_chosen_by_hand_outlasts_the_loss_of_the_me
     log.goes_on.set()
     await commit
     assert cluster.groups.committed("g", "t", 1) == 3
+
+
+async def test_a_commit_outlasts_an_assignment_that_an_eager_leader_brings_too_late(
+    cluster: FakeCluster, start: Start
+) -> None:
+    """Another member joins meanwhile, so that the group goes on without this assignment."""
+    await cluster.create_topic("t", partitions=2)
+    first = await start(cluster, "t", client_id="first", **EAGER)
+    goes_on = asyncio.Event()
+    with cluster.intercept(SyncGroupRequest, of_first(lambda: Hold(goes_on)), times=1) as script:
+        first.subscribe(["t"])
+        await script.wait()
+        commits = {tp: asyncio.ensure_future(first.commit({tp: 1})) for tp in (T0, T1)}
+        joining = asyncio.ensure_future(start(cluster, "t", **EAGER))
+        await until(cluster, lambda: cluster.groups.state_of("g") == "PreparingRebalance")
+        goes_on.set()
+        await joining
+    await until(cluster, lambda: len(first.assignment()) == 1)
+    (kept,) = first.assignment()
+    await commits.pop(kept)
+    assert cluster.groups.committed("g", "t", kept.partition) == 1
+    for commit in commits.values():
+        with pytest.raises(CommitFailedError, match="not this member's any more"):
+            await commit

@@ -158,7 +158,9 @@ class ClassicProtocol:
         try:
             joined = await self.member.join(self._assignors.protocols(topics), reason)
             shares = await self._share_out(joined)
-            data = await self.member.sync(joined, shares, self.keeps_partitions)
+            # A leader that brings its assignment too late has given no other member anything.
+            is_owner = self.keeps_partitions or bool(shares)
+            data = await self.member.sync(joined, shares, is_owner)
         except KafkaError:
             self._standing.restore_reason(reason)
             raise

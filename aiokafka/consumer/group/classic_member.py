@@ -157,11 +157,10 @@ class ClassicMember:
         limit = max(config.client.request_timeout, rebalance_timeout + _JOIN_SLACK)
         return await self.link.send(request, limit, patience=rebalance_timeout)
 
-    async def sync(
-        self, joined: Joined, shares: Mapping[str, bytes], keeps_partitions: bool
-    ) -> bytes:
+    async def sync(self, joined: Joined, shares: Mapping[str, bytes], is_owner: bool) -> bytes:
         """Return our assignment in that generation; the leader brings those of all members. Raises
-        the response's error. `keeps_partitions` says that the member has its former ones still."""
+        the response's error. `is_owner` says that no other member can have our former partitions
+        before this succeeds."""
         config = self._config
         rebalance_timeout = config.rebalance_timeout or config.session_timeout
         request = SyncGroupRequest(
@@ -180,7 +179,7 @@ class ClassicMember:
         limit = max(config.client.request_timeout, rebalance_timeout + _JOIN_SLACK)
         response = await self.link.send(request, limit, patience=rebalance_timeout)
         is_over = response.error_code == RebalanceInProgressError.errno
-        if is_over and keeps_partitions and self.generation >= 0:
+        if is_over and is_owner and self.generation >= 0:
             # The group goes on to the next generation without an assignment in this one. Until it
             # is there, a commit of what the member has from before has to name this one.
             self.generation = joined.generation
