@@ -22,7 +22,7 @@ from aiokafka.protocol.messages.join_group import JoinGroupRequest
 from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest
-from aiokafka.testing import Cut, Fail, FakeCluster, Hold
+from aiokafka.testing import Cut, Delay, Fail, FakeCluster, Hold
 from aiokafka.testing.script import RequestContext
 from tests.support.consumer_protocol import CONFIG
 from tests.support.consumers import T0, T1, Start, fill, read
@@ -389,6 +389,27 @@ async def test_a_commit_of_partitions_chosen_by_hand_outlasts_the_loss_of_the_me
     cluster.groups.expire("g", member_id)
     await until(cluster, lambda: "the group removed us" in caplog.text)
     log.goes_on.set()
+    await commit
+    assert cluster.groups.committed("g", "t", 1) == 3
+
+
+@pytest.mark.parametrize("options", [COOPERATIVE, EAGER], ids=["cooperative", "eager"])
+async def test_stop_leaves_the_group_before_it_sends_commits_of_partitions_chosen_by_hand(
+    cluster: FakeCluster, start: Start, options: dict[str, Any]
+) -> None:
+    """They wait until the group is left, for which a listener keeps the member."""
+    await cluster.create_topic("t", partitions=2)
+    log = Busy("revoked")
+    consumer = await start(cluster, **options)
+    consumer.subscribe(["t"], listener=log)
+    await until(cluster, lambda: ("assigned", {0, 1}) in log.calls)
+    consumer.unsubscribe()
+    consumer.assign([T1])
+    await log.is_called.wait()
+    commit = asyncio.ensure_future(consumer.commit({T1: 3}))
+    await asyncio.sleep(0)
+    with cluster.intercept(LeaveGroupRequest, Delay(0.05)):
+        await consumer.stop()
     await commit
     assert cluster.groups.committed("g", "t", 1) == 3
 

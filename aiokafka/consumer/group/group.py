@@ -138,8 +138,7 @@ class Group:
 
     def check(self) -> None:
         """Raise the error that ended the membership."""
-        failure = self._standing.failure
-        if failure is not None:
+        if (failure := self._standing.failure) is not None:
             raise renewed(failure) from failure
 
     # -- life --------------------------------------------------------------------------------------
@@ -160,8 +159,7 @@ class Group:
         if self._config.enable_auto_commit:
             self._tasks.start(self._commits.run(), name="auto-commit")
         await self._wait_until_joined()
-        # The application could ask for no records while it waited here, so the interval begins
-        # again.
+        # The application could ask for no records while it waited: the interval begins again.
         self._standing.finish_start()
         self._polls.note_call()
         self.check()
@@ -193,10 +191,11 @@ class Group:
         # 2. What is finished is committed past a join: see `_commit_while_joining()`.
         # 3. A member that others wait for goes through with a join.
         # 4. The membership's task ends, so that nothing is revoked or assigned any more.
-        # 5. Commits go on, which a join may have suspended.
-        # 6. A heartbeat that was cut short is repeated: commits need the epoch that it may have
+        # 5. A heartbeat that was cut short is repeated: commits need the epoch that it may have
         #    raised.
-        # 7. What `unsubscribe()` left to do, if it was called just before.
+        # 6. What `unsubscribe()` left to do, if it was called just before. The group is left with
+        #    it: until then it refuses commits of partitions chosen by hand since.
+        # 7. Commits go on, which a join may have suspended.
         # 8. What is finished is committed, while this is still a member.
         # 9. The group is left, last of all: from then on it refuses commits, and others read on.
         await self._finish_goodbye(deadline)
@@ -205,16 +204,19 @@ class Group:
         if self._protocol.is_awaited:
             await self._protocol.catch_up(join_by - loop.time())
         await self._tasks.stop(min(deadline, loop.time() + _STOP_TIMEOUT))
-        self._commits.resume()
         left = deadline - loop.time()
         # Without a goodbye: the group misses this member by the end of its session.
         if left <= 0:
+            self._commits.resume()
             self._member.forget_member()
             return
         commit_by = deadline - left * _PART_TO_LEAVE
         await self._protocol.catch_up(min(left * _PART_TO_CATCH_UP, _CATCH_UP_TIMEOUT))
         if self._standing.state is StandingState.LEAVING:
             await self._hand_over_in_time(commit_by)
+        if not self._subscriptions.is_by_group:
+            await self._leave("the consumer unsubscribed", commit_by)
+        self._commits.resume()
         if self._may_commit_finished():
             await self._commits.commit_finished(commit_by - loop.time())
         await self._leave("the consumer is stopped", deadline)
@@ -260,8 +262,7 @@ class Group:
         """Return whether `stop()` commits. Outside the group, others may have these partitions by
         now, and may have committed more."""
         is_lost = self._subscriptions.is_by_group and self.generation < 0
-        is_well = not is_lost and self._standing.failure is None
-        return self._config.enable_auto_commit and is_well
+        return self._config.enable_auto_commit and not is_lost and self.failure is None
 
     async def _finish_goodbye(self, deadline: float) -> None:
         """Wait until the group has heard that this member leaves, if it is being told."""
@@ -365,8 +366,7 @@ class Group:
                 self._member.fail()
                 await self._handover.lose()
                 self._fail(error)
-                # The application has chosen partitions itself meanwhile: those are none of the
-                # group's, and what is read of them does not end with the membership.
+                # What the application has chosen itself meanwhile does not end with it.
                 if not self._subscriptions.is_by_group:
                     self._follow_subscription()
             while self._standing.state is StandingState.FAILED:
