@@ -90,6 +90,10 @@ class Workers:
 
     async def _run(self, worker: _Worker) -> None:
         """Process records until the processing ends."""
+        task = asyncio.current_task()
+        assert task is not None
+        # An eager task factory runs it before `_start()` knows its task.
+        self._workers[task] = worker
         dispatcher, handler = self._dispatcher, self._handler
         assert handler is not None
         loop = asyncio.get_running_loop()
@@ -113,7 +117,7 @@ class Workers:
             except Exception as error:
                 await dispatcher.settle(work, error)
             except asyncio.CancelledError as error:
-                if worker.owner.is_stopping or _is_cancelled():
+                if worker.owner.is_stopping or _is_cancelled(task):
                     raise
                 await dispatcher.settle(work, _not_cancelled(work, error))
             else:
@@ -165,9 +169,9 @@ def _refuse_generators(handler: Handler) -> None:
             )
 
 
-def _is_cancelled() -> bool:
-    """Return whether the running task was asked to end. Before Python 3.11 a task cannot tell."""
-    cancelling = getattr(asyncio.current_task(), "cancelling", None)
+def _is_cancelled(task: asyncio.Task[None]) -> bool:
+    """Return whether this task was asked to end. Before Python 3.11 a task cannot tell."""
+    cancelling = getattr(task, "cancelling", None)
     return cancelling is not None and cancelling() > 0
 
 
