@@ -1,20 +1,21 @@
-"""Give a value that is there to the task that awaits it."""
+"""Give a value that is mostly there to the task that awaits it."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
-__all__ = ["ready"]
+__all__ = ["call"]
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
-def ready(value: T) -> Generator[Any, None, T]:
-    """Return what `__await__` returns for a `value` that is there: `await` has it at once.
+async def call(take: Callable[[S], T | None], find: Callable[[S], Awaitable[T]], source: S) -> T:
+    """Return `take(source)`, or wait for `find(source)` where that is None. Takes nothing before it
+    is awaited.
 
-    Compiled callers use the C form (_ready_native.pxd), which gives it without an exception, which
-    even a generator needs.
+    Compiled callers use the C form (_ready_native.pxd), which costs less than a coroutine.
     """
-    return value
-    yield  # type: ignore[unreachable]
+    value = take(source)
+    return await find(source) if value is None else value

@@ -2,36 +2,86 @@
 
 cdef extern from *:
     """
-    /* An iterator that ends at once, with a value. */
+    typedef PyObject *(*AiokafkaStep)(PyObject *source);
+
+    /* A coroutine, which is its own `__await__()`: `anext(records, default)` asks for that again
+       each time it goes on. It has a source until it begins, and neither when it has ended. */
     typedef struct {
         PyObject_HEAD
-        PyObject *value;
-    } AiokafkaReady;
+        AiokafkaStep take, find;
+        PyObject *source;
+        PyObject *waiting;
+    } AiokafkaCall;
 
     /* The last one that was freed: there is rarely more than one at a time. */
-    static CYTHON_UNUSED AiokafkaReady *aiokafka_spare_ready = NULL;
+    static CYTHON_UNUSED AiokafkaCall *aiokafka_spare_call = NULL;
 
-    static void aiokafka_ready_dealloc(PyObject *self) {
-        Py_CLEAR(((AiokafkaReady *) self)->value);
-        if (aiokafka_spare_ready) PyObject_Free(self);
-        else aiokafka_spare_ready = (AiokafkaReady *) self;
+    static int aiokafka_call_traverse(PyObject *self, visitproc visit, void *arg) {
+        Py_VISIT(((AiokafkaCall *) self)->source);
+        Py_VISIT(((AiokafkaCall *) self)->waiting);
+        return 0;
     }
 
-    static PySendResult aiokafka_ready_send(PyObject *self, PyObject *sent, PyObject **result) {
-        PyObject *value = ((AiokafkaReady *) self)->value;
-        ((AiokafkaReady *) self)->value = NULL;
-        (void) sent;
-        if (!value) {
-            value = Py_None;
-            Py_INCREF(value);
+    static int aiokafka_call_clear(PyObject *self) {
+        Py_CLEAR(((AiokafkaCall *) self)->source);
+        Py_CLEAR(((AiokafkaCall *) self)->waiting);
+        return 0;
+    }
+
+    static void aiokafka_call_dealloc(PyObject *self) {
+        PyObject_GC_UnTrack(self);
+        (void) aiokafka_call_clear(self);
+        if (aiokafka_spare_call) PyObject_GC_Del(self);
+        else aiokafka_spare_call = (AiokafkaCall *) self;
+    }
+
+    static PyObject *aiokafka_call_refuse(void) {
+        PyErr_SetString(PyExc_RuntimeError, "cannot reuse already awaited coroutine");
+        return NULL;
+    }
+
+    /* Wait for what `find` returns; -1 if it raises. */
+    static int aiokafka_call_wait(AiokafkaCall *call, PyObject *source) {
+        PyObject *awaitable = call->find(source);
+        if (!awaitable) return -1;
+        call->waiting = PyObject_CallMethod(awaitable, "__await__", NULL);
+        Py_DECREF(awaitable);
+        return call->waiting ? 0 : -1;
+    }
+
+    static PySendResult aiokafka_call_send(PyObject *self, PyObject *sent, PyObject **result) {
+        AiokafkaCall *call = (AiokafkaCall *) self;
+        PyObject *source = call->source, *waiting;
+        PySendResult how;
+        if (source) {
+            int failed;
+            call->source = NULL;
+            *result = call->take(source);
+            if (*result != Py_None) {
+                Py_DECREF(source);
+                return *result ? PYGEN_RETURN : PYGEN_ERROR;
+            }
+            Py_CLEAR(*result);
+            failed = aiokafka_call_wait(call, source);
+            Py_DECREF(source);
+            if (failed) return PYGEN_ERROR;
         }
-        *result = value;
-        return PYGEN_RETURN;
+        waiting = call->waiting;
+        if (!waiting) {
+            *result = aiokafka_call_refuse();
+            return PYGEN_ERROR;
+        }
+        Py_INCREF(waiting);
+        how = PyIter_Send(waiting, sent, result);
+        if (how != PYGEN_NEXT) Py_CLEAR(call->waiting);
+        Py_DECREF(waiting);
+        return how;
     }
 
-    static PyObject *aiokafka_ready_next(PyObject *self) {
+    static PyObject *aiokafka_call_go_on(PyObject *self, PyObject *sent) {
         PyObject *value = NULL, *end;
-        aiokafka_ready_send(self, Py_None, &value);
+        PySendResult how = aiokafka_call_send(self, sent, &value);
+        if (how != PYGEN_RETURN) return value;
         /* An instance: of a tuple alone Python would make arguments. */
         end = PyObject_CallFunctionObjArgs(PyExc_StopIteration, value, NULL);
         Py_DECREF(value);
@@ -42,10 +92,22 @@ cdef extern from *:
         return NULL;
     }
 
-    static PyObject *aiokafka_ready_throw(PyObject *self, PyObject *given) {
-        /* Of a type, a value and a traceback, or an exception alone, as generators take it. */
+    static PyObject *aiokafka_call_next(PyObject *self) {
+        return aiokafka_call_go_on(self, Py_None);
+    }
+
+    static PyObject *aiokafka_call_send_any(PyObject *self, PyObject *sent) {
+        if (sent != Py_None && ((AiokafkaCall *) self)->source) {
+            PyErr_SetString(
+                PyExc_TypeError, "can't send non-None value to a just-started coroutine");
+            return NULL;
+        }
+        return aiokafka_call_go_on(self, sent);
+    }
+
+    static PyObject *aiokafka_call_raise(PyObject *given) {
+        /* Of a type, a value and a traceback, or an exception alone, as coroutines take it. */
         PyObject *type = NULL, *value = NULL, *traceback = NULL;
-        Py_CLEAR(((AiokafkaReady *) self)->value);
         if (!PyArg_UnpackTuple(given, "throw", 1, 3, &type, &value, &traceback)) return NULL;
         if (PyExceptionInstance_Check(type)) {
             PyErr_SetObject((PyObject *) Py_TYPE(type), type);
@@ -57,54 +119,79 @@ cdef extern from *:
         return NULL;
     }
 
-    static PyObject *aiokafka_ready_send_any(PyObject *self, PyObject *sent) {
-        (void) sent;
-        return aiokafka_ready_next(self);
+    static PyObject *aiokafka_call_throw(PyObject *self, PyObject *given) {
+        AiokafkaCall *call = (AiokafkaCall *) self;
+        PyObject *method, *result;
+        if (call->source) {
+            Py_CLEAR(call->source);
+            return aiokafka_call_raise(given);
+        }
+        if (!call->waiting) return aiokafka_call_refuse();
+        method = PyObject_GetAttrString(call->waiting, "throw");
+        if (!method) return NULL;
+        result = PyObject_Call(method, given, NULL);
+        if (!result) Py_CLEAR(call->waiting);
+        Py_DECREF(method);
+        return result;
     }
 
-    static PyObject *aiokafka_ready_close(PyObject *self, PyObject *nothing) {
+    static PyObject *aiokafka_call_close(PyObject *self, PyObject *nothing) {
+        AiokafkaCall *call = (AiokafkaCall *) self;
+        PyObject *waiting = call->waiting, *result;
         (void) nothing;
-        Py_CLEAR(((AiokafkaReady *) self)->value);
-        Py_RETURN_NONE;
+        Py_CLEAR(call->source);
+        if (!waiting) Py_RETURN_NONE;
+        call->waiting = NULL;
+        result = PyObject_CallMethod(waiting, "close", NULL);
+        Py_DECREF(waiting);
+        return result;
     }
 
-    static PyMethodDef aiokafka_ready_methods[] = {
-        {"send", aiokafka_ready_send_any, METH_O, NULL},
-        {"throw", aiokafka_ready_throw, METH_VARARGS, NULL},
-        {"close", aiokafka_ready_close, METH_NOARGS, NULL},
+    static PyMethodDef aiokafka_call_methods[] = {
+        {"send", aiokafka_call_send_any, METH_O, NULL},
+        {"throw", aiokafka_call_throw, METH_VARARGS, NULL},
+        {"close", aiokafka_call_close, METH_NOARGS, NULL},
         {NULL, NULL, 0, NULL},
     };
 
-    static PyAsyncMethods aiokafka_ready_async = {
-        PyObject_SelfIter, NULL, NULL, aiokafka_ready_send,
+    static PyAsyncMethods aiokafka_call_async = {
+        PyObject_SelfIter, NULL, NULL, aiokafka_call_send,
     };
 
-    static CYTHON_UNUSED PyTypeObject aiokafka_ready_type = {
+    static CYTHON_UNUSED PyTypeObject aiokafka_call_type = {
         PyVarObject_HEAD_INIT(NULL, 0)
-        .tp_name = "aiokafka._ready.ready",
-        .tp_basicsize = sizeof(AiokafkaReady),
-        .tp_dealloc = aiokafka_ready_dealloc,
-        .tp_as_async = &aiokafka_ready_async,
-        .tp_flags = Py_TPFLAGS_DEFAULT,
+        .tp_name = "aiokafka._ready.call",
+        .tp_basicsize = sizeof(AiokafkaCall),
+        .tp_dealloc = aiokafka_call_dealloc,
+        .tp_as_async = &aiokafka_call_async,
+        .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+        .tp_traverse = aiokafka_call_traverse,
+        .tp_clear = aiokafka_call_clear,
         .tp_iter = PyObject_SelfIter,
-        .tp_iternext = aiokafka_ready_next,
-        .tp_methods = aiokafka_ready_methods,
+        .tp_iternext = aiokafka_call_next,
+        .tp_methods = aiokafka_call_methods,
     };
 
-    static CYTHON_INLINE PyObject *aiokafka_ready(PyObject *value) {
-        AiokafkaReady *made = aiokafka_spare_ready;
+    static CYTHON_INLINE PyObject *aiokafka_call(
+        AiokafkaStep take, AiokafkaStep find, PyObject *source
+    ) {
+        AiokafkaCall *made = aiokafka_spare_call;
         if (made) {
-            aiokafka_spare_ready = NULL;
-            (void) PyObject_Init((PyObject *) made, &aiokafka_ready_type);
+            aiokafka_spare_call = NULL;
+            (void) PyObject_Init((PyObject *) made, &aiokafka_call_type);
         } else {
             /* Does nothing the second time. */
-            if (PyType_Ready(&aiokafka_ready_type) < 0) return NULL;
-            made = PyObject_New(AiokafkaReady, &aiokafka_ready_type);
+            if (PyType_Ready(&aiokafka_call_type) < 0) return NULL;
+            made = PyObject_GC_New(AiokafkaCall, &aiokafka_call_type);
             if (!made) return NULL;
         }
-        Py_INCREF(value);
-        made->value = value;
+        made->take = take;
+        made->find = find;
+        Py_INCREF(source);
+        made->source = source;
+        made->waiting = NULL;
+        PyObject_GC_Track((PyObject *) made);
         return (PyObject *) made;
     }
     """
-    object ready "aiokafka_ready"(object value)
+    object call "aiokafka_call"(object (*take)(object), object (*find)(object), object source)

@@ -177,3 +177,39 @@ async def test_the_end_is_that_of_the_consumer(consumer: AIOKafkaConsumer) -> No
         await anext(records)
     with pytest.raises(ConsumerStoppedError):
         aiter(consumer)
+
+
+async def test_a_call_with_a_default_takes_nothing_before_it_begins(
+    consumer: AIOKafkaConsumer,
+) -> None:
+    records = aiter(consumer)
+    task = asyncio.create_task(anext(records, None))
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    record = await anext(records, None)
+    assert record is not None and record.offset == 1
+
+
+async def test_a_call_with_a_default_waits(
+    cluster: FakeCluster, consumer: AIOKafkaConsumer
+) -> None:
+    records = aiter(consumer)
+    await offsets(records, 1000)
+    task = asyncio.create_task(anext(records, None))
+    await asyncio.sleep(0)
+    fill(cluster, 0, 1)
+    record = await task
+    assert record is not None and record.offset == 1000
+    await consumer.stop()
+    assert await anext(records, None) is None
+
+
+async def test_a_task_of_a_call_that_has_ended_is_refused(consumer: AIOKafkaConsumer) -> None:
+    step = anext(aiter(consumer))
+    assert (await asyncio.create_task(step)).offset == 1
+    with pytest.raises(RuntimeError, match="already awaited"):
+        await asyncio.create_task(step)
+    with pytest.raises(RuntimeError, match="already awaited"):
+        step.throw(KeyError("k"))
+    step.close()

@@ -11,13 +11,8 @@ cdef class RecordIterator:
     cdef bint _is_plain
     cdef object _find_next
 
-    cpdef object take(self)
 
-
-@cython.final
-@cython.freelist(8)
-cdef class NextRecord:
-    cdef RecordIterator _records
-    cdef object _going_on
-
-    cdef object _begin(self)
+@cython.locals(records=RecordIterator)
+cdef object _take(object iterator)
+@cython.locals(records=RecordIterator)
+cdef object _find(object iterator)

@@ -5,14 +5,14 @@ Compiled where it can be: all of it runs once per record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from aiokafka import _ready
 from aiokafka.consumer.fetch.buffer import FetchBuffer
 from aiokafka.structs import ConsumerRecord
 
-__all__ = ["NextRecord", "RecordIterator"]
+__all__ = ["RecordIterator"]
 
 _Record = ConsumerRecord[Any, Any]
 
@@ -44,70 +44,27 @@ class RecordIterator:
     def __aiter__(self) -> RecordIterator:
         return self
 
-    def __anext__(self) -> NextRecord:
-        """Return what gives the next record to the task that awaits it."""
-        return NextRecord(self)
+    def __anext__(self) -> Coroutine[Any, Any, _Record]:
+        """Return what gives the next record to the task that awaits it.
 
-    def take(self) -> Generator[Any, Any, _Record]:
-        """Take the next record, or wait for it; return what gives it to the task that awaits it, or
-        raises what came instead."""
-        if self._is_plain:
-            try:
-                record = self._buffer.next()
-            except BaseException as error:
-                # `async for` would make a TypeError of it here.
-                return _raise(error)
-            if record is not None:
-                return _ready.ready(record)
-        self._is_plain = self._ask_plain()
-        return self._find_next().__await__()
+        It passes for a coroutine: it can be made a task of. It takes the record when it is awaited
+        and not when it is made: one that is cancelled before it began, as by
+        `asyncio.wait_for(anext(records), 0)`, has taken none.
+        """
+        return _ready.call(_take, _find, self)
 
 
-class NextRecord:
-    """A call for the next record, which passes for a coroutine: it can be made a task of.
-
-    It takes the record when it is awaited and not when it is made: one that is cancelled before it
-    began, as by `asyncio.wait_for(anext(records), 0)`, has taken none.
-    """
-
-    def __init__(self, records: RecordIterator) -> None:
-        self._records: RecordIterator | None = records
-        self._going_on: Generator[Any, Any, Any] | None = None
-
-    def __await__(self) -> Generator[Any, Any, _Record]:
-        return self._begin()
-
-    def send(self, value: Any) -> Any:
-        """Go on, as a coroutine does."""
-        if self._going_on is None:
-            self._going_on = self._begin()
-        return self._going_on.send(value)
-
-    def throw(self, *error: Any) -> Any:
-        """Raise this where it waits, as a coroutine does."""
-        if self._going_on is None:
-            self._records = None
-            self._going_on = _ready.ready(None)
-        return self._going_on.throw(*error)
-
-    def close(self) -> None:
-        """End it, as a coroutine ends."""
-        self._records = None
-        if self._going_on is not None:
-            self._going_on.close()
-
-    def _begin(self) -> Generator[Any, Any, _Record]:
-        records = self._records
-        if records is None:
-            raise RuntimeError("cannot reuse already awaited coroutine")
-        self._records = None
-        return records.take()
+# The parameters have the type that C asks for, so it is the locals that are typed (iterator.pxd).
 
 
-def _raise(error: BaseException) -> Generator[Any, Any, Any]:
-    try:
-        raise error
-    finally:
-        # The traceback has this frame.
-        del error
-    yield  # type: ignore[unreachable]
+def _take(iterator: RecordIterator) -> _Record | None:
+    """Take the next record by the short way; None where that does not lead to it."""
+    records = iterator
+    return records._buffer.next() if records._is_plain else None
+
+
+def _find(iterator: RecordIterator) -> Coroutine[Any, Any, _Record]:
+    """Return what finds the next record, and see whether the one behind it may be taken."""
+    records = iterator
+    records._is_plain = records._ask_plain()
+    return records._find_next()
