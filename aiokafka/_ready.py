@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, TypeVar
 
-__all__ = ["call"]
+__all__ = ["call", "ready"]
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -19,3 +19,12 @@ async def call(take: Callable[[S], T | None], find: Callable[[S], Awaitable[T]],
     """
     value = take(source)
     return await find(source) if value is None else value
+
+
+def ready(value: T) -> Generator[Any, None, T]:
+    """Return what `__await__` returns for a `value` that is there: `await` has it at once.
+
+    The C form gives it without an exception, which even a generator needs.
+    """
+    return value
+    yield  # type: ignore[unreachable]

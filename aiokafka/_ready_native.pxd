@@ -5,7 +5,8 @@ cdef extern from *:
     typedef PyObject *(*AiokafkaStep)(PyObject *source);
 
     /* A coroutine, which is its own `__await__()`: `anext(records, default)` asks for that again
-       each time it goes on. It has a source until it begins, and neither when it has ended. */
+       each time it goes on. It has a source until it begins, something to wait for while it waits,
+       and neither when it has ended. `find` is NULL where None is a value like others. */
     typedef struct {
         PyObject_HEAD
         AiokafkaStep take, find;
@@ -57,7 +58,7 @@ cdef extern from *:
             int failed;
             call->source = NULL;
             *result = call->take(source);
-            if (*result != Py_None) {
+            if (*result != Py_None || !call->find) {
                 Py_DECREF(source);
                 return *result ? PYGEN_RETURN : PYGEN_ERROR;
             }
@@ -193,5 +194,15 @@ cdef extern from *:
         PyObject_GC_Track((PyObject *) made);
         return (PyObject *) made;
     }
+
+    static CYTHON_UNUSED PyObject *aiokafka_call_take_itself(PyObject *value) {
+        Py_INCREF(value);
+        return value;
+    }
+
+    static CYTHON_INLINE PyObject *aiokafka_ready(PyObject *value) {
+        return aiokafka_call(aiokafka_call_take_itself, NULL, value);
+    }
     """
+    object ready "aiokafka_ready"(object value)
     object call "aiokafka_call"(object (*take)(object), object (*find)(object), object source)

@@ -575,7 +575,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         once per `unreachable_timeout_ms`; any error of the broker that is not retriable. An error
         of one partition is raised in its turn and does not stop the others.
         """
-        if not partitions:
+        # The short way, once it is known who reads.
+        if not partitions and self._reader is not None:
             record = self._desk.next()
             if record is not None:
                 return record
@@ -683,6 +684,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         `async for` over this takes less time than `getone()`. Raises ConsumerStoppedError when
         stopped already."""
         self._refuse_if_closed()
+        self._reader = None
         return RecordIterator(self._desk.buffer, self._is_plain, lambda: self.__anext__())
 
     def _is_plain(self) -> bool:

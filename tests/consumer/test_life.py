@@ -106,7 +106,27 @@ async def from_another_task(consumer: AIOKafkaConsumer) -> None:
     raise LookupError
 
 
-@pytest.mark.parametrize("way", [in_a_block, in_finally, from_another_task])
+async def from_the_task_that_read_before(consumer: AIOKafkaConsumer) -> None:
+    await consumer.start()
+    is_at_work = asyncio.Event()
+    assert (await consumer.getone()).offset == 0
+
+    async def work() -> None:
+        async for record in consumer:
+            if record.offset == 3:
+                is_at_work.set()
+                await asyncio.Event().wait()
+
+    task = asyncio.get_running_loop().create_task(work())
+    await is_at_work.wait()
+    await consumer.stop()
+    task.cancel()
+    raise LookupError
+
+
+@pytest.mark.parametrize(
+    "way", [in_a_block, in_finally, from_another_task, from_the_task_that_read_before]
+)
 async def test_the_record_that_could_not_be_processed_comes_again(
     cluster: FakeCluster, protocol: str, way: Callable[[AIOKafkaConsumer], Awaitable[None]]
 ) -> None:
