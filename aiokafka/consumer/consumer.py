@@ -433,8 +433,10 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         """Return whether the application has finished what it has in hand: only the task that reads
         says so, when it stops of its own accord.
         """
-        reader = None if self._reader is None else self._reader()
-        return reader is asyncio.current_task() and sys.exc_info()[0] is None
+        return self._is_reader() and sys.exc_info()[0] is None
+
+    def _is_reader(self) -> bool:
+        return self._reader is not None and self._reader() is asyncio.current_task()
 
     async def _finish(self, deadline: float) -> None:
         """Do all that is left to do; the time to commit and leave is over at `deadline`."""
@@ -575,8 +577,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         once per `unreachable_timeout_ms`; any error of the broker that is not retriable. An error
         of one partition is raised in its turn and does not stop the others.
         """
-        # The short way, once it is known who reads.
-        if not partitions and self._reader is not None:
+        # The short way, once it is known that it is this task that reads.
+        if not partitions and self._is_reader():
             record = self._desk.next()
             if record is not None:
                 return record
@@ -684,8 +686,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         `async for` over this takes less time than `getone()`. Raises ConsumerStoppedError when
         stopped already."""
         self._refuse_if_closed()
-        self._reader = None
-        return RecordIterator(self._desk.buffer, self._is_plain, lambda: self.__anext__())
+        return RecordIterator(self._desk.buffer, self._is_plain, lambda: type(self).__anext__(self))
 
     def _is_plain(self) -> bool:
         """Return whether nothing of a program or a tracer is in the place of our methods."""

@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 
 from aiokafka import AIOKafkaConsumer, ConsumerState, TopicPartition
+from aiokafka._compat import timeout
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import (
     CommitFailedError,
     FencedInstanceId,
     GroupLoadInProgressError,
+    KafkaError,
+    RebalanceInProgressError,
 )
 from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
 from aiokafka.protocol.messages.join_group import JoinGroupRequest
@@ -196,9 +199,17 @@ async def test_a_commit_ends_when_its_partition_goes_to_another_member(
         assert cluster.groups.committed("g", "t", moved.partition) == 4
 
 
-@pytest.mark.parametrize("is_lost", [True, False], ids=["lost", "not wanted"])
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [Cut(handled=True)],
+        [None],
+        [Cut(handled=True), Fail(RebalanceInProgressError)],
+    ],
+    ids=["lost", "not wanted", "lost, then too late"],
+)
 async def test_a_commit_of_an_eager_member_ends_with_a_generation_that_it_misses(
-    cluster: FakeCluster, start: Start, is_lost: bool
+    cluster: FakeCluster, start: Start, answers: list[Any]
 ) -> None:
     """The response to its SyncGroup is lost, or the application subscribes meanwhile."""
     await cluster.create_topic("t", partitions=2)
@@ -210,11 +221,11 @@ async def test_a_commit_of_an_eager_member_ends_with_a_generation_that_it_misses
     missed: list[Any] = []
 
     def miss() -> Any:
-        if missed:
+        if len(missed) == len(answers):
             return None
-        missed.append(None)
+        missed.append(answers[len(missed)])
         first.subscribe(["t"])
-        return Cut(handled=True) if is_lost else None
+        return missed[-1]
 
     def hold() -> Any:
         return Hold(comes_back) if missed else None
@@ -412,6 +423,27 @@ async def test_stop_leaves_the_group_before_it_sends_commits_of_partitions_chose
         await consumer.stop()
     await commit
     assert cluster.groups.committed("g", "t", 1) == 3
+
+
+async def test_a_commit_ends_though_the_end_of_a_block_is_cancelled(
+    cluster: FakeCluster, start: Start
+) -> None:
+    """It waits until the group is left, which is not to be seen any more."""
+    await cluster.create_topic("t", partitions=2)
+    consumer = await start(cluster, "t", **OPTIONS)
+    goes_on = asyncio.Event()
+    with cluster.intercept(LeaveGroupRequest, Hold(goes_on)) as script:
+        consumer.unsubscribe()
+        consumer.assign([T1])
+        commit = asyncio.ensure_future(consumer.commit({T1: 3}))
+        await script.wait()
+        stopping = asyncio.ensure_future(consumer.__aexit__())
+        await asyncio.sleep(0)
+        stopping.cancel()
+        async with timeout(10):
+            with pytest.raises(KafkaError):
+                await commit
+        goes_on.set()
 
 
 async def test_a_commit_outlasts_an_assignment_that_an_eager_leader_brings_too_late(

@@ -124,13 +124,38 @@ async def from_the_task_that_read_before(consumer: AIOKafkaConsumer) -> None:
     raise LookupError
 
 
+async def from_the_task_that_called_before(consumer: AIOKafkaConsumer) -> None:
+    await consumer.start()
+    assert (await consumer.getone()).offset == 0
+    is_at_work = asyncio.Event()
+
+    async def work() -> None:
+        while (await consumer.getone()).offset != 3:
+            pass
+        is_at_work.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.get_running_loop().create_task(work())
+    await is_at_work.wait()
+    await consumer.stop()
+    task.cancel()
+    raise LookupError
+
+
 @pytest.mark.parametrize(
-    "way", [in_a_block, in_finally, from_another_task, from_the_task_that_read_before]
+    "way",
+    [
+        in_a_block,
+        in_finally,
+        from_another_task,
+        from_the_task_that_read_before,
+        from_the_task_that_called_before,
+    ],
 )
 async def test_the_record_that_could_not_be_processed_comes_again(
     cluster: FakeCluster, protocol: str, way: Callable[[AIOKafkaConsumer], Awaitable[None]]
 ) -> None:
-    fill(cluster, 0, 8)
+    fill(cluster, 0, 8, batch=8)
     with pytest.raises(LookupError):
         await way(member(cluster, protocol, "t"))
     assert cluster.groups.committed("g", "t", 0) == 3

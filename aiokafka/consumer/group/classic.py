@@ -158,15 +158,17 @@ class ClassicProtocol:
         try:
             joined = await self.member.join(self._assignors.protocols(topics), reason)
             shares = await self._share_out(joined)
-            # A leader that brings its assignment too late has given no other member anything.
-            is_owner = self.keeps_partitions or bool(shares)
+            follows = joined.generation in (before, before + 1)
+            # A leader that brings its assignment too late has given no other member anything, and
+            # no other leader has, if it has missed none.
+            is_owner = self.keeps_partitions or (follows and bool(shares))
             data = await self.member.sync(joined, shares, is_owner)
         except KafkaError:
             self._standing.restore_reason(reason)
             raise
         self._is_joining = False
         if not self.keeps_partitions:
-            self._close_books(joined.generation in (before, before + 1), data)
+            self._close_books(follows, data)
         self._log.info(
             "Member %s of generation %d, %s, assignor %s",
             self.member.member_id,

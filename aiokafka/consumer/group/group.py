@@ -191,8 +191,7 @@ class Group:
         # 2. What is finished is committed past a join: see `_commit_while_joining()`.
         # 3. A member that others wait for goes through with a join.
         # 4. The membership's task ends, so that nothing is revoked or assigned any more.
-        # 5. A heartbeat that was cut short is repeated: commits need the epoch that it may have
-        #    raised.
+        # 5. A heartbeat that was cut short is repeated: it may have raised the epoch of commits.
         # 6. What `unsubscribe()` left to do, if it was called just before. The group is left with
         #    it: until then it refuses commits of partitions chosen by hand since.
         # 7. Commits go on, which a join may have suspended.
@@ -207,7 +206,6 @@ class Group:
         left = deadline - loop.time()
         # Without a goodbye: the group misses this member by the end of its session.
         if left <= 0:
-            self._commits.resume()
             self._member.forget_member()
             return
         commit_by = deadline - left * _PART_TO_LEAVE
@@ -215,7 +213,7 @@ class Group:
         if self._standing.state is StandingState.LEAVING:
             await self._hand_over_in_time(commit_by)
         if not self._subscriptions.is_by_group:
-            await self._leave("the consumer unsubscribed", commit_by)
+            await self._leave("the consumer unsubscribed", deadline)
         self._commits.resume()
         if self._may_commit_finished():
             await self._commits.commit_finished(commit_by - loop.time())
@@ -280,11 +278,13 @@ class Group:
             self._log.warning("Stopped before its listener had returned")
 
     async def close(self, deadline: float | None = None) -> None:
-        """End what `stop()` left, if it was cancelled."""
+        """End what `stop()` left, if it was cancelled, or had no time."""
+        self._commits.resume()
         await self._tasks.stop(deadline)
 
     def abandon(self) -> None:
         """End the background work without waiting for it."""
+        self._commits.resume()
         self._tasks.cancel()
 
     def _fail(self, error: BaseException) -> None:
