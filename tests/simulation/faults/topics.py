@@ -66,7 +66,10 @@ class TopicAgain(Fault):
         name = self.arguments["topic"]
         cluster = self.world.cluster
         if name in cluster.state.topics:
-            self.world.history.forgive(name)
+            history = self.world.history
+            history.forgive(name)
+            # What retention removed before is gone with it, too: no other log has these offsets.
+            history.kept = {tp: known for tp, known in history.kept.items() if tp.topic != name}
             await cluster.delete_topic(name)
             self.hit()
 
