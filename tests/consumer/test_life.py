@@ -89,57 +89,49 @@ async def in_finally(consumer: AIOKafkaConsumer) -> None:
         await consumer.stop()
 
 
+async def call_up_to_3(consumer: AIOKafkaConsumer) -> None:
+    while (await consumer.getone()).offset != 3:
+        pass
+
+
+async def iterate_up_to_3(consumer: AIOKafkaConsumer) -> None:
+    async for record in consumer:
+        if record.offset == 3:
+            break
+
+
+async def stop_beside(
+    consumer: AIOKafkaConsumer, read_some: Callable[[AIOKafkaConsumer], Awaitable[None]]
+) -> None:
+    is_at_work = asyncio.Event()
+
+    async def work() -> None:
+        await read_some(consumer)
+        is_at_work.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.get_running_loop().create_task(work())
+    await is_at_work.wait()
+    await consumer.stop()
+    task.cancel()
+    raise LookupError
+
+
 async def from_another_task(consumer: AIOKafkaConsumer) -> None:
     await consumer.start()
-    is_at_work = asyncio.Event()
-
-    async def work() -> None:
-        while (await consumer.getone()).offset != 3:
-            pass
-        is_at_work.set()
-        await asyncio.Event().wait()
-
-    task = asyncio.get_running_loop().create_task(work())
-    await is_at_work.wait()
-    await consumer.stop()
-    task.cancel()
-    raise LookupError
+    await stop_beside(consumer, call_up_to_3)
 
 
-async def from_the_task_that_read_before(consumer: AIOKafkaConsumer) -> None:
-    await consumer.start()
-    is_at_work = asyncio.Event()
-    assert (await consumer.getone()).offset == 0
-
-    async def work() -> None:
-        async for record in consumer:
-            if record.offset == 3:
-                is_at_work.set()
-                await asyncio.Event().wait()
-
-    task = asyncio.get_running_loop().create_task(work())
-    await is_at_work.wait()
-    await consumer.stop()
-    task.cancel()
-    raise LookupError
-
-
-async def from_the_task_that_called_before(consumer: AIOKafkaConsumer) -> None:
+async def from_a_task_that_called_before(consumer: AIOKafkaConsumer) -> None:
     await consumer.start()
     assert (await consumer.getone()).offset == 0
-    is_at_work = asyncio.Event()
+    await stop_beside(consumer, call_up_to_3)
 
-    async def work() -> None:
-        while (await consumer.getone()).offset != 3:
-            pass
-        is_at_work.set()
-        await asyncio.Event().wait()
 
-    task = asyncio.get_running_loop().create_task(work())
-    await is_at_work.wait()
-    await consumer.stop()
-    task.cancel()
-    raise LookupError
+async def from_a_task_that_called_before_a_loop(consumer: AIOKafkaConsumer) -> None:
+    await consumer.start()
+    assert (await consumer.getone()).offset == 0
+    await stop_beside(consumer, iterate_up_to_3)
 
 
 @pytest.mark.parametrize(
@@ -148,8 +140,8 @@ async def from_the_task_that_called_before(consumer: AIOKafkaConsumer) -> None:
         in_a_block,
         in_finally,
         from_another_task,
-        from_the_task_that_read_before,
-        from_the_task_that_called_before,
+        from_a_task_that_called_before,
+        from_a_task_that_called_before_a_loop,
     ],
 )
 async def test_the_record_that_could_not_be_processed_comes_again(
