@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest
 PYTEST_ARGS ?=
 # Processes that share out the tests, a file at a time. They wait more than they work.
 WORKERS ?= 3
-TOGETHER := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+TOGETHER := -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 # What test-unit runs.
 UNIT_TESTS ?= tests
 VERSIONS ?= 3.10 3.11 3.12 3.13 $(shell sh tests/find_python.sh 3.14 >/dev/null 2>&1 && echo 3.14)

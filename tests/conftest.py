@@ -8,6 +8,7 @@ import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,15 +67,19 @@ _LONGEST = (
 _SPLIT_BY_VERSION = "test_broker_versions.py"
 
 
-def share_out(items: list[pytest.Item]) -> None:
-    """Decide which tests one worker runs together (a file), and which files are begun first."""
-    for item in items:
-        group = item.nodeid.partition("::")[0]
-        callspec = getattr(item, "callspec", None)
-        if item.path.name == _SPLIT_BY_VERSION and callspec is not None:
-            group += callspec.id
-        item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=_place)
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Let one worker run the tests of a file together: they share its brokers."""
+    if config.getoption("dist") != "loadscope":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Files(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file, _, test = nodeid.partition("::")
+            return file + test.partition("[")[2] if file.endswith(_SPLIT_BY_VERSION) else file
+
+    return Files(config, log)
 
 
 def _place(item: pytest.Item) -> tuple[int, int]:
@@ -86,7 +91,7 @@ def _place(item: pytest.Item) -> tuple[int, int]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    share_out(items)
+    items.sort(key=_place)
     for item in items:
         if item.path.is_relative_to(_INTEGRATION):
             item.add_marker(pytest.mark.integration)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import random
 import signal
 import socket
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -15,20 +17,32 @@ from tests.kafka.guard import guard
 
 # Below the range from which systems take the ports of outgoing connections.
 _PORT_RANGE = (20000, 32000)
-_taken: set[int] = set()
+_PORTS = Path(tempfile.gettempdir()) / f"aiokafka-test-ports-{os.getuid()}"
+# Ports, and the files that are locked for them until this process ends.
+_taken: dict[int, int] = {}
 
 
 def free_port() -> int:
-    """A port that nothing listens on and that this function did not give before."""
+    """A port that nothing listens on and that no process of any test run has been given."""
+    _PORTS.mkdir(exist_ok=True)
     for _ in range(1000):
         port = random.randrange(*_PORT_RANGE)
-        if port in _taken:
-            continue
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            _taken.add(port)
+        if port not in _taken and _take(port):
             return port
     raise RuntimeError(f"no free port between {_PORT_RANGE[0]} and {_PORT_RANGE[1]}")
+
+
+def _take(port: int) -> bool:
+    # Without the lock, two would find the same port free in the seconds until a broker listens
+    # there, or while a broker that is killed and started again does not.
+    lock = os.open(_PORTS / str(port), os.O_CREAT | os.O_RDWR)
+    with socket.socket() as probe, contextlib.suppress(OSError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        probe.bind(("127.0.0.1", port))
+        _taken[port] = lock
+        return True
+    os.close(lock)
+    return False
 
 
 class JavaProcess:
