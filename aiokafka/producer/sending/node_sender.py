@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any
 from aiokafka._log import SubjectLog
 from aiokafka._subject import Subject
 from aiokafka._vitals import Contact
-from aiokafka.errors import (
-    IncompatibleBrokerVersion,
-    KafkaError,
-)
+from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
 from aiokafka.net.gate import DeadlineTimer
 from aiokafka.producer.batches.batch import BatchState, ProducerBatch
 from aiokafka.producer.batches.partition_queue import PartitionQueue
+from aiokafka.producer.sending.compressing import Compressing
 from aiokafka.producer.sending.delivery import Delivery
 from aiokafka.producer.sending.flight import Cargo, Flight
 from aiokafka.producer.sending.flights import Flights
@@ -27,6 +25,7 @@ from aiokafka.producer.sending.requests import (
     Payload,
     check_version,
     group_by_topic,
+    ids_of_topics,
     wire_form,
 )
 from aiokafka.protocol.messages.produce import ProduceRequest
@@ -107,6 +106,7 @@ class NodeSender:
         """For what runs without a task: not that of the program which sends a record."""
         self._timer = DeadlineTimer(self._loop, self._pump_soon)
         self._company_until = 0.0
+        self._compressing = Compressing(self._config, delivery.accumulator, self._sealed)
         self._is_retired = False
 
     def __repr__(self) -> str:
@@ -163,6 +163,7 @@ class NodeSender:
             await self._wake.wait()
             self._wake.clear()
             if self._has_work and await self._make_ready():
+                self._compressing.begin_turn()
                 self._take_turn()
 
     def _pump_soon(self) -> None:
@@ -172,6 +173,7 @@ class NodeSender:
 
     def _on_turn(self) -> None:
         self._turn = None
+        self._compressing.begin_turn()
         if not self._has_work:
             return
         if self._connection is None or not self._connection.is_ready:
@@ -270,6 +272,7 @@ class NodeSender:
         9. The application is busy, so what is not full stays, also in step 3. With a request in
            flight the timer is armed; with none `_take_turn` asks for a turn after each of the busy
            ones.
+        10. Compressing a request's batches takes several turns. `_compress` asks for each of them.
 
         So a queue with a batch that waits is in one of the three lines, and for each line there is
         an event to come: a response, the timer, the next turn, or `_wake`.
@@ -305,11 +308,21 @@ class NodeSender:
         elif self._delayed:
             # The timer may have rung for something that was due earlier.
             self._timer.arm(self._delayed_until)
-        for queue in (*self._urgent, *self._due(now)):
+        if not self._compressing.is_used:
+            line = (*self._urgent, *self._due(now))
+        elif self._compress(now):
+            line = tuple(self._urgent)
+        else:
+            return cargo
+        for queue in line:
             batch = self._next_of(queue, now)
             if batch is None:
                 continue
-            size = self._size_of(batch)
+            size = batch.builder.compressed_size
+            if not size:
+                if self._compressing.is_used:
+                    continue  # in the next request
+                size = batch.builder.size
             if size > self._config.max_request_size and self._delivery.split_unsent(queue, batch):
                 self._wake.set()
                 continue
@@ -321,6 +334,26 @@ class NodeSender:
             if self._take(queue, batch):
                 cargo.append((queue, batch))
         return cargo
+
+    def _compress(self, now: float) -> bool:
+        """Compress what the next request takes; return False if the event loop has a turn first."""
+        if not self._compressing.has_begun:
+            self._compressing.begin((*self._urgent, *self._due(now)))
+        is_done = self._compressing.go_on(now)
+        if self._compressing.has_rest:
+            self._pump_soon()
+        return is_done
+
+    def _sealed(self, queue: PartitionQueue, now: float) -> ProducerBatch | None:
+        """Return the batch of `queue` that leaves with the next request, None if it has to wait."""
+        if queue not in self._urgent and queue not in self._patient:
+            return None
+        batch = self._next_of(queue, now)
+        if batch is not None and queue in self._patient:
+            # It leaves with the others, however long these take to be compressed.
+            del self._patient[queue]
+            self._urgent[queue] = None
+        return batch
 
     def _delay(self, queue: PartitionQueue) -> None:
         """Put `queue` aside until the pause after its failure is over."""
@@ -398,15 +431,6 @@ class NodeSender:
             and queue.in_flight[0].attempts == 1
         )
 
-    def _size_of(self, batch: ProducerBatch) -> int:
-        """Return the bytes of a sealed batch on the wire, however often it was sent."""
-        builder = batch.builder
-        if self._delivery.codec and not builder.compressed_size:
-            builder.build()
-            sizing = self._delivery.accumulator.sizing(batch.partition.topic)
-            sizing.learn(builder.size, builder.compressed_size)
-        return builder.compressed_size or builder.size
-
     def _take(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
         """Move `batch` from `queue` into flight; return False if it has to wait."""
         if not self._delivery.identify(queue, batch):
@@ -414,8 +438,7 @@ class NodeSender:
             self._urgent[queue] = None
             return False
         queue.take(self)
-        # To the end of the line, so that every partition has its turn.
-        self.discard(queue)
+        self.discard(queue)  # to the end of the line, so that every partition has its turn
         if queue.waiting:
             line = self._patient if queue.waiting[0].state == BatchState.OPEN else self._urgent
             line[queue] = None
@@ -436,7 +459,8 @@ class NodeSender:
             check_version(version, self._delivery.codec)
             topic_ids: dict[str, bytes] = {}
             if version > NAMED_TOPICS_VERSION:
-                topic_ids = self._topic_ids(cargo)
+                partitions = (queue.partition for queue, _ in cargo)
+                topic_ids = ids_of_topics(self._client.cluster, partitions)
                 if not topic_ids:
                     version = NAMED_TOPICS_VERSION
             cargo, payloads = self._payloads(cargo, version)
@@ -471,16 +495,3 @@ class NodeSender:
             able.append((queue, batch))
             payloads.append(Payload(queue.partition, records))
         return able, payloads
-
-    def _topic_ids(self, cargo: Cargo) -> dict[str, bytes]:
-        """Return the id of every topic in `cargo`; empty if one is unknown."""
-        cluster = self._client.cluster
-        ids: dict[str, bytes] = {}
-        for queue, _ in cargo:
-            topic = queue.partition.topic
-            if topic not in ids:
-                topic_id = cluster.topic_id(topic)
-                if topic_id is None:
-                    return {}
-                ids[topic] = topic_id
-        return ids

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from aiokafka.errors import (
     BrokerResponseError,
@@ -25,6 +25,9 @@ from aiokafka.record.compression import ZSTD
 from aiokafka.record.contents import down_convert
 from aiokafka.structs import TopicPartition
 
+if TYPE_CHECKING:
+    from aiokafka.cluster import ClusterMetadata
+
 Chunk = bytes | bytearray | memoryview
 
 __all__ = [
@@ -34,6 +37,7 @@ __all__ = [
     "batch_error",
     "check_version",
     "group_by_topic",
+    "ids_of_topics",
     "in_doubt",
     "record_errors",
     "results_of",
@@ -98,6 +102,20 @@ def group_by_topic(
             topics[name] = topic
         topic.partition_data.append(PartitionProduceData(index=number, records=records))
     return list(topics.values())
+
+
+def ids_of_topics(
+    cluster: ClusterMetadata, partitions: Iterable[TopicPartition]
+) -> dict[str, bytes]:
+    """Return the id of every topic; empty if one is unknown."""
+    ids: dict[str, bytes] = {}
+    for topic, _ in partitions:
+        if topic not in ids:
+            topic_id = cluster.topic_id(topic)
+            if topic_id is None:
+                return {}
+            ids[topic] = topic_id
+    return ids
 
 
 def results_of(
