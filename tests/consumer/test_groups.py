@@ -451,6 +451,8 @@ async def test_an_assignor_that_raises(four: FakeCluster, start: Start) -> None:
 
     with pytest.raises(LookupError, match="cannot share"):
         await start(four, "t", partition_assignment_strategy=[Broken], **OPTIONS)
+    # The group does not wait for it to the end of its session.
+    await until(four, lambda: not four.groups.classic["g"].members)
 
 
 async def test_many_rebalances_while_committing(

@@ -291,8 +291,7 @@ class Group:
         """End the membership; whatever reads or commits is told."""
         # Nothing else wakes what waits:
         # 1. The state first, for it is what those look at who are woken.
-        # 2. Commits that wait for an assignment would wait until their deadline: there will be
-        #    none.
+        # 2. Commits that wait for an assignment would wait until their deadline.
         # 3. Readers are woken last, and held before: they are to find the failure, not a record
         #    that was buffered before it.
         self._standing.fail(error)
@@ -350,8 +349,8 @@ class Group:
     async def run(self) -> None:
         """Take part, leave, take part again, as it becomes necessary; until cancelled.
 
-        After an error that no retry mends everything is dropped, and nothing done until the
-        application subscribes again.
+        After an error that no retry mends everything is dropped, the group left if it still counts
+        us, and nothing done until the application subscribes again.
         """
         while True:
             try:
@@ -360,10 +359,12 @@ class Group:
             except Exception as error:
                 trace = None if isinstance(error, KafkaError) else error
                 self._log.error("The membership ends: %s", error, exc_info=trace)
+                self._forget_assignment()
+                self._commits.lose()
+                await self._leave("its membership has failed")
+                self._member.fail()
                 # The listener has returned before readers hear of the error: an application that
                 # ends itself because of it should not find its own listener at work.
-                self._forget_assignment()
-                self._member.fail()
                 await self._handover.lose()
                 self._fail(error)
                 # What the application has chosen itself meanwhile does not end with it.
@@ -403,8 +404,7 @@ class Group:
             await self._standing.signal.wait()
 
     async def _hand_over_and_leave(self) -> None:
-        """Finish with what the application unsubscribed from; it may have subscribed again
-        since."""
+        """Finish with what was unsubscribed from; there may be another subscription by now."""
         # The listener and the last commit come first: both need what the membership gives.
         if self._config.enable_auto_commit:
             await self._protocol.catch_up(_CATCH_UP_TIMEOUT)
