@@ -195,8 +195,6 @@ async def test_no_coordinator_can_be_had() -> None:
     config = {"transaction.state.log.replication.factor": "3"}
     with KafkaCluster(config=config) as cluster:
         producer = new_producer(cluster.bootstrap_servers, "one", request_timeout_ms=3000)
-        loop = asyncio.get_running_loop()
-        started = loop.time()
-        with pytest.raises(KafkaTimeoutError, match=r"transaction\.state\.log\.replication"):
-            await producer.start()
-        assert loop.time() - started < 30
+        async with timeout(30):
+            with pytest.raises(KafkaTimeoutError, match=r"transaction\.state\.log\.replication"):
+                await producer.start()
