@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from aiokafka.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -108,6 +109,19 @@ async def test_no_partition_is_added_where_no_broker_can_have_it() -> None:
             38,
             "All brokers are currently fenced.",
         )
+        assert cluster.failures == []
+
+
+async def test_no_broker_coordinates_while_none_is_known_to_be_alive() -> None:
+    async with FakeCluster() as cluster:
+        await cluster.stop_broker(0)
+        cluster.controller.stop()
+        await cluster.start_broker(0)
+        async with RawClient(cluster.address(0)) as client:
+            for kind in (0, 1):
+                request = FindCoordinatorRequest(key_type=kind, coordinator_keys=["one"])
+                found = (await client.call(request, 4)).coordinators[0]
+                assert (found.error_code, found.node_id) == (15, -1)
         assert cluster.failures == []
 
 

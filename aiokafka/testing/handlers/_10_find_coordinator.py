@@ -33,12 +33,13 @@ def _find(context: RequestContext, kind: int, key: str) -> Coordinator:
     state = context.state
     if kind not in _INTERNAL_TOPICS:
         return _failed(key, codes.INVALID_REQUEST, f"unknown coordinator type {kind}")
+    # A broker that no controller has heard of is not alive either.
+    if not state.live_nodes():
+        return _failed(key, codes.COORDINATOR_NOT_AVAILABLE, "no broker is alive")
     topic = _INTERNAL_TOPICS[kind]
     if topic not in state.topics:
         state.create_topic(topic, 1, 1, config={"cleanup.policy": "compact"}, is_internal=True)
     node_id = state.coordinator(kind, key)
-    if node_id == -1:
-        return _failed(key, codes.COORDINATOR_NOT_AVAILABLE, "no broker is alive")
     node = state.nodes[node_id]
     return Coordinator(key=key, node_id=node_id, host=node.host, port=node.port, error_message=None)
 
