@@ -665,7 +665,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         """Let other tasks run, ours that fetch among them, if they have not for a while; False if
         `stop()` is called."""
         now = self._loop.time()
-        if now - self._yielded_at > _YIELD_AFTER:
+        share = (now - self._yielded_at) / _YIELD_AFTER
+        self._desk.buffer.pace(share)
+        if share > 1:
             self._yielded_at = now
             await asyncio.sleep(0)
         return not self._closed

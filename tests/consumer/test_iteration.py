@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -146,6 +147,37 @@ async def test_what_replaces_getone_of_one_consumer_gets_every_record(
 
     monkeypatch.setattr(consumer, "getone", traced)
     assert await offsets(aiter(consumer), 300) == seen == list(range(1, 300))
+
+
+@pytest.mark.parametrize("way", ["loop", "getone"])
+async def test_a_slow_body_does_not_keep_other_tasks_waiting_for_the_next_records(
+    consumer: AIOKafkaConsumer, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    loop = asyncio.get_running_loop()
+    began_at, worked = loop.time(), 0.0
+    monkeypatch.setattr(loop, "time", lambda: began_at + worked)
+    seen, seen_at_turns = 0, [0]
+
+    async def other() -> None:
+        while True:
+            seen_at_turns.append(seen)
+            await asyncio.sleep(0)
+
+    async def one_by_one() -> AsyncIterator[Record]:
+        while True:
+            yield await consumer.getone()
+
+    task = asyncio.create_task(other())
+    async for record in consumer if way == "loop" else one_by_one():
+        seen += 1
+        # Without an await: the first ones take no time.
+        worked += 0.05 if seen > 500 else 0
+        if record.offset == 900:
+            break
+    task.cancel()
+    slow = [seen for seen in seen_at_turns if seen > 500]
+    assert slow[0] <= 500 + 128
+    assert max(b - a for a, b in pairwise(slow)) == 1
 
 
 async def test_an_error_is_raised_in_its_place_and_again(

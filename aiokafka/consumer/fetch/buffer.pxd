@@ -6,6 +6,7 @@ from aiokafka.record.reader cimport RecordReader
 
 cdef Py_ssize_t _ALL
 cdef int64_t _MOST_UNPACKED
+cdef int64_t _LONGEST_RUN
 
 
 @cython.final
@@ -30,6 +31,8 @@ cdef class FetchBuffer:
     cdef readonly bint has_short_way
     cdef readonly bint is_hungry
     cdef readonly object hungry_for
+    cdef int64_t _run
+    cdef int64_t _left
     cdef int64_t _room
     cdef list _begun
     cdef FetchedPartition _current
@@ -42,6 +45,8 @@ cdef class FetchBuffer:
     @cython.locals(chunk=FetchedPartition)
     cpdef discard_stale(self, PartitionState state)
     cpdef begin_call(self)
+    @cython.locals(run=int64_t)
+    cpdef pace(self, double share)
     @cython.locals(chunk=FetchedPartition, state=PartitionState)
     cpdef object next(self)
     @cython.locals(state=PartitionState, skipped=Py_ssize_t)

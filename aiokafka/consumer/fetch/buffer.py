@@ -25,6 +25,10 @@ _ALL = 2**31 - 1
 # One batch more may come to it, and that is bounded by `max_decompressed_bytes`.
 _MOST_UNPACKED = 64 * 1024 * 1024
 
+# Most records that a reader takes one by one before it sees whether other tasks have waited for too
+# long. A compressed record set may have tens of thousands.
+_LONGEST_RUN = 127
+
 
 class Frame:
     """The memory that one response pins: all of it, for as long as one record set in it is
@@ -70,6 +74,8 @@ class FetchBuffer:
     has_short_way: bool
     is_hungry: bool
     hungry_for: Wanted
+    _run: int  # how many records `next()` finds before it looks at the time
+    _left: int  # how many of these are left
     _room: int  # bytes that the call going on may still decompress
     _begun: list[tuple[PartitionState, int, int]]  # where it found the partitions
     _current: FetchedPartition | None
@@ -84,6 +90,8 @@ class FetchBuffer:
         self._current = None
         self._queues = OrderedDict()
         self._failures = OrderedDict()
+        self._run = 0
+        self._left = 0
         self._room = 0
         self._begun = []
 
@@ -163,6 +171,16 @@ class FetchBuffer:
         """Count a call: the application has finished with what it got before."""
         self.call += 1
 
+    def pace(self, share: float) -> None:
+        """Let `next()` find nothing after as many records as fit into the time that other tasks may
+        be kept waiting. They have waited for `share` of it now.
+
+        What the application does with a record, without an await, counts as well: it may take a
+        thousand times as long as finding the record.
+        """
+        run = 2 * self._run + 1 if share <= 1 else int(self._run / share)
+        self._run = self._left = min(run, _LONGEST_RUN)
+
     def open_short_way(self, is_open: bool) -> None:
         """Let `next()` find records from now on, or nothing."""
         self.has_short_way = is_open
@@ -174,10 +192,7 @@ class FetchBuffer:
         Counts as a call of its own.
         """
         chunk = self._current
-        # A compressed record set may have tens of thousands of records: every 128 of them the
-        # reader takes the long way, on which it sees whether other tasks have waited for too long.
-        # (A number in place of a name: it is a C number where this is compiled.)
-        if chunk is None or not self.call & 127 or not self.has_short_way:
+        if chunk is None or not self._left or not self.has_short_way:
             return None
         state = chunk.state
         # `next_of` knows what to do about both; this way is for the record in the middle of a set.
@@ -189,6 +204,7 @@ class FetchBuffer:
             self._set_aside(chunk, error)
             raise
         if record is not None:
+            self._left -= 1
             self.call += 1
             state.call = self.call
             state.finished = state.next_offset

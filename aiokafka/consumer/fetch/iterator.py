@@ -22,7 +22,7 @@ class RecordIterator:
 
     Owns whether that may be used: a program or a tracer may put something of its own in the place
     of the consumer's methods, at any time, and then each record has to pass through that. It is
-    noticed with the first record of a record set, and every 128 records.
+    noticed with the first record of a record set, and after 128 records at the latest.
     """
 
     _buffer: FetchBuffer
