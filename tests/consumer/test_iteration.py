@@ -180,6 +180,30 @@ async def test_a_slow_body_does_not_keep_other_tasks_waiting_for_the_next_record
     assert max(b - a for a, b in pairwise(slow)) == 1
 
 
+async def test_what_another_task_has_in_hand_is_not_finished_by_stopping(
+    cluster: FakeCluster, start: Start
+) -> None:
+    await cluster.create_topic("t")
+    fill(cluster, 0, 1000, batch=1000)
+    consumer = await start(cluster, "t", group_id="g")
+    records = aiter(consumer)
+    await offsets(records, 500)
+    has_one, is_allowed = asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        async for record in records:
+            assert record.offset == 500
+            has_one.set()
+            await is_allowed.wait()
+
+    task = asyncio.create_task(work())
+    await has_one.wait()
+    await consumer.stop()
+    assert cluster.groups.committed("g", "t") == 500
+    is_allowed.set()
+    await task
+
+
 async def test_an_error_is_raised_in_its_place_and_again(
     cluster: FakeCluster, start: Start
 ) -> None:

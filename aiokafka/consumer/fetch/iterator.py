@@ -38,11 +38,13 @@ class RecordIterator:
         `is_plain()`."""
         self._buffer = buffer
         self._ask_plain = is_plain
-        # The first record comes by the long way, which notes that it is this task that reads.
         self._is_plain = False
         self._find_next = find_next
 
     def __aiter__(self) -> RecordIterator:
+        # A loop begins, in whatever task. Its first record comes by the long way, which notes that
+        # it is this task that reads.
+        self._is_plain = False
         return self
 
     def __anext__(self) -> Coroutine[Any, Any, _Record]:
