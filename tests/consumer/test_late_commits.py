@@ -131,6 +131,23 @@ async def test_a_commit_that_waits_for_another_is_still_for_the_former_topic(sta
         assert cluster.groups.committed("g", "t") is None
 
 
+async def test_a_position_in_a_topic_that_is_known_to_be_gone_is_not_one_in_the_next(
+    start: Start,
+) -> None:
+    config = {**CONFIG, "auto.create.topics.enable": "false"}
+    async with FakeCluster(config=config) as cluster:
+        await cluster.create_topic("t", partitions=4)
+        consumer = await Unaware(cluster).start(start)
+        await cluster.delete_topic("t")
+        while client_of(consumer).cluster.partitions_for_topic("t") is not None:
+            await client_of(consumer).force_metadata_update()
+        await cluster.create_topic("t", partitions=4)
+        fill(cluster, 0, 5)
+        with pytest.raises(UnknownTopicOrPartitionError):
+            await consumer.commit()
+        assert cluster.groups.committed("g", "t") is None
+
+
 def test_topics_that_are_gone_for_ever_do_not_fill_the_memory() -> None:
     """A pattern may find new topics every minute, which are deleted a minute later."""
     commits, cluster = LateCommits(), ClusterMetadata()

@@ -15,6 +15,7 @@ from aiokafka._retry import OutOfTimeError, until, within
 from aiokafka._vitals import Contact
 from aiokafka.client import CoordinationType
 from aiokafka.consumer._names import some_names
+from aiokafka.consumer.position.known_ids import KnownIds
 from aiokafka.consumer.position.late_commits import LateCommits
 from aiokafka.consumer.position.way import OffsetsWay
 from aiokafka.errors import (
@@ -52,6 +53,7 @@ from aiokafka.protocol.schema import ZERO_UUID
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
+    from aiokafka.cluster import ClusterMetadata
     from aiokafka.consumer._shared import Shared
     from aiokafka.protocol.schema import Request
 
@@ -121,9 +123,10 @@ class OffsetCommitter:
     """OffsetCommit and OffsetFetch for one group, with the coordinator found, and found again, on
     the way.
 
-    Owns nothing but its `LateCommits`: the positions are the partitions' own. `contact` learns
-    whether the coordinator answers; `identify` says who reads, for groups that want to know
-    (KIP-848); `kept` are the requests of the membership behind which nothing may have to wait.
+    Owns nothing but its `LateCommits` and `KnownIds`: the positions are the partitions' own.
+    `contact` learns whether the coordinator answers; `identify` says who reads, for groups that
+    want to know (KIP-848); `kept` are the requests of the membership behind which nothing may have
+    to wait.
     """
 
     def __init__(
@@ -143,8 +146,10 @@ class OffsetCommitter:
         self._interception = shared.interception
         self._client = client
         self._way = OffsetsWay(client, kept)
+        self._subscriptions = shared.subscriptions
+        self._ids = KnownIds()
         self._late = LateCommits()
-        client.cluster.add_listener(self._late.look)
+        client.cluster.add_listener(self._look)
         self._config = config
 
     async def commit(self, positions: Positions, identity: Identity, deadline: float) -> None:
@@ -296,8 +301,13 @@ class OffsetCommitter:
         the metadata, so these ids are those that the positions belong to.
         """
         names = dict.fromkeys(tp.topic for tp in partitions)
-        found = ((name, self._client.cluster.topic_id(name)) for name in names)
+        known, cluster = self._ids, self._client.cluster
+        found = ((name, cluster.topic_id(name) or known.last_of(name)) for name in names)
         return {name: topic_id for name, topic_id in found if topic_id}
+
+    def _look(self, cluster: ClusterMetadata) -> None:
+        self._ids.look(cluster, self._subscriptions.assignment.tps)
+        self._late.look(cluster)
 
     def _note_late(
         self,
