@@ -24,12 +24,18 @@ _HARD = 32_768
 
 _EASY = {GZIP: 6, LZ4: 2, ZSTD: 3}
 
+_PATIENCE = 0.02
+"""Seconds after which a turn does more: twice as much after twice as long, and so on. A busy
+application may bring more in its long turns than is compressed otherwise, and its records would
+wait behind all that has room in the buffer memory.
+"""
+
 
 class Compressing:
     """Compresses the batches of one broker, a request's at a time.
 
-    Owns how many bytes of records were compressed in this turn of the event loop, and which queues
-    have a batch that is still to be compressed for the next request.
+    Owns how many bytes of records were compressed in this turn of the event loop, which queues have
+    a batch that is still to be compressed for the next request, and when that was begun.
     """
 
     def __init__(
@@ -50,6 +56,7 @@ class Compressing:
         self._request_size = config.max_request_size
         self._bytes = 0
         self._line: deque[PartitionQueue] = deque()
+        self._begun_at = 0.0
         self._room = 0
         self.has_rest = False
         """Whether another turn has to look for more: there was no room in this request, or time has
@@ -65,13 +72,14 @@ class Compressing:
         """Whether a request is still to be compressed."""
         return bool(self._line)
 
-    def begin(self, line: Iterable[PartitionQueue]) -> None:
+    def begin(self, line: Iterable[PartitionQueue], now: float) -> None:
         """Begin with another request, of batches from the queues in `line`.
 
         What comes later is for the request after it, so that an application which goes on sending
         cannot keep this one from leaving.
         """
         self._line.extend(line)
+        self._begun_at = now
         self.has_rest = False
         self._room = self._request_size
 
@@ -79,8 +87,9 @@ class Compressing:
         """Compress what fills the request; return False if the rest has to wait for another turn
         of the event loop, which would stand still otherwise.
         """
+        limit = self._per_turn * max(1.0, (now - self._begun_at) / _PATIENCE)
         while self._line and self._room > 0:
-            if self._bytes >= self._per_turn:
+            if self._bytes >= limit:
                 self.has_rest = True
                 return False
             batch = self._seal(self._line.popleft(), now)

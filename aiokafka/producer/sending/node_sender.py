@@ -338,7 +338,7 @@ class NodeSender:
     def _compress(self, now: float) -> bool:
         """Compress what the next request takes; return False if the event loop has a turn first."""
         if not self._compressing.has_begun:
-            self._compressing.begin((*self._urgent, *self._due(now)))
+            self._compressing.begin((*self._urgent, *self._due(now)), now)
         is_done = self._compressing.go_on(now)
         if self._compressing.has_rest:
             self._pump_soon()
