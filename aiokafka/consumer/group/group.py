@@ -13,6 +13,7 @@ from aiokafka._compat import timeout_at
 from aiokafka._log import SubjectLog
 from aiokafka._tasks import TaskOwner
 from aiokafka.consumer.group.commits import GroupCommits
+from aiokafka.consumer.group.farewell import Farewell
 from aiokafka.consumer.group.handover import Handover
 from aiokafka.consumer.group.mendable import MendableErrors
 from aiokafka.consumer.group.old_names import CommitLock
@@ -93,6 +94,7 @@ class Group:
         self._protocol = make_protocol(parts)
         self._member = self._protocol.member
         self._goodbye: asyncio.Event | None = None
+        self._farewell = Farewell(self._tasks.name)
 
     # -- what others read --------------------------------------------------------------------------
 
@@ -151,8 +153,7 @@ class Group:
         """
         tasks.start(self._topics.follow(self.on_metadata), name="metadata")
         self._polls.note_call()
-        # Before the tasks begin: an error that they meet from here on is raised by `start()`, and
-        # not left to the first call that reads.
+        # Before the tasks begin: `start()` raises what they meet from here on, not a reader.
         self._standing.begin_start()
         self._tasks.start(self.run(), name="membership")
         self._tasks.start(self._protocol.send_heartbeats(), name="heartbeat")
@@ -175,10 +176,9 @@ class Group:
             if self._standing.is_stopping:
                 raise ConsumerStoppedError("the consumer was stopped while it started")
             if not await self._standing.signal.wait(deadline):
-                why = self._standing.trouble
-                why_not = why or "other members have not joined, or the broker is silent"
+                why = self._standing.trouble or "others have not joined, or the broker is silent"
                 raise KafkaTimeoutError(
-                    f"group {self.group_id!r}: no assignment within {limit:g} s: {why_not}"
+                    f"group {self.group_id!r}: no assignment within {limit:g} s: {why}"
                 )
 
     async def stop(self, deadline: float) -> None:
@@ -194,9 +194,8 @@ class Group:
         # 5. A heartbeat that was cut short is repeated: it may have raised the epoch of commits.
         # 6. What `unsubscribe()` left to do, if it was called just before. The group is left with
         #    it: until then it refuses commits of partitions chosen by hand since.
-        # 7. Commits go on, which a join may have suspended.
-        # 8. What is finished is committed, while this is still a member.
-        # 9. The group is left, last of all: from then on it refuses commits, and others read on.
+        # 7. What is finished is committed, while this is a member; a join may have suspended that.
+        # 8. The group is left, last of all: from then on it refuses commits, and others read on.
         await self._finish_goodbye(deadline)
         join_by = loop.time() + (deadline - loop.time()) * _PART_TO_CATCH_UP
         await self._commit_while_joining(join_by - loop.time())
@@ -213,11 +212,11 @@ class Group:
         if self._standing.state is StandingState.LEAVING:
             await self._hand_over_in_time(commit_by)
         if not self._subscriptions.is_by_group:
-            await self._leave("the consumer unsubscribed", deadline)
+            await self._farewell.say(self._leave("the consumer unsubscribed", deadline))
         self._commits.resume()
         if self._may_commit_finished():
             await self._commits.commit_finished(commit_by - loop.time())
-        await self._leave("the consumer is stopped", deadline)
+        await self._farewell.say(self._leave("the consumer is stopped", deadline))
 
     async def _commit_while_joining(self, limit: float) -> None:
         """Commit what is finished, within `limit` seconds, if a join is under way; a cooperative
@@ -266,6 +265,7 @@ class Group:
         """Wait until the group has heard that this member leaves, if it is being told."""
         with contextlib.suppress(asyncio.TimeoutError):
             async with timeout_at(deadline):
+                await self._farewell.wait()
                 while self._goodbye is not None:
                     await self._goodbye.wait()
 
@@ -284,6 +284,7 @@ class Group:
 
     def abandon(self) -> None:
         """End the background work without waiting for it."""
+        self._farewell.cancel()
         self._commits.resume()
         self._tasks.cancel()
 
@@ -313,8 +314,7 @@ class Group:
 
     def _follow_subscription(self) -> None:
         standing = self._standing
-        # Of none after `unsubscribe()`, also if the application subscribes again before they are
-        # sent.
+        # Of none after `unsubscribe()`, also if another subscription follows before they are sent.
         self._commits.end_all_but(self._subscriptions.assignment.tps)
         is_owed = self._handover.is_owed
         is_member = self._member.is_member or is_owed
