@@ -1,4 +1,4 @@
-"""Say the last goodbye of a member, whoever waits for it."""
+"""Say the last goodbye of a member, also if the call that wanted it is cancelled."""
 
 from __future__ import annotations
 
