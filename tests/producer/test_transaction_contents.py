@@ -31,6 +31,7 @@ from aiokafka.protocol.messages.transactions import (
 )
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Delay, Fail, FakeCluster, Hold
+from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.producers import TOPIC, committed, results, send_all, transactional
 
 T0 = TopicPartition(TOPIC, 0)
@@ -88,17 +89,20 @@ async def test_partitions_that_a_response_leaves_out_are_entered_again(release: 
         assert committed(cluster) == [b"1"]
 
 
-async def test_a_word_about_a_partition_is_not_waited_for_without_end() -> None:
-    async with FakeCluster(as_version="2.8") as cluster:
-        await cluster.create_topic(TOPIC)
-        async with transactional(cluster, max_block_ms=300) as producer:
-            with cluster.intercept(AddPartitionsToTxnRequest, answer(("b", 0))):
-                with pytest.raises(KafkaTimeoutError, match=f"no word about {TOPIC}-0 in the resp"):
-                    async with producer.transaction():
-                        await producer.send_and_wait(TOPIC, b"1", partition=0)
-            async with producer.transaction():
-                await producer.send_and_wait(TOPIC, b"2", partition=0)
-        assert committed(cluster) == [b"2"]
+def test_a_word_about_a_partition_is_not_waited_for_without_end() -> None:
+    async def main(_: Simulation) -> None:
+        async with FakeCluster(as_version="2.8") as cluster:
+            await cluster.create_topic(TOPIC)
+            async with transactional(cluster, max_block_ms=300) as producer:
+                with cluster.intercept(AddPartitionsToTxnRequest, answer(("b", 0))):
+                    with pytest.raises(KafkaTimeoutError, match=f"no word about {TOPIC}-0 in"):
+                        async with producer.transaction():
+                            await producer.send_and_wait(TOPIC, b"1", partition=0)
+                async with producer.transaction():
+                    await producer.send_and_wait(TOPIC, b"2", partition=0)
+            assert committed(cluster) == [b"2"]
+
+    simulate(main)
 
 
 # -- AddPartitionsToTxn
