@@ -19,7 +19,7 @@ from tests.net.support import Certificates
 
 RECORDS = 50
 # Seconds in which credentials that are wrong have to be known as such.
-SOON = 8.0
+SOON = 2.0
 
 
 def login_module(module: str, rest: str = "") -> str:
@@ -95,10 +95,10 @@ async def read_all(topic: str, count: int, **options: Any) -> list[bytes | None]
 async def refused(error: type[KafkaError], match: str, **options: Any) -> str:
     """Starting a client fails with this error, soon; returns its text."""
     producer = AIOKafkaProducer(**options)
-    try:
-        async with timeout(SOON):
+    async with timeout(SOON):
+        try:
             with pytest.raises(error, match=match) as caught:
                 await producer.start()
-    finally:
-        await producer.stop()
+        finally:
+            await producer.stop()
     return str(caught.value)

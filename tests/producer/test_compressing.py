@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
+from aiokafka import AIOKafkaProducer
 from aiokafka._compat import timeout
 from aiokafka.errors import KafkaError
 from aiokafka.metrics import ProducerMetricsCollector
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.protocol.messages.transactions import AddPartitionsToTxnRequest
+from aiokafka.structs import RecordMetadata
 from aiokafka.testing import FakeCluster, Hold
 from tests.support.producers import new_producer, results, values
 
@@ -61,6 +65,28 @@ async def wide(cluster: FakeCluster) -> FakeCluster:
     return cluster
 
 
+@asynccontextmanager
+async def under_way(
+    cluster: FakeCluster, turns: Turns, **options: Any
+) -> AsyncIterator[tuple[AIOKafkaProducer, list[asyncio.Future[RecordMetadata]]]]:
+    """A producer that has room for its second request, which it compresses, and its futures."""
+    async with new_producer(
+        cluster,
+        metrics_collector=turns,
+        max_in_flight_requests_per_connection=1,
+        max_request_size=10_000_000,
+        **{"compression_type": "gzip", **options},
+    ) as producer:
+        release = asyncio.Event()
+        with cluster.intercept(ProduceRequest, Hold(release)) as held:
+            await producer.send(TOPIC, b"first", partition=0)
+            await held.wait()
+            sent = [await producer.send(TOPIC, LARGE, partition=one) for one in range(PARTITIONS)]
+            release.set()
+            await turns.answered.wait()
+            yield producer, sent
+
+
 @pytest.mark.parametrize(
     ("codec", "level", "least", "most"),
     # A machine that does other things meanwhile makes turns long, and then more is done in each.
@@ -70,21 +96,8 @@ async def test_the_loop_has_turns_while_a_request_is_compressed(
     wide: FakeCluster, turns: Turns, codec: str | None, level: int | None, least: int, most: int
 ) -> None:
     options: Any = {"compression_type": codec, "compression_level": level}
-    async with new_producer(
-        wide,
-        metrics_collector=turns,
-        max_in_flight_requests_per_connection=1,
-        max_request_size=10_000_000,
-        **options,
-    ) as producer:
-        release = asyncio.Event()
-        with wide.intercept(ProduceRequest, Hold(release)) as held:
-            sent = [await producer.send(TOPIC, b"first", partition=0)]
-            await held.wait()
-            for partition in range(PARTITIONS):
-                sent.append(await producer.send(TOPIC, LARGE, partition=partition))
-            release.set()
-            await asyncio.gather(*sent)
+    async with under_way(wide, turns, **options) as (_, sent):
+        await asyncio.gather(*sent)
     # The first response has made room for one request, which all of them leave with.
     assert len(wide.requests(ProduceRequest)) == 2
     assert turns.dispatched[1:] == turns.dispatched[1:2] * PARTITIONS
@@ -93,26 +106,13 @@ async def test_the_loop_has_turns_while_a_request_is_compressed(
 
 async def test_an_application_whose_turns_are_long(wide: FakeCluster, turns: Turns) -> None:
     """Its records are not left behind: the longer it takes, the more is done in each turn."""
-    async with new_producer(
-        wide,
-        compression_type="gzip",
-        metrics_collector=turns,
-        max_in_flight_requests_per_connection=1,
-        max_request_size=10_000_000,
-    ) as producer:
-        release = asyncio.Event()
-        with wide.intercept(ProduceRequest, Hold(release)) as held:
-            await producer.send(TOPIC, b"first", partition=0)
-            await held.wait()
-            for partition in range(PARTITIONS):
-                await producer.send(TOPIC, LARGE, partition=partition)
-            release.set()
-            await turns.answered.wait()
-            count = 0
-            while len(turns.dispatched) == 1:
-                _work(0.04)
-                await asyncio.sleep(0)
-                count += 1
+    async with under_way(wide, turns):
+        assert len(turns.dispatched) == 1
+        count = 0
+        while len(turns.dispatched) == 1:
+            _work(0.04)
+            await asyncio.sleep(0)
+            count += 1
         assert count < 6  # one for each batch otherwise
     assert len(turns.dispatched) == 1 + PARTITIONS
 
@@ -124,28 +124,12 @@ def _work(seconds: float) -> None:
 
 async def test_what_is_dropped_while_it_is_compressed(wide: FakeCluster, turns: Turns) -> None:
     """What comes meanwhile is looked at in another turn, though nothing was sent in this one."""
-    async with new_producer(
-        wide,
-        compression_type="gzip",
-        metrics_collector=turns,
-        max_in_flight_requests_per_connection=1,
-        max_request_size=10_000_000,
-    ) as producer:
-        release = asyncio.Event()
-        with wide.intercept(ProduceRequest, Hold(release)) as held:
-            await producer.send(TOPIC, b"first", partition=0)
-            await held.wait()
-            dropped = [
-                await producer.send(TOPIC, LARGE, partition=partition)
-                for partition in range(PARTITIONS)
-            ]
-            release.set()
-            await turns.answered.wait()
-            assert len(turns.dispatched) == 1
-            producer.abort_buffered()
-            async with timeout(10):
-                await producer.send_and_wait(TOPIC, b"later", partition=PARTITIONS)
-            assert {type(error) for error in await results(dropped)} == {KafkaError}
+    async with under_way(wide, turns) as (producer, dropped):
+        assert len(turns.dispatched) == 1
+        producer.abort_buffered()
+        async with timeout(10):
+            await producer.send_and_wait(TOPIC, b"later", partition=PARTITIONS)
+        assert {type(error) for error in await results(dropped)} == {KafkaError}
     assert values(wide, PARTITIONS, TOPIC) == [b"later"]
 
 

@@ -90,12 +90,14 @@ async def test_partitions_that_a_response_leaves_out_are_entered_again(release: 
 
 
 def test_a_word_about_a_partition_is_not_waited_for_without_end() -> None:
+    missing = f"no word about {TOPIC}-0 in the resp"
+
     async def main(_: Simulation) -> None:
         async with FakeCluster(as_version="2.8") as cluster:
             await cluster.create_topic(TOPIC)
             async with transactional(cluster, max_block_ms=300) as producer:
                 with cluster.intercept(AddPartitionsToTxnRequest, answer(("b", 0))):
-                    with pytest.raises(KafkaTimeoutError, match=f"no word about {TOPIC}-0 in"):
+                    with pytest.raises(KafkaTimeoutError, match=missing):
                         async with producer.transaction():
                             await producer.send_and_wait(TOPIC, b"1", partition=0)
                 async with producer.transaction():

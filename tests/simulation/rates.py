@@ -26,7 +26,8 @@ _MOST_CALLS_IN_THE_END = 4
 _GROWN_S = 2.5
 _GROWING = (1, 10)
 _FETCH = 1
-# Bytes of a fetch that brings one batch: a reader needs one for each record and each marker.
+# Bytes of a fetch that brings one batch. A reader needs one for each record and each marker, but it
+# has no reason to ask from where it has asked just before.
 _ONE_BATCH = 100
 
 
@@ -67,10 +68,17 @@ def _check_requests(world: World) -> None:
         second for begin, end in world.sending_away for second in range(int(begin) + 1, int(end))
     }
     counts: Counter[tuple[str, int, int, int]] = Counter()
+    asked_from: dict[tuple[str, int], list[int]] = {}
     for seen in world.cluster.requests():
         context = seen.context
         if isinstance(seen.request, FetchRequest) and seen.request.max_bytes <= _ONE_BATCH:
-            continue
+            reader = context.client_id or "", context.node_id
+            offsets = [
+                one.fetch_offset for topic in seen.request.topics for one in topic.partitions
+            ]
+            if offsets and asked_from.get(reader) != offsets:
+                asked_from[reader] = offsets
+                continue
         second = int(context.received_at)
         counts[context.client_id or "", context.api_key, context.node_id, second] += 1
     for (client, api, broker, second), count in counts.items():

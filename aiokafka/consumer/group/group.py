@@ -176,7 +176,7 @@ class Group:
             if self._standing.is_stopping:
                 raise ConsumerStoppedError("the consumer was stopped while it started")
             if not await self._standing.signal.wait(deadline):
-                why = self._standing.trouble or "others have not joined, or the broker is silent"
+                why = self._standing.trouble or "members have not joined, or the broker is silent"
                 raise KafkaTimeoutError(
                     f"group {self.group_id!r}: no assignment within {limit:g} s: {why}"
                 )
