@@ -270,9 +270,8 @@ class FakeCluster:
         """
         if not self._state.live_nodes():
             raise RuntimeError("no broker runs: use `async with`, or await start() first")
-        settings = _texts(config or {})
         self._state.create_topic(
-            name, partitions, replication_factor, config=settings, assignment=assignment
+            name, partitions, replication_factor, config=_texts(config or {}), assignment=assignment
         )
         self._script.wake()
 
@@ -295,16 +294,19 @@ class FakeCluster:
 
         Raises:
             KeyError: no such partition or broker.
-            ValueError: the broker is stopped.
+            ValueError: the broker is stopped, or not in sync and without a leader to copy from.
         """
         partition = self.partition(*tp)
         self._check_broker(broker_id)
         if not self._state.nodes[broker_id].alive:
             raise ValueError(f"broker {broker_id} is stopped: it cannot lead")
+        behind = None if broker_id in self._state.isr(partition) else partition.copies
+        if behind is not None and partition.leader == -1:
+            raise ValueError(f"broker {broker_id} is not in sync: no leader to copy from is left")
         if broker_id not in partition.replicas:
             partition.replicas.append(broker_id)
-        if partition.copies is not None and broker_id not in self._state.isr(partition):
-            partition.copies.catch_up(broker_id)
+        if behind is not None:
+            behind.catch_up(broker_id)
         self._state.set_leader(partition, broker_id)
         self._services.leaders_changed()
         self._script.wake()
@@ -461,9 +463,7 @@ class FakeCluster:
         return self._script.seen(api)
 
     def count(self, api: type[Request[Any]] | int) -> int:
-        """Return how many requests of an API were seen since the start (or
-        :meth:`forget_requests`).
-        """
+        """Return the number of requests of an API since the start or :meth:`forget_requests`."""
         key = api if isinstance(api, int) else api.API_KEY
         return self._script.counts.get(key, 0)
 

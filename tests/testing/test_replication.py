@@ -330,6 +330,24 @@ async def test_moving_to_a_new_or_late_replica_loses_nothing(cluster: FakeCluste
     assert [r.value for r in cluster.log("t").records()] == [b"a"]
 
 
+async def test_one_that_missed_records_is_not_moved_to_without_a_leader(
+    cluster: FakeCluster,
+) -> None:
+    be_impatient(cluster)
+    cluster.replication.stall(T, 1)
+    cluster.replication.stall(T, 2)
+    cluster.replication.shrink(T, 1)
+    cluster.replication.shrink(T, 2)
+    assert await send(cluster, 0, b"acknowledged") == 0
+    await cluster.stop_broker(0)
+    assert cluster.partition(*T).leader == -1
+    with pytest.raises(ValueError, match="broker 1 is not in sync"):
+        cluster.move_leader(T, 1)
+    await cluster.start_broker(0)
+    cluster.move_leader(T, 1)
+    assert stored(cluster, 1) == [b"acknowledged"]
+
+
 async def test_wrong_arguments(cluster: FakeCluster) -> None:
     for call in (cluster.replication.use, cluster.replication.isr, cluster.replication.stall):
         with pytest.raises(KeyError, match="no partition"):

@@ -40,14 +40,17 @@ class LeaderMove(Fault):
         return None if place is None else place | draw_broker(draft)
 
     async def begin(self) -> None:
-        """Move it, if that broker runs."""
+        """Move it, if that broker runs, and has all records or a leader to copy them from."""
         cluster = self.world.cluster
         broker = self.arguments["broker"]
         topic, partition = self.arguments["topic"], self.arguments["partition"]
         found = cluster.state.partition(topic, partition)
         if found is None or found.leader == broker or not cluster.state.nodes[broker].alive:
             return
-        cluster.move_leader((topic, partition), broker)
+        try:
+            cluster.move_leader((topic, partition), broker)
+        except ValueError:
+            return
         self.hit()
 
 
