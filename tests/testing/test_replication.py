@@ -139,6 +139,28 @@ async def test_a_clean_election_loses_only_what_one_alone_had(cluster: FakeClust
     assert await send(cluster, 0, b"c") == 6
 
 
+async def test_another_leads_one_of_two_partitions_while_both_are_waited_for(
+    cluster: FakeCluster,
+) -> None:
+    await cluster.create_topic("two", assignment={0: [0, 1], 1: [0, 1]})
+    for number in (0, 1):
+        cluster.replication.use(("two", number))
+        cluster.replication.stall(("two", number), 1)
+    request = produce_request("two", batch(b"a"), timeout_ms=30_000)
+    second = produce_request("two", batch(b"a"), partition=1)
+    request.topic_data[0].partition_data += second.topic_data[0].partition_data
+    async with RawClient(cluster.address(0)) as client:
+        waiting = asyncio.create_task(client.call(request, 9))
+        await cluster.wait_for(lambda: cluster.count(ProduceRequest) == 1)
+        cluster.controller.elect(("two", 1), 1)
+        async with RawClient(cluster.address(1)) as other:
+            assert (await produce(other, "two", batch(b"b"), partition=1)).error_code == 0
+        # Its former leader has a record at that offset again: another one.
+        cluster.replication.resume(("two", 0), 1)
+        answers = (await waiting).responses[0].partition_responses
+    assert [answer.error_code for answer in answers] == [0, 6]
+
+
 async def test_a_new_leader_waits_for_its_followers(cluster: FakeCluster) -> None:
     await send(cluster, 0, b"a")
     cluster.replication.stall(T, 2)

@@ -19,6 +19,7 @@ from aiokafka.testing.actions import CloseConnectionError
 from aiokafka.testing.appending import append
 from aiokafka.testing.batches import BatchRefusedError
 from aiokafka.testing.handlers._common import check_leader, find_topic
+from aiokafka.testing.log import PartitionLog
 from aiokafka.testing.script import RequestContext
 from aiokafka.testing.state import Partition, Topic
 
@@ -163,32 +164,37 @@ async def _await_replicas(
 ) -> ProduceResponse:
     """Wait until the high watermark has passed what was written, or answer REQUEST_TIMED_OUT."""
     deadline = context.received_at + request.timeout_ms / 1000
+    written = []
     for data, topic in zip(request.topic_data, response.responses, strict=True):
+        found = find_topic(context, data.name, data.topic_id)
         for answer in topic.partition_responses:
-            if answer.error_code:
-                continue
-            found = find_topic(context, data.name, data.topic_id)
-            partition = None if found is None else found.partitions[answer.index]
-            if found is None or partition is None:
-                errno = codes.UNKNOWN_TOPIC_OR_PARTITION
-            elif partition.log.high_watermark > answer.base_offset:
-                errno = codes.NONE
-            else:
-                errno = await _replicated(context, partition, answer.base_offset, deadline)
-            if not errno and found and partition and _lacks_replicas(context, found, partition):
-                errno = codes.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-            if errno:
-                answer.error_code = errno
-                answer.base_offset = -1
+            if not answer.error_code and found is not None:
+                partition = found.partitions[answer.index]
+                # Of now: another may lead the second while the first is waited for.
+                written.append((answer, found, partition, partition.log, partition.leader_epoch))
+    for answer, found, partition, log, epoch in written:
+        place = (partition, log, epoch, answer.base_offset)
+        errno = await _replicated(context, *place, deadline)
+        if not errno and _lacks_replicas(context, found, partition):
+            errno = codes.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        if errno:
+            answer.error_code = errno
+            answer.base_offset = -1
     _add_endpoints(context, response)
     return response
 
 
 async def _replicated(
-    context: RequestContext, partition: Partition, offset: int, deadline: float
+    context: RequestContext,
+    partition: Partition,
+    log: PartitionLog,
+    epoch: int,
+    offset: int,
+    deadline: float,
 ) -> int:
-    """Return the error code for records that stand at `offset`, once it is certain."""
-    log, epoch = partition.log, partition.leader_epoch
+    """Return the error code for records that stand at `offset` of the log of a leader of `epoch`,
+    once it is certain.
+    """
     changed = asyncio.Event()
     loop = asyncio.get_running_loop()
     timer = loop.call_at(deadline, changed.set)
@@ -198,7 +204,9 @@ async def _replicated(
             # Before the high watermark: that of a log which was cut, and follows another leader
             # now, counts other records.
             now = context.state.partition(partition.topic, partition.index)
-            if now is None or (now.leader, now.leader_epoch) != (context.node_id, epoch):
+            if now is None:
+                return codes.UNKNOWN_TOPIC_OR_PARTITION
+            if (now.leader, now.leader_epoch) != (context.node_id, epoch):
                 return codes.NOT_LEADER_OR_FOLLOWER
             if log.high_watermark > offset:
                 return codes.NONE
