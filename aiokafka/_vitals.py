@@ -67,6 +67,7 @@ class Contact:
         "_address",
         "_due",
         "_first_failed_at",
+        "_is_closed",
         "_log",
         "_loop",
         "answered_at",
@@ -94,6 +95,7 @@ class Contact:
         """The last failure, which may be over."""
         self.error_at = 0.0
         self._first_failed_at: float | None = None
+        self._is_closed = False
         self._due: list[Due] = []
         self._log = log
         self._loop = asyncio.get_running_loop()
@@ -127,6 +129,8 @@ class Contact:
 
     def fail(self, error: KafkaError) -> None:
         """Note that the party has not responded, or cannot do its work."""
+        if self._is_closed:
+            return
         now = self._loop.time()
         # Without the traceback, which would keep the callers of the failed call in memory.
         self.error = renewed(error)
@@ -160,6 +164,10 @@ class Contact:
             self.succeed()
         else:
             self.fail(error)
+
+    def close(self) -> None:
+        """Note no failure from here on: this client closes its connections."""
+        self._is_closed = True
 
     def _changed(self) -> None:
         if self.on_change is not None:

@@ -150,7 +150,7 @@ class WrongArgument(IllegalArgumentError, ValueError, AssertionError):
 
 
 class ConsumerStoppedError(Exception):
-    """The consumer was stopped while a call waited for records, or before it."""
+    """The consumer was stopped while a call waited for records or a broker, or before it."""
 
 
 class IllegalOperation(Exception):

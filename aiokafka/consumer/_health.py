@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from aiokafka._config.consumer import ConsumerConfig
     from aiokafka._tasks import TaskOwner
+    from aiokafka._vitals import Contact
     from aiokafka.client import AIOKafkaClient
     from aiokafka.consumer.fetch.desk import ReaderDesk
     from aiokafka.consumer.fetch.placement import Placement
@@ -164,6 +165,12 @@ class ConsumerHealthMonitor:
             and now - beat_at <= coordination.session_timeout
         )
 
+    def close(self) -> None:
+        """Take no failure of a broker or coordinator for one from here on: the connections are
+        about to be closed."""
+        for contact in self._contacts():
+            contact.close()
+
     # -- who does not answer -----------------------------------------------------------------------
 
     def _trouble(self, now: float) -> Trouble | None:
@@ -231,11 +238,15 @@ class ConsumerHealthMonitor:
         if self._of.placement.leaderless:
             yield f"The leader of {self._of.placement.names(self._of.placement.leaderless)}"
 
-    def _last_error(self) -> tuple[float, BaseException | None]:
-        """Return the last error, and when it came (loop time)."""
+    def _contacts(self) -> list[Contact]:
         contacts = self._of.placement.contacts()
         if self._of.coordination.contact is not None:
             contacts.append(self._of.coordination.contact)
+        return contacts
+
+    def _last_error(self) -> tuple[float, BaseException | None]:
+        """Return the last error, and when it came (loop time)."""
+        contacts = self._contacts()
         failures = [self._failure, self._of.desk.last_error]
         if self._client.metadata_failure is not None:
             failures.append(self._client.metadata_failure)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, overload
 
 from aiokafka._config.consumer import ConsumerConfig
@@ -72,6 +73,7 @@ class ConsumerPositions:
     _group_view: GroupView | None = None
     _check_can_read: Callable[[], None]
     """Raises what keeps the consumer from working."""
+    _unless_stopped: Callable[[], AbstractContextManager[None]]
 
     def assignment(self) -> frozenset[TopicPartition]:
         """Return the partitions read at the moment."""
@@ -159,7 +161,8 @@ class ConsumerPositions:
         states = self._states_of(partitions)
         committer = self._need_group("seek_to_committed")
         deadline = self._loop.time() + self._config.default_api_timeout
-        found = await committer.fetch([state.tp for state in states], deadline)
+        with self._unless_stopped():
+            found = await committer.fetch([state.tp for state in states], deadline)
         offsets: dict[TopicPartition, int | None] = {}
         for state in states:
             committed = found.get(state.tp)
@@ -285,7 +288,8 @@ class ConsumerPositions:
             for tp in entries:
                 self._subscription.assigned_state(tp, opening + "Partition {} is not assigned")
         if entries:
-            await self._group.commit_offsets(_with_epochs(assignment, entries))
+            with self._unless_stopped():
+                await self._group.commit_offsets(_with_epochs(assignment, entries))
         if offsets is None:
             # After the rest is stored: only what was taken away has failed, and the error names
             # that.
@@ -303,7 +307,8 @@ class ConsumerPositions:
         committer = self._need_group("committed_offsets")
         tps = sorted(self.assignment()) if partitions is None else as_partitions(partitions)
         deadline = self._loop.time() + self._config.default_api_timeout
-        found = await committer.fetch(tps, deadline) if tps else {}
+        with self._unless_stopped():
+            found = await committer.fetch(tps, deadline) if tps else {}
         return {tp: OffsetAndMetadata(*found[tp]) if tp in found else None for tp in tps}
 
     async def committed(self, partition: TopicPartition) -> int | None:
@@ -313,7 +318,8 @@ class ConsumerPositions:
         """
         committer = self._need_group("committed")
         deadline = self._loop.time() + self._config.default_api_timeout
-        found = await committer.fetch([as_partition(partition)], deadline)
+        with self._unless_stopped():
+            found = await committer.fetch([as_partition(partition)], deadline)
         return found[partition].offset if partition in found else None
 
     def group_metadata(self) -> ConsumerGroupMetadata:
@@ -355,7 +361,8 @@ class ConsumerPositions:
         self._check_can_read()
         deadline = self._loop.time() + self._config.default_api_timeout
         wanted = dict.fromkeys(as_partitions(partitions), spec.timestamp)
-        found = await self._resolver.lookup.find(wanted, deadline)
+        with self._unless_stopped():
+            found = await self._resolver.lookup.find(wanted, deadline)
         return {tp: answer.offset for tp, answer in found.items()}
 
     async def offsets_for_times(
@@ -378,7 +385,8 @@ class ConsumerPositions:
                 )
         deadline = self._loop.time() + self._config.default_api_timeout
         times = {tp: int(timestamp) for tp, timestamp in wanted.items()}
-        found = await self._resolver.lookup.find(times, deadline)
+        with self._unless_stopped():
+            found = await self._resolver.lookup.find(times, deadline)
         return {
             tp: None
             if found[tp].offset < 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import re
@@ -10,7 +11,7 @@ import sys
 import traceback
 import warnings
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterable, Set
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Set
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -55,6 +56,7 @@ from aiokafka.consumer.subscription_state import SubscriptionState
 from aiokafka.errors import (
     ConsumerStoppedError,
     IllegalStateError,
+    KafkaConnectionError,
     KafkaError,
     RecordTooLargeError,
     TopicAuthorizationFailedError,
@@ -395,8 +397,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         """Commit what is finished (with auto-commit), end all background work and close the
         connections; before that leave the group, unless a static member.
 
-        Takes `timeout` seconds at most to commit and leave (None: ten; 0: does neither). Readers
-        that wait, and `start()`, get ConsumerStoppedError. Several calls at once end together.
+        Takes `timeout` seconds at most to commit and leave (None: ten; 0: does neither), and for
+        commits of other tasks. Readers that wait, and `start()`, get ConsumerStoppedError at once,
+        other calls when that time is over. Several calls at once end together.
         Called again, it does nothing, or, after a cancelled call, goes on with the work.
 
         Records in the hands of the application count as finished if the task that read them calls
@@ -451,6 +454,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
             self._shared.interception.close()
         await self._tasks.stop(limit)
         await self._fetcher.close()
+        self._health.close()
         await self._client.close()
         self._is_finished = True
 
@@ -471,6 +475,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
 
     def _abandon(self) -> None:
         """End everything without waiting for it."""
+        self._health.close()
         self._coordinator.abandon()
         self._tasks.cancel()
         if self._shared.interception is not None:
@@ -482,6 +487,16 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
             raise ConsumerStoppedError("the consumer was stopped; make a new one")
         self._tasks.check()
         self._coordinator.check()
+
+    @contextlib.contextmanager
+    def _unless_stopped(self) -> Iterator[None]:
+        """Raise ConsumerStoppedError if the block ends because `stop()` closes the connections."""
+        try:
+            yield
+        except (IllegalStateError, KafkaConnectionError) as error:
+            if self._closed:
+                raise ConsumerStoppedError("the consumer was stopped meanwhile") from error
+            raise
 
     def _check_can_read(self) -> None:
         refuse_other_loop(self._loop, type(self).__name__)
@@ -742,7 +757,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
 
         Raises the last one's error of the connection when none does."""
         self._check_can_read()
-        self._all_topics = everything = AllTopics(await self._client.fetch_all_topics())
+        with self._unless_stopped():
+            found = await self._client.fetch_all_topics()
+        self._all_topics = everything = AllTopics(found)
         return everything.names(self._config.exclude_internal_topics)
 
     # -- how it was set up -------------------------------------------------------------------------

@@ -15,9 +15,9 @@ from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import (
     CommitFailedError,
+    ConsumerStoppedError,
     FencedInstanceId,
     GroupLoadInProgressError,
-    KafkaError,
     RebalanceInProgressError,
 )
 from aiokafka.protocol.messages.heartbeat import HeartbeatRequest
@@ -441,7 +441,7 @@ async def test_a_commit_ends_though_the_end_of_a_block_is_cancelled(
         await asyncio.sleep(0)
         stopping.cancel()
         async with timeout(10):
-            with pytest.raises(KafkaError):
+            with pytest.raises(ConsumerStoppedError):
                 await commit
         goes_on.set()
 

@@ -364,6 +364,14 @@ class GroupCommits:
         except KafkaError as error:
             self.complain(error)
 
+    async def finish(self, deadline: float, *, auto: bool) -> None:
+        """Wait until the commits that were called are made, with `auto` also one of what is
+        finished; until `deadline` (loop time) at most."""
+        if auto:
+            await self.commit_finished(deadline - asyncio.get_running_loop().time())
+        while self._turns and await self._changed.wait(deadline):
+            pass
+
     def complain(self, error: KafkaError) -> None:
         """Log what keeps commits from being made, once until one is."""
         level = logging.DEBUG if self._is_failing else logging.WARNING

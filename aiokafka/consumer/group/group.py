@@ -194,7 +194,8 @@ class Group:
         # 5. A heartbeat that was cut short is repeated: it may have raised the epoch of commits.
         # 6. What `unsubscribe()` left to do, if it was called just before. The group is left with
         #    it: until then it refuses commits of partitions chosen by hand since.
-        # 7. What is finished is committed, while this is a member; a join may have suspended that.
+        # 7. What is finished is committed, while this is a member; a join may have suspended that,
+        #    and what other tasks commit.
         # 8. The group is left, last of all: from then on it refuses commits, and others read on.
         await self._finish_goodbye(deadline)
         join_by = loop.time() + (deadline - loop.time()) * _PART_TO_CATCH_UP
@@ -214,8 +215,7 @@ class Group:
         if not self._subscriptions.is_by_group:
             await self._farewell.say(self._leave("the consumer unsubscribed", deadline))
         self._commits.resume()
-        if self._may_commit_finished():
-            await self._commits.commit_finished(commit_by - loop.time())
+        await self._commits.finish(commit_by, auto=self._may_commit_finished())
         await self._farewell.say(self._leave("the consumer is stopped", deadline))
 
     async def _commit_while_joining(self, limit: float) -> None:

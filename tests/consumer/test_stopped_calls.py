@@ -1,0 +1,75 @@
+"""Calls of other tasks that are under way when the consumer stops."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from aiokafka._compat import timeout
+from aiokafka.errors import ConsumerStoppedError
+from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
+from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
+from aiokafka.protocol.messages.metadata import MetadataRequest
+from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
+from aiokafka.testing import Fail, FakeCluster, Hold
+from tests.support.consumers import T0, Start, fill, read
+
+_LOADING = 14
+CALLS: dict[str, tuple[Any, Callable[[Any], Awaitable[Any]]]] = {
+    "commit": (OffsetCommitRequest, lambda consumer: consumer.commit({T0: 1})),
+    "committed": (OffsetFetchRequest, lambda consumer: consumer.committed(T0)),
+    "committed_offsets": (OffsetFetchRequest, lambda consumer: consumer.committed_offsets([T0])),
+    "seek_to_committed": (OffsetFetchRequest, lambda consumer: consumer.seek_to_committed(T0)),
+    "seek_to_end": (ListOffsetsRequest, lambda consumer: consumer.seek_to_end(T0)),
+    "end_offsets": (ListOffsetsRequest, lambda consumer: consumer.end_offsets([T0])),
+    "offsets_for_times": (ListOffsetsRequest, lambda consumer: consumer.offsets_for_times({T0: 1})),
+    "topics": (MetadataRequest, lambda consumer: consumer.topics()),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+async def test_they_hear_that_it_stopped(
+    cluster: FakeCluster, start: Start, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    """`stop()` has no time to wait for them, and no broker is to blame."""
+    await cluster.create_topic("t")
+    fill(cluster, 0, 1)
+    consumer = await start(cluster, "t", group_id="g")
+    await read(consumer, 1)
+    request, call = CALLS[name]
+    with cluster.intercept(request, Hold(asyncio.Event())) as script:
+        task = asyncio.ensure_future(call(consumer))
+        await script.wait()
+        with caplog.at_level(logging.WARNING, "aiokafka"):
+            await consumer.stop(timeout=0)
+            with pytest.raises(ConsumerStoppedError):
+                async with timeout(10):
+                    await task
+    assert caplog.messages == []
+    with pytest.raises(ConsumerStoppedError):
+        await call(consumer)
+
+
+async def test_a_commit_is_made_before_the_group_is_left(
+    cluster: FakeCluster, start: Start
+) -> None:
+    """Though its first attempt meets a coordinator that loads."""
+    await cluster.create_topic("t")
+    fill(cluster, 0, 1)
+    consumer = await start(cluster, "t", group_id="g", enable_auto_commit=False)
+    await read(consumer, 1)
+    with cluster.intercept(OffsetCommitRequest, Fail(_LOADING), times=1) as script:
+        commit = asyncio.ensure_future(consumer.commit())
+        await script.wait()
+    await consumer.stop()
+    await commit
+    assert cluster.groups.committed("g", "t", 0) == 1
+    sent = [type(one.request) for one in cluster.requests()]
+    assert sent.index(LeaveGroupRequest) > max(
+        place for place, kind in enumerate(sent) if kind is OffsetCommitRequest
+    )
