@@ -294,12 +294,13 @@ class FakeCluster:
 
         Raises:
             KeyError: no such partition or broker.
-            ValueError: the broker is stopped, or not in sync and without a leader to copy from.
+            ValueError: the broker is stopped, cut off, or not in sync while there is no leader.
         """
         partition = self.partition(*tp)
         self._check_broker(broker_id)
-        if not self._state.nodes[broker_id].alive:
-            raise ValueError(f"broker {broker_id} is stopped: it cannot lead")
+        node = self._state.nodes[broker_id]
+        if not node.alive or node.isolated:
+            raise ValueError(f"broker {broker_id} is stopped or cut off: it cannot lead")
         behind = None if broker_id in self._state.isr(partition) else partition.copies
         if behind is not None and partition.leader == -1:
             raise ValueError(f"broker {broker_id} is not in sync: no leader to copy from is left")

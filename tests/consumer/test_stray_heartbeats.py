@@ -207,3 +207,35 @@ async def test_a_member_whose_epoch_is_refused_comes_back_though_it_is_still_cou
         # The session would end much later.
         await until(cluster, lambda: shares(consumer) == [4])
         assert len(group.members) == 1
+
+
+async def test_what_was_assigned_a_moment_ago_is_not_given_up(start: Start) -> None:
+    """The response took longer than an interval, so that the next heartbeat is due with it. That
+    one says everything, for an earlier join had no response."""
+    async with FakeCluster(config=CONFIG) as cluster:
+        await cluster.create_topic("t", partitions=4)
+        is_due, released = asyncio.Event(), asyncio.Event()
+        answers: list[Action | None] = [Cut(), Delay(0.1), Hold(released)]
+
+        def answer(request: ConsumerGroupHeartbeatRequest, context: Any) -> Any:
+            if context.client_id != "first" or not answers:
+                return None
+            if len(answers) == 1:
+                is_due.set()
+            return answers.pop(0)
+
+        cluster.intercept(ConsumerGroupHeartbeatRequest, answer)
+        goes_on = asyncio.Event()
+        log = Slow(goes_on)
+        first = await start(cluster, client_id="first", **OPTIONS)
+        first.subscribe(["t"], listener=log)
+        await is_due.wait()
+        second = await start(cluster, "t", client_id="second", **OPTIONS)
+        released.set()
+        await log.is_at_work.wait()
+        count = len(beats(cluster))
+        await until(cluster, lambda: len(beats(cluster)) > count + 6)
+        assert not second.assignment()
+        goes_on.set()
+        await until(cluster, lambda: shares(first, second) == [2, 2])
+        assert [call for call, _ in log.calls] == ["assigned", "revoked", "assigned"]

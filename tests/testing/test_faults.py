@@ -166,6 +166,15 @@ async def test_a_disk_that_fails_without_a_controller(cluster: FakeCluster) -> N
     assert cluster.partition("t").leader == 1
 
 
+async def test_nobody_moves_a_leader_to_a_broker_that_is_cut_off(cluster: FakeCluster) -> None:
+    cluster.faults.isolate(0)
+    with pytest.raises(ValueError, match="broker 0 is stopped or cut off"):
+        cluster.move_leader(T, 0)
+    cluster.faults.rejoin(0)
+    cluster.move_leader(T, 0)
+    assert cluster.partition(*T).leader == 0
+
+
 async def test_all_is_well_again(cluster: FakeCluster) -> None:
     cluster.replication.lag(60)
     cluster.faults.hang(1)

@@ -224,7 +224,6 @@ class Kip848Protocol:
             # Not before: until they are revoked, partitions go by the ids that they were assigned
             # by.
             self._ids = wanted
-            self.member.take_over(self._slots(wanted))
             await self._handover.extend(frozenset(wanted))
 
     async def _follow_topics(self, wanted: dict[TopicPartition, bytes]) -> None:

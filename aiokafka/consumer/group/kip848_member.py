@@ -173,17 +173,6 @@ class Kip848Member:
         self._transition(MemberState.FENCED)
         self._forget(_JOINING)
 
-    def take_over(self, added: Slots) -> None:
-        """Note that the application gets these partitions, which may take as long as its listener.
-
-        1. The listener is at work. The coordinator moves, or a response is lost, so that the next
-           heartbeat says everything.
-        2. If that left out what the listener works on, the coordinator would take it for given up,
-           and assign it to another member at once.
-        3. The listener comes to its end, and the records are read by both.
-        """
-        self.owned |= added
-
     def reconciled(self, owned: Slots) -> None:
         """Let the next heartbeat say that we own exactly these partitions."""
         self._transition(MemberState.ACKNOWLEDGING)
@@ -228,9 +217,9 @@ class Kip848Member:
         What may happen while it is in flight:
 
         1. `_said` is None from the first step on: it is not known what the coordinator knows.
-        2. The application reaches the target, and `take_over()` and `reconciled()` change `owned`.
-           The request says what we had before. It was no acknowledgement (`is_answer`), so its
-           response confirms nothing; the next request names what we have.
+        2. The application reaches the target, and `reconciled()` changes `owned`. The request says
+           what we had before. It was no acknowledgement (`is_answer`), so its response confirms
+           nothing; the next request names what we have.
         3. The membership ends, and the next one may begin: `_life` has changed. The response, or
            the error, belongs to the one that is over, and is dropped. Its epoch would otherwise be
            taken for that of the next one.
@@ -374,6 +363,20 @@ class Kip848Member:
         is_news = self.state is MemberState.STABLE and self.target != self.owned
         if is_news or self.state is MemberState.JOINING:
             self._transition(MemberState.RECONCILING)
+        if self.state is MemberState.RECONCILING:
+            self._claim_target()
+
+    def _claim_target(self) -> None:
+        """Say from the next heartbeat on that we own what we are about to take over.
+
+        1. The application gets the partitions, which may take as long as its listener, or has not
+           begun to. A heartbeat is due that says everything, since the coordinator has moved or a
+           response was lost.
+        2. If that left them out, the coordinator would take them for given up, and assign them to
+           another member at once.
+        3. The application has them in the end, and the records are read by both.
+        """
+        self.owned |= self.target
 
 
 def _new_id() -> str:
