@@ -180,6 +180,7 @@ class Kip848Protocol:
         ):
             # The coordinator knows topics that other brokers do not know yet, or not any more; or
             # two of its topics have one name.
+            self.member.claim_only(self._slots(owned))
             now = asyncio.get_running_loop().time()
             await self._standing.signal.wait(now + self._name_delays.next())
             return
@@ -224,6 +225,7 @@ class Kip848Protocol:
             # Not before: until they are revoked, partitions go by the ids that they were assigned
             # by.
             self._ids = wanted
+            self.member.claim(self._slots(wanted))
             await self._handover.extend(frozenset(wanted))
 
     async def _follow_topics(self, wanted: dict[TopicPartition, bytes]) -> None:

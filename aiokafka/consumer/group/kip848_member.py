@@ -173,6 +173,23 @@ class Kip848Member:
         self._transition(MemberState.FENCED)
         self._forget(_JOINING)
 
+    def claim(self, partitions: Slots) -> None:
+        """Say from the next heartbeat on that we own these partitions, too: the application is
+        about to get them.
+
+        1. That takes as long as its listener, or has not begun. A heartbeat is due that says
+           everything, since the coordinator has moved or a response was lost.
+        2. If it left them out, the coordinator would take them for given up, and assign them to
+           another member at once.
+        3. The application has them in the end, and the records are read by both.
+        """
+        self.owned |= partitions
+
+    def claim_only(self, owned: Slots) -> None:
+        """Say from the next heartbeat on that we own these partitions and no others: those of the
+        target that are left cannot be taken over now."""
+        self.owned = owned
+
     def reconciled(self, owned: Slots) -> None:
         """Let the next heartbeat say that we own exactly these partitions."""
         self._transition(MemberState.ACKNOWLEDGING)
@@ -364,19 +381,7 @@ class Kip848Member:
         if is_news or self.state is MemberState.JOINING:
             self._transition(MemberState.RECONCILING)
         if self.state is MemberState.RECONCILING:
-            self._claim_target()
-
-    def _claim_target(self) -> None:
-        """Say from the next heartbeat on that we own what we are about to take over.
-
-        1. The application gets the partitions, which may take as long as its listener, or has not
-           begun to. A heartbeat is due that says everything, since the coordinator has moved or a
-           response was lost.
-        2. If that left them out, the coordinator would take them for given up, and assign them to
-           another member at once.
-        3. The application has them in the end, and the records are read by both.
-        """
-        self.owned |= self.target
+            self.claim(self.target)
 
 
 def _new_id() -> str:
