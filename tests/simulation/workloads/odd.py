@@ -7,7 +7,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import KafkaError
-from aiokafka.testing import Delay, Silence
+from aiokafka.testing import Action, Delay, Interception, RequestContext, Silence
 from tests.simulation.calls import Caller, InterruptedCall
 from tests.simulation.scenario import Draft
 from tests.simulation.workloads.base import Workload, draw_client_options
@@ -50,6 +50,16 @@ class OddWorkload(Workload):
             if await self.world.until_calm(caller.random.random()):
                 break
 
+    def _answer(
+        self, caller: Caller, api: int, action: Action, times: int | None = None
+    ) -> Interception:
+        """Answer requests of these clients in this way: others have had no fault."""
+
+        def answer(_: Any, context: RequestContext) -> Action | None:
+            return action if context.client_id == caller.name else None
+
+        return self.world.cluster.intercept(api, answer, times=times)
+
     def _producer(self, caller: Caller) -> AIOKafkaProducer:
         return AIOKafkaProducer(
             bootstrap_servers=self.world.bootstrap,
@@ -68,7 +78,7 @@ class OddWorkload(Workload):
             for topic, partition in ((_NOWHERE, None), (self.options["topic"], 77)):
                 call = producer.send(topic, b"%08d" % 0, partition=partition)
                 times = caller.random.choice((1, 20))
-                slow = self.world.cluster.intercept(3, Silence(), times=times)
+                slow = self._answer(caller, 3, Silence(), times=times)
                 try:
                     await caller.call(f"send to {topic} {partition}", call, limit=limit)
                 except KafkaError:
@@ -84,7 +94,7 @@ class OddWorkload(Workload):
     async def _stop_a_send(self, caller: Caller) -> None:
         """A send() that waits ends as soon as stop() begins, however long that takes."""
         producer = self._producer(caller)
-        undeliverable = self.world.cluster.intercept(0, Silence())
+        undeliverable = self._answer(caller, 0, Silence())
         try:
             await caller.call("start", producer.start())
             call = producer.send(self.options["topic"], b"%08d" % -1)
@@ -97,7 +107,7 @@ class OddWorkload(Workload):
         place = caller.random.choice(((_NOWHERE, None), (self.options["topic"], 77)))
         call = producer.send(place[0], b"%08d" % 0, partition=place[1])
         # Else it would soon know that there is no such place.
-        with self.world.cluster.intercept(3, Silence()):
+        with self._answer(caller, 3, Silence()):
             await self._stop_beside(caller, "send", call, producer.stop(_STOP_S))
         undeliverable.remove()
 
@@ -105,7 +115,7 @@ class OddWorkload(Workload):
         """The same of start(), of a consumer that is alone or joins a group that takes its time."""
         group = caller.random.choice((None, f"group of {caller.name}"))
         consumer = self._consumer(caller, group)
-        slow = [self.world.cluster.intercept(api, Delay(3.0), times=1) for api in _JOINING]
+        slow = [self._answer(caller, api, Delay(3.0), times=1) for api in _JOINING]
         await self._stop_beside(caller, "start", consumer.start(), consumer.stop(_STOP_S))
         for interception in slow:
             interception.remove()
