@@ -170,6 +170,8 @@ class Reading:
         self._removed_at: float | None = None
         self.tasks: list[asyncio.Task[None]] = []
         """Commits that were not waited for."""
+        self.beside: dict[TopicPartition, int] = {}
+        """The highest offsets of those that are under way."""
         self.held_until = 0.0
         """When its listener returned last; infinity while that is at work."""
         audience.readings.append(self)

@@ -68,6 +68,14 @@ def _commit_beside(
     offsets = {tp: offset for tp, offset in offsets.items() if tp in consumer.assignment()}
     if not offsets or len(reading.tasks) > 4:
         return
+    if not reading.tasks:
+        reading.beside.clear()
+    if any(offset < reading.beside.get(tp, 0) for tp, offset in offsets.items()):
+        # It was given the partition once more, and reads from what was committed then. So it
+        # commits less than calls that are still tried, and are made before this one.
+        reading.audience.goes_back = True
+    for tp, offset in offsets.items():
+        reading.beside[tp] = max(offset, reading.beside.get(tp, 0))
 
     async def work() -> None:
         try:
