@@ -34,6 +34,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="maven|docker|HOST:PORT",
         help="where the real Kafka comes from: Apache's jars (default), a docker image, or running",
     )
+    parser.addoption(
+        "--real-time",
+        action="store_true",
+        help="run tests on the fake cluster in asyncio's own loop, not in virtual time",
+    )
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 import pytest
 
 from aiokafka.testing import FakeCluster
 from tests.support.consumers import start as start
+from tests.support.loops import LoopFactory, in_virtual_time
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, LoopFactory]:
+    return in_virtual_time(config, item)
 
 
 @pytest.fixture

@@ -167,7 +167,7 @@ async def test_unfinished_records_can_be_committed_before_they_are_given_up(
     assert not joined.done()
     await first.commit({T0: batch[T0][-1].offset + 1})
     second = await joined
-    assert shares(first, second) == [2, 2]
+    await until(four, lambda: shares(first, second) == [2, 2])
     assert four.groups.committed("g", "t", 0) == 4
 
 

@@ -157,6 +157,7 @@ async def test_a_coordinator_that_is_silent(cluster: FakeCluster, start: Start) 
     assert consumer.health().joined
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 async def test_a_process_that_was_frozen(cluster: FakeCluster, start: Start, protocol: str) -> None:
     await cluster.create_topic("t")
@@ -204,7 +205,7 @@ async def test_readers_are_told_of_an_outage(cluster: FakeCluster, start: Start)
     assert len(await read(consumer, 1)) == 1
     await cluster.stop_broker(0)
     for _ in range(2):
-        before = time.monotonic()
+        before = asyncio.get_running_loop().time()
         with pytest.raises(KafkaUnreachableError, match="no answer for") as caught:
             async with timeout(10):
                 await consumer.getone()
@@ -213,7 +214,7 @@ async def test_readers_are_told_of_an_outage(cluster: FakeCluster, start: Start)
         assert caught.value.unreachable_ms >= 200
         assert isinstance(caught.value.last_error, KafkaConnectionError)
         # A loop that tries again at once does not spin.
-        assert time.monotonic() - before > 0.1
+        assert asyncio.get_running_loop().time() - before > 0.1
     with pytest.raises(KafkaUnreachableError):
         async with timeout(10):
             while not await consumer.getmany(timeout_ms=50):

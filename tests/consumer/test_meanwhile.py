@@ -136,6 +136,7 @@ async def test_a_late_response_of_the_old_leader_while_the_logs_are_compared(
     assert [offset for _, offset in got] == list(range(7))
 
 
+@pytest.mark.real_time
 async def test_a_long_record_set_does_not_hold_up_other_tasks(
     cluster: FakeCluster, start: Start
 ) -> None:

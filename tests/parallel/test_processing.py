@@ -126,6 +126,7 @@ async def test_only_what_is_finished_without_a_gap_is_committed(cluster: FakeClu
         await runs.stop()
 
 
+@pytest.mark.real_time
 async def test_plain_handlers_let_the_loop_run(cluster: FakeCluster) -> None:
     cluster.log("t").extend([(b"%d" % n, b"x", ()) for n in range(200)])
     count = turns = 0

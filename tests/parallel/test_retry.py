@@ -31,6 +31,7 @@ from tests.parallel.support import (
 DELAYS = [60, 120]
 
 
+@pytest.mark.real_time
 async def test_the_way_of_a_record_that_always_fails(cluster: FakeCluster) -> None:
     await add_topics(cluster)
     log = cluster.log("t", 2)

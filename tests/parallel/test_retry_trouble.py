@@ -49,6 +49,7 @@ def headers_due(due: float) -> list[tuple[str, bytes]]:
     return [(name, value or b"") for name, value in info.headers()]
 
 
+@pytest.mark.real_time
 async def test_a_clock_that_is_wrong_holds_up_nothing_for_long(
     cluster: FakeCluster, producer: AIOKafkaProducer
 ) -> None:
@@ -76,6 +77,7 @@ async def test_a_clock_that_is_wrong_holds_up_nothing_for_long(
     assert 0.45 < took < 5
 
 
+@pytest.mark.real_time
 async def test_a_clock_that_is_put_back_holds_up_nothing_for_long(
     cluster: FakeCluster, producer: AIOKafkaProducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,6 +104,7 @@ async def test_a_clock_that_is_put_back_holds_up_nothing_for_long(
 # -- what is read, and how often -------------------------------------------------------------------
 
 
+@pytest.mark.real_time
 async def test_what_is_not_due_is_fetched_once(
     cluster: FakeCluster, producer: AIOKafkaProducer
 ) -> None:
@@ -140,6 +143,7 @@ async def test_what_is_not_due_is_fetched_once(
     assert fetched < 3 * 300
 
 
+@pytest.mark.real_time
 async def test_what_waits_in_hand_is_bounded(
     cluster: FakeCluster, producer: AIOKafkaProducer
 ) -> None:

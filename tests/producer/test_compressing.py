@@ -104,6 +104,7 @@ async def test_the_loop_has_turns_while_a_request_is_compressed(
     assert least <= turns.dispatched[1] - turns.completed[0] <= most
 
 
+@pytest.mark.real_time
 async def test_an_application_whose_turns_are_long(wide: FakeCluster, turns: Turns) -> None:
     """Its records are not left behind: the longer it takes, the more is done in each turn."""
     async with under_way(wide, turns):
@@ -155,6 +156,7 @@ async def test_a_request_that_is_full_of_what_may_not_leave_yet() -> None:
         assert values(wide, 3, TOPIC) == [pad]
 
 
+@pytest.mark.real_time
 async def test_an_application_that_goes_on_sending(wide: FakeCluster) -> None:
     """A request does not wait for what comes while it is compressed."""
     async with new_producer(

@@ -252,6 +252,7 @@ async def test_shield(held: Held) -> None:
     assert (await asyncio.shield(future)).offset == 0
 
 
+@pytest.mark.real_time
 async def test_the_loop_runs_until_it_is_done(cluster: FakeCluster) -> None:
     servers = cluster.bootstrap_servers
 
@@ -274,6 +275,7 @@ async def test_the_loop_runs_until_it_is_done(cluster: FakeCluster) -> None:
     assert await asyncio.to_thread(run) == 0
 
 
+@pytest.mark.real_time
 async def test_another_thread_waits_for_it(held: Held) -> None:
     held.release()
     loop = asyncio.get_running_loop()

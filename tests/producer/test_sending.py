@@ -220,6 +220,7 @@ async def test_records_without_key_fill_batches_and_spread_evenly(cluster: FakeC
     assert 6000 / len(batches) > 8
 
 
+@pytest.mark.real_time
 async def test_records_without_key_avoid_a_slow_broker() -> None:
     async with FakeCluster(brokers=2) as cluster:
         await cluster.create_topic(TOPIC, assignment={0: (0,), 1: (1,)})

@@ -519,6 +519,7 @@ async def test_cancelled_at_each_request(release: str, request_type: Any) -> Non
         assert cluster.failures == []
 
 
+@pytest.mark.real_time
 async def test_cancelled_at_every_step(cluster: FakeCluster) -> None:
     """The task that iterates is cancelled after n turns of the loop; the session goes on."""
     fill(cluster, 0, 60)
