@@ -55,7 +55,10 @@ class Servers(Protocol):
 
 async def commit(cluster: Servers, group: str, offsets: dict[TopicPartition, Any]) -> None:
     async with AIOKafkaConsumer(
-        bootstrap_servers=cluster.bootstrap_servers, group_id=group, enable_auto_commit=False
+        bootstrap_servers=cluster.bootstrap_servers,
+        client_id="commits",
+        group_id=group,
+        enable_auto_commit=False,
     ) as consumer:
         consumer.assign(list(offsets))
         await consumer.commit(offsets)

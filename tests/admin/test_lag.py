@@ -111,7 +111,9 @@ async def test_large_batches_come_one_by_one() -> None:
         found = (await admin.groups.lag(["g"]))["g"]
         times = [each.unread_since for each in found.partitions.values()]
         assert times == [START + partition for partition in range(5)]
-        assert len(cluster.requests(FetchRequest)) == 5
+        # The last fetch of what has committed may come behind its end.
+        fetches = [f for f in cluster.requests(FetchRequest) if f.context.client_id != "commits"]
+        assert len(fetches) == 5
 
 
 @pytest.mark.parametrize("version", ["0.10.2", "2.8", "3.9"])

@@ -353,6 +353,7 @@ async def test_the_leader_is_what_writes_the_marker(
         assert (marker.transaction_result, marker.coordinator_epoch) == (False, 0)
 
 
+@pytest.mark.real_time
 async def test_the_example(cluster: FakeCluster) -> None:
     producer_id = await left_hanging(cluster, "lost", 0)
     output = await run_script(
