@@ -15,12 +15,15 @@ from aiokafka.errors import (
     UnreleasedInstanceId,
 )
 from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.testing import Cut, Delay, Edit, Fail, FakeCluster, Hold
 from aiokafka.testing.actions import Action
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.consumer_protocol import CONFIG, OPTIONS, beats, shares
-from tests.support.consumers import Start
+from tests.support.consumers import T0, Start
 from tests.support.groups import Log, until
+
+U0 = TopicPartition("u", 0)
 
 
 @pytest.mark.parametrize("handled", [True, False])
@@ -143,6 +146,24 @@ async def test_what_a_listener_works_on_is_not_given_up(start: Start) -> None:
         assert [call for call, _ in log.calls] == ["assigned", "revoked", "assigned"]
 
 
+class Names:
+    """Brokers that do not know a topic, for the client "first", until they are to."""
+
+    def __init__(self, topic_id: bytes) -> None:
+        self.are_known = False
+        self.refused = 0
+        self._topic_id = topic_id
+
+    def __call__(self, request: MetadataRequest, context: Any) -> Action | None:
+        is_hidden = context.client_id == "first" and not self.are_known
+        return Edit(self._hide) if is_hidden else None
+
+    def _hide(self, response: MetadataResponse) -> None:
+        known = [topic for topic in response.topics if topic.topic_id != self._topic_id]
+        self.refused += known != response.topics
+        response.topics = known
+
+
 @pytest.mark.parametrize("arrives", ["late", "never"])
 @pytest.mark.parametrize("instance_id", [None, "me"])
 async def test_a_goodbye_that_comes_behind_the_next_join(
@@ -239,3 +260,46 @@ async def test_what_was_assigned_a_moment_ago_is_not_given_up(start: Start) -> N
         goes_on.set()
         await until(cluster, lambda: shares(first, second) == [2, 2])
         assert [call for call, _ in log.calls] == ["assigned", "revoked", "assigned"]
+
+
+async def test_a_topic_whose_name_comes_late_may_be_another_members_by_then(start: Start) -> None:
+    """Its partition was left out of a heartbeat whose response is lost: the coordinator takes it
+    for given up, and assigns it to another member. It is not taken over on an older word."""
+    async with FakeCluster(config=CONFIG) as cluster:
+        for name in ("t", "u"):
+            await cluster.create_topic(name)
+        unknown = cluster.state.topics["u"].topic_id
+        answered, names = asyncio.Event(), Names(unknown)
+        cluster.intercept(MetadataRequest, names)
+        # From here on each heartbeat says everything: the first one may arrive again.
+        cluster.intercept(ConsumerGroupHeartbeatRequest, Cut(), times=1)
+        first = await start(cluster, "t", client_id="first", **OPTIONS)
+        log = Log()
+        first.subscribe(["t", "u"], listener=log)
+        await until(cluster, lambda: names.refused)
+        second = await start(cluster, client_id="second", **OPTIONS)
+        second.subscribe(["u"])
+        await until(cluster, lambda: len(cluster.groups.consumer["g"].members) == 2)
+        lost: list[ConsumerGroupHeartbeatRequest] = []
+
+        def lose(request: ConsumerGroupHeartbeatRequest, context: Any) -> Action | None:
+            if context.client_id != "first":
+                return None
+            if lost:
+                return Hold(answered)
+            if unknown not in {topic.topic_id for topic in request.topic_partitions or ()}:
+                lost.append(request)
+                return Cut(handled=True)
+            return None
+
+        cluster.intercept(ConsumerGroupHeartbeatRequest, lose)
+        await until(cluster, lambda: second.assignment() == {U0})
+        names.are_known = True
+        # Simulated time, in which the name is asked for again.
+        await asyncio.sleep(2)
+        assert first.assignment() == {T0}
+        answered.set()
+        count = len(beats(cluster))
+        await until(cluster, lambda: len(beats(cluster)) > count + 6)
+        assert [first.assignment(), second.assignment()] == [{T0}, {U0}]
+        assert all(call == "assigned" for call, _ in log.calls)

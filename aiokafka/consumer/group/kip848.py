@@ -184,6 +184,12 @@ class Kip848Protocol:
             now = asyncio.get_running_loop().time()
             await self._standing.signal.wait(now + self._name_delays.next())
             return
+        if not self.member.has_claimed((topic_id, tp.partition) for tp, topic_id in wanted.items()):
+            # Left out above, and told so: they may be another member's by now. The response to a
+            # heartbeat says whether they are still in the target.
+            self._hurry()
+            await self._standing.signal.wait()
+            return
         await self._change(wanted)
         if not self._may_go_on():
             return
@@ -225,7 +231,6 @@ class Kip848Protocol:
             # Not before: until they are revoked, partitions go by the ids that they were assigned
             # by.
             self._ids = wanted
-            self.member.claim(self._slots(wanted))
             await self._handover.extend(frozenset(wanted))
 
     async def _follow_topics(self, wanted: dict[TopicPartition, bytes]) -> None:
@@ -302,6 +307,11 @@ class Kip848Protocol:
             self._is_beating = False
             self._standing.signal.notify()
 
+    def _hurry(self) -> None:
+        """Send a heartbeat soon, though the member has no news."""
+        self._is_hurried = True
+        self._beats.notify()
+
     async def catch_up(self, limit: float) -> None:
         """Wait for the response to a heartbeat, or repeat one without a response, within `limit`
         seconds: it may have raised our epoch, and a commit needs to name it."""
@@ -346,8 +356,7 @@ class Kip848Protocol:
         this epoch."""
         cause = error.__cause__
         if isinstance(cause, StaleMemberEpoch):
-            self._is_hurried = True
-            self._beats.notify()
+            self._hurry()
         elif isinstance(cause, _LOST):
             self._lose_membership(cause)
         elif isinstance(cause, BrokerResponseError):

@@ -173,21 +173,14 @@ class Kip848Member:
         self._transition(MemberState.FENCED)
         self._forget(_JOINING)
 
-    def claim(self, partitions: Slots) -> None:
-        """Say from the next heartbeat on that we own these partitions, too: the application is
-        about to get them.
-
-        1. That takes as long as its listener, or has not begun. A heartbeat is due that says
-           everything, since the coordinator has moved or a response was lost.
-        2. If it left them out, the coordinator would take them for given up, and assign them to
-           another member at once.
-        3. The application has them in the end, and the records are read by both.
-        """
-        self.owned |= partitions
+    def has_claimed(self, partitions: Iterable[tuple[bytes, int]]) -> bool:
+        """Return whether the next heartbeat says that we own all of these partitions, and none
+        since the coordinator assigned them has said otherwise."""
+        return self.owned.issuperset(partitions)
 
     def claim_only(self, owned: Slots) -> None:
         """Say from the next heartbeat on that we own these partitions and no others: those of the
-        target that are left cannot be taken over now."""
+        target that are left cannot be taken over now, nor before the next response."""
         self.owned = owned
 
     def reconciled(self, owned: Slots) -> None:
@@ -381,7 +374,19 @@ class Kip848Member:
         if is_news or self.state is MemberState.JOINING:
             self._transition(MemberState.RECONCILING)
         if self.state is MemberState.RECONCILING:
-            self.claim(self.target)
+            self._claim_target()
+
+    def _claim_target(self) -> None:
+        """Say from the next heartbeat on that we own the target, too: the application is about to
+        get it.
+
+        1. That takes as long as its listener, or has not begun. A heartbeat is due that says
+           everything, since the coordinator has moved or a response was lost.
+        2. If it left the target out, the coordinator would take it for given up, and assign it to
+           another member at once.
+        3. The application has it in the end, and the records are read by both.
+        """
+        self.owned |= self.target
 
 
 def _new_id() -> str:
