@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 
 from aiokafka._compat import timeout
+from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.errors import ConsumerStoppedError
 from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
 from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
+from aiokafka.protocol.messages.sync_group import SyncGroupRequest
 from aiokafka.testing import Fail, FakeCluster, Hold
+from aiokafka.testing.script import RequestContext
 from tests.support.consumers import T0, Start, fill, read
 
 _LOADING = 14
@@ -73,3 +76,38 @@ async def test_a_commit_is_made_before_the_group_is_left(
     assert sent.index(LeaveGroupRequest) > max(
         place for place, kind in enumerate(sent) if kind is OffsetCommitRequest
     )
+
+
+async def test_a_commit_is_made_in_the_generation_that_a_join_brings(
+    cluster: FakeCluster, start: Start
+) -> None:
+    """It waits for the join. All members have joined by now, so that the generation before is
+    over; a cooperative member has its partitions in the next one, too."""
+    await cluster.create_topic("t")
+    fill(cluster, 0, 1)
+    options: dict[str, Any] = {
+        "group_id": "g",
+        "heartbeat_interval_ms": 20,
+        "enable_auto_commit": False,
+        "partition_assignment_strategy": [CooperativeStickyAssignor],
+    }
+    consumer = await start(cluster, "t", client_id="me", **options)
+    await read(consumer, 1)
+    is_answered = asyncio.Event()
+
+    def hold(_: Any, context: RequestContext) -> Hold | None:
+        return Hold(is_answered) if context.client_id == "me" else None
+
+    with cluster.intercept(SyncGroupRequest, hold) as script:
+        joining = asyncio.ensure_future(start(cluster, "t", **options))
+        await script.wait()
+        commit = asyncio.ensure_future(consumer.commit({T0: 1}))
+        # It waits for the join.
+        await asyncio.sleep(0)
+        stop = asyncio.ensure_future(consumer.stop())
+        await asyncio.sleep(0.1)
+        is_answered.set()
+        await stop
+    await commit
+    assert cluster.groups.committed("g", "t", 0) == 1
+    await joining

@@ -188,7 +188,7 @@ class Group:
         loop = asyncio.get_running_loop()
         # The order of what follows:
         # 1. The group is left, if that is under way: cut short, the goodbye may never arrive.
-        # 2. What is finished is committed past a join: see `_commit_while_joining()`.
+        # 2. Commits are made past a join: see `_commit_while_joining()`.
         # 3. A member that others wait for goes through with a join.
         # 4. The membership's task ends, so that nothing is revoked or assigned any more.
         # 5. A heartbeat that was cut short is repeated: it may have raised the epoch of commits.
@@ -199,7 +199,7 @@ class Group:
         # 8. The group is left, last of all: from then on it refuses commits, and others read on.
         await self._finish_goodbye(deadline)
         join_by = loop.time() + (deadline - loop.time()) * _PART_TO_CATCH_UP
-        await self._commit_while_joining(join_by - loop.time())
+        await self._commit_while_joining(join_by)
         if self._protocol.is_awaited:
             await self._protocol.catch_up(join_by - loop.time())
         await self._tasks.stop(min(deadline, loop.time() + _STOP_TIMEOUT))
@@ -218,9 +218,9 @@ class Group:
         await self._commits.finish(commit_by, auto=self._may_commit_finished())
         await self._farewell.say(self._leave("the consumer is stopped", deadline))
 
-    async def _commit_while_joining(self, limit: float) -> None:
-        """Commit what is finished, within `limit` seconds, if a join is under way; a cooperative
-        member has its partitions meanwhile.
+    async def _commit_while_joining(self, deadline: float) -> None:
+        """Commit what is finished and what other tasks commit, until `deadline` at most, if a join
+        is under way; a cooperative member has its partitions meanwhile.
 
         1. Until all members have joined, the generation that the commit names is still the present
            one: it is stored, and nothing waits for the others.
@@ -235,25 +235,24 @@ class Group:
         member's, which has committed more: it commits in the old one, or not at all.
         """
         has_partitions = self.generation >= 0 and self._protocol.keeps_partitions
-        if limit <= 0 or not self._protocol.is_joining or not has_partitions:
+        is_late = deadline <= asyncio.get_running_loop().time()
+        if is_late or not self._protocol.is_joining or not has_partitions:
             return
         if self._standing.state is StandingState.LEAVING:
-            await self._commit_abandoned_while_joining(limit)
-        elif self._may_commit_finished():
+            await self._commit_abandoned_while_joining(deadline)
+        else:
             self._commits.resume()
-            await self._commits.commit_finished(limit)
+            await self._commits.finish(deadline, auto=self._may_commit_finished())
 
-    async def _commit_abandoned_while_joining(self, limit: float) -> None:
+    async def _commit_abandoned_while_joining(self, deadline: float) -> None:
         """Commit what was finished before `unsubscribe()` was called in the same way: by step 1
         here, or, when the join is through, with the rest of what that call left to do."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + limit
         try:
             async with timeout_at(deadline):
                 await self._handover.commit_abandoned(self._member.identity)
         except (KafkaError, asyncio.TimeoutError) as error:
             self._log.debug("Not committed during the join: %s", error)
-            await self._protocol.catch_up(deadline - loop.time())
+            await self._protocol.catch_up(deadline - asyncio.get_running_loop().time())
 
     def _may_commit_finished(self) -> bool:
         """Return whether `stop()` commits. Outside the group, others may have these partitions by
