@@ -12,6 +12,8 @@ import pytest
 from aiokafka._compat import timeout
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.errors import ConsumerStoppedError
+from aiokafka.interceptors import ConsumerInterceptor
+from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
 from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest
@@ -111,3 +113,49 @@ async def test_a_commit_is_made_in_the_generation_that_a_join_brings(
     await commit
     assert cluster.groups.committed("g", "t", 0) == 1
     await joining
+
+
+class Slow(ConsumerInterceptor):
+    """Takes longer over a commit than `stop()` waits."""
+
+    async def on_commit(self, offsets: Any) -> None:
+        await asyncio.sleep(60)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "instance_id"), [("classic", None), ("consumer", None), ("consumer", "me")]
+)
+async def test_no_commit_is_made_behind_the_goodbye(
+    cluster: FakeCluster, start: Start, protocol: str, instance_id: str | None
+) -> None:
+    """Of a client outside the group it would be taken once that has no members, over what these
+    have committed; a member that is only away it tells that others have read its records."""
+    await cluster.create_topic("t")
+    fill(cluster, 0, 1)
+    consumer = await start(
+        cluster,
+        "t",
+        group_id="g",
+        group_protocol=protocol,
+        group_instance_id=instance_id,
+        enable_auto_commit=False,
+        interceptors=[Slow()],
+    )
+    await read(consumer, 1)
+    await consumer.commit({T0: 0})
+    script = cluster.intercept(OffsetCommitRequest, Fail(_LOADING))
+
+    def end_loading(request: Any, _: Any) -> None:
+        if isinstance(request, LeaveGroupRequest) or request.member_epoch < 0:
+            script.remove()
+
+    for kind in (LeaveGroupRequest, ConsumerGroupHeartbeatRequest):
+        cluster.intercept(kind, end_loading)
+    commit = asyncio.ensure_future(consumer.commit({T0: 1}))
+    await script.wait()
+    await consumer.stop(timeout=1)
+    with pytest.raises(ConsumerStoppedError):
+        await commit
+    commits = [seen.request for seen in cluster.requests(OffsetCommitRequest)]
+    assert all(commit.generation_id_or_member_epoch > 0 for commit in commits)
+    assert cluster.groups.committed("g", "t", 0) == 0

@@ -21,6 +21,7 @@ from aiokafka.consumer.position.committed import (
 )
 from aiokafka.errors import (
     CommitFailedError,
+    ConsumerStoppedError,
     KafkaError,
     KafkaTimeoutError,
     RebalanceInProgressError,
@@ -107,6 +108,10 @@ class GroupCommits:
     Commits of the same partition are made one after the other, in the order of the calls: one that
     is retried must not put back what a later one has stored.
 
+    When the consumer stops, commits that are not made in time end before it leaves the group
+    (`close()`): after that they would be those of a client outside it, which the coordinator takes
+    as soon as the group has no members, whatever these have committed meanwhile.
+
     Owns: the offsets committed last, by partition; the commits under way, and which of them are
     sent; which partitions were taken away with records in the application's hands, and at which of
     its calls.
@@ -130,6 +135,7 @@ class GroupCommits:
         self._turns: dict[_Turn, None] = {}
         self._out: set[_Turn] = set()
         self._forfeited: dict[TopicPartition, _Forfeit] = {}
+        self._is_closed = False
         self._is_failing = False
         self._is_suspended = False
         self._is_lost = False
@@ -149,6 +155,11 @@ class GroupCommits:
         """Let commits go on: the member has its assignment, or has left."""
         self._is_suspended = self._is_lost = False
         self._changed.notify()
+
+    def close(self) -> None:
+        """Send no commit from here on: those that wait raise ConsumerStoppedError."""
+        self._is_closed = True
+        self.resume()
 
     def lose(self) -> None:
         """Refuse the commits called so far: the group has removed the member, and others read
@@ -265,6 +276,8 @@ class GroupCommits:
         # same partitions. Then only the count shows that others had them.
         while True:
             await self._wait_for_assignment(deadline, losses)
+            if self._is_closed:
+                raise ConsumerStoppedError("the consumer was stopped meanwhile")
             # No await until the identity is known: offsets of one assignment must not go out in the
             # name of another. What changes after that, the coordinator sees by the identity.
             if self._is_late(losses):
@@ -361,7 +374,7 @@ class GroupCommits:
                 # Chosen when it is sent, from what the member has then: no older loss concerns it.
                 await self._commit(finished, deadline, self._losses)
             self._is_failing = False
-        except KafkaError as error:
+        except (KafkaError, ConsumerStoppedError) as error:
             self.complain(error)
 
     async def finish(self, deadline: float, *, auto: bool) -> None:
@@ -372,7 +385,7 @@ class GroupCommits:
         while self._turns and await self._changed.wait(deadline):
             pass
 
-    def complain(self, error: KafkaError) -> None:
+    def complain(self, error: Exception) -> None:
         """Log what keeps commits from being made, once until one is."""
         level = logging.DEBUG if self._is_failing else logging.WARNING
         self._is_failing = True

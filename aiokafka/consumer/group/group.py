@@ -216,6 +216,7 @@ class Group:
             await self._farewell.say(self._leave("the consumer unsubscribed", deadline))
         self._commits.resume()
         await self._commits.finish(commit_by, auto=self._may_commit_finished())
+        self._commits.close()
         await self._farewell.say(self._leave("the consumer is stopped", deadline))
 
     async def _commit_while_joining(self, deadline: float) -> None:
@@ -278,13 +279,13 @@ class Group:
 
     async def close(self, deadline: float | None = None) -> None:
         """End what `stop()` left, if it was cancelled, or had no time."""
-        self._commits.resume()
+        self._commits.close()
         await self._tasks.stop(deadline)
 
     def abandon(self) -> None:
         """End the background work without waiting for it."""
         self._farewell.cancel()
-        self._commits.resume()
+        self._commits.close()
         self._tasks.cancel()
 
     def _fail(self, error: BaseException) -> None:
