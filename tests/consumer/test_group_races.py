@@ -20,6 +20,7 @@ from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest
 from aiokafka.testing import FakeCluster, Hold
 from aiokafka.testing.script import RequestContext
+from tests.support.consumer_protocol import CONFIG, shares
 from tests.support.consumers import T0, Start, fill, read
 from tests.support.groups import Log, Loop, until
 
@@ -379,3 +380,56 @@ async def test_records_come_again_of_what_is_subscribed_again(
     consumer.subscribe(["u"])
     consumer.subscribe(["t"])
     assert [(await consumer.getone()).offset for _ in range(2)] == [1, 2]
+
+
+class Leisurely(Log):
+    """Takes its time over what is revoked first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_at_work, self.goes_on = asyncio.Event(), asyncio.Event()
+
+    async def on_partitions_revoked(self, revoked: Any) -> None:
+        await super().on_partitions_revoked(revoked)
+        self.is_at_work.set()
+        await self.goes_on.wait()
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_what_was_unsubscribed_from_while_other_partitions_are_revoked_stays_given_up(
+    start: Start, protocol: str
+) -> None:
+    """The application subscribes again before its listener returns: what it had kept belongs to the
+    group, which it leaves."""
+    async with FakeCluster(config=CONFIG) as cluster:
+        await cluster.create_topic("t", partitions=4)
+        options: dict[str, Any] = {"group_id": "g", "group_protocol": protocol}
+        if protocol == "classic":
+            options["partition_assignment_strategy"] = [CooperativeStickyAssignor]
+            options["heartbeat_interval_ms"] = 20
+        log = Leisurely()
+        consumer = await start(cluster, client_id="me", **options)
+        consumer.subscribe(["t"], listener=log)
+        await until(cluster, lambda: shares(consumer) == [4])
+        joining = asyncio.ensure_future(start(cluster, "t", **options))
+        await log.is_at_work.wait()
+        consumer.unsubscribe()
+        consumer.subscribe(["t"], listener=log)
+        is_leaving, may_leave = asyncio.Event(), asyncio.Event()
+
+        def hold(request: Any, context: RequestContext) -> Hold | None:
+            is_goodbye = isinstance(request, LeaveGroupRequest) or request.member_epoch < 0
+            if not is_goodbye or context.client_id != "me":
+                return None
+            is_leaving.set()
+            return Hold(may_leave)
+
+        for kind in (LeaveGroupRequest, ConsumerGroupHeartbeatRequest):
+            cluster.intercept(kind, hold)
+        log.goes_on.set()
+        await is_leaving.wait()
+        assert consumer.assignment() == set()
+        may_leave.set()
+        other = await joining
+        await until(cluster, lambda: shares(consumer, other) == [2, 2])
+        assert sum(len(numbers) for call, numbers in log.calls if call == "revoked") == 4

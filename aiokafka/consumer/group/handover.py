@@ -172,8 +172,10 @@ class Handover:
         revoked = owned - kept
         if revoked:
             await self.revoke(revoked)
-            # `kept` may name partitions that are still to come: `extend()` adds those.
-            self._assign(owned & kept, keep=True)
+            # `kept` may name partitions that are still to come: `extend()` adds those. And what is
+            # owned by now may be less: none after `unsubscribe()`, also if the application has
+            # subscribed again since.
+            self._assign(self.owned & kept, keep=True)
         return bool(revoked)
 
     async def extend(self, assigned: Partitions) -> None:
