@@ -233,6 +233,21 @@ def test_only_the_kinds_that_were_asked_for() -> None:
     assert set(faults) == {"killed", "starts", "again"}
 
 
+def test_chaos_goes_on_beside_what_a_test_breaks_itself() -> None:
+    """It moves a leader only to a broker that can lead."""
+
+    async def main(simulation: Simulation) -> None:
+        async with simulation.cluster(brokers=2) as cluster:
+            await cluster.create_topic("t", 1, 2)
+            cluster.faults.isolate(0)
+            async with simulation.chaos(cluster, every_s=1, kinds=["leader"]) as chaos:
+                await chaos.happened(10)
+            assert cluster.partition("t").leader == 1
+
+    simulation = Simulation()
+    simulation.run(main(simulation))
+
+
 def test_faults_by_hand_and_requests_in_the_timeline() -> None:
     async def main(simulation: Simulation) -> None:
         async with simulation.cluster(brokers=2) as cluster:
