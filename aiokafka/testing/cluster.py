@@ -294,15 +294,15 @@ class FakeCluster:
 
         Raises:
             KeyError: no such partition or broker.
-            ValueError: the broker is stopped, cut off, or not in sync while there is no leader.
+            ValueError: it is stopped, cut off or has no disk, or is behind without a leader.
         """
         partition = self.partition(*tp)
         self._check_broker(broker_id)
-        node = self._state.nodes[broker_id]
-        if not node.alive or node.isolated:
-            raise ValueError(f"broker {broker_id} is stopped or cut off: it cannot lead")
+        can_serve = self._state.can_serve
+        if not (self._state.nodes[broker_id].registered and can_serve(partition, broker_id)):
+            raise ValueError(f"broker {broker_id} is stopped or cut off, or without a sound disk")
         behind = None if broker_id in self._state.isr(partition) else partition.copies
-        if behind is not None and partition.leader == -1:
+        if behind is not None and not can_serve(partition, partition.leader):
             raise ValueError(f"broker {broker_id} is not in sync: no leader to copy from is left")
         if broker_id not in partition.replicas:
             partition.replicas.append(broker_id)

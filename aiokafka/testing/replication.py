@@ -386,9 +386,7 @@ class Copies:
 
     def _takes_part(self, node: Node) -> bool:
         partition = self._partition
-        if not node.alive or node.isolated:
-            return False
-        if (partition.topic, partition.index) in node.failed_logs:
+        if not self._state.can_serve(partition, node.node_id):
             return False
         if node.view is None:
             return True

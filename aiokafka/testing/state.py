@@ -211,6 +211,14 @@ class ClusterState:
         nodes = (self.nodes[node_id] for node_id in partition.replicas)
         return [n.node_id for n in nodes if n.registered and place not in n.failed_logs]
 
+    def can_serve(self, partition: Partition, node_id: int) -> bool:
+        """Return whether a broker runs, reaches the others, and has a sound disk for a
+        partition."""
+        node = self.nodes.get(node_id)
+        if node is None or not node.alive or node.isolated:
+            return False
+        return (partition.topic, partition.index) not in node.failed_logs
+
     def snapshot(self) -> ClusterState:
         """Return the state of this moment, for a broker that learns nothing more. The logs are the
         same objects.

@@ -175,6 +175,29 @@ async def test_nobody_moves_a_leader_to_a_broker_that_is_cut_off(cluster: FakeCl
     assert cluster.partition(*T).leader == 0
 
 
+async def test_nobody_moves_a_leader_to_a_disk_that_has_failed(cluster: FakeCluster) -> None:
+    cluster.faults.fail_disk(1, [T])
+    with pytest.raises(ValueError, match="without a sound disk"):
+        cluster.move_leader(T, 1)
+    cluster.faults.repair_disk(1)
+    cluster.move_leader(T, 1)
+    assert await send(cluster, 1, b"b") == 0
+
+
+async def test_nobody_moves_a_leader_to_a_broker_that_metadata_does_not_name(
+    cluster: FakeCluster,
+) -> None:
+    """The controller has missed that it runs again."""
+    await cluster.stop_broker(1)
+    cluster.controller.stop()
+    await cluster.start_broker(1)
+    with pytest.raises(ValueError, match="broker 1 is stopped"):
+        cluster.move_leader(T, 1)
+    cluster.controller.start()
+    cluster.move_leader(T, 1)
+    assert cluster.partition(*T).leader == 1
+
+
 async def test_all_is_well_again(cluster: FakeCluster) -> None:
     cluster.replication.lag(60)
     cluster.faults.hang(1)

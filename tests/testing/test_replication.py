@@ -370,6 +370,26 @@ async def test_one_that_missed_records_is_not_moved_to_without_a_leader(
     assert stored(cluster, 1) == [b"acknowledged"]
 
 
+@pytest.mark.parametrize("how", ["stopped", "cut off"])
+async def test_one_that_missed_records_copies_none_from_a_leader_that_is_gone(
+    cluster: FakeCluster, how: str
+) -> None:
+    """The controller names it still."""
+    be_impatient(cluster)
+    cluster.controller.session_timeout = 60
+    cluster.replication.stall(T, 1)
+    assert await send(cluster, 0, b"one's own") == 0
+    cluster.replication.shrink(T, 1)
+    if how == "stopped":
+        await cluster.stop_broker(0)
+    else:
+        cluster.faults.isolate(0)
+    assert cluster.partition(*T).leader == 0
+    with pytest.raises(ValueError, match="broker 1 is not in sync"):
+        cluster.move_leader(T, 1)
+    assert stored(cluster, 1) == []
+
+
 async def test_wrong_arguments(cluster: FakeCluster) -> None:
     for call in (cluster.replication.use, cluster.replication.isr, cluster.replication.stall):
         with pytest.raises(KeyError, match="no partition"):
