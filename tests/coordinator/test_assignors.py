@@ -235,6 +235,21 @@ def test_sticky_forgets_topics_that_are_gone() -> None:
     assert group.loads() == [1, 1]
 
 
+@pytest.mark.parametrize("assignor", [StickyPartitionAssignor, CooperativeStickyAssignor])
+def test_sticky_forgets_partitions_that_are_gone(assignor: type[AbstractPartitionAssignor]) -> None:
+    """The topic was deleted, and created again with fewer."""
+    group = Group(assignor, t=6)
+    group.join("a", "b")
+    group.rebalance()
+    group.cluster = make_cluster(t=2)
+    group.rebalance()
+    assert {tp for share in group.rebalance().values() for tp in share} == {
+        TopicPartition("t", 0),
+        TopicPartition("t", 1),
+    }
+    assert group.loads() == [1, 1]
+
+
 def test_claims() -> None:
     tps = [TopicPartition("t", n) for n in range(3)]
     owned = settle(

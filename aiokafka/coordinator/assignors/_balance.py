@@ -12,7 +12,7 @@ Topics with the same subscribers are alike, so the search runs over groups of to
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from aiokafka.structs import TopicPartition
 
@@ -29,10 +29,11 @@ def balance(
     Args:
         subscribers: the members that want a topic, in sorted order.
         partitions: the partitions of each topic that exists.
-        owned: what each member has now; no partition twice. What it no longer wants is ignored.
+        owned: what each member has now; no partition twice. What it no longer wants is ignored,
+            and what no longer exists: a topic may be created again with fewer partitions.
     """
     sharing = _Sharing(subscribers, partitions, list(owned))
-    sharing.keep(owned)
+    sharing.keep(owned, {topic: set(numbers) for topic, numbers in partitions.items()})
     sharing.deal(partitions)
     sharing.even_out()
     return sharing.result()
@@ -70,13 +71,15 @@ class _Sharing:
                 self.groups[member].append(group)
         self._kept: set[TopicPartition] = set()
 
-    def keep(self, owned: Mapping[str, Iterable[TopicPartition]]) -> None:
-        """Leave with each member what it has and still wants."""
+    def keep(
+        self, owned: Mapping[str, Iterable[TopicPartition]], there: Mapping[str, Set[int]]
+    ) -> None:
+        """Leave with each member what it has and still wants of the partitions that are there."""
         wanted = [set(groups) for groups in self.groups]
         for member, name in enumerate(self.names):
             for tp in sorted(owned[name]):
-                group = self.group_of.get(tp.topic)
-                if group is not None and group in wanted[member]:
+                group = self.group_of.get(tp.topic, -1)
+                if group in wanted[member] and tp.partition in there[tp.topic]:
                     self._give(member, group, tp)
                     self._kept.add(tp)
 
