@@ -17,7 +17,9 @@ print(time.perf_counter() - begin)
 def import_time(work):
     times = []
     for number in range(work.records + 1):
-        shown = subprocess.run([sys.executable, "-c", CODE], capture_output=True, check=True)
+        # Isolated, or the sources in the working directory would be everyone's package.
+        command = [sys.executable, "-I", "-c", CODE]
+        shown = subprocess.run(command, capture_output=True, check=True)
         # The first one may have to write byte code.
         if number:
             times.append(float(shown.stdout))

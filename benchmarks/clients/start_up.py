@@ -48,7 +48,8 @@ def code():
 
 
 def start_up(work):
-    command = [sys.executable, "-c", code(), work.servers, work.topic]
+    # Isolated, or the sources in the working directory would be everyone's package.
+    command = [sys.executable, "-I", "-c", code(), work.servers, work.topic]
     waits, used = [], []
     for number in range(work.records + 1):
         begin = time.perf_counter()  # of a clock that all processes have in common
