@@ -11,6 +11,7 @@ import pytest
 
 from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError
 from aiokafka.oauth import FileTokenProvider
+from aiokafka.testing.simulation import Simulation, simulate
 
 QUICK = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 10}
 
@@ -36,9 +37,13 @@ async def test_clocks_do_not_differ_by_a_minute(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "\n", " \t\r\n "])
-async def test_a_file_without_a_token_is_looked_at_again(tmp_path: Path, content: str) -> None:
+def test_a_file_without_a_token_is_looked_at_again(tmp_path: Path, content: str) -> None:
     """Something is about to write it."""
     path = tmp_path / "token"
     path.write_text(content)
-    with pytest.raises(KafkaConnectionError, match="is empty"):
-        await FileTokenProvider(path, token_timeout_ms=20, **QUICK).token()
+
+    async def main(_: Simulation) -> None:
+        with pytest.raises(KafkaConnectionError, match="is empty"):
+            await FileTokenProvider(path, token_timeout_ms=20, **QUICK).token()
+
+    simulate(main)
