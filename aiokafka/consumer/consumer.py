@@ -397,10 +397,10 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         """Commit what is finished (with auto-commit), end all background work and close the
         connections; before that leave the group, unless a static member.
 
-        Takes `timeout` seconds at most to commit and leave (None: ten; 0: does neither), and for
-        commits of other tasks. Readers that wait, and `start()`, get ConsumerStoppedError at once,
-        other calls when that time is over. Several calls at once end together.
-        Called again, it does nothing, or, after a cancelled call, goes on with the work.
+        Takes `timeout` seconds at most to commit, also what other tasks are committing, and to
+        leave (None: ten; 0: does neither). Readers that wait, and `start()`, get
+        ConsumerStoppedError at once, other calls when that time is over. Several calls at once end
+        together. Called again, it does nothing, or, after a cancelled call, goes on with the work.
 
         Records in the hands of the application count as finished if the task that read them calls
         this, and not because of an exception.

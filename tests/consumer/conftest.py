@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 
 import pytest
 
 from aiokafka.testing import FakeCluster
 from tests.support.consumers import start as start
-from tests.support.loops import LoopFactory, in_virtual_time
-
-
-def pytest_asyncio_loop_factories(
-    config: pytest.Config, item: pytest.Item
-) -> Mapping[str, LoopFactory]:
-    return in_virtual_time(config, item)
+from tests.support.loops import pytest_asyncio_loop_factories as pytest_asyncio_loop_factories
 
 
 @pytest.fixture

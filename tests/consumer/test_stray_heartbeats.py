@@ -111,24 +111,34 @@ async def test_a_join_that_comes_behind_the_next_one(start: Start) -> None:
 class Slow(Log):
     """A listener that takes its time when it hears of partitions, if there are any."""
 
-    def __init__(self, goes_on: asyncio.Event) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.is_at_work = asyncio.Event()
-        self._goes_on = goes_on
+        self.is_at_work, self.goes_on = asyncio.Event(), asyncio.Event()
 
     async def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:  # type: ignore[override]
         super().on_partitions_assigned(assigned)
         if assigned:
             self.is_at_work.set()
-            await self._goes_on.wait()
+            await self.goes_on.wait()
+
+
+async def check_nothing_is_given_up(
+    cluster: FakeCluster, log: Slow, first: AIOKafkaConsumer, second: AIOKafkaConsumer
+) -> None:
+    """The second member gets its share once the listener of the first has returned."""
+    count = len(beats(cluster))
+    await until(cluster, lambda: len(beats(cluster)) > count + 6)
+    assert not second.assignment()
+    log.goes_on.set()
+    await until(cluster, lambda: shares(first, second) == [2, 2])
+    assert [call for call, _ in log.calls] == ["assigned", "revoked", "assigned"]
 
 
 async def test_what_a_listener_works_on_is_not_given_up(start: Start) -> None:
     """Told everything again, the coordinator would assign to others what is left out."""
     async with FakeCluster(config=CONFIG) as cluster:
         await cluster.create_topic("t", partitions=4)
-        goes_on = asyncio.Event()
-        log = Slow(goes_on)
+        log = Slow()
         first = await start(cluster, **OPTIONS)
         first.subscribe(["t"], listener=log)
         await log.is_at_work.wait()
@@ -138,12 +148,7 @@ async def test_what_a_listener_works_on_is_not_given_up(start: Start) -> None:
         await until(cluster, lambda: refusals.hits)
         refusals.remove()
         second = await start(cluster, "t", client_id="second", **OPTIONS)
-        count = len(beats(cluster))
-        await until(cluster, lambda: len(beats(cluster)) > count + 6)
-        assert not second.assignment()
-        goes_on.set()
-        await until(cluster, lambda: shares(first, second) == [2, 2])
-        assert [call for call, _ in log.calls] == ["assigned", "revoked", "assigned"]
+        await check_nothing_is_given_up(cluster, log, first, second)
 
 
 class Names:
@@ -246,20 +251,14 @@ async def test_what_was_assigned_a_moment_ago_is_not_given_up(start: Start) -> N
             return answers.pop(0)
 
         cluster.intercept(ConsumerGroupHeartbeatRequest, answer)
-        goes_on = asyncio.Event()
-        log = Slow(goes_on)
+        log = Slow()
         first = await start(cluster, client_id="first", **OPTIONS)
         first.subscribe(["t"], listener=log)
         await is_due.wait()
         second = await start(cluster, "t", client_id="second", **OPTIONS)
         released.set()
         await log.is_at_work.wait()
-        count = len(beats(cluster))
-        await until(cluster, lambda: len(beats(cluster)) > count + 6)
-        assert not second.assignment()
-        goes_on.set()
-        await until(cluster, lambda: shares(first, second) == [2, 2])
-        assert [call for call, _ in log.calls] == ["assigned", "revoked", "assigned"]
+        await check_nothing_is_given_up(cluster, log, first, second)
 
 
 async def test_a_topic_whose_name_comes_late_may_be_another_members_by_then(start: Start) -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -9,14 +9,8 @@ import pytest
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.testing import FakeCluster, Hold
 from tests.producer.held import Held
-from tests.support.loops import LoopFactory, in_virtual_time
+from tests.support.loops import pytest_asyncio_loop_factories as pytest_asyncio_loop_factories
 from tests.support.producers import TOPIC, new_producer
-
-
-def pytest_asyncio_loop_factories(
-    config: pytest.Config, item: pytest.Item
-) -> Mapping[str, LoopFactory]:
-    return in_virtual_time(config, item)
 
 
 @pytest.fixture

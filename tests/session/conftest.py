@@ -3,7 +3,7 @@ stopped at the end of the test."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -11,15 +11,9 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.testing import FakeCluster
 from tests.support.consumers import start as start
-from tests.support.loops import LoopFactory, in_virtual_time
+from tests.support.loops import pytest_asyncio_loop_factories as pytest_asyncio_loop_factories
 from tests.support.producers import QUICK
 from tests.support.transactions import Produce
-
-
-def pytest_asyncio_loop_factories(
-    config: pytest.Config, item: pytest.Item
-) -> Mapping[str, LoopFactory]:
-    return in_virtual_time(config, item)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.support.loops import LoopFactory, in_virtual_time
+from tests.support import loops
 
 _VIRTUAL = {
     "test_controller.py",
@@ -19,7 +19,7 @@ _VIRTUAL = {
 
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
-) -> Mapping[str, LoopFactory]:
+) -> Mapping[str, loops.LoopFactory]:
     if item.path.name in _VIRTUAL:
-        return in_virtual_time(config, item)
+        return loops.pytest_asyncio_loop_factories(config, item)
     return {"real": asyncio.new_event_loop}

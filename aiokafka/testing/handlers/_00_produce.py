@@ -173,8 +173,7 @@ async def _await_replicas(
                 # Of now: another may lead the second while the first is waited for.
                 written.append((answer, found, partition, partition.log, partition.leader_epoch))
     for answer, found, partition, log, epoch in written:
-        place = (partition, log, epoch, answer.base_offset)
-        errno = await _replicated(context, *place, deadline)
+        errno = await _replicated(context, partition, log, epoch, answer.base_offset, deadline)
         if not errno and _lacks_replicas(context, found, partition):
             errno = codes.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         if errno:
