@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -34,15 +34,22 @@ class Assignment:
     """The partitions this consumer has at one time. Replaced, never changed.
 
     A partition that stays assigned keeps its PartitionState, so its position, pause and buffered
-    data.
+    data. `topic_ids` are those by which the group has assigned topics, by name; it is empty where
+    names are all that counts.
     """
 
-    __slots__ = ("_states", "epoch", "tps")
+    __slots__ = ("_states", "epoch", "topic_ids", "tps")
 
-    def __init__(self, states: dict[TopicPartition, PartitionState], epoch: int) -> None:
+    def __init__(
+        self,
+        states: dict[TopicPartition, PartitionState],
+        epoch: int,
+        topic_ids: Mapping[str, bytes] | None = None,
+    ) -> None:
         self._states = states
         self.tps = frozenset(states)
         self.epoch = epoch
+        self.topic_ids = {} if topic_ids is None else topic_ids
 
     @property
     def active(self) -> bool:
@@ -225,11 +232,16 @@ class SubscriptionState:
         self._replace(tps)
 
     def assign_from_subscribed(
-        self, partitions: Iterable[TopicPartition], *, keep: bool = True
+        self,
+        partitions: Iterable[TopicPartition],
+        *,
+        keep: bool = True,
+        topic_ids: Mapping[str, bytes] | None = None,
     ) -> None:
         """Take the coordinator's assignment for the current subscription.
 
-        Partitions that were assigned before keep their state, unless `keep` is False.
+        Partitions that were assigned before keep their state, unless `keep` is False. `topic_ids`
+        are those that the coordinator has named, by topic.
         """
         if self._subscription is None or self._subscription.is_manual:
             raise IllegalStateError("there is no subscription to assign partitions for")
@@ -237,7 +249,7 @@ class SubscriptionState:
         # Through an empty assignment, so that each partition gets a new state, without position.
         if not keep:
             self._replace([])
-        self._replace(tps)
+        self._replace(tps, topic_ids)
 
     def unsubscribe(self) -> None:
         """Give up everything; any kind of subscription may follow."""
@@ -286,7 +298,9 @@ class SubscriptionState:
         # What a regular expression matches, the broker says with the next assignment.
         return current.regex is not None or topic in current.topics
 
-    def _replace(self, tps: list[TopicPartition]) -> None:
+    def _replace(
+        self, tps: list[TopicPartition], topic_ids: Mapping[str, bytes] | None = None
+    ) -> None:
         old = self._assignment
         states: dict[TopicPartition, PartitionState] = {}
         for tp in tps:
@@ -296,7 +310,7 @@ class SubscriptionState:
                 state.watcher = self._watcher
             state.want(self._wants(tp.topic))
             states[tp] = state
-        self._assignment = Assignment(states, old.epoch + 1)
+        self._assignment = Assignment(states, old.epoch + 1, topic_ids)
         # Whatever holds on to the old object sees that it does not count any more (`active`).
         old.epoch = -1
         for state in old.states():

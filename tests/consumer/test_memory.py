@@ -9,7 +9,7 @@ import tracemalloc
 from aiokafka import TopicPartition
 from aiokafka.protocol.messages.fetch import FetchRequest, FetchResponse
 from aiokafka.testing import Edit, FakeCluster
-from tests.support.consumers import T0, T1, Start, fill
+from tests.support.consumers import T0, T1, Start, client_of, fill, queued
 from tests.support.groups import until
 
 BATCH = 10_000 + 70
@@ -122,3 +122,24 @@ async def test_the_half_of_a_response_is_not_kept_with_the_error(start: Start) -
             await until(cluster, is_small)
         finally:
             tracemalloc.stop()
+
+
+async def test_what_a_moved_partition_has_left_in_memory_makes_room(start: Start) -> None:
+    """Its new leader has no reason to drop it, and its former one must not wait for that."""
+    async with FakeCluster(brokers=2) as cluster:
+        await cluster.create_topic("t", 3, assignment={0: [0, 1], 1: [0, 1], 2: [1, 0]})
+        for _ in range(3):
+            cluster.log("t", 0).append(b"x" * 30_000)
+        partitions = [T0, T1, TopicPartition("t", 2)]
+        options = {"fetch_buffer_memory": 65_536, "metadata_max_age_ms": 100}
+        consumer = await start(cluster, assign=partitions, **options)
+        await until(cluster, lambda: queued(consumer)[0] > 0)
+        consumer.pause(T0)
+        cluster.move_leader(T0, 1)
+        await until(cluster, lambda: client_of(consumer).cluster.leader_for_partition(T0) == 1)
+        record = asyncio.ensure_future(consumer.getone())
+        await asyncio.sleep(0)
+        cluster.log("t", 1).append(b"wanted")
+        assert (await asyncio.wait_for(record, 30)).value == b"wanted"
+        consumer.resume(T0)
+        assert [(await consumer.getone()).offset for _ in range(3)] == [0, 1, 2]

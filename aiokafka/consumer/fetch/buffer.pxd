@@ -44,6 +44,8 @@ cdef class FetchBuffer:
     cpdef discard(self, PartitionState state)
     @cython.locals(chunk=FetchedPartition)
     cpdef discard_stale(self, PartitionState state)
+    @cython.locals(chunk=FetchedPartition, state=PartitionState, found=list)
+    cpdef list unserved(self, object on_release)
     cpdef begin_call(self)
     @cython.locals(run=int64_t)
     cpdef pace(self, double share)

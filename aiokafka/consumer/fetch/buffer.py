@@ -142,10 +142,17 @@ class FetchBuffer:
         self._failures.clear()
         self._current = None
 
-    def unserved(self) -> list[PartitionState]:
-        """Return the partitions with data that the hungry reader cannot take: withheld, or not
-        among those it wants."""
-        return [state for state in self._queues if not _is_served(state, self.hungry_for)]
+    def unserved(self, on_release: Callable[[int], None]) -> list[PartitionState]:
+        """Return the partitions with data that the hungry reader cannot take, withheld or not among
+        those it wants, in frames that `on_release` counts."""
+        found = []
+        for state, queue in self._queues.items():
+            if not _is_served(state, self.hungry_for):
+                for chunk in queue:
+                    if chunk.frame.on_release == on_release:
+                        found.append(state)
+                        break
+        return found
 
     # -- asking ------------------------------------------------------------------------------------
 

@@ -154,8 +154,10 @@ class Fetcher:
             self._desk.note_error(contact.error_at, contact.error)
 
     def _follow_topic_ids(self) -> None:
-        topics = [state.tp.topic for state in self._subscriptions.assignment.states()]
-        for topic in self._topic_ids.update(topics, self._shared.client.cluster):
+        assignment = self._subscriptions.assignment
+        topics = [tp.topic for tp in assignment.tps]
+        cluster = self._shared.client.cluster
+        for topic in self._topic_ids.update(topics, assignment.topic_ids, cluster):
             self._resolver.on_recreated(topic)
 
     @property

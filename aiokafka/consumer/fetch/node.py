@@ -163,11 +163,12 @@ class NodeFetcher:
         later = self._loop.time() + self._shared.config.fetch_max_wait
         # Paused partitions, or those that this reader does not ask for, fill the memory. They are
         # fetched again later, after those that are wanted.
-        for state in self._buffer.unserved():
-            if state.home.node_id == self.node_id:
-                self._buffer.discard(state)
-                state.retry.wait_until(later)
-                self._plan.touch(state)
+        for state in self._buffer.unserved(self._release):
+            # Wherever it is fetched from now: the leader may have moved since this broker sent it,
+            # and the new one has no reason to drop it.
+            self._buffer.discard(state)
+            state.retry.wait_until(later)
+            state.changed()
         return not self._is_over_low_water()
 
     def _is_over_low_water(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,25 +10,39 @@ if TYPE_CHECKING:
 
 __all__ = ["TopicIds"]
 
+# Topics that were in use before. A partition may be away for the moment of a rebalance only.
+_SPARE_TOPICS = 1000
+
 
 class TopicIds:
-    """Owns: the id of each topic in use, and all ids that it was seen with."""
+    """Owns: the id of each topic in use, and all ids that it, and those used last, were seen with.
+
+    Where the group assigns by id (KIP-848) a topic has that id, whatever the metadata says: another
+    topic of its name may be another member's, and comes with an assignment of its own.
+    """
 
     def __init__(self) -> None:
         self.current: dict[str, bytes] = {}
-        # By topic: a broker that is behind names an old id once more.
+        # By topic, those used last at the end: a broker that is behind names an old id once more.
         self._seen: dict[str, set[bytes]] = {}
 
-    def update(self, topics: Iterable[str], cluster: ClusterMetadata) -> Iterator[str]:
-        """Take the ids from a snapshot. Yields each topic whose id was never seen with it before,
-        which is therefore another topic of the same name."""
-        names = dict.fromkeys(topics)
-        found = ((name, cluster.topic_id(name)) for name in names)
+    def update(
+        self, topics: Iterable[str], given: Mapping[str, bytes], cluster: ClusterMetadata
+    ) -> Iterator[str]:
+        """Take the ids of `topics` from the group (`given`), else from a snapshot. Yields each
+        topic whose id in the snapshot was never seen with it before, which is therefore another
+        topic of the same name."""
+        found = (
+            (name, given.get(name) or cluster.topic_id(name)) for name in dict.fromkeys(topics)
+        )
         self.current = {name: topic_id for name, topic_id in found if topic_id is not None}
-        self._seen = {name: ids for name, ids in self._seen.items() if name in names}
         for name, topic_id in self.current.items():
-            seen = self._seen.setdefault(name, {topic_id})
+            seen = self._seen.pop(name, None) or {topic_id}
+            self._seen[name] = seen
             # One that was seen before is no new topic: the broker that names it lags behind.
             if topic_id not in seen:
                 seen.add(topic_id)
-                yield name
+                if name not in given:
+                    yield name
+        for name in list(self._seen)[: -(len(self.current) + _SPARE_TOPICS)]:
+            del self._seen[name]

@@ -410,7 +410,7 @@ class GroupCommits:
     def give_up(self, assignment: Assignment) -> GivenUp:
         """Return what `commit_abandoned()` needs of an assignment that ends now: its positions do
         not follow the topics from here on."""
-        return GivenUp(assignment, self._committer.topic_ids(assignment))
+        return GivenUp(assignment, self._committer.topic_ids(assignment, assignment.topic_ids))
 
     def _finished(self, assignment: Assignment) -> dict[TopicPartition, CommittedOffset]:
         """Return the positions before what the latest call got, where they moved since the last

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from aiokafka._log import SubjectLog
@@ -175,13 +175,17 @@ class Handover:
             # `kept` may name partitions that are still to come: `extend()` adds those. And what is
             # owned by now may be less: none after `unsubscribe()`, also if the application has
             # subscribed again since.
-            self._assign(self.owned & kept, keep=True)
+            ids = self._subscriptions.assignment.topic_ids
+            self._assign(self.owned & kept, keep=True, topic_ids=ids)
         return bool(revoked)
 
-    async def extend(self, assigned: Partitions) -> None:
-        """Assign these partitions, among them all that are assigned now."""
+    async def extend(
+        self, assigned: Partitions, topic_ids: Mapping[str, bytes] | None = None
+    ) -> None:
+        """Assign these partitions, among them all that are assigned now; with their topics' ids, if
+        it is by them that the group assigns."""
         added = assigned - self.owned
-        if self._assign(assigned, keep=True):
+        if self._assign(assigned, keep=True, topic_ids=topic_ids):
             await self._tell_assigned(added)
 
     def release(self) -> None:
@@ -223,7 +227,9 @@ class Handover:
             )
             await self._call(on_lost, lost)
 
-    def _assign(self, partitions: Partitions, *, keep: bool) -> bool:
+    def _assign(
+        self, partitions: Partitions, *, keep: bool, topic_ids: Mapping[str, bytes] | None = None
+    ) -> bool:
         """Write the assignment; False if the application has subscribed to something else
         meanwhile."""
         before = self.owned
@@ -232,7 +238,9 @@ class Handover:
         self._commits.forget(before ^ partitions if keep else before | partitions)
         if self._subscriptions.subscription is None or self._subscriptions.is_manual:
             return False
-        self._subscriptions.assign_from_subscribed(sorted(partitions), keep=keep)
+        self._subscriptions.assign_from_subscribed(
+            sorted(partitions), keep=keep, topic_ids=topic_ids
+        )
         self._held = self._subscriptions.assignment
         self._commits.end_all_but(self._held.tps)
         self._route()

@@ -231,7 +231,8 @@ class Kip848Protocol:
             # Not before: until they are revoked, partitions go by the ids that they were assigned
             # by.
             self._ids = wanted
-            await self._handover.extend(frozenset(wanted))
+            ids = {tp.topic: topic_id for tp, topic_id in wanted.items()}
+            await self._handover.extend(frozenset(wanted), ids)
 
     async def _follow_topics(self, wanted: dict[TopicPartition, bytes]) -> None:
         """Take the topics of the assignment as subscribed, for a regular expression: only the

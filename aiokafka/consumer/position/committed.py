@@ -168,9 +168,10 @@ class OffsetCommitter:
         async def attempt(node_id: int) -> None:
             # With all stored, or gone, an attempt that is repeated has nothing to send.
             if pending:
-                response = await self._commit_once(node_id, pending, topic_ids, identity)
-                self._note_late(response, pending, topic_ids)
-                self._take_in(response, pending, gone)
+                response = await self._commit_once(node_id, pending, gone, topic_ids, identity)
+                if response is not None:
+                    self._note_late(response, pending, topic_ids)
+                    self._take_in(response, pending, gone)
 
         began_at = asyncio.get_running_loop().time()
         plain = {tp: entry.offset for tp, entry in offsets.items()}
@@ -264,46 +265,84 @@ class OffsetCommitter:
     async def _commit_once(
         self,
         node_id: int,
-        pending: Mapping[TopicPartition, CommittedOffset],
+        pending: dict[TopicPartition, CommittedOffset],
+        gone: list[KafkaError],
         topic_ids: Mapping[str, bytes],
         identity: Identity,
-    ) -> OffsetCommitResponse:
-        topics = by_topic(pending.items())
+    ) -> OffsetCommitResponse | None:
+        def make(version: int) -> OffsetCommitRequest | None:
+            if version <= _LAST_VERSION_WITH_NAMES:
+                self._refuse_former(pending, gone, topic_ids)
+            if not pending:
+                return None
+            request = OffsetCommitRequest(
+                group_id=self.group_id,
+                generation_id_or_member_epoch=identity.generation,
+                member_id=identity.member_id,
+                topics=[
+                    _commit_topic(name, topic_ids.get(name, ZERO_UUID), partitions)
+                    for name, partitions in by_topic(pending.items()).items()
+                ],
+            )
+            if identity.instance_id is not None:
+                request.group_instance_id = identity.instance_id
+            return request
+
         # All by id, or all by name: one unknown id decides for the whole request.
-        by_id = topics.keys() <= topic_ids.keys()
-        request = OffsetCommitRequest(
-            group_id=self.group_id,
-            generation_id_or_member_epoch=identity.generation,
-            member_id=identity.member_id,
-            topics=[
-                _commit_topic(name, topic_ids.get(name, ZERO_UUID), partitions)
-                for name, partitions in topics.items()
-            ],
-        )
-        if identity.instance_id is not None:
-            request.group_instance_id = identity.instance_id
+        by_id = topic_ids.keys() >= {tp.topic for tp in pending}
         last = None if by_id else _LAST_VERSION_WITH_NAMES
-        response = await self._way.commit(node_id, request, last)
-        names = {topic_id: name for name, topic_id in topic_ids.items()}
-        for topic in response.topics:
-            topic.name = names.get(topic.topic_id, topic.name)
+        response = await self._way.commit(node_id, make, last)
+        if response is not None:
+            names = {topic_id: name for name, topic_id in topic_ids.items()}
+            for topic in response.topics:
+                topic.name = names.get(topic.topic_id, topic.name)
         return response
 
-    def topic_ids(self, partitions: Iterable[TopicPartition]) -> dict[str, bytes]:
+    def topic_ids(
+        self, partitions: Iterable[TopicPartition], given: Mapping[str, bytes] | None = None
+    ) -> dict[str, bytes]:
         """Return the ids of those of their topics whose ids are known: of now, for the names may be
-        those of other topics when the offsets are sent, or sent again.
+        those of other topics when the offsets are sent, or sent again. Those that the group has
+        assigned by (`given`, by default now) go first.
 
         1. A topic is deleted and made again under its name.
         2. The member is told so by the group, or by an error, before it has new metadata.
         3. On its way out it commits where it is: a position in the deleted topic.
         By name, that would become a position in the new topic, and what is before it would be
-        skipped. By id, the coordinator refuses it (UNKNOWN_TOPIC_ID). Positions follow the ids in
-        the metadata, so these ids are those that the positions belong to.
+        skipped. By id, the coordinator refuses it (UNKNOWN_TOPIC_ID). Positions follow the ids of
+        the assignment, else those in the metadata, so they belong to these.
         """
-        names = dict.fromkeys(tp.topic for tp in partitions)
+        if given is None:
+            given = self._subscriptions.assignment.topic_ids
         known, cluster = self._ids, self._client.cluster
-        found = ((name, cluster.topic_id(name) or known.last_of(name)) for name in names)
-        return {name: topic_id for name, topic_id in found if topic_id}
+        ids = {}
+        for name in dict.fromkeys(tp.topic for tp in partitions):
+            topic_id = given.get(name) or cluster.topic_id(name) or known.last_of(name)
+            if topic_id:
+                ids[name] = topic_id
+        return ids
+
+    def _refuse_former(
+        self,
+        pending: dict[TopicPartition, CommittedOffset],
+        gone: list[KafkaError],
+        topic_ids: Mapping[str, bytes],
+    ) -> None:
+        """Take out positions in topics whose names others have by now: sent by name (before Kafka
+        4.1) they would be stored as positions in those. Their errors go to `gone`."""
+        cluster = self._client.cluster
+        former = [
+            tp
+            for tp in pending
+            if tp.topic in topic_ids
+            and cluster.topic_id(tp.topic) not in (None, topic_ids[tp.topic])
+        ]
+        for tp in former:
+            del pending[tp]
+            text = f"{tp.topic}-{tp.partition}: the topic was deleted, and another has its name now"
+            gone.append(UnknownTopicId(text))
+            # Unless a broker that lags behind has named a topic of before.
+            self._client.doubt_metadata(text)
 
     def _look(self, cluster: ClusterMetadata) -> None:
         self._ids.look(cluster, self._subscriptions.assignment.tps)

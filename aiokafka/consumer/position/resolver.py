@@ -134,12 +134,21 @@ class OffsetResolver:
     # -- positions that turn out to be wrong -------------------------------------------------------
 
     def on_recreated(self, topic: str) -> None:
-        """Reset the positions in a topic that was deleted and created again."""
-        self._log.warning(
-            "Topic %s was deleted and created again: its positions are reset", topic, topic=topic
-        )
-        for state in list(self._subscriptions.assignment.states()):
-            if state.tp.topic == topic and not state.is_unset:
+        """Reset the positions in a topic that was deleted and created again.
+
+        Of a partition that nothing was fetched of, the position may be one in the new topic: the
+        coordinator and the leaders were asked by name, and know more than the metadata of before.
+        It is looked up once more.
+        """
+        states = self._subscriptions.assignment.states()
+        outdated = [s for s in states if s.tp.topic == topic and not s.is_unset]
+        if outdated:
+            text = "Topic %s was deleted and created again: its positions are reset"
+            self._log.warning(text, topic, topic=topic)
+        for state in outdated:
+            if state.highwater is None:
+                state.reset(None)
+            else:
                 self.begin_again(state)
 
     def begin_again(self, state: PartitionState) -> None:

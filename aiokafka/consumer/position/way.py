@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.net.pool import ConnectionGroup
@@ -55,9 +56,13 @@ class OffsetsWay:
         self._calls = 0
 
     async def commit(
-        self, node_id: int, request: OffsetCommitRequest, max_version: int | None
-    ) -> OffsetCommitResponse:
-        """Send a commit; return the response. Raises errors of the network."""
+        self,
+        node_id: int,
+        make: Callable[[int], OffsetCommitRequest | None],
+        max_version: int | None,
+    ) -> OffsetCommitResponse | None:
+        """Send the commit that `make(version)` returns; return the response. Both may be None, for
+        nothing to send. Raises errors of the network."""
         connection = await self.for_look_up(node_id)
         # Before anything waits: whatever follows looks here for where it has to go.
         self._latest = node_id, connection
@@ -65,7 +70,8 @@ class OffsetsWay:
         self._calls += 1
         try:
             version = connection.pick(OffsetCommitRequest, max_version)
-            return await connection.request(request, version=version)
+            request = make(version)
+            return None if request is None else await connection.request(request, version=version)
         finally:
             self._calls -= 1
 

@@ -1,0 +1,177 @@
+"""Topics that are deleted and made again: whose positions are in which of them."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections import defaultdict
+from typing import Any
+
+import pytest
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.consumer.fetch.topic_ids import TopicIds
+from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
+from aiokafka.errors import UnknownTopicId
+from aiokafka.protocol.messages.fetch import FetchRequest
+from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.testing import Edit, FakeCluster, Hold
+from tests.support.consumers import T0, Start, client_of, fill, read
+from tests.support.groups import until
+
+NO_WAIT = {"group.initial.rebalance.delay.ms": 0, "auto.create.topics.enable": False}
+EAGER: dict[str, Any] = {"group_id": "g"}
+COOPERATIVE = {**EAGER, "partition_assignment_strategy": [CooperativeStickyAssignor]}
+KIP_848 = {**EAGER, "group_protocol": "consumer"}
+
+
+async def make_again(cluster: FakeCluster, partitions: int = 1) -> None:
+    await cluster.delete_topic("t")
+    await cluster.create_topic("t", partitions)
+
+
+@pytest.mark.parametrize(
+    ("version", "options"), [("4.3", EAGER), ("3.9", COOPERATIVE), ("4.3", KIP_848)]
+)
+async def test_a_member_that_knew_the_former_topic_goes_on_where_the_group_is(
+    version: str, options: dict[str, Any], start: Start
+) -> None:
+    """It takes the partition over with metadata of before, and a position of after."""
+    async with FakeCluster(as_version=version, config=NO_WAIT) as cluster:
+        await cluster.create_topic("t")
+        first = await start(cluster, "t", **options)
+        second = await start(cluster, "t", **options)
+        await until(cluster, lambda: first.assignment() ^ second.assignment() == {T0})
+        owner, idle = (first, second) if first.assignment() else (second, first)
+        waiting = asyncio.ensure_future(idle.getone())
+        fill(cluster, 0, 10)
+        assert len(await read(owner, 10)) == 10
+        await make_again(cluster)
+        fill(cluster, 0, 100)
+        assert await read(owner, 100) == [(0, n) for n in range(100)]
+        await owner.commit()
+        await owner.stop()
+        fill(cluster, 0, 1)
+        assert (await asyncio.wait_for(waiting, 60)).offset == 100
+
+
+class Past(Edit):
+    """A broker that lags behind: it goes on to name the first of the topics called "t"."""
+
+    def __init__(self) -> None:
+        super().__init__(self._change)
+        self._first: Any = None
+        self.left = 0
+
+    def _change(self, response: MetadataResponse) -> None:
+        for place, topic in enumerate(response.topics):
+            if topic.name == "t" and not topic.error_code:
+                self._first = self._first or copy.deepcopy(topic)
+                if self.left:
+                    self.left -= 1
+                    response.topics[place] = copy.deepcopy(self._first)
+
+
+@pytest.mark.parametrize("options", [{}, EAGER, KIP_848])
+async def test_a_broker_that_lags_behind_does_not_reset_positions(
+    options: dict[str, Any], start: Start
+) -> None:
+    async with FakeCluster(brokers=3, config=NO_WAIT) as cluster:
+        await cluster.create_topic("t", 1, 3)
+        past = Past()
+        cluster.intercept(MetadataRequest, past)
+        consumer = await start(cluster, "t", metadata_max_age_ms=10_000, **options)
+        await until(cluster, lambda: consumer.assignment() == {T0})
+        await make_again(cluster)
+        fill(cluster, 0, 100)
+        assert await read(consumer, 100) == [(0, n) for n in range(100)]
+        past.left = 1
+        await client_of(consumer).force_metadata_update()
+        assert not past.left
+        fill(cluster, 0, 1)
+        assert await read(consumer, 1) == [(0, 100)]
+
+
+@pytest.mark.parametrize("count", [1, 3, 6])
+async def test_members_read_another_topic_of_the_name_as_it_is_assigned(
+    count: int, start: Start
+) -> None:
+    """The coordinator assigns its partitions as those of another topic, by its id (KIP-848). What a
+    member has of the former one gives it none of these."""
+    async with FakeCluster(config=NO_WAIT) as cluster:
+        await cluster.create_topic("t", 3)
+        members = [await start(cluster, "t", **KIP_848) for _ in range(2)]
+        await until(cluster, lambda: sum(len(m.assignment()) for m in members) == 3)
+        seen: defaultdict[bytes | None, list[int]] = defaultdict(list)
+
+        async def keep_reading(number: int, member: AIOKafkaConsumer[Any, Any]) -> None:
+            async for record in member:
+                seen[record.value].append(number)
+
+        tasks = [asyncio.create_task(keep_reading(*each)) for each in enumerate(members)]
+        await make_again(cluster, count)
+        for number in range(100):
+            for partition in range(count):
+                cluster.log("t", partition).append(b"%d-%d" % (partition, number))
+            await asyncio.sleep(0.1)
+        await until(cluster, lambda: len(seen) == 100 * count)
+        assert {value: who for value, who in seen.items() if len(who) > 1} == {}
+        for member in members:
+            await member.stop()
+        await asyncio.gather(*tasks)
+
+
+async def test_no_position_is_stored_by_name_for_another_topic(start: Start) -> None:
+    """Before Kafka 4.1 commits name topics: a member that has only the former one must not send a
+    position in it."""
+    async with FakeCluster(as_version="4.0", config=NO_WAIT) as cluster:
+        await cluster.create_topic("t")
+        fill(cluster, 0, 3)
+        consumer = await start(cluster, "t", enable_auto_commit=False, **KIP_848)
+        assert len(await read(consumer, 3)) == 3
+        still = asyncio.Event()
+        with cluster.intercept(FetchRequest, Hold(still)) as fetches:
+            await until(cluster, lambda: fetches.hits)
+            await make_again(cluster)
+            await client_of(consumer).force_metadata_update()
+            cluster.forget_requests()
+            with pytest.raises(UnknownTopicId, match="t-0: the topic was deleted"):
+                await consumer.commit()
+            assert not cluster.count(OffsetCommitRequest)
+            still.set()
+        fill(cluster, 0, 2)
+        assert await read(consumer, 2) == [(0, 0), (0, 1)]
+        await consumer.commit()
+        assert await consumer.committed(T0) == 2
+
+
+class Snapshot:
+    """The ids that metadata names."""
+
+    def __init__(self, **ids: bytes) -> None:
+        self.topic_id = ids.get
+
+
+def test_ids_are_known_for_the_moment_in_which_nothing_is_assigned() -> None:
+    ids = TopicIds()
+    for names, snapshot in (("t", Snapshot(t=b"a")), ("t", Snapshot(t=b"b")), ("", Snapshot())):
+        list(ids.update(names, {}, snapshot))  # type: ignore[arg-type]
+    assert list(ids.update("t", {}, Snapshot(t=b"a"))) == []  # type: ignore[arg-type]
+    assert list(ids.update("t", {}, Snapshot(t=b"c"))) == ["t"]  # type: ignore[arg-type]
+
+
+def test_ids_of_topics_that_nobody_reads_are_forgotten_in_time() -> None:
+    ids = TopicIds()
+    list(ids.update("t", {}, Snapshot(t=b"a")))  # type: ignore[arg-type]
+    for number in range(2000):
+        list(ids.update([f"{number}"], {}, Snapshot(**{f"{number}": b"x"})))  # type: ignore[arg-type]
+    assert list(ids.update("t", {}, Snapshot(t=b"b"))) == []  # type: ignore[arg-type]
+
+
+def test_an_id_of_the_assignment_goes_before_that_of_the_metadata() -> None:
+    ids = TopicIds()
+    assert list(ids.update("t", {"t": b"a"}, Snapshot(t=b"b"))) == []  # type: ignore[arg-type]
+    assert ids.current == {"t": b"a"}
+    assert list(ids.update("t", {"t": b"b"}, Snapshot(t=b"a"))) == []  # type: ignore[arg-type]
+    assert ids.current == {"t": b"b"}
