@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from aiokafka.consumer._listener_call import intercepting
-from aiokafka.consumer._partition_state import PartitionState, Phase
+from aiokafka.consumer._partition_state import Phase
 from aiokafka.consumer._shared import Shared
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
@@ -21,64 +21,30 @@ async def intercept(shared: Shared, records: Records, began_at: float) -> Record
     (loop time).
 
     Other readers get nothing meanwhile. If the call is cancelled, the application has got nothing:
-    unless it, or a rebalance, has moved the position, that goes back to the first of the records.
-    Those of partitions that a rebalance took away meanwhile are left out: their new owner has them.
+    unless it, or a rebalance, has moved the position, or the log has lost it, that goes back to the
+    first of the records. Those of partitions that a rebalance took away meanwhile are left out:
+    their new owner has them.
     """
     interception = shared.interception
     if interception is None:
         return records
     assignment = shared.subscriptions.assignment
-    marks = [_mark(state, records[tp]) for tp in records if (state := assignment.get(tp))]
+    # Counted before: interceptors may change the lists.
+    counts = {state: len(some) for tp, some in records.items() if (state := assignment.get(tp))}
     with shared.desk.showing(), intercepting(shared.desk):
         try:
-            for mark in marks:
-                mark.hold_back()
+            for state in counts:
+                state.show(records[state.tp][0].offset)
             interception.tell("on_poll", asyncio.get_running_loop().time() - began_at)
             result = await interception.pass_on("on_consume", records, _are_records)
         except BaseException:
-            for mark in marks:
-                mark.give_back()
+            for state, count in counts.items():
+                state.give_back(count)
             raise
-        for mark in marks:
-            mark.hand_over()
-    gone = {mark.state.tp for mark in marks if mark.state.phase is Phase.RETIRED}
+        for state in counts:
+            state.hand_over(shared.desk.buffer.call)
+    gone = {state.tp for state in counts if state.phase is Phase.RETIRED}
     return {tp: some for tp, some in result.items() if tp not in gone} if gone else result
-
-
-class _Mark(NamedTuple):
-    """Where the records of a partition begin that were taken, how many, in which epoch."""
-
-    state: PartitionState
-    epoch: int
-    offset: int
-    taken: int
-    end: int
-    """The position behind them."""
-
-    def hold_back(self) -> None:
-        """Let the position stand before them while interceptors look.
-
-        A coroutine may take long. Whatever commits positions meanwhile (a ParallelConsumer, a
-        listener) would otherwise commit records that the application has not got.
-        """
-        self.state.move_position(self.offset)
-
-    def hand_over(self) -> None:
-        """Move the position behind them, unless it has gone elsewhere."""
-        if self.state.epoch == self.epoch and self.state.phase is not Phase.RETIRED:
-            self.state.move_position(self.end)
-
-    def give_back(self) -> None:
-        """Let the next call return the records again."""
-        state = self.state
-        if state.phase is not Phase.RETIRED:
-            state.taken -= self.taken
-            if state.epoch == self.epoch:
-                state.put_back(self.offset)
-
-
-def _mark(state: PartitionState, records: list[ConsumerRecord[Any, Any]]) -> _Mark:
-    return _Mark(state, state.epoch, records[0].offset, len(records), state.next_offset)
 
 
 async def intercept_one(

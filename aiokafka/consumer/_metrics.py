@@ -28,7 +28,7 @@ _COLUMNS = (
 )
 """What there is for each partition: name, kind and unit."""
 
-_Row = tuple[TopicPartition, int, int | None, int | None, int, bool]
+_Row = tuple[TopicPartition, int, int | None, int | None, int | None, bool]
 """A partition, the records taken of it, its lag, the start of its log, the position, and whether it
 is paused."""
 
@@ -96,7 +96,7 @@ class _PartitionRows:
                 state.taken,
                 state.lag(read_committed),
                 state.log_start,
-                state.next_offset,
+                state.position,
                 state.paused,
             )
             for state in states
@@ -133,7 +133,7 @@ class _PartitionRows:
 def _values(row: _Row) -> tuple[int | None, ...]:
     """Return the numbers of a partition, in the order of `_COLUMNS`; None for what is unknown."""
     _, taken, lag, start, offset, is_paused = row
-    if offset < 0:
+    if offset is None:
         return taken, lag, None, None, int(is_paused)
     return taken, lag, None if start is None else max(0, offset - start), offset, int(is_paused)
 

@@ -6,6 +6,7 @@ from libc.stdint cimport int64_t
 cdef class PartitionState:
     cdef public object tp
     cdef public int64_t next_offset
+    cdef public int64_t shown
     cdef public int64_t epoch
     cdef public bint paused
     cdef public bint is_wanted

@@ -17,6 +17,8 @@ __all__ = ["FetchCursor", "Home", "PartitionState", "Phase", "Retry", "StateWatc
 
 NO_OFFSET = -1
 NO_EPOCH = -1
+# Behind every position: no interceptor looks at records.
+NOTHING_SHOWN = 2**63 - 1
 
 
 class Phase(enum.Enum):
@@ -154,16 +156,20 @@ class Retry:
 class PartitionState:
     """One assigned partition. The same object for as long as the partition stays assigned.
 
-    `next_offset` and `taken` move with every record returned (FetchBuffer); everything else
-    changes through the methods. `is_withheld`, which every record asks for, is true while the
-    application has paused the partition, or has subscribed to other topics. `epoch` grows whenever
-    data fetched so far became void: seek, reset, revocation. `finished` is the position before the
-    records of call number `call`, the latest call that took any. `taken` counts the records that
-    were returned.
+    `next_offset` and `taken` move with every record taken (FetchBuffer); everything else changes
+    through the methods. Reading and fetching go by `next_offset`; `position` is where the
+    application stands. They differ while interceptors look at records that were taken: `shown` is
+    the offset of the first of these, and behind all others when there are none.
+
+    `is_withheld`, which every record asks for, is true while the application has paused the
+    partition, or has subscribed to other topics. `epoch` grows whenever data fetched so far became
+    void: seek, reset, revocation. `finished` is the position before the records of call number
+    `call`, the latest call that took any. `taken` counts the records that were taken.
     """
 
     tp: TopicPartition
     next_offset: int
+    shown: int
     epoch: int
     paused: bool
     is_wanted: bool
@@ -185,6 +191,7 @@ class PartitionState:
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
         self.next_offset = NO_OFFSET
+        self.shown = NOTHING_SHOWN
         self.epoch = 0
         self.paused = False
         self.is_wanted = True
@@ -208,8 +215,9 @@ class PartitionState:
 
     @property
     def position(self) -> int | None:
-        """Offset of the next record to return; None while it has to be found first."""
-        return None if self.next_offset < 0 else self.next_offset
+        """Offset of the next record that the application gets; None while it has to be found
+        first."""
+        return None if self.next_offset < 0 else min(self.next_offset, self.shown)
 
     @property
     def is_fetchable(self) -> bool:
@@ -233,15 +241,15 @@ class PartitionState:
 
     def lag(self, read_committed: bool) -> int | None:
         """Return the offsets from the position to the end; None while either is unknown."""
-        end = self.end(read_committed)
-        if end is None or end < 0 or self.next_offset < 0:
+        end, position = self.end(read_committed), self.position
+        if end is None or end < 0 or position is None:
             return None
-        return max(0, end - self.next_offset)
+        return max(0, end - position)
 
     def finished_before(self, call: int) -> int:
         """Return the position up to which the application is done, seen from within call number
         `call`."""
-        return self.finished if self.call == call else self.next_offset
+        return self.finished if self.call == call else min(self.next_offset, self.shown)
 
     def epoch_before(self, offset: int) -> int:
         """Return the leader epoch of the record before `offset`, to be committed with it; -1 if
@@ -265,14 +273,11 @@ class PartitionState:
         # All that is on its way is void from here on: responses and look-ups compare it.
         self.epoch += 1
         self.next_offset = offset
+        self.shown = NOTHING_SHOWN
         self.call = 0
         self.cursor.start_at(offset, offset_epoch)
         self.retry.start_again()
         self.changed()
-
-    def move_position(self, offset: int) -> None:
-        """Move the position alone, over records that were taken from what was fetched."""
-        self.next_offset = offset
 
     def put_back(self, offset: int) -> None:
         """Move the position back to the first of the records that were taken and did not reach the
@@ -290,6 +295,7 @@ class PartitionState:
         self.reset_to = spec
         self.epoch += 1
         self.next_offset = NO_OFFSET
+        self.shown = NOTHING_SHOWN
         self.call = 0
         self.cursor.start_at(NO_OFFSET)
         self.retry.start_again()
@@ -300,11 +306,12 @@ class PartitionState:
 
     def move(self, offset: int, offset_epoch: int) -> None:
         """Seek without the application's wish: records that it is still working on stay
-        unfinished."""
-        # `seek()` takes both for finished: the application has asked for other records itself.
-        call, finished = self.call, self.finished
+        unfinished, and those that interceptors look at are still to come."""
+        # `seek()` takes all of them for finished: the application has asked for other records
+        # itself.
+        call, finished, shown = self.call, self.finished, self.shown
         self.seek(offset, offset_epoch)
-        self.call, self.finished = call, min(finished, offset)
+        self.call, self.finished, self.shown = call, min(finished, offset), shown
 
     def lose(self, spec: object) -> None:
         """Reset without the application's wish: records that it is still working on stay
@@ -312,6 +319,37 @@ class PartitionState:
         call = self.call
         self.reset(spec)
         self.call = call
+
+    # Records that were taken pass through interceptors, which may take long: `show()`, then
+    # `hand_over()` or `give_back()`. Only one call does so at a time.
+
+    def show(self, offset: int) -> None:
+        """Let the position stand before the records from `offset` on: interceptors look at them.
+
+        Whatever commits positions meanwhile (a ParallelConsumer, a listener) would otherwise commit
+        records that the application has not got.
+        """
+        self.shown = offset
+
+    def hand_over(self, call: int) -> None:
+        """Move the position behind the records: the application gets them, after the begin of call
+        number `call`."""
+        # What a rebalance took away is not handed over. Its position may still be committed.
+        if self.phase is not Phase.RETIRED and self.shown != NOTHING_SHOWN:
+            self.shown = NOTHING_SHOWN
+            # A call that another task has begun meanwhile says nothing about these records.
+            self.call = call
+
+    def give_back(self, count: int) -> None:
+        """Let the next call take the `count` records again, unless the application has sought, or
+        the position was lost."""
+        if self.phase is Phase.RETIRED:
+            return
+        self.taken -= count
+        if self.shown != NOTHING_SHOWN:
+            offset = min(self.next_offset, self.shown)
+            self.shown = NOTHING_SHOWN
+            self.put_back(offset)
 
     def begin_validation(self, leader_epoch: int) -> None:
         """Stop fetching until the log of a new leader is compared with what was fetched

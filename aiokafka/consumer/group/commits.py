@@ -190,10 +190,12 @@ class GroupCommits:
         for tp in partitions:
             committed = self._committed.pop(tp, -1)
             state = self._subscriptions.assignment.get(tp)
+            position = None if state is None else state.position
             # `call` is 0 if nothing of it was returned, so that there is nothing to lose.
-            if is_done or state is None or not state.call or committed >= state.next_offset:
+            if is_done or state is None or not state.call or position is None:
                 continue
-            self._forfeited[tp] = _Forfeit(call, state.next_offset)
+            if committed < position:
+                self._forfeited[tp] = _Forfeit(call, position)
 
     def refuse_forfeited(self) -> None:
         """Raise CommitFailedError, once, if partitions were taken away whose records the
@@ -438,10 +440,11 @@ class GroupCommits:
             return False
         for tp in partitions:
             state = self._subscriptions.assignment.get(tp)
-            if state is None or state.next_offset < 0:
+            position = None if state is None else state.position
+            if state is None or position is None:
                 continue
-            is_finished = state.finished_before(call) >= state.next_offset
-            if not is_finished and self._committed.get(tp, -1) < state.next_offset:
+            is_finished = state.finished_before(call) >= position
+            if not is_finished and self._committed.get(tp, -1) < position:
                 return True
         return False
 
