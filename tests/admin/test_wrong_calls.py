@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aiokafka.admin import NewTopic
-from aiokafka.errors import UnknownTopicOrPartitionError
+from aiokafka.errors import UnknownTopicOrPartitionError, UnsupportedVersionError
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import FakeCluster
 from tests.admin.support import make_admin
@@ -43,3 +43,16 @@ async def test_a_time_may_be_endless() -> None:
         assert await admin.records.delete({TP: 0}, timeout_ms=endless) == {TP: 0}
         with pytest.raises(UnknownTopicOrPartitionError):
             await admin.topics.delete(["nope"], timeout_ms=endless)
+
+
+# -- old brokers -----------------------------------------------------------------------------------
+
+
+async def test_all_offsets_of_a_group_need_a_newer_broker() -> None:
+    async with FakeCluster(as_version="0.9") as cluster:
+        await cluster.create_topic("t")
+        async with make_admin(cluster, request_timeout_ms=5000) as admin:
+            with pytest.raises(UnsupportedVersionError, match="name the partitions"):
+                await admin.list_consumer_group_offsets("g")
+            found = await admin.list_consumer_group_offsets("g", partitions=[TP])
+            assert found[TP].offset == -1
