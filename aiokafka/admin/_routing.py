@@ -224,6 +224,8 @@ class Router:
         Raises BrokerIdNotRegistered, which does not pass, if no broker of this id runs as far as
         the others know: waiting for one would take the whole time of the call.
         """
+        if isinstance(node_id, bool) or not isinstance(node_id, int):
+            raise TypeError(f"{node_id!r}: the id of a broker is an int")
         if node_id not in self._client.cluster.node_ids:
             await self._look_for(node_id, deadline)
         return await self.send(node_id, call, deadline)
@@ -264,7 +266,7 @@ def _seconds(timeout_ms: float) -> float:
     if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, int | float):
         raise TypeError(f"timeout_ms={timeout_ms!r}: must be a number of milliseconds, or None")
     # A deadline that is NaN would never come.
-    if not 0 <= timeout_ms or (isinstance(timeout_ms, int) and timeout_ms > 2**63):
+    if not timeout_ms >= 0 or (isinstance(timeout_ms, int) and timeout_ms > 2**63):
         raise ValueError(f"timeout_ms={timeout_ms!r}: must be a number of milliseconds from 0 on")
     return timeout_ms / 1000
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from aiokafka.admin import NewTopic
+from aiokafka.admin import AIOKafkaAdminClient, ConfigResource, NewTopic, ResetRule
 from aiokafka.errors import UnknownTopicOrPartitionError, UnsupportedVersionError
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import FakeCluster
@@ -43,6 +45,62 @@ async def test_a_time_may_be_endless() -> None:
         assert await admin.records.delete({TP: 0}, timeout_ms=endless) == {TP: 0}
         with pytest.raises(UnknownTopicOrPartitionError):
             await admin.topics.delete(["nope"], timeout_ms=endless)
+
+
+# -- what calls are about --------------------------------------------------------------------------
+
+
+WRONG: dict[str, tuple[str, Callable[[AIOKafkaAdminClient], Awaitable[object]]]] = {
+    "a name to create": ("topics: ", lambda admin: admin.topics.create(["x"])),  # type: ignore[list-item]
+    "one to create": ("topics: ", lambda admin: admin.topics.create(NewTopic("x", 1, 1))),  # type: ignore[arg-type]
+    "a name for create_topics": ("new_topics: ", lambda admin: admin.create_topics(["x"])),  # type: ignore[list-item]
+    "a pattern": ("pattern=", lambda admin: admin.topics.list(5)),  # type: ignore[arg-type]
+    "no name to delete": ("topics: ", lambda admin: admin.delete_topics([None])),  # type: ignore[list-item]
+    "an id to wait for": (
+        "topics: ",
+        lambda admin: admin.topics.wait_until_ready([uuid.uuid4()]),  # type: ignore[list-item]
+    ),
+    "text for a number": (
+        "topic_partitions: ",
+        lambda admin: admin.create_partitions({"t": "3"}),  # type: ignore[dict-item]
+    ),
+    "an offset for RecordsToDelete": (
+        "records_to_delete: ",
+        lambda admin: admin.delete_records({TP: 5}),  # type: ignore[dict-item]
+    ),
+    "no offset": ("before: ", lambda admin: admin.records.delete({TP: None})),  # type: ignore[dict-item]
+    "a name for a resource": (
+        "config_resources: ",
+        lambda admin: admin.describe_configs(["t"]),  # type: ignore[list-item]
+    ),
+    "one resource": (
+        "config_resources: ",
+        lambda admin: admin.alter_configs(ConfigResource("topic", "t")),  # type: ignore[arg-type]
+    ),
+    "a digit for a broker": ("'0': the id", lambda admin: admin.list_consumer_groups("0")),  # type: ignore[arg-type]
+    "a user alone": ("credentials: ", lambda admin: admin.users.delete("alice")),  # type: ignore[arg-type]
+    "a list to apply": ("declared: ", lambda admin: admin.topics.apply(["t"])),  # type: ignore[arg-type]
+    "a field to apply": ("t: parts: ", lambda admin: admin.topics.apply({"t": {"parts": 3}})),
+    "a number to apply": ("t=3: ", lambda admin: admin.topics.apply({"t": 3})),  # type: ignore[dict-item]
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+async def test_an_error_names_the_argument(case: str) -> None:
+    text, call = WRONG[case]
+    async with FakeCluster() as cluster:
+        await cluster.create_topic("t")
+        async with make_admin(cluster) as admin:
+            with pytest.raises(TypeError, match=text):
+                await call(admin)
+            assert await admin.list_topics() == ["t"]
+
+
+def test_a_rule_takes_whole_numbers() -> None:
+    with pytest.raises(TypeError, match="count: "):
+        ResetRule.shift_by(1.5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="offset: "):
+        ResetRule.to_offset("3")  # type: ignore[arg-type]
 
 
 # -- old brokers -----------------------------------------------------------------------------------
