@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aiokafka.cli.asking import agree
-from aiokafka.cli.places import pairs
+from aiokafka.cli.places import distinct, pairs
 from aiokafka.cli.session import Session, command, noun
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ async def alter(session: Session, target: str, changes: tuple[str, ...], dry_run
     Example:
       aiokafka configs alter topic:orders retention.ms=3600000 cleanup.policy+=compact
     """
-    wanted = dict(change_of(text) for text in changes)
+    wanted = distinct(change_of(text) for text in changes)
     key = resource(target)
     async with session.admin() as admin:
         await admin.configs.alter({key: wanted}, validate_only=dry_run)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aiokafka.cli.asking import agree, secret
+from aiokafka.cli.places import distinct
 from aiokafka.cli.session import Session, command, noun
 from aiokafka.cli.settings import read_file, read_stdin
 
@@ -214,16 +215,17 @@ async def delete_user(session: Session, user: str, mechanism: str, yes: bool) ->
 def limits_of(texts: Iterable[str]) -> dict[str, float | None]:
     """Return limits of `name=number` texts; a name alone removes its limit.
 
-    Raises click.BadParameter for what is no number.
+    Raises click.BadParameter for what is no number, and for a name that is given twice.
     """
-    found: dict[str, float | None] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        try:
-            found[name] = float(value) if equals else None
-        except ValueError:
-            raise click.BadParameter(f"{text!r} must be NAME=NUMBER or NAME") from None
-    return found
+    return distinct(map(_limit, texts))
+
+
+def _limit(text: str) -> tuple[str, float | None]:
+    name, equals, value = text.partition("=")
+    try:
+        return name, float(value) if equals else None
+    except ValueError:
+        raise click.BadParameter(f"{text!r} must be NAME=NUMBER or NAME") from None
 
 
 def _entity(given: dict[str, str | None]) -> QuotaEntity:
