@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aiokafka.cli.asking import agree
+from aiokafka.cli.failures import parts
 from aiokafka.cli.places import distinct, pairs
 from aiokafka.cli.session import Session, command, noun
 
@@ -68,7 +69,9 @@ async def describe(
     """
     wanted = [resource(text) for text in resources]
     async with session.admin() as admin:
-        found = await admin.configs.describe(wanted, include_documentation=documentation)
+        found, failed = await parts(
+            admin.configs.describe(wanted, include_documentation=documentation), wanted
+        )
     rows: list[dict[str, Any]] = [
         {"resource": str(key), **setting.as_dict()}
         for key, settings in found.items()
@@ -77,6 +80,8 @@ async def describe(
     ]
     columns = ["resource", "name", "value", "source"]
     session.output.rows(rows, [*columns, "documentation"] if documentation else columns)
+    if failed is not None:
+        raise failed
 
 
 @command(commands, "list")
