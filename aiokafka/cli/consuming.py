@@ -13,7 +13,7 @@ import click
 
 from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.cli import formats
-from aiokafka.cli.lines import as_bytes
+from aiokafka.cli.lines import as_bytes, raw
 from aiokafka.cli.pace import Limit, Progress
 from aiokafka.cli.pipes import Writer
 from aiokafka.cli.places import Finite, Place, numbers, offsets_at, place
@@ -143,7 +143,7 @@ class Ends:
 
 
 def _format(given: dict[str, Any]) -> formats.Format:
-    null = given["null"].encode()
+    null = raw(given["null"])
     if given["as_json"]:
         return formats.json_lines
     if given["text"] is not None:

@@ -19,6 +19,7 @@ __all__ = [
     "as_bytes",
     "json_parser",
     "line_reader",
+    "raw",
 ]
 
 #: Bytes of a piece of the input, at most: memory has a bound.
@@ -57,11 +58,16 @@ def as_bytes(text: str) -> bytes:
         code = match[1]
         if code.startswith("x"):
             return chr(int(code[1:], 16))
-        return _ESCAPES.get(code, code.encode()).decode()
+        return _ESCAPES[code].decode() if code in _ESCAPES else code
 
     if re.search(r"\\x[89a-fA-F]", text):
-        return text.encode().decode("unicode_escape").encode("latin-1")
-    return re.sub(r"\\(x[0-9a-fA-F]{2}|.)", plain, text).encode()
+        return raw(text).decode("unicode_escape").encode("latin-1")
+    return raw(re.sub(r"\\(x[0-9a-fA-F]{2}|.)", plain, text))
+
+
+def raw(text: str) -> bytes:
+    """Return the bytes of a text of the command line, which need not be UTF-8."""
+    return text.encode(errors="surrogateescape")
 
 
 class Splitter:
