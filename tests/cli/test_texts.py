@@ -34,3 +34,19 @@ def test_escapes_may_stand_beside_other_bytes() -> None:
     assert as_bytes("\\t\udcff\\n") == b"\t\xff\n"
     assert as_bytes("\\x80\udcff") == b"\x80\xff"
     assert as_bytes("\\\udcff") == b"\xff"
+
+
+def test_letters_that_stdout_lacks_are_escaped(cli: Cli) -> None:
+    cli.served.topic("orders")
+    cli("groups", "set-offsets", "grüße", "orders-0=0", "--yes")
+    for form, line in (("table", "gr\\xfc\\xdfe  CLASSIC"), ("csv", "gr\\xfc\\xdfe,CLASSIC")):
+        done = subprocess.run(
+            [sys.executable, "-m", "aiokafka", "groups", "list", "--output", form],
+            env=environment(cli.served, PYTHONIOENCODING="ascii"),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        assert line in done.stdout
+    assert cli("groups", "list", "--output", "csv").out.splitlines()[1].startswith("grüße,")
