@@ -166,8 +166,10 @@ def json_parser(
             return NewRecord(
                 _field(found, "value"),
                 _field(found, "key"),
-                found.get("partition") if keep_partitions and partition is None else partition,
-                found.get("timestamp") if keep_timestamps else None,
+                _number(found, "partition", int)
+                if keep_partitions and partition is None
+                else partition,
+                _number(found, "timestamp", int | float) if keep_timestamps else None,
                 _headers(found.get("headers")),
             )
         except (ValueError, TypeError) as error:
@@ -181,6 +183,13 @@ def _field(found: dict[str, Any], name: str) -> bytes | None:
     if coded is not None:
         return base64.b64decode(coded, validate=True)
     return _as_bytes(found.get(name))
+
+
+def _number(found: dict[str, Any], name: str, kind: Any) -> Any:
+    value = found.get(name)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, kind)):
+        raise TypeError(f"{name}: must be a number or null")
+    return value
 
 
 def _as_bytes(value: Any) -> bytes | None:
