@@ -126,18 +126,21 @@ async def add_acls(
 
 
 @command(acls, "delete")
-@click.argument("resource", metavar="TYPE:NAME")
+@click.argument("resource", metavar="TYPE[:NAME]")
 @click.option("--principal", metavar="User:NAME")
 @click.option("--operation", metavar="NAME")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 async def delete_acls(session: Session, resource: str, yes: bool, **given: str | None) -> None:
-    """Delete entries about a resource, and show them.
+    """Delete entries about a resource, and show them. TYPE alone stands for all of this type.
 
     \b
     Example:
       aiokafka acls delete topic:orders --principal User:alice --yes
     """
     wanted = _filter(resource, given)
+    if resource.endswith(":"):
+        # It would be a slip that takes the rights to everything of this type.
+        raise click.UsageError(f"{resource!r} names nothing: for all of the type leave out the :")
     async with session.admin() as admin:
         if not yes:
             count = len(await admin.acls.describe(wanted))
