@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from aiokafka import options
 from aiokafka.cli import properties
 from aiokafka.cli.settings import (
+    TEXTS,
     client_options,
     find_settings,
     option_value,
@@ -18,6 +20,7 @@ from aiokafka.cli.settings import (
 )
 from aiokafka.errors import KafkaConfigurationError
 
+_OF_TEXT = ("str", "str | None", "Credential | None")
 PROFILES = """
 default = "local"
 
@@ -175,6 +178,17 @@ def test_credentials_need_a_protocol_that_uses_them() -> None:
 )
 def test_option_values_have_types(text: str, expected: tuple[str, object]) -> None:
     assert option_value(text) == expected
+
+
+def test_options_that_are_texts_take_numbers_as_texts() -> None:
+    assert option_value("client.rack=1") == ("client_rack", "1")
+    assert option_value("group_instance_id=0e1") == ("group_instance_id", "0e1")
+    assert option_value("client_id=none") == ("client_id", None)
+    every: dict[str, Any] = {}
+    for each in (options.AdminOptions, options.ConsumerOptions, options.ProducerOptions):
+        every |= each.__annotations__
+    texts = {name for name, kind in every.items() if kind.__forward_arg__ in _OF_TEXT}
+    assert texts - {"sasl_plain_password"} == TEXTS  # which may not stand on a command line
 
 
 def test_properties_are_read_as_java_reads_them() -> None:
