@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import os
@@ -12,7 +13,7 @@ from typing import Any, TextIO
 
 import click
 
-__all__ = ["FORMATS", "Output", "cell", "printable", "styled", "table"]
+__all__ = ["FORMATS", "Output", "cell", "note", "printable", "styled", "table"]
 
 FORMATS = ("table", "json", "csv")
 
@@ -79,6 +80,13 @@ class Output:
     def done(self, text: str) -> None:
         """Say on stderr what was done, if a table would be printed."""
         if text and self.form == "table":
+            note(text)
+
+
+def note(text: str) -> None:
+    """Print a line on stderr. The command goes on where the reader of that has gone."""
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError):
             click.echo(text, err=True)
 
 

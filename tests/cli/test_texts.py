@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 
 from aiokafka.cli.lines import as_bytes
 from tests.cli.support import Cli, environment
@@ -50,3 +51,29 @@ def test_letters_that_stdout_lacks_are_escaped(cli: Cli) -> None:
         assert (done.returncode, done.stderr) == (0, "")
         assert line in done.stdout
     assert cli("groups", "list", "--output", "csv").out.splitlines()[1].startswith("grüße,")
+
+
+def test_what_is_sent_does_not_depend_on_who_reads_stderr(cli: Cli) -> None:
+    cli.served.topic("lines")
+    command = [sys.executable, "-m", "aiokafka", "produce", "lines", "--progress"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(cli.served)
+    ) as process:
+        assert process.stdin is not None and process.stderr is not None
+        process.stderr.close()
+        for number in range(20):
+            process.stdin.write(b"%d\n" % number)
+            process.stdin.flush()
+            time.sleep(0.1)  # progress is shown twice a second
+        process.stdin.close()
+    assert process.returncode == 0
+    assert cli.served.values("lines") == [b"%d" % number for number in range(20)]
+
+
+def test_an_exit_code_does_not_depend_on_who_reads_stderr(cli: Cli) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "aiokafka", "topics", "describe", "nope"]
+    with open(writer, "wb") as stderr:
+        done = subprocess.run(command, stderr=stderr, env=environment(cli.served), check=False)
+    assert done.returncode == 5
