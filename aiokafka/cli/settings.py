@@ -234,7 +234,20 @@ def profile_settings(text: str, path: str, wanted: str | None) -> dict[str, Any]
             f"{path}: profile {name!r}: unknown: {', '.join(sorted(unknown))}; "
             f"known: {', '.join(NAMES)}, check_hostname, and a table `options`"
         )
+    for setting, value in found.items():
+        if not _fits(setting, value):
+            kind = "true or false" if setting == "check_hostname" else "text (in quotes)"
+            raise KafkaConfigurationError(f"{path}: profile {name!r}: {setting}: must be {kind}")
     return {**found, **options}
+
+
+def _fits(setting: str, value: Any) -> bool:
+    """Say whether a setting of a profile may have this value."""
+    if setting == "check_hostname":
+        return isinstance(value, bool)
+    if setting.startswith("bootstrap_") and isinstance(value, list):
+        return all(isinstance(each, str) for each in value)
+    return isinstance(value, str)
 
 
 def client_options(settings: Mapping[str, Any]) -> dict[str, Any]:
