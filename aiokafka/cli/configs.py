@@ -43,7 +43,8 @@ def change_of(text: str) -> tuple[str, ConfigChange]:
     from aiokafka.admin import ConfigChange
 
     name, equals, value = text.partition("=")
-    if not name.rstrip("+-"):
+    # No setting's name ends so: the = is missing.
+    if not name.rstrip("+-") or (not equals and name[-1] in "+-"):
         raise click.BadParameter(f"{text!r} must be NAME=VALUE, NAME+=VALUE, NAME-=VALUE or NAME")
     if not equals:
         return name, ConfigChange.delete()

@@ -31,6 +31,14 @@ def test_a_setting_of_brokers_has_a_value(cli: Cli) -> None:
     assert "'a' must be NAME=VALUE" in done.err
 
 
+@pytest.mark.parametrize("change", ["cleanup.policy+", "cleanup.policy-", "+", ""])
+def test_a_change_of_a_list_says_what_to_add(cli: Cli, change: str) -> None:
+    cli.served.topic("orders")
+    done = cli.run("configs", "alter", "topic:orders", change)
+    assert done.code == 2  # it was taken for the default of a setting "cleanup.policy+"
+    assert f"{change!r} must be NAME=VALUE, NAME+=VALUE" in done.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
