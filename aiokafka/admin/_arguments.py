@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, TypeVar
 
 from aiokafka._partitions import as_partition
+from aiokafka.admin.new_topic import NewTopic
 from aiokafka.structs import TopicPartition
 
-__all__ = ["as_enums", "as_names", "as_partitions"]
+__all__ = ["as_enums", "as_names", "as_new_topics", "as_partitions", "refuse_other_names"]
 
 E = TypeVar("E", bound=enum.Enum)
 
@@ -49,3 +50,26 @@ def as_partitions(argument: str, values: Iterable[Any]) -> list[TopicPartition]:
     """Return partitions without repeats. Raises TypeError for what is none."""
     rule = f"{argument}: must be TopicPartition instances"
     return list(dict.fromkeys(as_partition(value, rule) for value in values))
+
+
+def as_new_topics(argument: str, values: Iterable[NewTopic]) -> list[NewTopic]:
+    """Return topics to create. Raises TypeError for what is none, or for a single one."""
+    if isinstance(values, NewTopic):
+        raise TypeError(f"{argument}: must be several topics, not one NewTopic")
+    topics = list(values)
+    for topic in topics:
+        # That of another library will do.
+        if not hasattr(topic, "num_partitions"):
+            raise TypeError(f"{argument}: must be NewTopic objects, not {topic!r}")
+    return topics
+
+
+def refuse_other_names(argument: str, values: Iterable[str] | None) -> None:
+    """Raise TypeError for one string, and for a collection with something that is no string."""
+    if isinstance(values, str):
+        # It is an iterable of names, too: those of one letter.
+        raise TypeError(f"{argument}: must be several names, not one str")
+    if isinstance(values, Collection):
+        for value in values:
+            if not isinstance(value, str):
+                raise TypeError(f"{argument}: must be names, not {value!r}")

@@ -139,7 +139,9 @@ def key_of(resource: Any) -> ConfigKey:
     else:
         raise TypeError(f"{resource!r}: must be a ConfigKey, a ConfigResource, or (type, name)")
     of_broker = key.type is ConfigResourceType.BROKER and key.name
-    if (of_broker or key.type is ConfigResourceType.BROKER_LOGGER) and not key.name.isdigit():
+    if (of_broker or key.type is ConfigResourceType.BROKER_LOGGER) and not (
+        key.name.isascii() and key.name.isdigit()
+    ):
         raise ValueError(f"{key}: the name must be the id of a broker")
     return key
 

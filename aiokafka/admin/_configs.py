@@ -121,8 +121,12 @@ def _by_node(
     resources: Iterable[ConfigResource],
 ) -> list[tuple[int | None, list[ConfigResource]]]:
     """Group resources by the broker that has to be asked; None stands for any broker."""
+    if isinstance(resources, ConfigResource):
+        raise TypeError("config_resources: must be several resources, not one ConfigResource")
     groups: dict[int | None, list[ConfigResource]] = {}
     for resource in resources:
+        if not hasattr(resource, "resource_type"):
+            raise TypeError(f"config_resources: must be ConfigResource objects, not {resource!r}")
         node_id = None
         # A broker without a name stands for the defaults of all brokers.
         if resource.resource_type in _OF_ONE_BROKER and resource.name:

@@ -48,9 +48,11 @@ def declared_of(
     topics: Mapping[str, DeclaredTopic | Mapping[str, Any] | None],
 ) -> dict[str, DeclaredTopic | None]:
     """Return declarations, which may be given as plain dicts. Raises TypeError or ValueError."""
+    if not isinstance(topics, Mapping):
+        raise TypeError(f"declared: must be a dict by topic, not {type(topics).__name__}")
     found: dict[str, DeclaredTopic | None] = {}
     for name, given in topics.items():
-        wanted = DeclaredTopic(**given) if isinstance(given, Mapping) else given
+        wanted = _declared(name, given)
         if wanted is not None:
             for key in ("partitions", "replication_factor"):
                 number = getattr(wanted, key)
@@ -62,6 +64,17 @@ def declared_of(
                 text_of(f"{name}: {key}", value)
         found[name] = wanted
     return found
+
+
+def _declared(name: str, given: DeclaredTopic | Mapping[str, Any] | None) -> DeclaredTopic | None:
+    if isinstance(given, Mapping):
+        known = DeclaredTopic.__dataclass_fields__
+        if unknown := sorted(map(str, given.keys() - known.keys())):
+            raise TypeError(f"{name}: {', '.join(unknown)}: it may have {', '.join(known)}")
+        return DeclaredTopic(**given)
+    if given is not None and not isinstance(given, DeclaredTopic):
+        raise TypeError(f"{name}={given!r}: must be a DeclaredTopic, a dict, or None")
+    return given
 
 
 async def plan(

@@ -25,6 +25,7 @@ from aiokafka.protocol.messages.offset_fetch import (
 )
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
+_FIRST_OF_ALL_PARTITIONS = 2
 _FIRST_LEAVE_OF_STATIC_MEMBERS = 3
 
 
@@ -157,6 +158,10 @@ async def list_offsets(
 def _offset_fetch(
     version: int, group_id: str, topics: dict[str, list[int]] | None
 ) -> OffsetFetchRequest:
+    if topics is None and version < _FIRST_OF_ALL_PARTITIONS:
+        raise UnsupportedVersionError(
+            "OffsetFetch: all offsets of a group need Kafka 0.10.2; name the partitions"
+        )
     if version < 8:
         old = [
             OffsetFetchRequestTopic(name=name, partition_indexes=numbers)

@@ -64,12 +64,12 @@ class ResetRule(Value):
     @classmethod
     def shift_by(cls, count: int) -> Self:
         """Move the committed offsets: forward, or back by a negative number."""
-        return cls(ResetKind.SHIFT_BY, count)
+        return cls(ResetKind.SHIFT_BY, _whole("count", count))
 
     @classmethod
     def to_offset(cls, offset: int) -> Self:
         """Begin at this offset in all partitions."""
-        if offset < 0:
+        if _whole("offset", offset) < 0:
             raise ValueError(f"offset: {offset!r}: must not be negative")
         return cls(ResetKind.TO_OFFSET, offset)
 
@@ -89,3 +89,9 @@ class OffsetReset(Value):
     new: int
     #: Whether the rule leads out of the partition: `new` is then its nearest offset.
     clamped: bool
+
+
+def _whole(argument: str, number: int) -> int:
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise TypeError(f"{argument}: {number!r}: must be an int")
+    return number

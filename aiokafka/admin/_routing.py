@@ -81,8 +81,11 @@ class Router:
         """Whether there are only controllers to ask (KIP-919)."""
 
     def deadline(self, timeout_ms: float | None) -> float:
-        """Return the loop time that is `timeout_ms` (default: the request timeout) away."""
-        seconds = self._config.request_timeout if timeout_ms is None else timeout_ms / 1000
+        """Return the loop time that is `timeout_ms` (default: the request timeout) away.
+
+        Raises TypeError and ValueError for what is no such time.
+        """
+        seconds = self._config.request_timeout if timeout_ms is None else _seconds(timeout_ms)
         return asyncio.get_running_loop().time() + seconds
 
     def backoff(self) -> Backoff:
@@ -221,6 +224,8 @@ class Router:
         Raises BrokerIdNotRegistered, which does not pass, if no broker of this id runs as far as
         the others know: waiting for one would take the whole time of the call.
         """
+        if isinstance(node_id, bool) or not isinstance(node_id, int):
+            raise TypeError(f"{node_id!r}: the id of a broker is an int")
         if node_id not in self._client.cluster.node_ids:
             await self._look_for(node_id, deadline)
         return await self.send(node_id, call, deadline)
@@ -253,7 +258,17 @@ class Router:
 def remaining_ms(deadline: float) -> int:
     """Return the milliseconds until the deadline, at least 1, for a request's own timeout."""
     left = deadline - asyncio.get_running_loop().time()
-    return max(1, min(int(left * 1000), 2**31 - 1))
+    # The deadline may be endless.
+    return max(1, int(min(left * 1000, 2**31 - 1)))
+
+
+def _seconds(timeout_ms: float) -> float:
+    if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, int | float):
+        raise TypeError(f"timeout_ms={timeout_ms!r}: must be a number of milliseconds, or None")
+    # A deadline that is NaN would never come.
+    if not timeout_ms >= 0 or (isinstance(timeout_ms, int) and timeout_ms > 2**63):
+        raise ValueError(f"timeout_ms={timeout_ms!r}: must be a number of milliseconds from 0 on")
+    return timeout_ms / 1000
 
 
 def error_of(code: int, message: str | None, what: Any) -> KafkaError | None:

@@ -177,6 +177,9 @@ async def create_partitions(
     deadline: float,
 ) -> TopicResults:
     """Add partitions to topics. Raises the first error of a topic."""
+    for name, new in topics.items():
+        if isinstance(new, bool) or not (isinstance(new, int) or hasattr(new, "total_count")):
+            raise TypeError(f"topic_partitions: {name}={new!r}: must be a NewPartitions or an int")
     wanted = [grown(name, new) for name, new in topics.items()]
 
     async def ask(names: Names) -> tuple[int, list[CreatePartitionsTopicResult]]:

@@ -16,6 +16,7 @@ from aiokafka._partitions import as_partition
 from aiokafka._telemetry.reporting import Reporting
 from aiokafka._typing import Self, Unpack, later
 from aiokafka.admin import _cluster, _raw
+from aiokafka.admin._arguments import as_new_topics, refuse_other_names
 from aiokafka.admin._raw import SendTo
 from aiokafka.admin._routing import R, Router
 from aiokafka.admin.new_partitions import NewPartitions
@@ -352,8 +353,9 @@ class AIOKafkaAdminClient(Reporting):
         """
         from aiokafka.admin import _topics
 
+        wanted = as_new_topics("new_topics", new_topics)
         deadline = self._deadline(timeout_ms)
-        return await _topics.create_topics(self._router, new_topics, validate_only, deadline)
+        return await _topics.create_topics(self._router, wanted, validate_only, deadline)
 
     async def delete_topics(
         self,
@@ -366,7 +368,7 @@ class AIOKafkaAdminClient(Reporting):
         """
         from aiokafka.admin import _topics
 
-        _refuse_text("topics", topics)
+        refuse_other_names("topics", topics)
         return await _topics.delete_topics(self._router, topics, self._deadline(timeout_ms))
 
     async def create_partitions(
@@ -398,7 +400,7 @@ class AIOKafkaAdminClient(Reporting):
 
         A topic that does not exist is returned with its `error_code`. It is not created.
         """
-        _refuse_text("topics", topics)
+        refuse_other_names("topics", topics)
         return await _cluster.describe_topics(self._router, topics, self._deadline())
 
     async def delete_records(
@@ -412,7 +414,7 @@ class AIOKafkaAdminClient(Reporting):
         """
         from aiokafka.admin import _records
 
-        before = {as_partition(tp): to.before_offset for tp, to in records_to_delete.items()}
+        before = {as_partition(tp): _before(tp, to) for tp, to in records_to_delete.items()}
         try:
             return await _records.delete_each(
                 self._router, before, self._deadline(timeout_ms), fail_fast=True
@@ -468,7 +470,7 @@ class AIOKafkaAdminClient(Reporting):
         """
         from aiokafka.admin import _groups
 
-        _refuse_text("group_ids", group_ids)
+        refuse_other_names("group_ids", group_ids)
         return await _groups.describe_groups(
             self._router,
             group_ids,
@@ -528,7 +530,7 @@ class AIOKafkaAdminClient(Reporting):
         """
         from aiokafka.admin import _groups
 
-        _refuse_text("group_instance_ids", group_instance_ids)
+        refuse_other_names("group_instance_ids", group_instance_ids)
         await _groups.remove_members(
             self._router, group_id, group_instance_ids, reason, self._deadline()
         )
@@ -583,10 +585,10 @@ class AIOKafkaAdminClient(Reporting):
         return await _tokens.describe(self._router, owners, self._deadline())
 
 
-def _refuse_text(argument: str, names: Iterable[str] | None) -> None:
-    # It is an iterable of names, too: those of one letter.
-    if isinstance(names, str):
-        raise TypeError(f"{argument}: must be several names, not one str")
+def _before(tp: TopicPartition, to: RecordsToDelete) -> int:
+    if not hasattr(to, "before_offset"):
+        raise TypeError(f"records_to_delete: {tp}: must be a RecordsToDelete, not {to!r}")
+    return to.before_offset
 
 
 show_options(AIOKafkaAdminClient.__init__, AdminConfig, SecurityConfig, enable_metrics_push=False)

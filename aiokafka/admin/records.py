@@ -30,6 +30,8 @@ class Records(Room):
         """
         wanted = {as_partition(tp): offset for tp, offset in before.items()}
         for tp, offset in wanted.items():
+            if isinstance(offset, bool) or not isinstance(offset, int):
+                raise TypeError(f"before: {tp}={offset!r}: must be an int")
             if offset < -1:
                 raise ValueError(f"before: {tp}={offset!r}: must be an offset, or -1 for all")
         return await delete_each(self._router, wanted, self._deadline(timeout_ms))

@@ -10,6 +10,7 @@ from typing import Any
 
 from aiokafka._partitions import as_partition
 from aiokafka.admin import _describe_topics, _readiness, _replicas, _topic_changes
+from aiokafka.admin._arguments import as_new_topics
 from aiokafka.admin._declared import DeclaredTopic, TopicStep, carry_out, declared_of, plan
 from aiokafka.admin._room import Room
 from aiokafka.admin._topic_values import (
@@ -49,6 +50,8 @@ class Topics(Room):
         """
         if isinstance(pattern, str):
             pattern = re.compile(fnmatch.translate(pattern))
+        elif not isinstance(pattern, re.Pattern | None):
+            raise TypeError(f"pattern={pattern!r}: must be a str or a compiled expression")
         found = await _describe_topics.list_each(self._router, self._deadline(timeout_ms))
         return [
             topic
@@ -101,7 +104,7 @@ class Topics(Room):
         TopicAlreadyExistsError, also if the response to a first attempt was lost,
         InvalidReplicationFactorError and so on: AdminItemsError if several topics were asked for.
         """
-        wanted = list(topics)
+        wanted = as_new_topics("topics", topics)
         names = [topic.name for topic in wanted]
         if len(set(names)) < len(names):
             raise ValueError(f"topics: each may be given once, not {names}")
@@ -150,10 +153,14 @@ class Topics(Room):
     ) -> None:
         """Wait until every broker knows all partitions of these topics, each with a leader.
 
-        A topic may be new: it need not be there yet. Raises KafkaTimeoutError that says what is
-        amiss: AdminItemsError if several topics were given.
+        A topic, given by its name, may be new: it need not be there yet. Raises KafkaTimeoutError
+        that says what is amiss: AdminItemsError if several topics were given.
         """
-        names = [topic for topic in _topics("topics", topics) if isinstance(topic, str)]
+        names: list[str] = []
+        for topic in _topics("topics", topics):
+            if not isinstance(topic, str):
+                raise TypeError(f"topics: {topic!r}: must be a name; ids are not waited for")
+            names.append(topic)
         await _readiness.wait_until_ready(self._router, names, self._deadline(timeout_ms))
 
     async def elect_leaders(

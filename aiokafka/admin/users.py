@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from aiokafka.admin import _users
 from aiokafka.admin._room import Room
@@ -86,5 +87,10 @@ class Users(Room):
         response to a first attempt was lost; AdminItemsError, by user and mechanism, if there
         are several.
         """
-        wanted = [(check_user("credentials", user), as_mechanism(how)) for user, how in credentials]
+        wanted = []
+        pair: Any
+        for pair in credentials:
+            if not isinstance(pair, tuple | list) or len(pair) != 2:
+                raise TypeError(f"credentials: must be pairs of user and mechanism, not {pair!r}")
+            wanted.append((check_user("credentials", pair[0]), as_mechanism(pair[1])))
         await _users.delete(self._router, wanted, self._deadline(timeout_ms))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import click
 
 from aiokafka import __version__
-from aiokafka.cli.output import printable, styled
+from aiokafka.cli.output import note, printable, styled
 from aiokafka.cli.running import Interrupted
 
 __all__ = ["invoke", "root"]
@@ -150,7 +150,7 @@ def _explain(error: click.ClickException) -> int:
 
 def _complain(line: str) -> None:
     if sys.stderr is not None:
-        click.echo(f"{styled('aiokafka:', sys.stderr, fg='red')} {printable(line)}", err=True)
+        note(f"{styled('aiokafka:', sys.stderr, fg='red')} {printable(line)}")
 
 
 def _hang_up() -> int:

@@ -9,7 +9,7 @@ import click
 
 from aiokafka.cli import disks
 from aiokafka.cli.asking import agree
-from aiokafka.cli.places import is_number
+from aiokafka.cli.places import distinct, is_number
 from aiokafka.cli.session import Session, command, noun
 
 __all__ = ["commands", "listener_of"]
@@ -149,7 +149,7 @@ async def set_features(
     """
     from aiokafka.admin import FeatureUpgradeType
 
-    wanted = dict(_level(text) for text in levels)
+    wanted = distinct(_level(text) for text in levels)
     kind = FeatureUpgradeType.UPGRADE
     if unsafe:
         kind = FeatureUpgradeType.UNSAFE_DOWNGRADE

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aiokafka.cli.asking import agree
-from aiokafka.cli.places import pairs
+from aiokafka.cli.failures import parts
+from aiokafka.cli.places import distinct, pairs
 from aiokafka.cli.session import Session, command, noun
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ def change_of(text: str) -> tuple[str, ConfigChange]:
     from aiokafka.admin import ConfigChange
 
     name, equals, value = text.partition("=")
-    if not name.rstrip("+-"):
+    # No setting's name ends so: the = is missing.
+    if not name.rstrip("+-") or (not equals and name[-1] in "+-"):
         raise click.BadParameter(f"{text!r} must be NAME=VALUE, NAME+=VALUE, NAME-=VALUE or NAME")
     if not equals:
         return name, ConfigChange.delete()
@@ -68,7 +70,9 @@ async def describe(
     """
     wanted = [resource(text) for text in resources]
     async with session.admin() as admin:
-        found = await admin.configs.describe(wanted, include_documentation=documentation)
+        found, failed = await parts(
+            admin.configs.describe(wanted, include_documentation=documentation), wanted
+        )
     rows: list[dict[str, Any]] = [
         {"resource": str(key), **setting.as_dict()}
         for key, settings in found.items()
@@ -77,6 +81,8 @@ async def describe(
     ]
     columns = ["resource", "name", "value", "source"]
     session.output.rows(rows, [*columns, "documentation"] if documentation else columns)
+    if failed is not None:
+        raise failed
 
 
 @command(commands, "list")
@@ -109,7 +115,7 @@ async def alter(session: Session, target: str, changes: tuple[str, ...], dry_run
     Example:
       aiokafka configs alter topic:orders retention.ms=3600000 cleanup.policy+=compact
     """
-    wanted = dict(change_of(text) for text in changes)
+    wanted = distinct(change_of(text) for text in changes)
     key = resource(target)
     async with session.admin() as admin:
         await admin.configs.alter({key: wanted}, validate_only=dry_run)

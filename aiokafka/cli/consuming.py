@@ -13,7 +13,8 @@ import click
 
 from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.cli import formats
-from aiokafka.cli.lines import as_bytes
+from aiokafka.cli.lines import as_bytes, raw
+from aiokafka.cli.output import note
 from aiokafka.cli.pace import Limit, Progress
 from aiokafka.cli.pipes import Writer
 from aiokafka.cli.places import Finite, Place, numbers, offsets_at, place
@@ -82,7 +83,7 @@ class Committer(ConsumerRebalanceListener):
         try:
             await self.commit()
         except KafkaError as error:
-            click.echo(f"aiokafka: not committed, will be printed again: {error}", err=True)
+            note(f"aiokafka: not committed, will be printed again: {error}")
 
     def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
         """Do nothing."""
@@ -143,7 +144,7 @@ class Ends:
 
 
 def _format(given: dict[str, Any]) -> formats.Format:
-    null = given["null"].encode()
+    null = raw(given["null"])
     if given["as_json"]:
         return formats.json_lines
     if given["text"] is not None:

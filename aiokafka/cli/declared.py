@@ -43,16 +43,40 @@ def read(text: str, path: str) -> dict[str, Declared]:
 
     Raises KafkaConfigurationError for what is not understood.
     """
-    import yaml
-
-    try:
-        content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise KafkaConfigurationError(f"{path}: {error}") from None
+    content = _content(text, path)
     topics = content.get("topics") if isinstance(content, dict) else None
     if not isinstance(topics, dict) or content.keys() != {"topics"}:
         raise KafkaConfigurationError(f"{path}: must have the key `topics`, a table by name, alone")
     return {str(name): _declared(name, given or {}, path) for name, given in topics.items()}
+
+
+def _content(text: str, path: str) -> Any:
+    """Return what a YAML file says. Names that YAML takes for something else, such as `on`, `~` and
+    0123, would be those of other topics; of a name that is there twice one would be lost.
+    """
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            names: set[str] = set()
+            for key, _ in node.value:
+                if key.tag == "tag:yaml.org,2002:merge":
+                    continue
+                name = self.construct_object(key, deep=True)
+                if not isinstance(name, str):
+                    reason = f"{key.value!r} is no text in YAML: put it in quotes"
+                elif name in names:
+                    reason = f"{name!r} is given twice"
+                else:
+                    names.add(name)
+                    continue
+                raise yaml.constructor.ConstructorError(None, None, reason, key.start_mark)
+            return super().construct_mapping(node, deep)
+
+    try:
+        return yaml.load(text, Loader)
+    except yaml.YAMLError as error:
+        raise KafkaConfigurationError(f"{path}: {error}") from None
 
 
 def _load(file: str) -> dict[str, Declared]:

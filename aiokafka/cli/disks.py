@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aiokafka.cli.places import partition_of
+from aiokafka.cli.places import distinct, partition_of
 from aiokafka.cli.session import Session, command
 from aiokafka.structs import TopicPartition
 
@@ -84,7 +84,7 @@ async def move_replicas(session: Session, broker_id: int, moves: tuple[str, ...]
     Example:
       aiokafka brokers move-replicas 1 orders-0=/disk2/kafka
     """
-    wanted = dict(move_of(text) for text in moves)
+    wanted = distinct(move_of(text) for text in moves)
     async with session.admin() as admin:
         await admin.brokers.move_replicas(broker_id, wanted)
     session.output.done(

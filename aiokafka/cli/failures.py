@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Collection, Iterable, Mapping
+from typing import Any, TypeVar
 
 from aiokafka import errors
 
-__all__ = ["CODES", "PartlyFailedError", "code_of", "lines_of"]
+__all__ = ["CODES", "PartlyFailedError", "code_of", "lines_of", "parts"]
+
+K = TypeVar("K")
 
 #: Exit codes and their meanings; docs/cli.rst has the same.
 CODES = {
@@ -60,6 +63,22 @@ class PartlyFailedError(errors.KafkaError):
         self.failed = list(failed)
         self.first = first
         super().__init__("; ".join(self.failed))
+
+
+async def parts(
+    call: Awaitable[Mapping[K, Any] | None], items: Collection[K]
+) -> tuple[Mapping[K, Any], errors.AdminItemsError | None]:
+    """Return what a call about these items has done, and the error of those that failed.
+
+    The command prints the first, and then raises the second.
+    """
+    try:
+        found = await call
+    except errors.AdminItemsError as failed:
+        if len(set(items)) < 2:
+            raise  # of a single item, which is itself about several things
+        return failed.results, failed
+    return dict.fromkeys(items) if found is None else found, None
 
 
 def code_of(error: BaseException) -> int:

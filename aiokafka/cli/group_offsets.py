@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aiokafka.cli.asking import agree
-from aiokafka.cli.failures import PartlyFailedError
+from aiokafka.cli.failures import PartlyFailedError, parts
 from aiokafka.cli.places import distinct, is_number, partition_of
 from aiokafka.cli.session import Session, command
 from aiokafka.errors import GroupIdNotFound
@@ -38,13 +38,15 @@ async def offsets(session: Session, groups: tuple[str, ...], share: bool) -> Non
     async with session.admin() as admin:
         found: Mapping[str, Mapping[TopicPartition, Any]]
         if share:
-            found = await admin.groups.share_offsets(groups)
+            found, failed = await parts(admin.groups.share_offsets(groups), groups)
             columns = ("group", "topic", "partition", "start_offset", "lag")
         else:
-            found = await admin.groups.offsets(groups)
+            found, failed = await parts(admin.groups.offsets(groups), groups)
             columns = ("group", "topic", "partition", "offset", "metadata")
         wrong = await _explained(admin, [name for name in found if not found[name]], share)
     session.output.rows(_rows(found), columns)
+    if failed is not None:
+        raise failed
     if wrong:
         raise PartlyFailedError(map(str, wrong), wrong[0])
 

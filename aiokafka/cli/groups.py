@@ -10,6 +10,7 @@ import click
 
 from aiokafka.cli import group_offsets
 from aiokafka.cli.asking import agree
+from aiokafka.cli.failures import parts
 from aiokafka.cli.places import Finite, place
 from aiokafka.cli.session import Session, command, noun
 
@@ -85,8 +86,10 @@ async def describe(session: Session, groups: tuple[str, ...]) -> None:
       aiokafka groups describe billing
     """
     async with session.admin() as admin:
-        found = await admin.groups.describe(groups)
+        found, failed = await parts(admin.groups.describe(groups), groups)
     session.output.rows([row for group in found.values() for row in member_rows(group)], _MEMBER)
+    if failed is not None:
+        raise failed
 
 
 def lag_rows(lags: Mapping[str, GroupLag]) -> list[dict[str, Any]]:
@@ -141,13 +144,13 @@ async def lag(session: Session, groups: tuple[str, ...], watch: bool, interval: 
       aiokafka groups lag billing --watch
     """
     async with session.admin() as admin:
-        while True:
-            rows = lag_rows(await admin.groups.lag(groups))
-            if not watch:
-                session.output.rows(rows, _LAG)
-                return
-            session.output.redraw(rows, _LAG)
+        while watch:
+            session.output.redraw(lag_rows(await admin.groups.lag(groups)), _LAG)
             await asyncio.sleep(interval)
+        found, failed = await parts(admin.groups.lag(groups), groups)
+    session.output.rows(lag_rows(found), _LAG)
+    if failed is not None:
+        raise failed
 
 
 def reset_rule(given: Mapping[str, Any], now: float | None = None) -> ResetRule:
@@ -225,8 +228,10 @@ async def delete(session: Session, groups: tuple[str, ...], yes: bool) -> None:
     """
     agree(f"Delete {', '.join(groups)} with all offsets?", yes)
     async with session.admin() as admin:
-        await admin.groups.delete(groups)
-    session.output.done(f"deleted: {', '.join(groups)}")
+        gone, failed = await parts(admin.groups.delete(groups), groups)
+    session.output.done(f"deleted: {', '.join(gone)}" if gone else "")
+    if failed is not None:
+        raise failed
 
 
 @command(commands, "remove-members", prints=False)

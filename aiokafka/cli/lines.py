@@ -19,6 +19,7 @@ __all__ = [
     "as_bytes",
     "json_parser",
     "line_reader",
+    "raw",
 ]
 
 #: Bytes of a piece of the input, at most: memory has a bound.
@@ -57,11 +58,16 @@ def as_bytes(text: str) -> bytes:
         code = match[1]
         if code.startswith("x"):
             return chr(int(code[1:], 16))
-        return _ESCAPES.get(code, code.encode()).decode()
+        return _ESCAPES[code].decode() if code in _ESCAPES else code
 
     if re.search(r"\\x[89a-fA-F]", text):
-        return text.encode().decode("unicode_escape").encode("latin-1")
-    return re.sub(r"\\(x[0-9a-fA-F]{2}|.)", plain, text).encode()
+        return raw(text).decode("unicode_escape").encode("latin-1")
+    return raw(re.sub(r"\\(x[0-9a-fA-F]{2}|.)", plain, text))
+
+
+def raw(text: str) -> bytes:
+    """Return the bytes of a text of the command line, which need not be UTF-8."""
+    return text.encode(errors="surrogateescape")
 
 
 class Splitter:
@@ -160,8 +166,10 @@ def json_parser(
             return NewRecord(
                 _field(found, "value"),
                 _field(found, "key"),
-                found.get("partition") if keep_partitions and partition is None else partition,
-                found.get("timestamp") if keep_timestamps else None,
+                _number(found, "partition", int)
+                if keep_partitions and partition is None
+                else partition,
+                _number(found, "timestamp", int | float) if keep_timestamps else None,
                 _headers(found.get("headers")),
             )
         except (ValueError, TypeError) as error:
@@ -175,6 +183,13 @@ def _field(found: dict[str, Any], name: str) -> bytes | None:
     if coded is not None:
         return base64.b64decode(coded, validate=True)
     return _as_bytes(found.get(name))
+
+
+def _number(found: dict[str, Any], name: str, kind: Any) -> Any:
+    value = found.get(name)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, kind)):
+        raise TypeError(f"{name}: must be a number or null")
+    return value
 
 
 def _as_bytes(value: Any) -> bytes | None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 import click
 
-__all__ = ["FORMATS", "Output", "cell", "printable", "styled", "table"]
+__all__ = ["FORMATS", "Output", "cell", "note", "printable", "styled", "table"]
 
 FORMATS = ("table", "json", "csv")
 
@@ -35,14 +36,15 @@ class Output:
     def rows(self, rows: Iterable[Row], columns: Sequence[str]) -> None:
         """Print rows: these columns of them as table and CSV, everything as JSON."""
         if self.form == "json":
+            # Nothing but ASCII.
             for row in rows:
                 self._stream.write(json.dumps(row, default=str) + "\n")
         elif self.form == "csv":
             writer = csv.writer(self._stream, lineterminator="\n")
             writer.writerow(columns)
-            writer.writerows([cell(row.get(name)) for name in columns] for row in rows)
+            writer.writerows([self._fit(cell(row.get(name))) for name in columns] for row in rows)
         else:
-            head, *lines = table(rows, columns)
+            head, *lines = self._table(rows, columns)
             self._stream.write(styled(head, self._stream, bold=True) + "\n")
             self._stream.writelines(line + "\n" for line in lines)
         self._stream.flush()
@@ -53,7 +55,7 @@ class Output:
             self.rows(rows, columns)
             return
         width, height = shutil.get_terminal_size()
-        lines = [line[:width] for line in table(rows, columns)]
+        lines = [line[:width] for line in self._table(rows, columns)]
         if len(lines) >= height:
             room = max(height - 2, 1)
             lines = [*lines[:room], f"... {len(lines) - room} more"[:width]]
@@ -65,9 +67,26 @@ class Output:
         self._stream.flush()
         self._is_drawn = True
 
+    def _table(self, rows: Iterable[Row], columns: Sequence[str]) -> list[str]:
+        return table(rows, columns, self._fit)
+
+    def _fit(self, text: str) -> str:
+        """Return a text that the stream can take: its encoding may lack letters of others."""
+        encoding = self._stream.encoding
+        if text.isascii() or not encoding:
+            return text
+        return text.encode(encoding, "backslashreplace").decode(encoding)
+
     def done(self, text: str) -> None:
         """Say on stderr what was done, if a table would be printed."""
         if text and self.form == "table":
+            note(text)
+
+
+def note(text: str) -> None:
+    """Print a line on stderr. The command goes on where the reader of that has gone."""
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError):
             click.echo(text, err=True)
 
 
@@ -78,10 +97,12 @@ def styled(text: str, stream: TextIO, **style: Any) -> str:
     return click.style(text, **style)
 
 
-def table(rows: Iterable[Row], columns: Sequence[str]) -> list[str]:
-    """Return the lines of a table; numbers stand to the right."""
+def table(
+    rows: Iterable[Row], columns: Sequence[str], fit: Callable[[str], str] = str
+) -> list[str]:
+    """Return the lines of a table, each text as `fit` makes it; numbers stand to the right."""
     found = list(rows)
-    texts = [[printable(cell(row.get(name))) for name in columns] for row in found]
+    texts = [[fit(printable(cell(row.get(name)))) for name in columns] for row in found]
     widths = [max([len(name), *(len(line[i]) for line in texts)]) for i, name in enumerate(columns)]
     right = [_all_numbers(row.get(name) for row in found) for name in columns]
     head = _line([name.replace("_", " ").upper() for name in columns], widths, right)

@@ -69,5 +69,9 @@ class Progress:
         # On a terminal the line before is drawn over.
         clear = "\x1b[K" if sys.stderr.isatty() else ""
         end = end if sys.stderr.isatty() else "\n"
-        sys.stderr.write(f"{text}{clear}{end}")
-        sys.stderr.flush()
+        try:
+            sys.stderr.write(f"{text}{clear}{end}")
+            sys.stderr.flush()
+        except OSError:
+            # Its reader has gone. The records go on: that is what the command is for.
+            self._shown = False

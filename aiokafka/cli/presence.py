@@ -8,9 +8,8 @@ import functools
 from collections.abc import Callable, Collection, Coroutine
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from aiokafka._tasks import together
+from aiokafka.cli.output import note
 from aiokafka.errors import AdminItemsError, KafkaError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ async def _look(session: Session, topics: Collection[str], waits: Waits) -> Kafk
             absent = await _absent(admin, topics)
             for topic in absent:
                 text = f"topic {topic!r} is not there; waiting for it"
-                click.echo(f"aiokafka: {text}", err=True)
+                note(f"aiokafka: {text}")
             if not absent or await waits(admin):
                 return None
             return UnknownTopicOrPartitionError(f"no topic {absent[0]!r}")

@@ -35,6 +35,7 @@ from aiokafka.cli.lines import (
     as_bytes,
     json_parser,
     line_reader,
+    raw,
 )
 from aiokafka.cli.pace import Limit, Progress
 from aiokafka.cli.pipes import read_blocks
@@ -200,7 +201,7 @@ def _header(text: str) -> tuple[str, bytes | None]:
     name, equals, value = text.partition("=")
     if not name:
         raise click.UsageError(f"--header {text!r}: must be NAME=VALUE")
-    return name, value.encode() if equals else None
+    return name, raw(value) if equals else None
 
 
 def _sender(given: dict[str, Any]) -> Send:
@@ -220,7 +221,7 @@ def _sender(given: dict[str, Any]) -> Send:
     delimiter = given["key_delimiter"]
     read = line_reader(
         None if delimiter is None else as_bytes(delimiter),
-        key=None if given["key"] is None else given["key"].encode(),
+        key=None if given["key"] is None else raw(given["key"]),
         headers=[_header(text) for text in given["headers"]] or None,
         empty_is_null=given["null"],
     )

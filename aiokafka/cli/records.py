@@ -6,6 +6,7 @@ import click
 
 from aiokafka import TopicPartition
 from aiokafka.cli.asking import agree
+from aiokafka.cli.failures import parts
 from aiokafka.cli.places import distinct, is_number
 from aiokafka.cli.session import Session, command, noun
 
@@ -39,9 +40,11 @@ async def delete(session: Session, places: tuple[str, ...], yes: bool) -> None:
     wanted = distinct(before(text) for text in places)
     agree(f"Delete records of {len(wanted)} partitions?", yes)
     async with session.admin() as admin:
-        found = await admin.records.delete(wanted)
+        found, failed = await parts(admin.records.delete(wanted), wanted)
     rows = [
         {"topic": tp.topic, "partition": tp.partition, "first_offset": offset}
         for tp, offset in sorted(found.items())
     ]
     session.output.rows(rows, ("topic", "partition", "first_offset"))
+    if failed is not None:
+        raise failed

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aiokafka.cli.places import partition_of
+from aiokafka.cli.places import is_number, partition_of
 from aiokafka.cli.session import Session, command
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def target(text: str) -> SendTo | None:
         return None
     if kind in ("any", "controller") and not name:
         return SendTo.any() if kind == "any" else SendTo.controller()
-    if kind == "broker" and name.isdigit():
+    if kind == "broker" and is_number(name):
         return SendTo.broker(int(name))
     if kind == "leader" and name:
         return SendTo.leader(partition_of(name))

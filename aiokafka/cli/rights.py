@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aiokafka.cli.asking import agree, secret
+from aiokafka.cli.places import distinct
 from aiokafka.cli.session import Session, command, noun
 from aiokafka.cli.settings import read_file, read_stdin
 
@@ -125,18 +126,21 @@ async def add_acls(
 
 
 @command(acls, "delete")
-@click.argument("resource", metavar="TYPE:NAME")
+@click.argument("resource", metavar="TYPE[:NAME]")
 @click.option("--principal", metavar="User:NAME")
 @click.option("--operation", metavar="NAME")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 async def delete_acls(session: Session, resource: str, yes: bool, **given: str | None) -> None:
-    """Delete entries about a resource, and show them.
+    """Delete entries about a resource, and show them. TYPE alone stands for all of this type.
 
     \b
     Example:
       aiokafka acls delete topic:orders --principal User:alice --yes
     """
     wanted = _filter(resource, given)
+    if resource.endswith(":"):
+        # It would be a slip that takes the rights to everything of this type.
+        raise click.UsageError(f"{resource!r} names nothing: for all of the type leave out the :")
     async with session.admin() as admin:
         if not yes:
             count = len(await admin.acls.describe(wanted))
@@ -214,16 +218,17 @@ async def delete_user(session: Session, user: str, mechanism: str, yes: bool) ->
 def limits_of(texts: Iterable[str]) -> dict[str, float | None]:
     """Return limits of `name=number` texts; a name alone removes its limit.
 
-    Raises click.BadParameter for what is no number.
+    Raises click.BadParameter for what is no number, and for a name that is given twice.
     """
-    found: dict[str, float | None] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        try:
-            found[name] = float(value) if equals else None
-        except ValueError:
-            raise click.BadParameter(f"{text!r} must be NAME=NUMBER or NAME") from None
-    return found
+    return distinct(map(_limit, texts))
+
+
+def _limit(text: str) -> tuple[str, float | None]:
+    name, equals, value = text.partition("=")
+    try:
+        return name, float(value) if equals else None
+    except ValueError:
+        raise click.BadParameter(f"{text!r} must be NAME=NUMBER or NAME") from None
 
 
 def _entity(given: dict[str, str | None]) -> QuotaEntity:

@@ -7,6 +7,7 @@ import sys
 
 import click
 
+from aiokafka.cli.places import is_number, pairs
 from aiokafka.cli.running import run
 from aiokafka.cli.session import noun
 
@@ -21,7 +22,7 @@ def new_topic(text: str) -> tuple[str, int, int]:
     Raises click.BadParameter for anything else.
     """
     name, *numbers = text.split(":")
-    if not name or len(numbers) > 2 or not all(each.isdigit() and int(each) for each in numbers):
+    if not name or len(numbers) > 2 or not all(is_number(each) and int(each) for each in numbers):
         raise click.BadParameter(
             f"{text!r} must be NAME, NAME:PARTITIONS or NAME:PARTITIONS:REPLICAS"
         )
@@ -80,7 +81,7 @@ def serve(
     """
     if port + brokers > 65536:
         raise click.UsageError(f"--port: {brokers} brokers take {brokers} ports, up to 65535")
-    config = dict(setting.partition("=")[::2] for setting in settings)
+    config = pairs(settings)
     wanted = [new_topic(text) for text in topics]
     run(_serve(port, host, brokers, wanted, as_version, config))
 

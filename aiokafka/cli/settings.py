@@ -49,6 +49,14 @@ _TLS = {
     "key_data": "keydata",
     "key_password": "password",
 }
+#: Options whose values are texts, also where they look like numbers.
+TEXTS = frozenset(
+    {
+        *("client_id", "client_rack", "group_id", "group_instance_id", "group_remote_assignor"),
+        *("sasl_kerberos_domain_name", "sasl_kerberos_keytab", "sasl_kerberos_principal"),
+        *("sasl_kerberos_service_name", "sasl_plain_username", "transactional_id"),
+    }
+)
 _EITHER = (("password", "password_file"), ("bootstrap_servers", "bootstrap_controllers"))
 _LONGEST = 1024 * 1024
 _SECRETS = {"sasl_plain_password", "password", "key_password"}
@@ -136,7 +144,8 @@ def _add(found: dict[str, Any], more: Mapping[str, Any]) -> None:
 
 
 def option_value(text: str) -> tuple[str, Any]:
-    """Split `name=value` of a client option; numbers, true, false and none are no texts.
+    """Split `name=value` of a client option; numbers, true, false and none are no texts, except
+    for options that are texts (a rack may be called 1), which none leaves out.
 
     Raises KafkaConfigurationError without a `=`, and for a password.
     """
@@ -150,6 +159,8 @@ def option_value(text: str) -> tuple[str, Any]:
             "AIOKAFKA_PASSWORD"
         )
     words = {"true": True, "false": False, "none": None, "null": None}
+    if name in TEXTS:
+        return name, None if value.lower() in ("none", "null") else value
     if value.lower() in words:
         return name, words[value.lower()]
     for kind in (int, float):
@@ -223,7 +234,20 @@ def profile_settings(text: str, path: str, wanted: str | None) -> dict[str, Any]
             f"{path}: profile {name!r}: unknown: {', '.join(sorted(unknown))}; "
             f"known: {', '.join(NAMES)}, check_hostname, and a table `options`"
         )
+    for setting, value in found.items():
+        if not _fits(setting, value):
+            kind = "true or false" if setting == "check_hostname" else "text (in quotes)"
+            raise KafkaConfigurationError(f"{path}: profile {name!r}: {setting}: must be {kind}")
     return {**found, **options}
+
+
+def _fits(setting: str, value: Any) -> bool:
+    """Say whether a setting of a profile may have this value."""
+    if setting == "check_hostname":
+        return isinstance(value, bool)
+    if setting.startswith("bootstrap_") and isinstance(value, list):
+        return all(isinstance(each, str) for each in value)
+    return isinstance(value, str)
 
 
 def client_options(settings: Mapping[str, Any]) -> dict[str, Any]:

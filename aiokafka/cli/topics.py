@@ -9,6 +9,7 @@ import click
 
 from aiokafka.cli import declared, replicas
 from aiokafka.cli.asking import agree
+from aiokafka.cli.failures import parts
 from aiokafka.cli.places import pairs, place
 from aiokafka.cli.session import Session, command, noun
 from aiokafka.errors import AdminItemsError, KafkaError, TopicAlreadyExistsError
@@ -61,12 +62,8 @@ async def describe(session: Session, topics: tuple[str, ...]) -> None:
     Example:
       aiokafka topics describe orders
     """
-    failed: KafkaError | None = None
     async with session.admin() as admin:
-        try:
-            found = await admin.topics.describe(topics)
-        except AdminItemsError as error:
-            found, failed = error.results, error
+        found, failed = await parts(admin.topics.describe(topics), topics)
     rows = [row for topic in found.values() for row in partition_rows(topic)]
     session.output.rows(rows, _PARTITION)
     if failed is not None:
@@ -115,18 +112,26 @@ async def offsets(session: Session, topics: tuple[str, ...], at: str, committed:
     spec = offset_spec(at)
     level = "read_committed" if committed else "read_uncommitted"
     async with session.admin() as admin:
-        described = await admin.topics.describe(topics)
+        described, unknown = await parts(admin.topics.describe(topics), topics)
         wanted = {
             TopicPartition(topic.name, each.partition): spec
             for topic in described.values()
             for each in topic.partitions
         }
-        found = await admin.offsets.list(wanted, isolation_level=level)
+        found, failed = await parts(admin.offsets.list(wanted, isolation_level=level), wanted)
     rows = [
         {"topic": tp.topic, "partition": tp.partition, **each.as_dict()}
         for tp, each in sorted(found.items())
     ]
     session.output.rows(rows, ("topic", "partition", "offset", "timestamp"))
+    _raise_all(unknown, failed)
+
+
+def _raise_all(*failures: AdminItemsError | None) -> None:
+    failed = [each for each in failures if each is not None]
+    if failed:
+        errors = {item: each for one in failed for item, each in one.errors.items()}
+        raise AdminItemsError(errors, {})
 
 
 @command(commands, "create", prints=False)
@@ -216,5 +221,7 @@ async def delete(session: Session, topics: tuple[str, ...], yes: bool) -> None:
     """
     agree(f"Delete {', '.join(topics)} with all records?", yes)
     async with session.admin() as admin:
-        await admin.topics.delete(topics)
-    session.output.done("\n".join(f"{topic}: deleted" for topic in topics))
+        gone, failed = await parts(admin.topics.delete(topics), topics)
+    session.output.done("\n".join(f"{topic}: deleted" for topic in gone))
+    if failed is not None:
+        raise failed

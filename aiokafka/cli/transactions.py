@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aiokafka.cli.asking import agree
+from aiokafka.cli.failures import parts
 from aiokafka.cli.places import Finite, partition_of
 from aiokafka.cli.session import Session, command, noun
 from aiokafka.errors import AdminItemsError
@@ -73,8 +74,10 @@ async def describe(session: Session, ids: tuple[str, ...]) -> None:
       aiokafka transactions describe loader
     """
     async with session.admin() as admin:
-        found = await admin.transactions.describe(ids)
+        found, failed = await parts(admin.transactions.describe(ids), ids)
     session.output.rows([each.as_dict() for each in found.values()], _DESCRIBED)
+    if failed is not None:
+        raise failed
 
 
 @command(commands, "producers")
@@ -88,9 +91,11 @@ async def producers(session: Session, places: tuple[str, ...]) -> None:
     """
     wanted = [partition_of(text) for text in places]
     async with session.admin() as admin:
-        found = await admin.transactions.producers(wanted)
+        found, failed = await parts(admin.transactions.producers(wanted), wanted)
     rows = [_producer_row(tp, each) for tp, known in found.items() for each in known]
     session.output.rows(rows, _PRODUCER)
+    if failed is not None:
+        raise failed
 
 
 def _producer_row(tp: TopicPartition, producer: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from aiokafka.debug._loop_lag import LoopLag
 from aiokafka.debug._snapshot import snapshot
-from aiokafka.metrics._clients import clients
+from aiokafka.metrics._clients import as_clients, clients
 from aiokafka.metrics.prometheus import KafkaCollector
 
 __all__ = ["DebugApp"]
@@ -50,7 +50,7 @@ class DebugApp:
 
         Of all, those that were stopped do not count; of those that are given, they do.
         """
-        self._only = only
+        self._only = as_clients("only", only)
         self._registry: Any = None
         self._routes: dict[str, Callable[[], Response]] = {
             "/health/live": self._live,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from aiokafka.metrics._values import MetricsSnapshot
 
-__all__ = ["MeasuredClient", "clients", "register", "unregister"]
+__all__ = ["MeasuredClient", "as_clients", "clients", "register", "unregister"]
 
 
 class MeasuredClient(Protocol):
@@ -31,6 +32,17 @@ def register(client: MeasuredClient) -> None:
 def unregister(client: MeasuredClient) -> None:
     """Count `client` in no more."""
     _CLIENTS.pop(id(client), None)
+
+
+def as_clients(argument: str, values: Iterable[Any]) -> tuple[Any, ...]:
+    """Return clients that have metrics. Raises TypeError for what is none, or for a single one."""
+    if not isinstance(values, Iterable):
+        raise TypeError(f"{argument}: must be several clients, not one {type(values).__name__}")
+    found = tuple(values)
+    for value in found:
+        if isinstance(value, type) or not callable(getattr(value, "metrics", None)):
+            raise TypeError(f"{argument}: must be clients, which have metrics(), not {value!r}")
+    return found
 
 
 def clients() -> list[MeasuredClient]:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from aiokafka.metrics._clients import MeasuredClient, clients
+from aiokafka.metrics._clients import MeasuredClient, as_clients, clients
 from aiokafka.metrics._sums import LastingSums, Value, added
 from aiokafka.metrics._values import Distribution, Metric, MetricKind
 
@@ -57,9 +57,11 @@ class KafkaCollector:
         Raises ImportError without the package prometheus-client.
         """
         _core()
-        if most_series < 1:
+        if not isinstance(most_series, int | float):
+            raise TypeError(f"most_series={most_series!r}: must be a number")
+        if not most_series >= 1:  # NaN is neither
             raise ValueError(f"most_series={most_series}: must be at least 1")
-        self._only = None if only is None else tuple(only)
+        self._only = None if only is None else as_clients("only", only)
         self._topics = topics
         self._partitions = partitions
         self._most = most_series

@@ -16,7 +16,7 @@ from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError, KafkaError, renewed
-from aiokafka.oauth._config import OAuthConfig
+from aiokafka.oauth._config import OAuthConfig, texts
 
 __all__ = ["CachedTokenProvider", "Token"]
 
@@ -67,7 +67,7 @@ class CachedTokenProvider(AbstractTokenProvider):
     def __init__(self, *, extensions: Mapping[str, str] | None = None, **options: Any) -> None:
         super().__init__()
         self._config = config = OAuthConfig.from_options(**options)
-        self._extensions = dict(extensions or {})
+        self._extensions = texts("extensions", extensions)
         self._current: _Kept | None = None
         self._flight: asyncio.Future[KafkaError | None] | None = None
         self._failure: KafkaError | None = None

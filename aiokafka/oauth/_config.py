@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from aiokafka._config.options import Milliseconds, Number, Options, option
@@ -84,3 +85,22 @@ class OAuthConfig(Options):
         6_000,
         "How long the token endpoint may be silent.",
     )
+
+
+def texts(argument: str, given: Mapping[Any, Any] | None) -> dict[str, str]:
+    """Return a dict of texts, empty for None. Raises TypeError for what is none."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{argument}: must be a dict of strings, not {type(given).__name__}")
+    for name, value in given.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise TypeError(f"{argument}: {name!r}: must be a string, and have one as its value")
+    return dict(given)
+
+
+def text(argument: str, given: str | None) -> str | None:
+    """Return a text, or None. Raises TypeError for anything else."""
+    if given is not None and not isinstance(given, str):
+        raise TypeError(f"{argument}: must be a string or None, not {type(given).__name__}")
+    return given

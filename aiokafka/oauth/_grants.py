@@ -17,6 +17,7 @@ from typing import Any
 from aiokafka.errors import AuthenticationFailedError, KafkaConnectionError, KafkaError
 from aiokafka.oauth._assertion import Assertion
 from aiokafka.oauth._cache import CachedTokenProvider, Token
+from aiokafka.oauth._config import text
 from aiokafka.oauth._http import Answer, TokenEndpoint, need_httpx, parse_url, post
 from aiokafka.oauth._jwt import expiry_of
 
@@ -56,7 +57,10 @@ class _EndpointTokenProvider(CachedTokenProvider):
             connect_timeout=self._config.connect_timeout,
             read_timeout=self._config.read_timeout,
         )
+        if not isinstance(parameters, Mapping | None):
+            raise TypeError(f"parameters: must be a dict, not {type(parameters).__name__}")
         self._parameters = dict(parameters or {})
+        scope = text("scope", scope)
         if scope is not None:
             self._parameters["scope"] = scope
 
@@ -136,7 +140,9 @@ class ClientCredentialsTokenProvider(_EndpointTokenProvider):
             isinstance(client_secret, str) or callable(client_secret)
         ):
             raise TypeError("client_secret: must be a string, or a function that returns one")
-        self._client_id = client_id
+        if assertion is not None:
+            _check(assertion)
+        self._client_id = text("client_id", client_id)
         self._client_secret = client_secret
         self._assertion = assertion
         self._header_urlencode = header_urlencode
@@ -202,12 +208,21 @@ class JwtBearerTokenProvider(_EndpointTokenProvider):
             allow_http=allow_http,
             **options,
         )
+        _check(assertion)
         self._assertion = assertion
 
     async def _request(self) -> tuple[dict[str, str], dict[str, str], tuple[str, ...]]:
         assertion = await _create(self._assertion)
         grant = "urn:ietf:params:oauth:grant-type:jwt-bearer"
         return {"grant_type": grant, "assertion": assertion}, {}, (assertion,)
+
+
+def _check(assertion: Assertion) -> None:
+    if isinstance(assertion, type) or not callable(getattr(assertion, "create", None)):
+        raise TypeError(
+            "assertion: must be a SignedAssertion, a FileAssertion, or another object with "
+            f"`create`, not {type(assertion).__name__}"
+        )
 
 
 async def _create(assertion: Assertion) -> str:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from aiokafka._version import __version__
 from aiokafka.metrics import Distribution, Metric, MetricKind
-from aiokafka.metrics._clients import MeasuredClient, clients
+from aiokafka.metrics._clients import MeasuredClient, as_clients, clients
 from aiokafka.metrics._sums import LastingSums, Value, added
 from aiokafka.otel._api import metrics
 
@@ -145,7 +145,7 @@ def observe_clients(
     each partition. Reading sends nothing to a broker.
     """
     meter = metrics.get_meter("aiokafka", __version__, meter_provider)
-    look = _Look(only, partitions)
+    look = _Look(as_clients("only", only), partitions)
     for kind, all_seen in ((MetricKind.COUNTER, _COUNTED), (MetricKind.GAUGE, _GAUGES)):
         is_counter = kind is MetricKind.COUNTER
         make = meter.create_observable_counter if is_counter else meter.create_observable_gauge

@@ -70,11 +70,24 @@ def test_plans() -> None:
         ("topics: {a: {config: {x: }}}", "topic a: x: must be text"),
         ("topics: {a: {config: {x: {y: 1}}}}", "topic a: x: must be text"),
         ("topics: {a: {config: {x: [[1]]}}}", "topic a: x: must be text"),
+        ("topics: {on: {}}", "'on' is no text in YAML: put it in quotes"),
+        ("topics: {0123: {}}", "'0123' is no text in YAML"),
+        ("topics: {~: {}}", "'~' is no text in YAML"),
+        ("topics: {[a]: {}}", "no text in YAML"),
+        ("topics: {a: {config: {on: 1}}}", "'on' is no text in YAML"),
+        ("topics:\n  a: {partitions: 3}\n  a: {partitions: 5}", "'a' is given twice"),
+        ("topics: {a: {partitions: 3, partitions: 5}}", "'partitions' is given twice"),
     ],
 )
 def test_a_file_that_is_wrong(text: str, message: str) -> None:
     with pytest.raises(KafkaConfigurationError, match=re.escape(message)):
         read(text, "f.yaml")
+
+
+def test_names_in_quotes_and_merged_tables() -> None:
+    text = 'topics: {"on": &few {partitions: 3}, "0123": {<<: *few, partitions: 5}}'
+    found = read(text, "f.yaml")
+    assert {name: each.partitions for name, each in found.items()} == {"on": 3, "0123": 5}
 
 
 def test_settings_are_written_as_kafka_does() -> None:

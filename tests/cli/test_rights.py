@@ -26,6 +26,15 @@ def test_acls_are_added_listed_and_deleted(cli: Cli) -> None:
     assert len(cli.rows("acls", "list")) == 2
 
 
+def test_no_name_is_not_all_names(cli: Cli) -> None:
+    cli("acls", "add", "topic:orders", "User:alice", "read")
+    done = cli.run("acls", "delete", "topic:", "--yes")  # topic:$NAME, without a NAME
+    assert done.code == 2
+    assert "names nothing" in done.err
+    assert len(cli.rows("acls", "list")) == 1
+    assert len(cli.rows("acls", "delete", "topic", "--yes")) == 1
+
+
 def test_users_get_passwords_and_lose_them(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text("secret\n")

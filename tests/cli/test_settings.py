@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from aiokafka import options
 from aiokafka.cli import properties
 from aiokafka.cli.settings import (
+    TEXTS,
     client_options,
     find_settings,
     option_value,
@@ -18,6 +20,7 @@ from aiokafka.cli.settings import (
 )
 from aiokafka.errors import KafkaConfigurationError
 
+_OF_TEXT = ("str", "str | None", "Credential | None")
 PROFILES = """
 default = "local"
 
@@ -175,6 +178,37 @@ def test_credentials_need_a_protocol_that_uses_them() -> None:
 )
 def test_option_values_have_types(text: str, expected: tuple[str, object]) -> None:
     assert option_value(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("password = 5", "password: must be text"),
+        ("password_file = 5", "password_file: must be text"),
+        ("ca_file = true", "ca_file: must be text"),
+        ("bootstrap_servers = [1]", "bootstrap_servers: must be text"),
+        ('check_hostname = "false"', "check_hostname: must be true or false"),
+    ],
+)
+def test_settings_of_a_profile_have_types(line: str, problem: str) -> None:
+    text = f"[profiles.far]\n{line}\n"
+    with pytest.raises(
+        KafkaConfigurationError, match=f"^KafkaConfigurationError: p: .*'far': {problem}"
+    ):
+        profile_settings(text, "p", "far")
+    listed = '[profiles.far]\nbootstrap_servers = ["a:1", "b:2"]\ncheck_hostname = false'
+    assert profile_settings(listed, "p", "far")["bootstrap_servers"] == ["a:1", "b:2"]
+
+
+def test_options_that_are_texts_take_numbers_as_texts() -> None:
+    assert option_value("client.rack=1") == ("client_rack", "1")
+    assert option_value("group_instance_id=0e1") == ("group_instance_id", "0e1")
+    assert option_value("client_id=none") == ("client_id", None)
+    every: dict[str, Any] = {}
+    for each in (options.AdminOptions, options.ConsumerOptions, options.ProducerOptions):
+        every |= each.__annotations__
+    texts = {name for name, kind in every.items() if kind.__forward_arg__ in _OF_TEXT}
+    assert texts - {"sasl_plain_password"} == TEXTS  # which may not stand on a command line
 
 
 def test_properties_are_read_as_java_reads_them() -> None:

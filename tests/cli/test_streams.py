@@ -106,6 +106,15 @@ def test_what_is_no_record_is_refused(line: bytes) -> None:
         json_parser()(line)
 
 
+@pytest.mark.parametrize("value", ['"1"', "true", "[1]", "{}"])
+def test_a_partition_or_timestamp_that_is_no_number_is_refused_with_its_line(value: str) -> None:
+    for name in ("partition", "timestamp"):
+        line = f'{{"value": "x", "{name}": {value}}}'.encode()
+        with pytest.raises(InputError, match=f"{name}: must be a number or null: b'.*x"):
+            json_parser(keep_partitions=True, keep_timestamps=True)(line)
+        assert json_parser()(line).value == b"x"
+
+
 def test_formats() -> None:
     every = [record(b"v", b"k", [("h", b"1"), ("i", None)]), record(None)]
     text = "%t %p %o %T %k %K %s %S %h 100%%\\n"

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry, generate_latest, start_http_ser
 from prometheus_client.parser import text_string_to_metric_families
 
 from aiokafka import TopicPartition
+from aiokafka.debug import DebugApp
 from aiokafka.metrics import MetricsSnapshot
 from aiokafka.metrics._clients import clients, register, unregister
 from aiokafka.metrics.prometheus import KafkaCollector
@@ -168,8 +169,24 @@ async def test_sets_of_labels_are_bounded(cluster: FakeCluster) -> None:
     assert value(few, "kafka_series_dropped") > 0
     assert not [name for name, labels in none if "topic" in dict(labels)]
     assert value(none, "kafka_producer_record_send_total", client_id="writer") == 5
-    with pytest.raises(ValueError, match="most_series"):
-        KafkaCollector(most_series=0)
+    for wrong in (0, float("nan")):
+        with pytest.raises(ValueError, match="most_series"):
+            KafkaCollector(most_series=wrong)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="most_series"):
+        KafkaCollector(most_series="5")  # type: ignore[arg-type]
+
+
+async def test_exporters_refuse_what_has_no_metrics() -> None:
+    otel = pytest.importorskip("aiokafka.otel", exc_type=ImportError)
+    async with FakeCluster() as cluster:
+        producer = new_producer(cluster)
+        await producer.stop()
+        for wrong in (producer, [object()], [[producer]], [type(producer)]):
+            with pytest.raises(TypeError, match=r"^only: "):
+                KafkaCollector(wrong)  # type: ignore[arg-type]
+        for take in (otel.observe_clients, DebugApp):
+            with pytest.raises(TypeError, match=r"^only: "):
+                take([producer])
 
 
 async def test_a_client_that_is_gone(cluster: FakeCluster) -> None:
