@@ -75,6 +75,7 @@ class Cluster:
         )
         self._partitions: dict[str, list[int]] = {}
         self._discovered_at = -_DISCOVERY_INTERVAL
+        self._assigned_topics: dict[str, list[int]] = {}
         self._missing: set[str] = set()
         self._at_first: set[TopicPartition] = set()
         self.mirror = Mirror(self._consumer, options.group_id)
@@ -111,7 +112,7 @@ class Cluster:
     async def _discover(self, known: Iterable[str]) -> dict[str, list[int]]:
         wanted = self._options.subscription
         if wanted.assign is not None:
-            there = await self._numbers(wanted.assign)
+            there = self._assigned_topics = await self._numbers(wanted.assign)
             return _known(wanted.assign, there, self._options.fail_on_data_loss)
         if wanted.topics is not None:
             return await self._numbers(wanted.topics)
@@ -126,6 +127,8 @@ class Cluster:
     async def existing(self, topics: Iterable[str]) -> dict[str, list[int]]:
         """Return the partitions of those of `topics` that exist, subscribed or not."""
         known = await self.partitions(refresh=False)
+        # Of assigned topics, also the partitions that are not assigned, or not any more.
+        known = {**known, **self._assigned_topics}
         others = await self._look_for(topic for topic in topics if topic not in known)
         return {**others, **known}
 
