@@ -153,6 +153,15 @@ async def test_schemas_that_are_wrong(
         source(cluster).reader(schema=StructType().add(name, kind))
 
 
+async def test_a_schema_with_not_null_is_refused_before_any_task(cluster: FakeCluster) -> None:
+    """Spark would refuse the batches: their schema has to be equal, and values may be null."""
+    schema = StructType().add("value", "binary", nullable=False)
+    with pytest.raises(ValueError, match="schema: the column value must be nullable"):
+        source(cluster).reader(schema=schema)
+    with pytest.raises(ValueError, match="schema: the column value must be nullable"):
+        source(cluster).streamReader(schema=schema)
+
+
 async def test_batch_bounds(cluster: FakeCluster) -> None:
     for millis in (1000, 2000, 3000):
         fill(cluster, 10, 10, timestamp_ms=millis)
