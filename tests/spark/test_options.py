@@ -54,6 +54,16 @@ def test_names_come_in_any_case() -> None:
     assert lower.include_headers
 
 
+@pytest.mark.parametrize("time", ["Timestamp", "OffsetsByTimestamp"])
+def test_a_time_goes_before_offsets_that_have_no_meaning(time: str) -> None:
+    """As in Spark's own source: jobs add a time to the options that they have."""
+    when = "5" if time == "Timestamp" else '{"t": {"0": 5}}'
+    for offsets in ("latest", '{"t": {"0": -1}}', "committed"):
+        assert batch(startingOffsets=offsets, **{f"starting{time}": when}).starting.is_by_time
+    for offsets in ("earliest", '{"t": {"0": -2}}'):
+        assert batch(endingOffsets=offsets, **{f"ending{time}": when}).ending.is_by_time
+
+
 def test_offsets_by_partition() -> None:
     options = batch(startingOffsets='{"t": {"0": 23, "1": -2}}', endingOffsets='{"t":{"0":-1}}')
     assert options.starting.offsets == {"t": {0: 23, 1: -2}}
