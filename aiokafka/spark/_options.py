@@ -76,6 +76,7 @@ WRITE_OPTIONS = (
 # Spark itself adds these to the options of a query.
 _OF_SPARK = ("checkpointLocation", "queryName", "path")
 
+_MAX_INT64 = 2**63 - 1
 _DELIVERY = ("at-least-once", "exactly-once")
 _MEBIBYTE = 1024 * 1024
 
@@ -290,16 +291,18 @@ def _bound(reader: OptionReader, side: str, default: str) -> Bound:
         text = default
     timestamps = reader.by_partition(f"{side}OffsetsByTimestamp")
     for numbers in (timestamps or {}).values():
-        if any(value < 0 for value in numbers.values()):
+        if any(not 0 <= value <= _MAX_INT64 for value in numbers.values()):
             raise ValueError(f"{side}OffsetsByTimestamp: must be milliseconds since 1970")
     timestamp = reader.integer(f"{side}Timestamp", minimum=0)
+    if timestamp is not None and timestamp > _MAX_INT64:
+        raise ValueError(f"{side}Timestamp={timestamp}: must be milliseconds since 1970")
     return Bound(timestamp, timestamps, offsets, text.lower())
 
 
 def _check_offsets(name: str, offsets: dict[str, dict[int, int]] | None, lowest: int) -> None:
     for topic, numbers in (offsets or {}).items():
         for partition, offset in numbers.items():
-            if offset < lowest:
+            if not lowest <= offset <= _MAX_INT64:
                 raise ValueError(f"{name}: {offset} of {topic}-{partition} is not an offset")
 
 

@@ -64,6 +64,23 @@ def test_a_time_goes_before_offsets_that_have_no_meaning(time: str) -> None:
         assert batch(endingOffsets=offsets, **{f"ending{time}": when}).ending.is_by_time
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "startingOffsets",
+        "endingOffsets",
+        "startingOffsetsByTimestamp",
+        "startingTimestamp",
+        "endingTimestamp",
+    ],
+)
+def test_numbers_that_no_broker_has(name: str) -> None:
+    """What does not fit into int64 was found out by an error of a request, or read nothing."""
+    text = str(2**63) if name.endswith("gTimestamp") else '{"t": {"0": 9223372036854775808}}'
+    with pytest.raises(ValueError, match=f"^{name}.*(is not an offset|milliseconds since 1970)"):
+        batch(**{name: text})
+
+
 def test_offsets_by_partition() -> None:
     options = batch(startingOffsets='{"t": {"0": 23, "1": -2}}', endingOffsets='{"t":{"0":-1}}')
     assert options.starting.offsets == {"t": {0: 23, 1: -2}}
