@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from aiokafka import AIOKafkaProducer
 from aiokafka._backoff import Backoff
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaError, KafkaTimeoutError, UnstableOffsetCommit
+from aiokafka.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    UnstableOffsetCommit,
+)
 from aiokafka.record.rows import ANY, RowSource, route_rows
 from aiokafka.spark._options import WriteOptions
 from aiokafka.spark._patience import connected
@@ -41,7 +46,11 @@ __all__ = [
 Buffer = bytes | bytearray | memoryview
 
 _KIBIBYTE = 1024
-_PRODUCER_DEFAULTS: dict[str, Any] = {"max_batch_size": 256 * _KIBIBYTE}
+_PRODUCER_DEFAULTS: dict[str, Any] = {
+    "max_batch_size": 256 * _KIBIBYTE,
+    "max_request_size": 1024 * _KIBIBYTE,
+    "buffer_memory": 32 * _KIBIBYTE * _KIBIBYTE,
+}
 _TRANSACTION_TIMEOUT_MS = 300_000
 _MAX_OPEN_BYTES = 32 * _KIBIBYTE * _KIBIBYTE
 _MARKER_TIMEOUT = 60.0
@@ -62,6 +71,11 @@ class TopicRows(NamedTuple):
 async def make_producer(options: WriteOptions, **more: Any) -> AIOKafkaProducer:
     """Return a started producer. Waits for brokers that are unavailable."""
     keywords = {**_PRODUCER_DEFAULTS, **options.kafka.keywords(), **options.kafka.role, **more}
+    # Rows fill batches to their limit, and nothing divides a batch that a request, or the memory,
+    # cannot hold.
+    keywords["max_batch_size"] = min(
+        keywords["max_batch_size"], keywords["max_request_size"], keywords["buffer_memory"] // 2
+    )
 
     async def start() -> AIOKafkaProducer:
         producer = AIOKafkaProducer(**keywords)
@@ -116,7 +130,10 @@ class RecordWriter:
         failure."""
         await self._send_open()
         while self._sent:
-            await self._sent.popleft()
+            try:
+                await self._sent.popleft()
+            except MessageSizeTooLargeError as error:
+                raise _too_large(error) from None
 
     def drop(self) -> None:
         """Forget what is not sent, and ignore the outcome of the rest."""
@@ -128,7 +145,10 @@ class RecordWriter:
     def _settle(self) -> None:
         """Collect acknowledged batches; raise the first failure."""
         while self._sent and self._sent[0].done():
-            self._sent.popleft().result()
+            try:
+                self._sent.popleft().result()
+            except MessageSizeTooLargeError as error:
+                raise _too_large(error) from None
 
     # -- partitions and batches
 
@@ -157,6 +177,15 @@ class RecordWriter:
         batch.close()
         self.counts[topic, partition] += batch.record_count()
         self._sent.append(await self._producer.send_batch(batch, topic, partition=partition))
+
+
+def _too_large(error: MessageSizeTooLargeError) -> MessageSizeTooLargeError:
+    """Return the refusal of a broker with what to do about it."""
+    told = error.args[0] if error.args else error
+    return MessageSizeTooLargeError(
+        f"{told}. Rows travel in batches of up to kafka.batch.size, here 256 KiB by default: set "
+        "it below max.message.bytes of the topic, or raise that if one row is larger"
+    )
 
 
 # -- exactly once
