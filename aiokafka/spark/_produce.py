@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import json
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiokafka import AIOKafkaProducer
@@ -41,6 +42,7 @@ __all__ = [
     "WrittenLaterError",
     "check_mark",
     "make_producer",
+    "naming",
 ]
 
 Buffer = bytes | bytearray | memoryview
@@ -66,6 +68,15 @@ class TopicRows(NamedTuple):
     topic: str
     rows: RowSource
     partitions: Buffer | None = None
+
+
+@contextlib.contextmanager
+def naming(topic: str) -> Iterator[None]:
+    """Name the topic in a ValueError about one of its rows."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"a row for the topic {topic} cannot be written: {error}") from None
 
 
 async def make_producer(options: WriteOptions, **more: Any) -> AIOKafkaProducer:
@@ -111,12 +122,14 @@ class RecordWriter:
         """
         for topic, rows, chosen in parts:
             partitions = self._partitions.get(topic) or await self._count_partitions(topic)
-            order, routes = route_rows(rows, partitions, chosen)
+            with naming(topic):
+                order, routes = route_rows(rows, partitions, chosen)
             for partition, start, stop in routes:
                 while start < stop:
                     number = self._turn(topic) if partition == ANY else partition
                     batch = self._batch(topic, number)
-                    start = batch.append_rows(rows, order, start, stop)
+                    with naming(topic):
+                        start = batch.append_rows(rows, order, start, stop)
                     if start < stop:
                         await self._send(topic, number)
                         self._turns[topic] += partition == ANY
