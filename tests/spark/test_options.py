@@ -81,6 +81,16 @@ def test_numbers_that_no_broker_has(name: str) -> None:
         batch(**{name: text})
 
 
+def test_options_that_do_not_exist() -> None:
+    with pytest.raises(
+        ValueError,
+        match=r"batch query: maxoffsetpertrigger, zzz; is it maxOffsetsPerTrigger\?$",
+    ):
+        batch(maxOffsetPerTrigger="5", zzz="1")
+    with pytest.raises(ValueError, match=r"unknown option for a batch write: zzz$"):
+        write(zzz="1")
+
+
 def test_offsets_by_partition() -> None:
     options = batch(startingOffsets='{"t": {"0": 23, "1": -2}}', endingOffsets='{"t":{"0":-1}}')
     assert options.starting.offsets == {"t": {0: 23, 1: -2}}
