@@ -117,7 +117,8 @@ class Cluster:
         if wanted.topics is not None:
             return await self._numbers(wanted.topics)
         assert wanted.pattern is not None
-        everything = await self._client.fetch_all_metadata()
+        patience = self._options.kafka.patience
+        everything = await connected(self._client.fetch_all_metadata, patience)
         found = await self._numbers(_matching(wanted.pattern, everything.topics()))
         # One broker made the list, perhaps one that has just started and knows half of it. A topic
         # that is left out for a moment would be new afterwards, and read from its start again.
