@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from aiokafka.ranges import Rows
 from aiokafka.record.columns import BinaryColumn, HeaderColumn
 from aiokafka.record.rows import BinarySource, HeaderSource, RowSource
-from aiokafka.spark._produce import BATCH_HEADER, TopicRows
+from aiokafka.spark._produce import BATCH_HEADER, TopicRows, naming
 
 __all__ = ["ArrowRows", "rows_to_write"]
 
@@ -144,6 +144,8 @@ def _headers(column: HeaderColumn, size: int) -> Any:
 
 # -- writing
 
+_Columns = dict[str, Any]
+
 
 def rows_to_write(batch: Any, topic: str | None, labels: Iterator[str] | None) -> list[TopicRows]:
     """Convert a RecordBatch whose schema was checked to the rows of each topic.
@@ -156,14 +158,16 @@ def rows_to_write(batch: Any, topic: str | None, labels: Iterator[str] | None) -
     if labels is not None:
         columns["headers"] = _labelled(columns.get("headers"), labels, batch.num_rows)
     if topic is not None:
-        return [TopicRows(topic, *_sources(columns))]
+        return [_topic_rows(topic, columns)]
     return [
-        TopicRows(name, *_sources({key: column.slice(start, size) for key, column in part.items()}))
+        _topic_rows(name, {key: column.slice(start, size) for key, column in part.items()})
         for name, part, start, size in _by_topic(columns)
     ]
 
 
-_Columns = dict[str, Any]
+def _topic_rows(topic: str, columns: _Columns) -> TopicRows:
+    with naming(topic):
+        return TopicRows(topic, *_sources(columns))
 
 
 def _by_topic(columns: _Columns) -> Iterator[tuple[str, _Columns, int, int]]:

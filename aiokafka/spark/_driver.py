@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from aiokafka import AIOKafkaClient, AIOKafkaConsumer
+from aiokafka._tasks import both
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import UnknownTopicOrPartitionError
+from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 from aiokafka.spark._mirror import Mirror
 from aiokafka.spark._offsets import Offsets, Wish, wishes
 from aiokafka.spark._options import EARLIEST, LATEST, Bound, ReadOptions
@@ -28,6 +29,9 @@ log = logging.getLogger("aiokafka.spark")
 _TOPIC_TIMEOUT = 5.0
 # New partitions are noticed after this long at the latest.
 _DISCOVERY_INTERVAL = 1.0
+_RETRY_INTERVAL = 0.05
+# Ends that take longer than this may be those of a topic that was deleted.
+_LOOK_INTERVAL = 1.0
 
 
 async def open_cluster(options: ReadOptions) -> Cluster:
@@ -44,6 +48,10 @@ async def open_cluster(options: ReadOptions) -> Cluster:
         return cluster
 
     return await connected(start, options.kafka.patience)
+
+
+class _OtherPartitionsError(Exception):
+    """The subscribed partitions are not the same any more."""
 
 
 class Cluster:
@@ -67,6 +75,7 @@ class Cluster:
         )
         self._partitions: dict[str, list[int]] = {}
         self._discovered_at = -_DISCOVERY_INTERVAL
+        self._assigned_topics: dict[str, list[int]] = {}
         self._missing: set[str] = set()
         self._at_first: set[TopicPartition] = set()
         self.mirror = Mirror(self._consumer, options.group_id)
@@ -85,34 +94,42 @@ class Cluster:
 
     # -- partitions
 
-    async def partitions(self, *, refresh: bool = True) -> dict[str, list[int]]:
+    async def partitions(
+        self, *, refresh: bool = True, known: Iterable[str] = ()
+    ) -> dict[str, list[int]]:
         """Return the subscribed partitions by topic; they may be a second old without
-        `refresh`.
+        `refresh`. The query has read the `known` topics before.
 
         Raises UnknownTopicOrPartitionError for a topic that does not exist, unless data loss is
         tolerated.
         """
         now = self._loop.time()
         if refresh or now - self._discovered_at >= _DISCOVERY_INTERVAL:
-            self._partitions = await self._discover()
+            self._partitions = await self._discover({*self._partitions, *known})
             self._discovered_at = now
         return self._partitions
 
-    async def _discover(self) -> dict[str, list[int]]:
+    async def _discover(self, known: Iterable[str]) -> dict[str, list[int]]:
         wanted = self._options.subscription
         if wanted.assign is not None:
-            there = await self._numbers(wanted.assign)
+            there = self._assigned_topics = await self._numbers(wanted.assign)
             return _known(wanted.assign, there, self._options.fail_on_data_loss)
         if wanted.topics is not None:
             return await self._numbers(wanted.topics)
         assert wanted.pattern is not None
-        everything = await self._client.fetch_all_metadata()
-        names = [t for t in everything.topics() if re.fullmatch(wanted.pattern, t)]
-        return await self._numbers(names)
+        patience = self._options.kafka.patience
+        everything = await connected(self._client.fetch_all_metadata, patience)
+        found = await self._numbers(_matching(wanted.pattern, everything.topics()))
+        # One broker made the list, perhaps one that has just started and knows half of it. A topic
+        # that is left out for a moment would be new afterwards, and read from its start again.
+        hidden = set(_matching(wanted.pattern, known)) - found.keys()
+        return {**found, **await self._look_for(hidden)}
 
     async def existing(self, topics: Iterable[str]) -> dict[str, list[int]]:
         """Return the partitions of those of `topics` that exist, subscribed or not."""
         known = await self.partitions(refresh=False)
+        # Of assigned topics, also the partitions that are not assigned, or not any more.
+        known = {**known, **self._assigned_topics}
         others = await self._look_for(topic for topic in topics if topic not in known)
         return {**others, **known}
 
@@ -135,8 +152,11 @@ class Cluster:
             return found
         for topic in names:
             self._client.touch_topic(topic)
-        await self._client.force_metadata_update()
         deadline = self._loop.time() + min(_TOPIC_TIMEOUT, self._options.kafka.patience)
+        await self._client.force_metadata_update()
+        while any(map(self._is_kept, names)) and self._loop.time() < deadline:
+            await asyncio.sleep(_RETRY_INTERVAL)
+            await self._client.force_metadata_update()
         for topic in names:
             if topic in self._missing and self._is_unknown(topic):
                 continue
@@ -153,6 +173,12 @@ class Cluster:
 
     def _is_unknown(self, topic: str) -> bool:
         return self._client.cluster.topic_error(topic) == UnknownTopicOrPartitionError.errno
+
+    def _is_kept(self, topic: str) -> bool:
+        """Return whether the client has the partitions of a topic from before only: it keeps them
+        for a few responses that do not know the topic."""
+        has_partitions = self._client.cluster.partitions_for_topic(topic) is not None
+        return has_partitions and self._is_unknown(topic)
 
     def topic_ids(self) -> dict[str, bytes]:
         """Return the ids of the topics (KIP-516), as far as brokers support them."""
@@ -184,13 +210,14 @@ class Cluster:
         A new leader may report an end before one that is `known`. It is then asked again a few
         times.
         """
-        partitions = await self.partitions(refresh=known is None)
-        found = await self._ends(partitions)
+        if known is None:
+            await self.partitions()
+        found = await self._ends(known or {})
         for _ in range(self._options.retries):
             if known is None or not _is_below(found, known):
                 break
             await asyncio.sleep(self._options.retry_interval)
-            found = await self._ends(partitions)
+            found = await self._ends(known)
         return found
 
     async def earliest(self, partitions: Mapping[str, Iterable[int]]) -> Offsets:
@@ -210,9 +237,51 @@ class Cluster:
             later.setdefault(tp.topic, {})[tp.partition] = max(known, first)
         return later
 
-    async def _ends(self, partitions: Mapping[str, Iterable[int]]) -> Offsets:
+    async def _ends(self, known: Iterable[str]) -> Offsets:
+        """Return the ends of the subscribed partitions.
+
+        A topic that was just deleted has no leader, and the consumer waits a minute for one. So
+        this looks for topics again meanwhile, and starts over when there are others.
+        """
+        while True:
+            partitions, is_done = await self.partitions(refresh=False, known=known), asyncio.Event()
+            try:
+                found, _ = await both(
+                    self._ask_ends(partitions, is_done), self._watch(partitions, known, is_done)
+                )
+            except _OtherPartitionsError:
+                continue
+            return found
+
+    async def _are_others(self, partitions: dict[str, list[int]], known: Iterable[str]) -> bool:
+        try:
+            return await self.partitions(known=known) != partitions
+        except UnknownTopicOrPartitionError:
+            raise
+        except KafkaError as error:
+            # No broker answers: who asks for the ends waits for one, and knows how long.
+            log.debug("topics cannot be looked up: %s", error)
+            return False
+
+    async def _ask_ends(
+        self, partitions: Mapping[str, Iterable[int]], is_done: asyncio.Event
+    ) -> Offsets:
         tps = [TopicPartition(topic, n) for topic, ns in partitions.items() for n in ns]
-        return _by_topic(await self._consumer.end_offsets(tps)) if tps else {}
+        found = _by_topic(await self._consumer.end_offsets(tps)) if tps else {}
+        is_done.set()
+        return found
+
+    async def _watch(
+        self, partitions: dict[str, list[int]], known: Iterable[str], is_done: asyncio.Event
+    ) -> None:
+        """Raise _OtherPartitionsError when there are other partitions, unless that is done."""
+        while True:
+            try:
+                await asyncio.wait_for(is_done.wait(), _LOOK_INTERVAL)
+                return
+            except asyncio.TimeoutError:
+                if await self._are_others(partitions, known):
+                    raise _OtherPartitionsError from None
 
     def _uses_group(self) -> bool:
         bound = self._options.starting
@@ -274,6 +343,10 @@ class Cluster:
                 "startingOffsetsByTimestampStrategy=latest reading begins at the end there"
             )
         return missing
+
+
+def _matching(pattern: str, topics: Iterable[str]) -> list[str]:
+    return [topic for topic in topics if re.fullmatch(pattern, topic)]
 
 
 def _known(

@@ -1,4 +1,7 @@
-"""Errors as short as Spark can show them: it prints every frame and every cause."""
+"""Errors as short as Spark can show them: it prints every frame and every cause.
+
+Those that an option can help name it.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import functools
 import logging
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
+
+from aiokafka.ranges import DataLossError
 
 __all__ = ["brief", "shortened"]
 
@@ -18,6 +23,8 @@ T = TypeVar("T")
 def shortened(error: Exception) -> Exception:
     """Return `error` without its traceback, which is logged at DEBUG; to be raised `from None`."""
     log.debug("an error that is raised to Spark", exc_info=error)
+    if isinstance(error, DataLossError):
+        error.args = (f"{error.loss}; with failOnDataLoss=false a query skips what is gone",)
     return error.with_traceback(None)
 
 

@@ -42,10 +42,11 @@ def read_batches(
     rows = ArrowRows(names)
     thread = loop_thread()
     task = _Task(options, ranges, thread.clients)
-    thread.run(task.open())
     error: BaseException | None = None
     most = min(_FIRST_ROWS, options.batch_rows)
     try:
+        # It may fail with the shared client in use, which would then count as used for ever.
+        thread.run(task.open())
         while (records := thread.run(task.next())) is not None:
             while (part := records.read(most)) is not None:
                 yield rows.batch(records.topic, records.partition, part)

@@ -33,10 +33,15 @@ def _acks(text: str) -> int | str:
     return "all" if text in ("all", "-1") else int(text)
 
 
+def _upper(text: str) -> str:
+    """Convert a word that Java takes in any case."""
+    return text.strip().upper()
+
+
 _COMMON: dict[str, tuple[str, Convert]] = {
     "bootstrap.servers": ("bootstrap_servers", str),
     "client.id": ("client_id", str),
-    "security.protocol": ("security_protocol", str),
+    "security.protocol": ("security_protocol", _upper),
     "sasl.mechanism": ("sasl_mechanism", str),
     "sasl.username": ("sasl_plain_username", str),
     "sasl.password": ("sasl_plain_password", str),

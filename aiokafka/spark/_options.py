@@ -76,6 +76,7 @@ WRITE_OPTIONS = (
 # Spark itself adds these to the options of a query.
 _OF_SPARK = ("checkpointLocation", "queryName", "path")
 
+_MAX_INT64 = 2**63 - 1
 _DELIVERY = ("at-least-once", "exactly-once")
 _MEBIBYTE = 1024 * 1024
 
@@ -100,6 +101,11 @@ class Bound(NamedTuple):
 
     word: str = "latest"
     """`earliest`, `latest` or `committed`."""
+
+    @property
+    def is_by_time(self) -> bool:
+        """Whether times say it, so that offsets and the word have no effect."""
+        return self.timestamp is not None or self.timestamps is not None
 
 
 @dataclass(frozen=True)
@@ -139,7 +145,7 @@ class ReadOptions:
     def starts_alike(self) -> bool:
         """Whether the query would begin at the same records if it began again later."""
         bound = self.starting
-        if (bound.timestamp, bound.timestamps) != (None, None):
+        if bound.is_by_time:
             return not self.no_match_is_latest
         if bound.offsets is not None:
             return not _has(bound.offsets, LATEST)
@@ -249,7 +255,7 @@ def _starting(reader: OptionReader, streaming: bool) -> Bound:
             '{"topic": {"0": 23, "1": -2}}'
         )
     _check_offsets("startingOffsets", offsets, lowest=EARLIEST)
-    if streaming:
+    if streaming or bound.is_by_time:
         return bound
     if word == "latest" and offsets is None:
         raise ValueError("startingOffsets=latest: has no meaning for a batch query")
@@ -263,6 +269,8 @@ def _ending(reader: OptionReader, streaming: bool) -> Bound:
     if streaming and (given := reader.given(*names)):
         raise ValueError(f"{given[0]}: has no meaning for a streaming query")
     bound = _bound(reader, "ending", "latest")
+    if bound.is_by_time:
+        return bound
     if bound.word != "latest":
         raise ValueError(
             f"endingOffsets={bound.word!r}: must be latest, or JSON as "
@@ -283,16 +291,18 @@ def _bound(reader: OptionReader, side: str, default: str) -> Bound:
         text = default
     timestamps = reader.by_partition(f"{side}OffsetsByTimestamp")
     for numbers in (timestamps or {}).values():
-        if any(value < 0 for value in numbers.values()):
+        if any(not 0 <= value <= _MAX_INT64 for value in numbers.values()):
             raise ValueError(f"{side}OffsetsByTimestamp: must be milliseconds since 1970")
     timestamp = reader.integer(f"{side}Timestamp", minimum=0)
+    if timestamp is not None and timestamp > _MAX_INT64:
+        raise ValueError(f"{side}Timestamp={timestamp}: must be milliseconds since 1970")
     return Bound(timestamp, timestamps, offsets, text.lower())
 
 
 def _check_offsets(name: str, offsets: dict[str, dict[int, int]] | None, lowest: int) -> None:
     for topic, numbers in (offsets or {}).items():
         for partition, offset in numbers.items():
-            if offset < lowest:
+            if not lowest <= offset <= _MAX_INT64:
                 raise ValueError(f"{name}: {offset} of {topic}-{partition} is not an offset")
 
 
@@ -328,7 +338,8 @@ def _check_read(options: ReadOptions, streaming: bool) -> None:
     least, most = options.min_partitions, options.max_partitions
     if least is not None and most is not None and least > most:
         raise ValueError(f"minPartitions={least}: must not be more than maxPartitions={most}")
-    if options.starting.word == "committed" and not options.group_id:
+    starting = options.starting
+    if starting.word == "committed" and not starting.is_by_time and not options.group_id:
         raise ValueError("startingOffsets=committed: needs kafka.group.id, the group to ask for")
     if options.pushdown and streaming:
         raise ValueError("pushdown: has no meaning for a streaming query")
@@ -339,7 +350,9 @@ def _check_read(options: ReadOptions, streaming: bool) -> None:
         )
     assign = options.subscription.assign
     for name, bound in (("startingOffsets", options.starting), ("endingOffsets", options.ending)):
-        if assign is not None and bound.offsets is not None and not _is_same(assign, bound.offsets):
+        if assign is None or bound.offsets is None or bound.is_by_time:
+            continue
+        if not _is_same(assign, bound.offsets):
             raise ValueError(f"{name}: must name exactly the partitions that assign names")
     if not streaming and (options.max_offsets or options.min_offsets):
         log.warning("maxOffsetsPerTrigger and minOffsetsPerTrigger have no effect in a batch query")

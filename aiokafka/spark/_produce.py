@@ -7,15 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import json
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiokafka import AIOKafkaProducer
 from aiokafka._backoff import Backoff
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaError, KafkaTimeoutError, UnstableOffsetCommit
+from aiokafka.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    UnstableOffsetCommit,
+)
 from aiokafka.record.rows import ANY, RowSource, route_rows
 from aiokafka.spark._options import WriteOptions
 from aiokafka.spark._patience import connected
@@ -36,12 +42,17 @@ __all__ = [
     "WrittenLaterError",
     "check_mark",
     "make_producer",
+    "naming",
 ]
 
 Buffer = bytes | bytearray | memoryview
 
 _KIBIBYTE = 1024
-_PRODUCER_DEFAULTS: dict[str, Any] = {"max_batch_size": 256 * _KIBIBYTE}
+_PRODUCER_DEFAULTS: dict[str, Any] = {
+    "max_batch_size": 256 * _KIBIBYTE,
+    "max_request_size": 1024 * _KIBIBYTE,
+    "buffer_memory": 32 * _KIBIBYTE * _KIBIBYTE,
+}
 _TRANSACTION_TIMEOUT_MS = 300_000
 _MAX_OPEN_BYTES = 32 * _KIBIBYTE * _KIBIBYTE
 _MARKER_TIMEOUT = 60.0
@@ -59,9 +70,23 @@ class TopicRows(NamedTuple):
     partitions: Buffer | None = None
 
 
+@contextlib.contextmanager
+def naming(topic: str) -> Iterator[None]:
+    """Name the topic in a ValueError about one of its rows."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"a row for the topic {topic} cannot be written: {error}") from None
+
+
 async def make_producer(options: WriteOptions, **more: Any) -> AIOKafkaProducer:
     """Return a started producer. Waits for brokers that are unavailable."""
     keywords = {**_PRODUCER_DEFAULTS, **options.kafka.keywords(), **options.kafka.role, **more}
+    # Rows fill batches to their limit, and nothing divides a batch that a request, or the memory,
+    # cannot hold.
+    keywords["max_batch_size"] = min(
+        keywords["max_batch_size"], keywords["max_request_size"], keywords["buffer_memory"] // 2
+    )
 
     async def start() -> AIOKafkaProducer:
         producer = AIOKafkaProducer(**keywords)
@@ -97,12 +122,14 @@ class RecordWriter:
         """
         for topic, rows, chosen in parts:
             partitions = self._partitions.get(topic) or await self._count_partitions(topic)
-            order, routes = route_rows(rows, partitions, chosen)
+            with naming(topic):
+                order, routes = route_rows(rows, partitions, chosen)
             for partition, start, stop in routes:
                 while start < stop:
                     number = self._turn(topic) if partition == ANY else partition
                     batch = self._batch(topic, number)
-                    start = batch.append_rows(rows, order, start, stop)
+                    with naming(topic):
+                        start = batch.append_rows(rows, order, start, stop)
                     if start < stop:
                         await self._send(topic, number)
                         self._turns[topic] += partition == ANY
@@ -116,7 +143,10 @@ class RecordWriter:
         failure."""
         await self._send_open()
         while self._sent:
-            await self._sent.popleft()
+            try:
+                await self._sent.popleft()
+            except MessageSizeTooLargeError as error:
+                raise _too_large(error) from None
 
     def drop(self) -> None:
         """Forget what is not sent, and ignore the outcome of the rest."""
@@ -128,7 +158,10 @@ class RecordWriter:
     def _settle(self) -> None:
         """Collect acknowledged batches; raise the first failure."""
         while self._sent and self._sent[0].done():
-            self._sent.popleft().result()
+            try:
+                self._sent.popleft().result()
+            except MessageSizeTooLargeError as error:
+                raise _too_large(error) from None
 
     # -- partitions and batches
 
@@ -157,6 +190,15 @@ class RecordWriter:
         batch.close()
         self.counts[topic, partition] += batch.record_count()
         self._sent.append(await self._producer.send_batch(batch, topic, partition=partition))
+
+
+def _too_large(error: MessageSizeTooLargeError) -> MessageSizeTooLargeError:
+    """Return the refusal of a broker with what to do about it."""
+    told = error.args[0] if error.args else error
+    return MessageSizeTooLargeError(
+        f"{told}. Rows travel in batches of up to kafka.batch.size, here 256 KiB by default: set "
+        "it below max.message.bytes of the topic, or raise that if one row is larger"
+    )
 
 
 # -- exactly once

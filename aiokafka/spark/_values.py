@@ -7,6 +7,7 @@ import json
 import logging
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
 __all__ = ["OptionReader", "parse_duration"]
@@ -132,7 +133,11 @@ class OptionReader:
         proper = {name.lower(): name for name in known}
         unknown = [name for name in rest if name not in proper]
         if unknown:
-            raise ValueError(f"unknown option for {what}: {', '.join(unknown)}")
+            similar = [proper[n] for name in unknown for n in get_close_matches(name, proper, 1)]
+            raise ValueError(
+                f"unknown option for {what}: {', '.join(unknown)}"
+                + (f"; is it {', '.join(similar)}?" if similar else "")
+            )
         if rest:
             _warn_once(tuple(proper[name] for name in rest), what)
 

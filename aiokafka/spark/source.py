@@ -131,6 +131,9 @@ def _columns_to_read(schema: StructType) -> list[str]:
                 f"schema: the column {field.name} is {kind.simpleString()}, "
                 f"not {field.dataType.simpleString()}"
             )
+        if not field.nullable:
+            # Spark compares the batches of a task with this schema, and refuses them.
+            raise ValueError(f"schema: the column {field.name} must be nullable")
     if not schema.fields:
         raise ValueError("schema: at least one column is needed")
     return [field.name for field in schema.fields]

@@ -56,7 +56,7 @@ def copy_past(spark: SparkSession, servers: str, topic: str, until: int, files: 
         .option("minPartitions", 4)
         .load()
     )
-    by_day(rows).write.partitionBy("day").parquet(str(files))
+    by_day(rows).write.partitionBy("day").parquet(str(files / "part=past"))
 
 
 def copy_rest(
@@ -72,12 +72,15 @@ def copy_rest(
         .load()
     )
 
-    def append(batch: DataFrame, number: int) -> None:
-        batch.write.mode("append").partitionBy("day").parquet(str(files))
+    def write(batch: DataFrame, number: int) -> None:
+        # Not append: Spark repeats a batch that it had not finished, and its rows would be there
+        # twice.
+        place = str(files / f"part={number}")
+        batch.write.mode("overwrite").partitionBy("day").parquet(place)
 
     query = (
         by_day(rows)
-        .writeStream.foreachBatch(append)
+        .writeStream.foreachBatch(write)
         .option("checkpointLocation", str(checkpoint))
         .trigger(availableNow=True)
         .start()

@@ -99,6 +99,12 @@ async def test_reading_ends_early(cluster: FakeCluster, end: Any) -> None:
     await nothing_is_left(cluster)
 
 
+async def test_reading_that_cannot_begin_leaves_nothing(cluster: FakeCluster) -> None:
+    with pytest.raises(ValueError, match="no range of offsets"):
+        await asyncio.to_thread(list, reading(cluster, until=(2**70,)))
+    await nothing_is_left(cluster)
+
+
 async def test_the_client_stays_for_the_next_task(cluster: FakeCluster) -> None:
     fill(cluster)
     await asyncio.to_thread(closed, reading(cluster, idle="5m"))

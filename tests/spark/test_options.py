@@ -54,6 +54,43 @@ def test_names_come_in_any_case() -> None:
     assert lower.include_headers
 
 
+@pytest.mark.parametrize("time", ["Timestamp", "OffsetsByTimestamp"])
+def test_a_time_goes_before_offsets_that_have_no_meaning(time: str) -> None:
+    """As in Spark's own source: jobs add a time to the options that they have."""
+    when = "5" if time == "Timestamp" else '{"t": {"0": 5}}'
+    for offsets in ("latest", '{"t": {"0": -1}}', "committed"):
+        assert batch(startingOffsets=offsets, **{f"starting{time}": when}).starting.is_by_time
+    for offsets in ("earliest", '{"t": {"0": -2}}'):
+        assert batch(endingOffsets=offsets, **{f"ending{time}": when}).ending.is_by_time
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "startingOffsets",
+        "endingOffsets",
+        "startingOffsetsByTimestamp",
+        "startingTimestamp",
+        "endingTimestamp",
+    ],
+)
+def test_numbers_that_no_broker_has(name: str) -> None:
+    """What does not fit into int64 was found out by an error of a request, or read nothing."""
+    text = str(2**63) if name.endswith("gTimestamp") else '{"t": {"0": 9223372036854775808}}'
+    with pytest.raises(ValueError, match=f"^{name}.*(is not an offset|milliseconds since 1970)"):
+        batch(**{name: text})
+
+
+def test_options_that_do_not_exist() -> None:
+    with pytest.raises(
+        ValueError,
+        match=r"batch query: maxoffsetpertrigger, zzz; is it maxOffsetsPerTrigger\?$",
+    ):
+        batch(maxOffsetPerTrigger="5", zzz="1")
+    with pytest.raises(ValueError, match=r"unknown option for a batch write: zzz$"):
+        write(zzz="1")
+
+
 def test_offsets_by_partition() -> None:
     options = batch(startingOffsets='{"t": {"0": 23, "1": -2}}', endingOffsets='{"t":{"0":-1}}')
     assert options.starting.offsets == {"t": {0: 23, 1: -2}}

@@ -1,4 +1,5 @@
-"""Tasks that begin while no broker is there, as during its restart."""
+"""Tasks that begin, and queries that look for topics, while no broker is there, as during its
+restart."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from aiokafka.spark._options import parse_read, parse_write
 from aiokafka.spark._patience import connected
 from aiokafka.spark._produce import TaskIdentity
 from aiokafka.testing import FakeCluster
+from tests.spark.support import fill, initial, stream
 
 pa: Any = pytest.importorskip("pyarrow", reason="needs pyarrow")
 
@@ -54,6 +56,19 @@ async def test_a_task_that_reads(cluster: FakeCluster, caplog: pytest.LogCapture
     ranges = [PartitionRange("t", 0, 0, 10)]
     found = await while_away(cluster, caplog, lambda: list(read_batches(given, ["value"], ranges)))
     assert sum(batch.num_rows for batch in found) == 10
+
+
+async def test_a_stream_that_looks_for_topics_by_a_pattern(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is connected already, and asks for all topics now and then."""
+    monkeypatch.setattr("aiokafka.spark._driver._DISCOVERY_INTERVAL", 0.0)
+    given = {"subscribe": None, "subscribePattern": "t", "startingOffsets": "earliest"}
+    plan = stream(cluster, **given, **{"kafka.request.timeout.ms": "20000"})
+    start = await initial(plan)
+    fill(cluster, 5)
+    until = await while_away(cluster, caplog, lambda: plan.end(start, None, wait=False))
+    assert until["t"]["0"] == 5
 
 
 async def test_patience_ends() -> None:

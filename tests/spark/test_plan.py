@@ -176,6 +176,16 @@ async def test_a_topic_that_is_not_subscribed_to_any_more_is_still_repeated(
     assert len(await read(plan, BEGIN, two)) == 4
 
 
+@pytest.mark.parametrize("given", [{}, TOLERANT], ids=["strict", "tolerant"])
+async def test_a_partition_that_is_not_assigned_any_more_is_still_repeated(
+    cluster: FakeCluster, given: dict[str, str]
+) -> None:
+    fill(cluster, 10, 10)
+    plan = stream(cluster, subscribe=None, assign='{"t": [0]}', **given)
+    start, until = {"t": {"0": 0, "1": 0}}, {"t": {"0": 5, "1": 5}}
+    assert await read(plan, start, until) == [("t", 0, 0, 5), ("t", 1, 0, 5)]
+
+
 async def test_a_missing_topic_is_waited_for_once(cluster: FakeCluster) -> None:
     fill(cluster, 5)
     given = {"startingOffsets": "earliest", "kafka.request.timeout.ms": "3000"}

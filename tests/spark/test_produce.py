@@ -157,6 +157,34 @@ async def test_a_row_that_is_too_large(cluster: FakeCluster) -> None:
         await write(cluster, rows_of([{"value": bytes(2**21)}]))
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"kafka.max.request.size": "100000"},
+        {"kafka.buffer.memory": "200000"},
+        {"kafka.batch.size": "2000000"},
+    ],
+    ids=str,
+)
+async def test_batches_fit_into_requests_and_memory(
+    cluster: FakeCluster, given: dict[str, str]
+) -> None:
+    """As with Java's client, whose batches are smaller by default, and are divided."""
+    writer = await write(cluster, rows_of([{"value": bytes(1000)}] * 3000), **given)
+    assert sum(writer.counts.values()) == 3000
+    assert sum(len(records) for records in written(cluster).values()) == 3000
+
+
+@pytest.mark.parametrize("count", [1000, 50_000])
+async def test_a_topic_that_takes_small_batches_only(cluster: FakeCluster, count: int) -> None:
+    await cluster.create_topic("small", config={"max.message.bytes": 20_000})
+    rows = rows_of([{"value": bytes(1000), "topic": "small"}] * 1000)
+    with pytest.raises(MessageSizeTooLargeError, match=r"small-0.*set it below max.message.bytes"):
+        await write(cluster, *[rows] * (count // 1000))
+    await write(cluster, rows, **{"kafka.batch.size": "20000"})
+    assert cluster.log("small", 0).end_offset == 1000
+
+
 async def test_failures_are_told(cluster: FakeCluster) -> None:
     with cluster.intercept(ProduceRequest, Fail(TopicAuthorizationFailedError)):
         with pytest.raises(TopicAuthorizationFailedError):

@@ -71,6 +71,13 @@ def test_jaas_that_is_none(text: str, message: str) -> None:
     assert "hush" not in str(caught.value)
 
 
+def test_the_protocol_comes_in_any_case() -> None:
+    """As with Java's clients."""
+    given = settings(security_protocol="sasl_ssl")
+    assert given.keywords()["security_protocol"] == "SASL_SSL"
+    assert "ssl_context" in given.keywords()
+
+
 def test_names_and_passwords() -> None:
     plain = settings(sasl_jaas_config=f'{PLAIN} required username="me" password="hush";')
     assert plain.keywords()["sasl_plain_username"] == "me"

@@ -118,6 +118,19 @@ async def test_batches_have_the_schema_that_spark_demands(
     assert found.schema == to_arrow_schema(schema, timezone="UTC")
 
 
+async def test_a_loss_names_the_option_that_tolerates_it(cluster: FakeCluster) -> None:
+    fill(cluster, 10)
+    cluster.log("t", 0).delete_before(4)
+    given = {"startingOffsets": '{"t": {"0": 2, "1": 0, "2": 0}}'}
+    reader = await call(lambda: batch(cluster, **given))
+    message = "t-0: offsets 2 to 3 are gone: .*; with failOnDataLoss=false a query skips"
+    with pytest.raises(DataLossError, match=message):
+        await rows(reader, await call(reader.partitions))
+    other = await call(stream, cluster)
+    with pytest.raises(DataLossError, match=r"t-0: offsets 10 to 19 .*; with failOnDataLoss=false"):
+        await call(other.latestOffset, {"t": {"0": 20, "1": 0, "2": 0}}, ALL)
+
+
 async def test_a_schema_of_the_users_is_a_projection(cluster: FakeCluster) -> None:
     fill(cluster, 3)
     made = source(cluster)
@@ -138,6 +151,15 @@ async def test_schemas_that_are_wrong(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         source(cluster).reader(schema=StructType().add(name, kind))
+
+
+async def test_a_schema_with_not_null_is_refused_before_any_task(cluster: FakeCluster) -> None:
+    """Spark would refuse the batches: their schema has to be equal, and values may be null."""
+    schema = StructType().add("value", "binary", nullable=False)
+    with pytest.raises(ValueError, match="schema: the column value must be nullable"):
+        source(cluster).reader(schema=schema)
+    with pytest.raises(ValueError, match="schema: the column value must be nullable"):
+        source(cluster).streamReader(schema=schema)
 
 
 async def test_batch_bounds(cluster: FakeCluster) -> None:

@@ -75,6 +75,25 @@ async def test_rows_are_written(cluster: FakeCluster) -> None:
     assert committed(cluster) == list(range(95))
 
 
+@pytest.mark.parametrize("topic", ["t", None])
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ({"partition": pa.array([-1], pa.int32())}, "partition: a row asks for -1"),
+        ({"partition": pa.array([2**30], pa.int32())}, "partition: a row asks for 1073741824"),
+        ({"timestamp": pa.array([-5.0])}, "timestamp must be an int64 that is not negative"),
+    ],
+)
+async def test_a_row_that_cannot_be_written_is_told_with_its_topic(
+    cluster: FakeCluster, topic: str | None, column: dict[str, Any], message: str
+) -> None:
+    rows = pa.record_batch({"value": [b"1"], "topic": ["t"], **column})
+    given = {"topic": topic, "kafka.bootstrap.servers": cluster.bootstrap_servers}
+    settings = parse_write({k: v for k, v in given.items() if v}, streaming=True)
+    with pytest.raises(ValueError, match=f"a row for the topic t cannot be written: {message}"):
+        await write(settings, iter([rows]))
+
+
 async def test_no_rows(cluster: FakeCluster) -> None:
     """No producer is made, and no transactional id and group is left on the brokers."""
     assert await write(options(cluster), batches(0, 0)) == ({}, 0, False, None)
