@@ -312,7 +312,7 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         """
         if asyncio.get_running_loop() is not self._loop:
             raise IllegalStateError("start() is called in another event loop than the constructor")
-        if self._has_failed:
+        if self._has_failed and not self._stopping.locked():
             if self._subscription.is_by_group:
                 self._subscription.assign_from_subscribed([])
             self._assemble(self._subscription)
@@ -327,11 +327,11 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
             self._refuse_if_closed()
         except BaseException as error:
             is_stopped = bool(self._closed)
+            self._has_failed = not is_stopped  # now, for what follows may be cancelled, too
             await self._stop_for_good()
             if is_stopped and isinstance(error, Exception):
                 # What failed is what `stop()` has closed.
                 raise ConsumerStoppedError("the consumer was stopped while it started") from error
-            self._has_failed = not is_stopped
             raise
         self._health.live(None)
 
@@ -408,7 +408,6 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         refuse_other_loop(self._loop, type(self).__name__)
         refuse_in_listener(self._desk, "stop()")
         deadline = self._loop.time() + stop_limit(timeout)
-        self._has_failed = False
         self._refuse_work()
         try:
             async with timeout_at(deadline + _CLOSE_TIMEOUT):
@@ -423,8 +422,9 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
             self._stopping.release()
 
     def _refuse_work(self) -> None:
-        """Return no record from now on."""
+        """Return no record from now on; after a `start()` that has failed, begin no more."""
         if self._closed:
+            self._has_failed = False
             return
         self._closed = True
         if self._is_through():

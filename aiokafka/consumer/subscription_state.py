@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from aiokafka._partitions import as_partition
@@ -26,6 +27,9 @@ __all__ = [
     "SubscriptionState",
     "TopicPartitionState",
 ]
+
+# Most of them have been deleted when there are so many; together they take two megabytes.
+_MOST_GIVEN_UP = 10_000
 
 _EXCLUSIVE = "Subscription to topics, partitions and pattern are mutually exclusive"
 
@@ -127,7 +131,9 @@ class SubscriptionState:
         self._assigned = Signal()
         self.given_up: dict[TopicPartition, int] = {}
         """Partitions that were revoked, or begun again, after records of theirs were returned, and
-        the number of the call that got the last of these."""
+        the number of the call that got the last of these. An application may hold such records for
+        any time, so the latest are kept: 10,000, or twice as many as were assigned at one time."""
+        self._most_given_up = _MOST_GIVEN_UP
 
     @property
     def subscription(self) -> Subscription | None:
@@ -317,6 +323,12 @@ class SubscriptionState:
             if state.tp not in states:
                 if state.call:
                     # `GroupView` asks later whether the application had records of it in hand.
+                    # It is the latest now, though it may have been given up before.
+                    self.given_up.pop(state.tp, None)
                     self.given_up[state.tp] = state.call
                 state.retire()
+        self._most_given_up = max(self._most_given_up, 2 * len(tps))
+        too_many = max(0, len(self.given_up) - self._most_given_up)
+        for tp in list(islice(self.given_up, too_many)):
+            del self.given_up[tp]
         self._assigned.notify()

@@ -130,7 +130,9 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
     # -- life
 
     async def __aenter__(self) -> Self:
-        self._listener.inner = self.consumer.rebalance_listener
+        # Ours is there already if this failed before for want of a broker, and is tried again.
+        if self.consumer.rebalance_listener is not self._listener:
+            self._listener.inner = self.consumer.rebalance_listener
         # Before the consumer starts: its first assignment must not pass the session by.
         self.consumer.rebalance_listener = self._listener
         async with AsyncExitStack() as stack:

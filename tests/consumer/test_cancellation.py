@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import ConsumerStoppedError
 from aiokafka.protocol.messages.fetch import FetchRequest
-from aiokafka.testing import Delay, FakeCluster
+from aiokafka.protocol.messages.join_group import JoinGroupRequest
+from aiokafka.testing import Delay, FakeCluster, Hold
 from tests.support.consumers import T0, Start, fill
 
 Call = Callable[[AIOKafkaConsumer], Coroutine[Any, Any, Any]]
@@ -92,6 +95,68 @@ async def test_a_cancelled_start_leaves_nothing_open(cluster: FakeCluster) -> No
         await cancelled_after(steps, consumer.start())
         await consumer.stop()
     await cluster.wait_for(lambda: cluster.connections == 0)
+
+
+@asynccontextmanager
+async def closing(
+    cluster: FakeCluster,
+) -> AsyncIterator[tuple[AIOKafkaConsumer, asyncio.Task[None]]]:
+    """A consumer that joins its group when its `start()` is cancelled, which begins to close it."""
+    await cluster.create_topic("t")
+    options: dict[str, Any] = {"group_id": "g", "auto_offset_reset": "earliest"}
+    consumer = AIOKafkaConsumer("t", bootstrap_servers=cluster.bootstrap_servers, **options)
+    answer = asyncio.Event()
+    with cluster.intercept(JoinGroupRequest, Hold(answer), times=1) as script:
+        starting = asyncio.create_task(consumer.start())
+        await script.wait()
+        starting.cancel()
+        await asyncio.sleep(0)
+        assert not starting.done()
+        yield consumer, starting
+        answer.set()
+    await cluster.wait_for(lambda: cluster.connections == 0)
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_a_start_that_was_cancelled_twice_can_be_called_again(
+    cluster: FakeCluster, turns: int
+) -> None:
+    """As by a timeout within another one: the second finds it closing what it has begun."""
+    async with closing(cluster) as (consumer, starting):
+        fill(cluster, 0, 1)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        starting.cancel()
+        await asyncio.wait([starting])
+        assert starting.cancelled()
+        await consumer.start()
+        assert (await consumer.getone()).offset == 0
+        await consumer.stop()
+
+
+@pytest.mark.parametrize("is_cancelled_again", [False, True])
+async def test_a_stop_while_a_cancelled_start_closes_is_the_end(
+    cluster: FakeCluster, is_cancelled_again: bool
+) -> None:
+    """A loop that starts the consumer until it succeeds must not outlive `stop()`."""
+    async with closing(cluster) as (consumer, starting):
+        stopping = asyncio.create_task(consumer.stop())
+        await asyncio.sleep(0)
+        if is_cancelled_again:
+            starting.cancel()
+        await asyncio.wait([starting])
+        with pytest.raises(ConsumerStoppedError, match="make a new one"):
+            await consumer.start()
+        await stopping
+
+
+async def test_no_start_begins_while_a_cancelled_one_closes(cluster: FakeCluster) -> None:
+    async with closing(cluster) as (consumer, starting):
+        with pytest.raises(ConsumerStoppedError):
+            await consumer.start()
+        await asyncio.wait([starting])
+        await consumer.start()
+        await consumer.stop()
 
 
 async def test_a_cancelled_stop_can_be_called_again(cluster: FakeCluster, start: Start) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
+from functools import partial
 from typing import Any
 
 import pytest
@@ -282,6 +284,37 @@ async def test_commit_says_that_what_was_handed_out_is_not_ours_any_more(
         await consumer.commit()
         assert cluster.groups.committed("g", "t", 0) == 3
         await consumer.stop()
+
+
+def forfeits_in_memory() -> int:
+    gc.collect()
+    return sum(type(each).__name__ == "_Forfeit" for each in gc.get_objects())
+
+
+async def test_what_was_taken_away_before_the_last_call_is_not_kept(
+    cluster: FakeCluster, start: Start
+) -> None:
+    """The application goes from topic to topic, and commits without `commit()`, or not at all."""
+    before = forfeits_in_memory()
+
+    def has(topic: str) -> bool:
+        return {tp.topic for tp in consumer.assignment()} == {topic}
+
+    options = {**OPTIONS, "enable_auto_commit": False, "rebalance_timeout_ms": 100}
+    consumer = await start(cluster, **options)
+    for number in range(10):
+        topic = f"of-day-{number}"
+        await cluster.create_topic(topic)
+        fill(cluster, 0, 2, topic=topic)
+        consumer.subscribe([topic])
+        await until(cluster, partial(has, topic))
+        await consumer.getone()
+    await cluster.create_topic("last")
+    consumer.subscribe(["last"])
+    await until(cluster, partial(has, "last"))
+    assert forfeits_in_memory() - before <= 1
+    with pytest.raises(CommitFailedError, match=r"taken away .*: of-day-9-0;"):
+        await consumer.commit()
 
 
 async def test_what_was_committed_in_time_is_not_missed(cluster: FakeCluster, start: Start) -> None:

@@ -468,3 +468,53 @@ async def test_a_commit_outlasts_an_assignment_that_an_eager_leader_brings_too_l
     for commit in commits.values():
         with pytest.raises(CommitFailedError, match="not this member's any more"):
             await commit
+
+
+# Longer than the member that was removed takes to join again: all join the same generation then.
+LATE = {"heartbeat_interval_ms": 3000}
+
+
+@pytest.mark.parametrize("options", [COOPERATIVE, BY_COORDINATOR], ids=["cooperative", "consumer"])
+async def test_what_a_removed_member_had_goes_to_others_though_it_unsubscribes_meanwhile(
+    start: Start, options: dict[str, Any]
+) -> None:
+    """Its listener is at work when the group removes it, and the application subscribes to
+    something else: what it claimed when it joined again, no member would read."""
+    async with FakeCluster(config=CONFIG) as cluster:
+        await cluster.create_topic("t", partitions=2)
+        await cluster.create_topic("u")
+        other = await start(cluster, "t", **{**options, **LATE})
+        consumer = await start(cluster, **options)
+        log = Busy("assigned")
+        consumer.subscribe(["t"], listener=log)
+        await log.is_called.wait()
+        await until(cluster, lambda: len(other.assignment()) == len(consumer.assignment()) == 1)
+        cluster.groups.expire("g", consumer.group_metadata().member_id)
+        await until(cluster, lambda: not is_member(consumer))
+        consumer.unsubscribe()
+        consumer.subscribe(["u"], listener=log)
+        log.goes_on.set()
+        await until(cluster, lambda: {tp.topic for tp in consumer.assignment()} == {"u"})
+        await until(cluster, lambda: other.assignment() == {T0, T1})
+
+
+async def test_what_a_removed_member_had_goes_to_others_though_it_unsubscribes_before_it_joins(
+    cluster: FakeCluster, start: Start
+) -> None:
+    """It waits for its next attempt, and has no listener that has to hear of the end."""
+    await cluster.create_topic("t", partitions=2)
+    await cluster.create_topic("u")
+    other = await start(cluster, "t", **{**COOPERATIVE, **LATE})
+    pause = {"retry_backoff_ms": 500}
+    consumer = await start(cluster, "t", client_id="first", **pause, **COOPERATIVE)
+    await until(cluster, lambda: len(other.assignment()) == len(consumer.assignment()) == 1)
+    member_id = consumer.group_metadata().member_id
+    expire = of_first(lambda: cluster.groups.expire("g", member_id))
+    with cluster.intercept(JoinGroupRequest, expire, times=1) as script:
+        cluster.groups.rebalance("g")
+        await script.wait()
+        await until(cluster, lambda: not is_member(consumer))
+    consumer.unsubscribe()
+    consumer.subscribe(["u"])
+    await until(cluster, lambda: {tp.topic for tp in consumer.assignment()} == {"u"})
+    await until(cluster, lambda: other.assignment() == {T0, T1})

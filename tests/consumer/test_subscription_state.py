@@ -64,6 +64,33 @@ def test_a_partition_that_comes_back_starts_anew() -> None:
     assert subscriptions.assigned_state(T0).position is None
 
 
+def return_records(subscriptions: SubscriptionState, call: int) -> None:
+    for state in subscriptions.assignment.states():
+        state.call = call
+
+
+def test_the_latest_partitions_that_were_given_up_are_remembered() -> None:
+    """Topics come and go, as with a pattern, and one partition comes back again and again."""
+    subscriptions = SubscriptionState()
+    for number in range(10_500):
+        subscriptions.assign([TopicPartition(f"of-day-{number}", 0), *[T0] * (number % 2)])
+        return_records(subscriptions, number + 1)
+    subscriptions.assign([])
+    latest = {TopicPartition(f"of-day-{number}", 0): number + 1 for number in range(501, 10_500)}
+    assert subscriptions.given_up == {**latest, T0: 10_500}
+
+
+def test_large_assignments_are_remembered_whole_when_they_are_given_up() -> None:
+    """The application may have records of each partition in hand, though others follow."""
+    subscriptions = SubscriptionState()
+    large = [TopicPartition("t", number) for number in range(12_000)]
+    for call, tps in enumerate((large[:500], large[500:], large[:500]), start=1):
+        subscriptions.assign(tps)
+        return_records(subscriptions, call)
+    subscriptions.assign([])
+    assert subscriptions.given_up.keys() == set(large)
+
+
 def test_patterns_match_topics_as_they_come() -> None:
     subscriptions = SubscriptionState()
     subscriptions.subscribe_pattern(re.compile("^log-"))

@@ -11,6 +11,7 @@ from aiokafka._compat import timeout
 from aiokafka.errors import (
     CommitFailedError,
     IllegalStateError,
+    KafkaConnectionError,
     KafkaTimeoutError,
     OutOfOrderSequenceNumber,
     TransactionAbortable,
@@ -53,6 +54,20 @@ async def test_records_come_after_a_long_time_without_any(cluster: FakeCluster) 
         fill(cluster, 0, 3)
         assert await looking == [numbers(3)]
     assert stored(cluster) == [3, None]
+
+
+async def test_a_session_that_found_no_broker_is_entered_again(cluster: FakeCluster) -> None:
+    """The application's listener is called as usual."""
+    told = Told()
+    session = session_of(cluster, listener=told, writing={"request_timeout_ms": 200})
+    await cluster.stop_broker(0)
+    with pytest.raises(KafkaConnectionError):
+        await session.__aenter__()
+    await cluster.start_broker(0)
+    fill(cluster, 0, 3)
+    async with session, timeout(10):
+        assert await copy(session, 3) == [numbers(3)]
+    assert [method for method, _ in told.calls] == ["assigned"]
 
 
 async def test_a_stopped_consumer_ends_the_loop(cluster: FakeCluster) -> None:

@@ -206,8 +206,10 @@ class ClassicProtocol:
         member."""
         # Each branch acts once for a join, however often that is tried (`_is_revoked`).
         if self.member.generation < 0:
+            # Also if nothing is owned: the application may have unsubscribed since the group
+            # removed us. What we claimed, the others would wait for us to give up (KIP-429).
+            self._assignors.forget()
             if self._handover.owned and not self._is_revoked:
-                self._assignors.forget()
                 await self._handover.lose()
                 self._handover.release()
             elif not self._assignors.is_cooperative and not self._is_revoked:

@@ -185,6 +185,8 @@ class GroupCommits:
         may commit for them from now on, or have done so. Remember those of which the application
         has records in hand."""
         call = self._desk.buffer.call
+        # Those of an earlier call count no more: see `refuse_forfeited()`.
+        self._forfeited = {tp: each for tp, each in self._forfeited.items() if each.call == call}
         # A reader that waits for records has done with those before.
         is_done = self._desk.has_readers
         for tp in partitions:
