@@ -18,7 +18,6 @@ from aiokafka._compat import timeout_at
 from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
 from aiokafka._config.options import refuse_unknown
 from aiokafka._config.signature import show_options
-from aiokafka._coordinator_lookup import coordinators_in, lookup_of
 from aiokafka._form import mention_form
 from aiokafka._loops import made_for, refuse_other_loop
 from aiokafka._metadata.loop import MetadataLoop
@@ -43,8 +42,6 @@ from aiokafka.net._traffic import Traffic
 from aiokafka.net.address import format_address
 from aiokafka.net.connection import BrokerConnection
 from aiokafka.net.pool import ConnectionGroup, ConnectionPool
-from aiokafka.protocol import _tuples
-from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 from aiokafka.protocol.messages.metadata import MetadataResponse
 from aiokafka.protocol.schema import Request, Response
 from aiokafka.protocol.versions import BrokerVersions
@@ -53,6 +50,7 @@ from aiokafka.structs import BrokerMetadata, TopicPartition
 if TYPE_CHECKING:
     from aiokafka.metrics import MetricsSnapshot
     from aiokafka.options import ClientOptions
+    from aiokafka.protocol import _tuples
 else:
     MetricsSnapshot = later("aiokafka.metrics.MetricsSnapshot")
     ClientOptions = later("aiokafka.options.ClientOptions")
@@ -317,7 +315,7 @@ class AIOKafkaClient:
         connection = self._pool.find(node_id, group)
         if connection is None:
             connection = await self.connection(node_id, group=group, timeout=timeout)
-        if isinstance(request, (_tuples.Request, _tuples.RequestStruct)):
+        if not isinstance(request, Request):
             return await _send_tuples(connection, request, timeout)
         version = connection.pick(type(request), max_version)
         return await connection.request(
@@ -664,6 +662,10 @@ class AIOKafkaClient:
         return await self.coordinator(coordinator_type, coordinator_key, deadline)
 
     async def _find_coordinator(self, kind: int, key: str, node_id: int) -> int:
+        # Loaded for those only that have a group or a transaction.
+        from aiokafka._coordinator_lookup import coordinators_in, lookup_of
+        from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
+
         connection = self._pool.find(node_id) or await self.connection(node_id)
         version = connection.pick(FindCoordinatorRequest)
         response = await connection.request(lookup_of(version, kind, [key]), version=version)

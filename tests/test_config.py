@@ -11,15 +11,10 @@ from typing import Any
 
 import pytest
 
-from aiokafka._config import (
-    ClientConfig,
-    ProducerConfig,
-    SecurityConfig,
-    parse_address,
-    warn_ignored,
-)
+from aiokafka._config import ClientConfig, SecurityConfig, parse_address, warn_ignored
 from aiokafka._config.consumer import ConsumerConfig, parse_duration
 from aiokafka._config.options import MISSING
+from aiokafka._config.producer import ProducerConfig
 from aiokafka.abc import AbstractTokenProvider
 
 

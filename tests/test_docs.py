@@ -18,8 +18,9 @@ from pathlib import Path
 import pytest
 
 from aiokafka import TransactionalSession, errors
-from aiokafka._config import ClientConfig, ProducerConfig
+from aiokafka._config import ClientConfig
 from aiokafka._config.consumer import ConsumerConfig
+from aiokafka._config.producer import ProducerConfig
 from aiokafka.health import ConsumerHealth
 from aiokafka.oauth._config import OAuthConfig
 from aiokafka.parallel import ParallelConsumer, RetryTopics

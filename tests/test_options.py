@@ -10,13 +10,10 @@ from typing import Any
 import pytest
 
 from aiokafka import AIOKafkaClient, AIOKafkaConsumer, AIOKafkaProducer, options
-from aiokafka._config import (
-    AdminConfig,
-    ClientConfig,
-    ConsumerConfig,
-    ProducerConfig,
-    SecurityConfig,
-)
+from aiokafka._config import ClientConfig, SecurityConfig
+from aiokafka._config.admin import AdminConfig
+from aiokafka._config.consumer import ConsumerConfig
+from aiokafka._config.producer import ProducerConfig
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.structs import ConsumerRecord

@@ -11,12 +11,16 @@ import pytest
 NOT_AT_FIRST = (
     *("aiokafka.admin", "aiokafka.cli", "aiokafka.oauth", "aiokafka.testing", "aiokafka.spark"),
     *("aiokafka.metrics.prometheus", "aiokafka.ranges", "aiokafka.session", "aiokafka.parallel"),
-    *("aiokafka.net.sasl.scram", "aiokafka.net.sasl.gssapi", "difflib", "uuid", "platform"),
+    *("aiokafka.net.sasl", "aiokafka.net.authentication", "aiokafka.net.session"),
+    *("aiokafka.protocol._tuples", "aiokafka._coordinator_lookup", "aiokafka._config.admin"),
+    *("datetime", "difflib", "uuid", "platform"),
 )
 NOT_IN_A_CONSUMER = (
     *("aiokafka.health", "aiokafka.metrics._values", "aiokafka.interceptors"),
     *("aiokafka.consumer._metrics", "aiokafka.consumer.group.group"),
     *("aiokafka.consumer.group.classic", "aiokafka.consumer.group.kip848", "aiokafka.producer"),
+    *("aiokafka.consumer.group.state", "aiokafka.consumer.position.committed"),
+    *("aiokafka._config.producer", "aiokafka.record.legacy"),
 )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import field
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from aiokafka._config.client import ClientConfig
@@ -49,12 +48,8 @@ class _OffsetReset:
     annotation = 'Literal["earliest", "latest", "none"] | timedelta'
 
     def convert(self, value: Any) -> str:
-        if isinstance(value, timedelta):
-            if value < timedelta():
-                raise ValueError
-            return f"by_duration:PT{value // timedelta(seconds=1)}.{value.microseconds:06}S"
         if not isinstance(value, str):
-            raise TypeError
+            return self._by_duration(value)
         name, _, rest = value.partition(":")
         name = name.lower()
         if name == "by_duration":
@@ -63,6 +58,15 @@ class _OffsetReset:
         if rest or name not in ("earliest", "latest", "none"):
             raise ValueError
         return name
+
+    def _by_duration(self, value: Any) -> str:
+        from datetime import timedelta  # most programs need none of it
+
+        if not isinstance(value, timedelta):
+            raise TypeError
+        if value < timedelta():
+            raise ValueError
+        return f"by_duration:PT{value // timedelta(seconds=1)}.{value.microseconds:06}S"
 
 
 def parse_duration(text: str) -> float:

@@ -8,7 +8,8 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from aiokafka._config import AdminConfig, SecurityConfig, warn_ignored
+from aiokafka._config import SecurityConfig, warn_ignored
+from aiokafka._config.admin import AdminConfig
 from aiokafka._config.options import refuse_unknown
 from aiokafka._config.signature import show_options
 from aiokafka._loops import made_for, refuse_other_loop

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aiokafka._states import ConsumerState
 from aiokafka._vitals import StateLog, Trouble, Verdict, newest, together
-from aiokafka.consumer.group.state import GroupPhase
+from aiokafka.consumer.group.coordination import GroupPhase
 from aiokafka.errors import KafkaUnreachableError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from aiokafka.errors import KafkaConnectionError, RequestTimedOutError
 from aiokafka.net.address import format_address, resolve
 from aiokafka.net.connection import BrokerConnection
 from aiokafka.net.failures import connect_failure
-from aiokafka.net.handshake import Greeting, ask_versions, authenticate, negotiate
+from aiokafka.net.handshake import Greeting, ask_versions, negotiate
 from aiokafka.protocol.versions import BrokerVersions
 
 if TYPE_CHECKING:
@@ -215,6 +215,8 @@ class Connector:
         finally:
             _discard(answer)
         if self._config.security.uses_sasl:
+            from aiokafka.net.authentication import authenticate  # not all have SASL
+
             left = deadline - asyncio.get_running_loop().time()
             await authenticate(connection, self._config.security, self.host, left)
         # Longer responses only now: an unknown peer could have us reserve what it likes.

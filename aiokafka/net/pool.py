@@ -15,7 +15,6 @@ from aiokafka.errors import IllegalStateError, KafkaConnectionError, KafkaError,
 from aiokafka.net._traffic import Traffic
 from aiokafka.net.connection import BrokerConnection
 from aiokafka.net.connector import Connector
-from aiokafka.net.session import SessionKeeper
 
 if TYPE_CHECKING:
     from aiokafka._config import ClientConfig
@@ -374,6 +373,8 @@ class ConnectionPool:
 
     def _keep_session(self, node_id: int, node: _Node, connection: BrokerConnection) -> None:
         if connection.session_lifetime:
+            from aiokafka.net.session import SessionKeeper  # only those with SASL have one
+
             keeper = SessionKeeper(connection, self._config, node.connector.host)
             self._spawn(keeper.run(), name=f"session {node_id}")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from aiokafka._backoff import Backoff
 from aiokafka._subject import about
 from aiokafka.errors import KafkaConnectionError, KafkaError
-from aiokafka.net.handshake import exchange, prepare_mechanism
+from aiokafka.net.authentication import exchange, prepare_mechanism
 
 if TYPE_CHECKING:
     from aiokafka._config import ClientConfig

@@ -11,7 +11,7 @@ from aiokafka.producer.batches.batch_builder import BatchBuilder
 from aiokafka.producer.message_accumulator import OutgoingRecord
 
 if TYPE_CHECKING:
-    from aiokafka._config import ProducerConfig
+    from aiokafka._config.producer import ProducerConfig
     from aiokafka.cluster import ClusterMetadata
 
 __all__ = ["ask_partitioner", "check_batch", "checked_record"]

@@ -10,7 +10,7 @@ from aiokafka.metrics._tables import GroupWriter
 from aiokafka.producer._meter import ProducerMeter
 
 if TYPE_CHECKING:
-    from aiokafka._config import ProducerConfig
+    from aiokafka._config.producer import ProducerConfig
     from aiokafka.client import AIOKafkaClient
     from aiokafka.producer.sending.sender import Sender
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from aiokafka import _seams
 from aiokafka._backoff import Backoff
-from aiokafka._config import ProducerConfig
+from aiokafka._config.producer import ProducerConfig
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.producer._meter import ProducerMeter
 from aiokafka.producer.batches.appender import Appender, TopicLanes, headers_bound

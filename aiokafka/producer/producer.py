@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from aiokafka import _seams
 from aiokafka._compat import timeout_at
-from aiokafka._config import ClientConfig, ProducerConfig, SecurityConfig, warn_ignored
+from aiokafka._config import ClientConfig, SecurityConfig, warn_ignored
 from aiokafka._config.options import MISSING
+from aiokafka._config.producer import ProducerConfig
 from aiokafka._config.signature import show_options
 from aiokafka._interception import Interception
 from aiokafka._log import SubjectLog
@@ -62,8 +63,7 @@ __all__ = ["AIOKafkaProducer", "TransactionContext"]
 # Programs for aiokafka import it, to leave an argument out.
 _missing: Any = MISSING
 
-_LONG_STOP = 3.0
-"""Seconds after which `stop()` logs what it waits for."""
+_LONG_STOP = 3.0  # seconds after which `stop()` logs what it waits for
 
 _DEFAULT_PARTITIONER = DefaultPartitioner()
 

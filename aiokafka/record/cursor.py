@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from aiokafka.errors import CorruptRecordError, UnsupportedCodecError
 from aiokafka.record import _memory as mem
 from aiokafka.record.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
 from aiokafka.record.control import ABORT, ControlRecord, first_key
 from aiokafka.record.header import RecordBatch, flat_view, parse_batch
-from aiokafka.record.legacy import LegacyRecord, read_entry
+
+if TYPE_CHECKING:
+    from aiokafka.record.legacy import LegacyRecord
 
 __all__ = ["BatchCursor"]
 
@@ -180,6 +183,8 @@ class BatchCursor:
         return True
 
     def _enter_legacy(self, batch: RecordBatch) -> None:
+        from aiokafka.record.legacy import read_entry  # for logs from before Kafka 0.11
+
         messages = read_entry(batch, self._check_crcs, self._max_decompressed_bytes)
         self._messages = messages
         self._at = 0

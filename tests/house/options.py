@@ -12,14 +12,11 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-from aiokafka._config import (
-    AdminConfig,
-    ClientConfig,
-    ConsumerConfig,
-    ProducerConfig,
-    SecurityConfig,
-)
+from aiokafka._config import ClientConfig, SecurityConfig
+from aiokafka._config.admin import AdminConfig
+from aiokafka._config.consumer import ConsumerConfig
 from aiokafka._config.options import MISSING, Option, Options
+from aiokafka._config.producer import ProducerConfig
 
 PACKAGE = Path(__file__).parent.parent.parent / "aiokafka"
 

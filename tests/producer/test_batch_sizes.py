@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 
-from aiokafka._config import ClientConfig, ProducerConfig
+from aiokafka._config import ClientConfig
+from aiokafka._config.producer import ProducerConfig
 from aiokafka.producer.batches.sizing import BatchSizing
 
 FULL = 16_384

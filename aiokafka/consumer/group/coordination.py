@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import enum
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from aiokafka._tasks import TaskOwner
     from aiokafka._vitals import Contact
-    from aiokafka.consumer.group.state import GroupPhase
 
-__all__ = ["Coordination"]
+__all__ = ["Coordination", "GroupPhase"]
+
+
+class GroupPhase(enum.Enum):
+    """How a consumer stands with its group, as `health()` sees it."""
+
+    OUTSIDE = "has no group, or nothing to do with its members"
+    JOINING = "joins, or is about to join"
+    JOINED = "has its share of the partitions"
+    IDLE = "left, because the application does not ask for records"
 
 
 class Coordination(Protocol):

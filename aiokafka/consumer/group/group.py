@@ -13,13 +13,14 @@ from aiokafka._compat import timeout_at
 from aiokafka._log import SubjectLog
 from aiokafka._tasks import TaskOwner
 from aiokafka.consumer.group.commits import GroupCommits
+from aiokafka.consumer.group.coordination import GroupPhase
 from aiokafka.consumer.group.farewell import Farewell
 from aiokafka.consumer.group.handover import Handover
 from aiokafka.consumer.group.mendable import MendableErrors
 from aiokafka.consumer.group.old_names import CommitLock
 from aiokafka.consumer.group.poll_watch import PollWatch
 from aiokafka.consumer.group.protocol import GroupParts, GroupProtocol
-from aiokafka.consumer.group.state import GroupPhase, Standing, StandingState
+from aiokafka.consumer.group.state import Standing, StandingState
 from aiokafka.consumer.group.topics import SubscribedTopics
 from aiokafka.consumer.position.committed import CommittedOffset, Identity, OffsetCommitter
 from aiokafka.errors import (
@@ -46,8 +47,7 @@ _CATCH_UP_TIMEOUT = 3.0
 # The broker ends a join when the rebalance timeout is over, and takes a moment.
 _JOIN_SHARE = 1.25
 # Parts of the time that is left.
-_PART_TO_CATCH_UP = 0.3
-_PART_TO_LEAVE = 0.2
+_PART_TO_CATCH_UP, _PART_TO_LEAVE = 0.3, 0.2
 
 
 class Group:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from aiokafka.consumer.group.state import GroupPhase
+from aiokafka.consumer.group.coordination import GroupPhase
 from aiokafka.consumer.group.topics import SubscribedTopics
 from aiokafka.errors import IllegalOperation
 from aiokafka.structs import TopicPartition

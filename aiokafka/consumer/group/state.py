@@ -8,24 +8,16 @@ from typing import TYPE_CHECKING
 
 from aiokafka._log import SubjectLog
 from aiokafka.consumer._signal import Signal
+from aiokafka.consumer.group.coordination import GroupPhase
 from aiokafka.consumer.group.old_names import RejoinFuture
 from aiokafka.errors import IllegalStateError, KafkaError
 
 if TYPE_CHECKING:
     from aiokafka.consumer._shared import Shared
 
-__all__ = ["GroupPhase", "Standing", "StandingState"]
+__all__ = ["Standing", "StandingState"]
 
 log = logging.getLogger("aiokafka.consumer.group_coordinator")
-
-
-class GroupPhase(enum.Enum):
-    """How a consumer stands with its group, as `health()` sees it."""
-
-    OUTSIDE = "has no group, or nothing to do with its members"
-    JOINING = "joins, or is about to join"
-    JOINED = "has its share of the partitions"
-    IDLE = "left, because the application does not ask for records"
 
 
 class StandingState(enum.Enum):

@@ -8,7 +8,7 @@ from aiokafka.record.batch import RecordBatchBuilder
 from aiokafka.record.compression import codec_id
 
 if TYPE_CHECKING:
-    from aiokafka._config import ProducerConfig
+    from aiokafka._config.producer import ProducerConfig
 
 __all__ = ["BatchSizing"]
 

@@ -12,7 +12,7 @@ from aiokafka.producer.message_accumulator import MessageAccumulator
 from aiokafka.record.compression import GZIP, LZ4, SNAPPY, ZSTD, codec_id
 
 if TYPE_CHECKING:
-    from aiokafka._config import ProducerConfig
+    from aiokafka._config.producer import ProducerConfig
 
 __all__ = ["Compressing"]
 

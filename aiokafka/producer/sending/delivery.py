@@ -42,7 +42,7 @@ from aiokafka.record.compression import codec_id
 from aiokafka.structs import BrokerMetadata
 
 if TYPE_CHECKING:
-    from aiokafka._config import ProducerConfig
+    from aiokafka._config.producer import ProducerConfig
     from aiokafka.client import AIOKafkaClient
 
 __all__ = ["Delivery"]

@@ -25,7 +25,7 @@ from aiokafka.producer.sending.sequencer import Sequencer
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from aiokafka._config import ProducerConfig
+    from aiokafka._config.producer import ProducerConfig
     from aiokafka.client import AIOKafkaClient
     from aiokafka.cluster import ClusterMetadata
 

@@ -21,7 +21,7 @@ from aiokafka.producer.transactions.requests import TransactionRequests
 from aiokafka.producer.transactions.state import Transaction
 
 if TYPE_CHECKING:
-    from aiokafka._config import ProducerConfig
+    from aiokafka._config.producer import ProducerConfig
     from aiokafka.client import AIOKafkaClient
     from aiokafka.producer.sending.sender import Sender
 

@@ -22,7 +22,7 @@ from aiokafka.producer.transactions.additions import Remaining
 from aiokafka.producer.transactions.requests import TransactionRequests
 
 if TYPE_CHECKING:
-    from aiokafka._config import ProducerConfig
+    from aiokafka._config.producer import ProducerConfig
 
 __all__ = ["PAST", "Fencing"]
 
