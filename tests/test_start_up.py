@@ -13,6 +13,7 @@ NOT_AT_FIRST = (
     *("aiokafka.metrics.prometheus", "aiokafka.ranges", "aiokafka.session", "aiokafka.parallel"),
     *("aiokafka.net.sasl", "aiokafka.net.authentication", "aiokafka.net.session"),
     *("aiokafka.protocol._tuples", "aiokafka._coordinator_lookup", "aiokafka._config.admin"),
+    *("aiokafka._telemetry.subscription", "aiokafka.protocol.messages.telemetry"),
     *("datetime", "difflib", "uuid", "platform"),
 )
 NOT_IN_A_CONSUMER = (
@@ -21,6 +22,7 @@ NOT_IN_A_CONSUMER = (
     *("aiokafka.consumer.group.classic", "aiokafka.consumer.group.kip848", "aiokafka.producer"),
     *("aiokafka.consumer.group.state", "aiokafka.consumer.position.committed"),
     *("aiokafka._config.producer", "aiokafka.record.legacy"),
+    *("aiokafka._interception", "aiokafka.consumer._interception"),
 )
 
 

@@ -13,7 +13,6 @@ from aiokafka import _seams
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout
 from aiokafka._config import ClientConfig
-from aiokafka._telemetry.subscription import DEFAULT_INTERVAL, Subscription
 from aiokafka.errors import (
     IllegalStateError,
     KafkaError,
@@ -29,18 +28,16 @@ from aiokafka.errors import (
 )
 from aiokafka.net.connection import BrokerConnection
 from aiokafka.net.pool import ConnectionPool
-from aiokafka.protocol.messages.telemetry import (
-    GetTelemetrySubscriptionsRequest,
-    PushTelemetryRequest,
-)
 from aiokafka.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     import uuid
 
     from aiokafka._telemetry.payload import PushPayload
+    from aiokafka._telemetry.subscription import Subscription
     from aiokafka._telemetry.tally import CountsTold
     from aiokafka.metrics import MetricsSnapshot
+    from aiokafka.protocol.messages.telemetry import PushTelemetryRequest
 
 __all__ = ["TelemetryReporter"]
 
@@ -49,6 +46,8 @@ log = logging.getLogger("aiokafka")
 _LOOK_AGAIN = 300.0
 """Seconds after which brokers that offered no telemetry may do so."""
 _LONGEST_BACKOFF = 30.0
+_KEY_OF_SUBSCRIPTIONS = 71
+"""The API key of GetTelemetrySubscriptions, by which few brokers can be asked."""
 _FAREWELL = 1.0
 """Seconds that the last push may take."""
 
@@ -219,6 +218,10 @@ class TelemetryReporter:
         return None if self._node_id is None else found.get(self._node_id)
 
     async def _subscribe(self, connection: BrokerConnection) -> float:
+        # Loaded for those brokers only that take metrics.
+        from aiokafka._telemetry.subscription import DEFAULT_INTERVAL, Subscription
+        from aiokafka.protocol.messages.telemetry import GetTelemetrySubscriptionsRequest
+
         request = GetTelemetrySubscriptionsRequest(client_instance_id=self._id)
         response = await connection.request(request)
         error = for_code(response.error_code)
@@ -249,6 +252,7 @@ class TelemetryReporter:
         # Loaded for those brokers only that want metrics.
         from aiokafka._telemetry.payload import PushPayload, make_payload
         from aiokafka._telemetry.tally import CountsTold, entries
+        from aiokafka.protocol.messages.telemetry import PushTelemetryRequest
 
         snapshot = self._read()
         if snapshot is None:
@@ -323,4 +327,8 @@ def _nothing() -> None:
 
 def _takes_metrics(pool: ConnectionPool, node_id: int) -> bool:
     versions = pool.versions(node_id)
-    return versions is not None and versions.has(GetTelemetrySubscriptionsRequest)
+    if versions is None or _KEY_OF_SUBSCRIPTIONS not in versions.api_versions:
+        return False
+    from aiokafka.protocol.messages.telemetry import GetTelemetrySubscriptionsRequest
+
+    return versions.has(GetTelemetrySubscriptionsRequest)

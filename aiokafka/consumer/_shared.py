@@ -6,12 +6,12 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from aiokafka._interception import Interception
 from aiokafka._log import SubjectLog
 from aiokafka.consumer._meter import ConsumerMeter
 
 if TYPE_CHECKING:
     from aiokafka._config.consumer import ConsumerConfig
+    from aiokafka._interception import Interception
     from aiokafka.client import AIOKafkaClient
     from aiokafka.consumer.fetch.desk import ReaderDesk
     from aiokafka.consumer.subscription_state import SubscriptionState
@@ -48,6 +48,8 @@ class Shared:
 def _interception(config: ConsumerConfig, subject: SubjectLog) -> Interception | None:
     if not config.interceptors:
         return None
+    from aiokafka._interception import Interception
+
     return Interception(config.interceptors, subject, config.introduction, drops=True)
 
 

@@ -41,7 +41,6 @@ from aiokafka.consumer._arguments import (
     topic_names,
 )
 from aiokafka.consumer._health import ConsumerHealthMonitor, Sources
-from aiokafka.consumer._interception import intercept, intercept_one
 from aiokafka.consumer._listener_call import refuse_in_listener
 from aiokafka.consumer._positions import ConsumerPositions
 from aiokafka.consumer._settings import ConsumerSettings
@@ -611,6 +610,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         while True:
             record = self._desk.next_of(wanted)
             if record is not None and self._shared.interception is not None:
+                from aiokafka.consumer._interception import intercept_one
+
                 record = await intercept_one(self._shared, record, began_at)
                 if record is None:
                     await self._maybe_yield()
@@ -661,7 +662,11 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
             records = self._desk.take(wanted, limit)
             if not in_time and until == deadline:
                 break
-        result = await intercept(self._shared, records, began_at) if records else records
+        result = records
+        if records and self._shared.interception is not None:
+            from aiokafka.consumer._interception import intercept
+
+            result = await intercept(self._shared, records, began_at)
         self._fetcher.settle(records)
         return result
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from functools import cache
 from struct import Struct as Packing
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka.protocol.schema import fields
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from aiokafka.protocol.schema import Field, Struct, Type
 
@@ -32,12 +31,15 @@ class Source:
         """Add a line."""
         self._lines.append(f"{'    ' * self._depth}{text}\n")
 
-    @contextmanager
-    def block(self, head: str) -> Iterator[None]:
+    def block(self, head: str) -> Source:
         """Indent the lines added within the `with` block below `head`."""
         self.line(head)
+        return self
+
+    def __enter__(self) -> None:
         self._depth += 1
-        yield
+
+    def __exit__(self, *_error: object) -> None:
         self._depth -= 1
 
     def fresh(self, prefix: str) -> str:

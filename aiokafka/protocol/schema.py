@@ -19,6 +19,7 @@ version lacks is still there to read. Modules with declarations must not postpon
 """
 
 import types
+from functools import cache
 from inspect import get_annotations
 from typing import (
     TYPE_CHECKING,
@@ -89,6 +90,7 @@ NEVER: Final = Versions(1, 0)
 ALWAYS: Final = Versions(0, OPEN_END)
 
 
+@cache
 def parse_versions(text: str) -> Versions:
     """Read Kafka's notation: ``"3"``, ``"3-12"``, ``"3+"`` or ``"none"``."""
     if text == "none":
@@ -307,8 +309,8 @@ def fields(cls: type[Struct]) -> tuple[Field, ...]:
 def _resolve_fields(cls: type[Struct]) -> "list[Field]":
     found: dict[str, Field] = {}
     for owner in reversed(cls.__mro__):
-        if not issubclass(owner, Struct):
-            continue
+        if not issubclass(owner, Struct) or owner.__module__ == __name__:
+            continue  # what is declared here are no fields
         for name, annotation in get_annotations(owner).items():
             origin: Any = get_origin(annotation)
             if origin is ClassVar:
@@ -339,6 +341,7 @@ def _resolve_field(cls: type[Struct], name: str, annotation: Any, spec: FieldSpe
     )
 
 
+@cache
 def _resolve_type(annotation: Any) -> tuple[Type, bool]:
     """Return the wire type of an annotation, and whether it admits None."""
     origin = get_origin(annotation)
