@@ -194,6 +194,7 @@ lint: $(VENV)/.lint
 
 options: $(LIBRARY)
 	$(BIN)/python -m tests.house.options
+	$(BIN)/python -m tests.house.codecs
 
 format: $(VENV)/.lint
 	$(BIN)/ruff check --fix .

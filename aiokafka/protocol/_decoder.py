@@ -19,6 +19,7 @@ from aiokafka.protocol._source import (
     new_scope,
     packing,
     split_fields,
+    written_ahead,
 )
 from aiokafka.protocol.primitives import get_uvarint, skip_tags
 
@@ -34,16 +35,11 @@ def make_decoder(cls: type[Struct], version: int, flexible: bool) -> Callable[..
     The buffer is bytes or bytearray. Malformed bytes raise KafkaProtocolError, struct.error,
     IndexError or UnicodeDecodeError; all of these mean the same.
     """
-    scope = new_scope(
-        new=object.__new__,
-        uvarint=get_uvarint,
-        skip_tags=skip_tags,
-        bools=(False, True),
-        bad_length=_bad_length,
-        bad_value=_bad_value,
-    )
-    writer = _DecoderWriter(scope, version, flexible)
     name = f"decode_{cls.__name__}_v{version}"
+    ahead = written_ahead(name, cls, version)
+    if ahead is not None:
+        return ahead
+    writer = _DecoderWriter(new_scope(**_NAMES), version, flexible)
     with writer.block(f"def {name}(buf, pos):"):
         writer.line("size = len(buf)")
         if has_records(cls):
@@ -62,6 +58,16 @@ def _bad_length(path: str, length: int, left: int) -> KafkaProtocolError:
 
 def _bad_value(path: str, value: int) -> KafkaProtocolError:
     return KafkaProtocolError(f"{path}: {value} is not a valid value")
+
+
+_NAMES = {
+    "new": object.__new__,
+    "uvarint": get_uvarint,
+    "skip_tags": skip_tags,
+    "bools": (False, True),
+    "bad_length": _bad_length,
+    "bad_value": _bad_value,
+}
 
 
 class _Unpackers(dict[int, Any]):

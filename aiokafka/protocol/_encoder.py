@@ -17,6 +17,7 @@ from aiokafka.protocol._source import (
     new_scope,
     packing,
     split_fields,
+    written_ahead,
 )
 from aiokafka.protocol.primitives import put_uvarint
 from aiokafka.protocol.schema import fields
@@ -35,16 +36,11 @@ def make_encoder(cls: type[Struct], version: int, flexible: bool) -> Callable[..
 
     Bad values raise struct.error, TypeError, AttributeError, KeyError or ValueError.
     """
-    scope = new_scope(
-        put_uvarint=put_uvarint,
-        flags={False: 0, True: 1},
-        as_list=_as_list,
-        as_bytes=_as_bytes,
-        as_uuid=_as_uuid,
-        unsupported=_unsupported,
-    )
-    writer = _EncoderWriter(scope, version, flexible)
     name = f"encode_{cls.__name__}_v{version}"
+    ahead = written_ahead(name, cls, version)
+    if ahead is not None:
+        return ahead
+    writer = _EncoderWriter(new_scope(**_NAMES), version, flexible)
     with writer.block(f"def {name}(o, out):"):
         writer.line("chunks = []")
         writer.struct(cls, "o")
@@ -93,6 +89,16 @@ class _Packers(dict[int, Any]):
         if count < 64:
             self[count] = pack
         return pack
+
+
+_NAMES = {
+    "put_uvarint": put_uvarint,
+    "flags": {False: 0, True: 1},
+    "as_list": _as_list,
+    "as_bytes": _as_bytes,
+    "as_uuid": _as_uuid,
+    "unsupported": _unsupported,
+}
 
 
 class _EncoderWriter(Source):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from importlib import import_module
 from struct import Struct as Packing
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,15 @@ if TYPE_CHECKING:
     from aiokafka.protocol.schema import Field, Struct, Type
 
 # Lengths and counts: struct codes before flexible versions.
+# The messages of clients that begin, and of members: `python -m tests.house.codecs` writes them.
+AHEAD = frozenset(
+    (
+        *("api_versions", "consumer_group_heartbeat", "fetch", "find_coordinator", "heartbeat"),
+        *("init_producer_id", "join_group", "list_offsets", "metadata", "offset_commit"),
+        *("offset_fetch", "produce", "sync_group"),
+    )
+)
+
 LENGTH_CODES = {"string": "h", "bytes": "i", "records": "i", "array": "i"}
 
 INTEGERS = {"int8": "b", "int16": "h", "int32": "i", "int64": "q", "uint16": "H", "uint32": "I"}
@@ -83,6 +93,19 @@ def packing(codes: str) -> Packing:
 def new_scope(**names: object) -> dict[str, Any]:
     """Return the names that every generated function may use."""
     return {"__names__": 0, **names}
+
+
+def written_ahead(name: str, cls: type[Struct], version: int) -> Callable[..., Any] | None:
+    """Return the function `name` for a message if it came with the package, as some for the newest
+    versions did.
+
+    To write and compile one takes a good part of the time that a client needs to its first record.
+    """
+    package, _, module = cls.__module__.rpartition(".")
+    is_newest = version == getattr(cls, "VERSIONS", (0, -1))[1]
+    if not is_newest or module not in AHEAD or package != "aiokafka.protocol.messages":
+        return None
+    return getattr(import_module(f"aiokafka.protocol._ahead.{module}"), name, None)
 
 
 def min_size(wire: Type, nullable: bool, version: int, flexible: bool) -> int:
