@@ -10,6 +10,7 @@ from types import ModuleType
 import pytest
 
 from aiokafka import _config
+from aiokafka._config import consumer, producer
 from aiokafka.oauth import _config as oauth_config
 
 FOLDER = Path(__file__).parent.parent / "docs" / "_ext"
@@ -25,7 +26,8 @@ def advice() -> ModuleType:
 
 
 def keywords(config: str) -> set[str]:
-    module = oauth_config if hasattr(oauth_config, config) else _config
+    modules = (_config, producer, consumer, oauth_config)
+    module = next(module for module in modules if hasattr(module, config))
     found: frozenset[str] = getattr(module, config).keywords()
     return set(found)
 

@@ -11,6 +11,7 @@ from docutils.parsers.rst import Directive
 from sphinx import addnodes
 
 from aiokafka import _config
+from aiokafka._config import consumer, producer
 from aiokafka._config.options import MISSING, Option
 from aiokafka.oauth import _config as oauth_config
 
@@ -21,7 +22,8 @@ _PLAIN = ("True or False", "one of ", "a string, or None", "a function", "an ins
 
 def options_of(config: str) -> list[Option]:
     """Return the options of a configuration class, by its name."""
-    module = next(module for module in (_config, oauth_config) if hasattr(module, config))
+    modules = (_config, producer, consumer, oauth_config)
+    module = next(module for module in modules if hasattr(module, config))
     found: list[Option] = getattr(module, config).describe()
     return found
 
