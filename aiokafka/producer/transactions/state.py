@@ -179,6 +179,10 @@ class Transaction:
         """Note that EndTxn goes out. If it `is_commit`, an abort is not possible any more."""
         self.is_ending = is_commit
 
+    def note_refusal(self) -> None:
+        """Note that the coordinator has refused to commit: an abort is possible again."""
+        self.is_ending = False
+
     def note_end(self) -> None:
         """Note that the coordinator has ended the transaction: EndTxn must not be sent again."""
         self.is_ended = True
@@ -216,8 +220,12 @@ class Transaction:
         return True
 
     def fail(self, error: BaseException) -> None:
-        """Note that a part has failed: only an abort is possible, or nothing if that is fatal."""
-        if isinstance(error, _FATAL_ERRORS):
+        """Note that a part has failed: only an abort is possible.
+
+        Nothing is after a fatal error, nor while a commit may have been sent, which an abort could
+        not take back.
+        """
+        if isinstance(error, _FATAL_ERRORS) or self.is_ending:
             self.fail_for_good(error)
         elif self.takes_records:
             self._enter(_S.ABORTABLE, "fail")
@@ -230,6 +238,7 @@ class Transaction:
         """Note that its coordinator has aborted it and given another epoch already: the abort has
         nothing left to send. Its markers were of a later epoch, so what strays is refused.
         """
+        self.is_ending = False
         self.fail(error)
         self.strays.take()
         self.has_effects = self.needs_new_epoch = False

@@ -284,9 +284,11 @@ class ProducerTransactions:
         except KafkaTimeoutError:
             raise
         except KafkaError as error:
-            transaction.fail(error)
             if not is_commit:
                 transaction.fail_for_good(error)
+                raise
+            transaction.note_refusal()
+            transaction.fail(error)
             raise
         transaction.note_end()
         if identity is None:
