@@ -346,10 +346,8 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
             except KafkaTimeoutError:
                 raise
             except KafkaError as error:
-                self._log.warning(
-                    "A transaction was aborted, its records are read again: %s", error
-                )
                 await self._abort(transaction)
+                self._log.warning(_AGAIN, error)
         else:
             await self._abort(transaction)
 

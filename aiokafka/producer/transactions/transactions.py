@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka._compat import timeout_at
 from aiokafka.errors import (
+    InvalidTxnState,
     KafkaError,
     KafkaTimeoutError,
     ProducerClosed,
@@ -31,6 +32,10 @@ __all__ = ["ProducerTransactions"]
 
 _COMMIT = "commit_transaction"
 _ABORT = "abort_transaction"
+_COMMITTED = (
+    "the transaction cannot be aborted: it was committed by a request that got no response; "
+    "another one was refused with: {}"
+)
 
 
 class _Ending:
@@ -284,12 +289,51 @@ class ProducerTransactions:
         except KafkaTimeoutError:
             raise
         except KafkaError as error:
-            if not is_commit:
+            if is_commit:
+                await self._settle_refusal(error, deadline)
+            else:
                 transaction.fail_for_good(error)
-                raise
-            transaction.note_refusal()
-            transaction.fail(error)
             raise
+        self._note_end(before, identity)
+
+    async def _settle_refusal(self, error: KafkaError, deadline: float) -> None:
+        """Note that a commit was refused with `error`; first make sure that it is not carried out.
+
+        1. EndTxn is carried out, and its response is lost.
+        2. It is sent again, and refused by a broker that is in trouble itself.
+        3. The application aborts, and does it all again. If the abort succeeded, or if the error
+           said that the transaction can be aborted, every record would count twice.
+
+        So if a request got no response, the coordinator is asked to abort. It does so only if it
+        has not committed, and takes no commit from then on. If it refuses, or that cannot be found
+        out, the producer is at its end. Until there is a response the commit stays open: repeated,
+        it is told how the transaction has ended.
+
+        Returns if an abort is possible, else raises.
+        """
+        transaction = self.transaction
+        if transaction.strays.of_commit:
+            before = self._fencing.identity
+            try:
+                identity = await self._requests.end(
+                    before, False, transaction.is_version_2, deadline
+                )
+            except KafkaTimeoutError:
+                raise
+            except ProducerFenced as refusal:
+                raise await self._fencing.explain(refusal, deadline) from refusal
+            except KafkaError as refusal:
+                if isinstance(refusal, InvalidTxnState):
+                    refusal = InvalidTxnState(_COMMITTED.format(error))
+                transaction.fail_for_good(refusal)
+                raise refusal from error
+            self._note_end(before, identity)
+        transaction.note_refusal()
+        transaction.fail(error)
+
+    def _note_end(self, before: ProducerIdentity, identity: ProducerIdentity | None) -> None:
+        """Note that EndTxn of the identity `before` has succeeded; go on as `identity`."""
+        transaction = self.transaction
         transaction.note_end()
         if identity is None:
             transaction.require_new_epoch()
@@ -309,8 +353,10 @@ class ProducerTransactions:
             may_go_on = can_renew
         else:
             # There is nothing to abort: the requests that would have added something were cancelled
-            # or refused. Should one arrive late, it carries an old epoch.
-            may_go_on = not transaction.partitions and not transaction.groups
+            # or refused. Should one arrive late, it carries an old epoch. In version 2 an abort of
+            # nothing succeeds, and so this says that the transaction has ended in another way.
+            is_empty = not transaction.partitions and not transaction.groups
+            may_go_on = is_empty and not transaction.is_version_2
         if not may_go_on:
             transaction.fail_for_good(error)
             raise error
