@@ -115,9 +115,13 @@ class Transaction:
         self.number += 1
         self.is_version_2 = is_version_2
 
-    def check_may_begin(self) -> None:
-        """Raise unless a transaction can be begun now, or after the last one was finished."""
-        if self.state not in (_S.READY, _S.COMMITTED, _S.ABORTING):
+    def check_may_begin(self, *, is_committing: bool) -> None:
+        """Raise unless a transaction can be begun now, or after the last one was finished.
+
+        A commit that may have been sent can be finished, if it is not `is_committing` right now.
+        """
+        is_left = self.state is _S.COMMITTING and self.is_ending and not is_committing
+        if not is_left and self.state not in (_S.READY, _S.COMMITTED, _S.ABORTING):
             raise self._refusal("begin_transaction")
 
     def begin_commit(self) -> None:

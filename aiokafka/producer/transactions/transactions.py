@@ -51,10 +51,11 @@ class _Ending:
 class ProducerTransactions:
     """Takes the `Transaction` of a producer from state to state.
 
-    Owns: the commit or abort that is under way. Every call is bounded by `max_block_ms`. One that
-    ran out of time or was cancelled can be repeated and goes on where it was; nothing else is
-    possible meanwhile. Only one call that ends a transaction is carried out at a time: a second one
-    of the same kind waits for the first and shares its result, one of the other kind is refused.
+    Owns: the commit or abort that is under way, and whose failure `begin` has told. Every call is
+    bounded by `max_block_ms`. One that ran out of time or was cancelled can be repeated and goes on
+    where it was; nothing else is possible meanwhile, but that `begin` repeats it first. Only one
+    call that ends a transaction is carried out at a time: a second one of the same kind waits for
+    the first and shares its result, one of the other kind is refused.
     """
 
     def __init__(
@@ -73,6 +74,8 @@ class ProducerTransactions:
         self._errands = self.contents.errands
         self._loop = asyncio.get_running_loop()
         self._ending: _Ending | None = None
+        self._told = 0
+        """The number of the transaction of which `begin` has said that its commit has failed."""
         self._is_closed = False
 
     def _stop_accepting(self) -> None:
@@ -101,12 +104,7 @@ class ProducerTransactions:
     async def begin(self) -> None:
         """Start a transaction; first finish what an abort or a commit has left."""
         transaction = self.transaction
-        transaction.raise_failure()
-        transaction.check_may_begin()
-        if transaction.state is TransactionState.ABORTING:
-            await self.abort()
-        elif transaction.state is TransactionState.COMMITTED:
-            await self._finish_commit()
+        await self._finish_former()
         is_version_2 = await self._requests.is_version_2(self._deadline())
         # It was stopped, or has failed, during the requests above.
         if self._is_closed:
@@ -116,6 +114,43 @@ class ProducerTransactions:
         self._fencing.begin()
         # Last: from here on `send` takes records, and they have to find the new transaction.
         self._sender.accumulator.appender.accept(True)
+
+    async def _finish_former(self) -> None:
+        """Finish the transaction before, if an abort or a commit has left it.
+
+        A commit that was cancelled, or had no time left, is a case of its own, as at the end of an
+        `async with` block no other call would go on with it:
+
+        1. It is committed here, and then the next one can begin.
+        2. Its outcome stays open: KafkaTimeoutError, and the next call goes on.
+        3. It is refused. That error is raised, in place of a transaction that begins: the
+           application has to know that what it sent before does not count. Only the next call, or
+           `abort`, aborts.
+        """
+        transaction = self.transaction
+        if self._is_committing:
+            # One that was cancelled right before ends in this turn of the loop.
+            await asyncio.sleep(0)
+        if transaction.state is TransactionState.ABORTABLE and self._told == transaction.number:
+            await self.abort()
+        transaction.raise_failure()
+        transaction.check_may_begin(is_committing=self._is_committing)
+        if transaction.state is TransactionState.COMMITTING:
+            try:
+                await self.commit()
+            except KafkaError:
+                if transaction.error is not None:
+                    self._told = transaction.number
+                raise
+        if transaction.state is TransactionState.ABORTING:
+            await self.abort()
+        elif transaction.state is TransactionState.COMMITTED:
+            await self._finish_commit()
+
+    @property
+    def _is_committing(self) -> bool:
+        """Whether a commit is under way in another task."""
+        return self._ending is not None and self._ending.call == _COMMIT
 
     async def commit(self) -> None:
         """Deliver everything, then commit."""
