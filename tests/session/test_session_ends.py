@@ -255,6 +255,36 @@ async def test_the_next_step_goes_on_with_an_open_commit(release: str, outcome: 
 
 
 @pytest.mark.parametrize("release", ["2.8", "4.3"])
+@pytest.mark.parametrize("max_block_ms", [700, 20_000])
+def test_records_that_expire_during_a_commit_are_read_again(
+    release: str, max_block_ms: int
+) -> None:
+    """The commit was not sent, and its KafkaTimeoutError would be raised by every next step."""
+
+    async def main(simulation: Simulation) -> None:
+        writing = {
+            "max_block_ms": max_block_ms,
+            "delivery_timeout_ms": 1500,
+            "request_timeout_ms": 1200,
+        }
+        async with simulation.cluster(1, as_version=release) as cluster:
+            await cluster.create_topic("t")
+            await cluster.create_topic("out")
+            fill(cluster, 0, 3)
+            async with session_of(cluster, assign=[T0], writing=writing) as session:
+                with cluster.intercept(ProduceRequest, Silence()):
+                    with pytest.raises(KafkaTimeoutError):
+                        await copy(session, 3)
+                    await asyncio.sleep(5)
+                cluster.drop_connections()
+                assert await copy(session, 3) == [numbers(3)]
+            assert committed_values(cluster) == numbers(3)
+            assert stored(cluster, [0]) == [3]
+
+    simulate(main)
+
+
+@pytest.mark.parametrize("release", ["2.8", "4.3"])
 async def test_what_was_committed_is_not_read_again(
     release: str, caplog: pytest.LogCaptureFixture
 ) -> None:
