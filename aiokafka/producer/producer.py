@@ -661,9 +661,9 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
     async def begin_transaction(self) -> None:
         """Begin a transaction: what is sent from now on is part of it.
 
-        Raises IllegalOperation without a `transactional_id`, TransactionStateError (also an
-        IllegalOperation and an AssertionError) when one is open already, the failure of a producer
-        that was fenced.
+        A commit or an abort that was cancelled is finished first; its error is raised, also that of
+        a fenced producer. Raises IllegalOperation without a `transactional_id`, and when one is
+        open TransactionStateError, also an IllegalOperation and an AssertionError.
         """
         with self._transacting("begin"):
             await self._transactional().begin()

@@ -312,9 +312,16 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         transaction.enter(SessionPhase.COMMITTED)
 
     async def _abort(self, transaction: SessionTransaction) -> None:
-        if transaction.phase is not SessionPhase.ABORTING:
+        """Abort, also what is left of a commit.
+
+        Raises TransactionStateError, and changes nothing, if that commit may have been sent.
+        """
+        is_commit = transaction.phase is SessionPhase.COMMITTING
+        if not is_commit and transaction.phase is not SessionPhase.ABORTING:
             transaction.enter(SessionPhase.ABORTING)
         await self.producer.abort_transaction()
+        if is_commit:
+            transaction.enter(SessionPhase.ABORTING)
         self._abandon(transaction)
 
     def _abandon(self, transaction: SessionTransaction) -> None:
@@ -333,7 +340,9 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         """End a transaction whose block was left while it was ending.
 
         In COMMITTING the outcome is unknown, so the commit is repeated: the coordinator carries it
-        out now, or responds as it did before. Everything earlier is aborted.
+        out now, or responds as it did before. After a KafkaTimeoutError it may be unknown still:
+        then the abort is refused, and the next step goes on. But if a record was not delivered in
+        time, the commit was not sent, and never would be. Everything earlier is aborted.
         """
         transaction = self._current
         if transaction is None or transaction.phase in OVER:
@@ -345,13 +354,12 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
                 await self.producer.commit_transaction()
                 transaction.enter(SessionPhase.COMMITTED)
                 self._failure = transaction.failure
-            except KafkaTimeoutError:
-                raise
             except KafkaError as error:
-                self._log.warning(
-                    "A transaction was aborted, its records are read again: %s", error
-                )
-                await self._abort(transaction)
+                try:
+                    await self._abort(transaction)
+                except TransactionStateError:
+                    raise error from None
+                self._log.warning(_AGAIN, error)
         else:
             await self._abort(transaction)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from aiokafka._tasks import TaskOwner
 from aiokafka.errors import (
     GroupAuthorizationFailedError,
     InvalidTopicError,
@@ -18,6 +19,8 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
+from aiokafka.producer.transactions.errands import Errand, Errands
+from aiokafka.producer.transactions.state import Transaction
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
@@ -268,6 +271,78 @@ async def test_a_commit_raises_what_offsets_failed_with(release: str) -> None:
                     await producer.commit_transaction()
                 assert isinstance(caught.value, KafkaError)
             await producer.abort_transaction()
+
+
+@pytest.mark.parametrize("release", ["2.1", "2.8", "4.3"])
+def test_a_commit_does_not_overtake_the_refusal_of_offsets(release: str) -> None:
+    """The commit waits for a record, whose response is read together with the refusal: it is
+    through before the caller of send_offsets_to_transaction() wakes up."""
+
+    async def main(simulation: Simulation) -> None:
+        event = asyncio.Event()
+        async with simulation.cluster(1, as_version=release) as cluster:
+            await cluster.create_topic(TOPIC)
+            async with transactional(cluster) as producer:
+                await put_both(producer)
+                await producer.begin_transaction()
+                await producer.send_and_wait(TOPIC, b"no", partition=0)
+                refusal = Hold(event, Fail(GroupAuthorizationFailedError))
+                cluster.intercept(TxnOffsetCommitRequest, refusal, times=1)
+                sending = asyncio.ensure_future(
+                    producer.send_offsets_to_transaction({T0: 5}, "group")
+                )
+                await cluster.wait_for(lambda: cluster.count(TxnOffsetCommitRequest) > 1)
+                await producer.send(TOPIC, b"no", partition=0)
+                committing = asyncio.ensure_future(producer.commit_transaction())
+                await asyncio.sleep(1)
+                event.set()
+                for failure in await results([sending, committing]):
+                    assert isinstance(failure, GroupAuthorizationFailedError)
+                await producer.abort_transaction()
+                assert (committed(cluster), stored(cluster)) == ([b"1"], 1)
+                await put_both(producer)
+                assert committed(cluster) == [b"1", b"1"]
+
+    for seed in range(5):
+        simulate(main, seed=seed)
+
+
+async def put_both(producer: Any) -> None:
+    """A transaction of a record and an offset."""
+    async with producer.transaction():
+        await producer.send(TOPIC, b"1", partition=0)
+        await producer.send_offsets_to_transaction({T0: 1}, "group")
+
+
+async def test_offsets_that_are_refused_while_their_caller_is_cancelled() -> None:
+    """No caller is left to say so."""
+    transaction = Transaction("worker", lambda: None)
+    transaction.end()
+    transaction.begin(is_version_2=True)
+
+    async def work(_: Errand) -> None:
+        caller.cancel()
+        raise GroupAuthorizationFailedError("group")
+
+    errands = Errands(transaction, TaskOwner("producer"))
+    deadline = asyncio.get_running_loop().time() + 10
+    caller = asyncio.ensure_future(errands.run("offsets", work, deadline))
+    assert isinstance((await results([caller]))[0], asyncio.CancelledError)
+    with pytest.raises(GroupAuthorizationFailedError):
+        transaction.raise_failure()
+
+
+def test_what_fails_while_a_commit_is_out_cannot_be_aborted() -> None:
+    """The coordinator may have committed by then: no abort can take that back."""
+    transaction = Transaction("worker", lambda: None)
+    transaction.end()
+    transaction.begin(is_version_2=True)
+    transaction.begin_commit()
+    transaction.begin_end(is_commit=True)
+    transaction.fail(GroupAuthorizationFailedError("group"))
+    assert not transaction.is_undecided
+    with pytest.raises(GroupAuthorizationFailedError):
+        transaction.begin_abort()
 
 
 @pytest.mark.parametrize("release", ["2.1", "2.8", "4.3"])

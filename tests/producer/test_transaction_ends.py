@@ -15,6 +15,7 @@ from aiokafka.errors import (
     NotLeaderForPartitionError,
     OutOfOrderSequenceNumber,
     ProducerClosed,
+    TransactionAbortable,
 )
 from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from aiokafka.protocol.messages.produce import ProduceRequest
@@ -350,6 +351,122 @@ async def test_stop_finishes_a_commit_that_was_cancelled(any_cluster: FakeCluste
         await producer.stop()
     assert committed(any_cluster) == [b"1"]
     assert is_settled(any_cluster)
+
+
+# -- a commit that was left is finished by the next transaction
+
+
+async def leave_commit(cluster: FakeCluster, producer: Any, answer: Any) -> None:
+    """A block whose end is cancelled once the commit was sent, to which there is this answer."""
+    release = asyncio.Event()
+    with cluster.intercept(EndTxnRequest, Hold(release, answer), times=1) as held:
+
+        async def work() -> None:
+            async with producer.transaction():
+                await producer.send(TOPIC, b"left", partition=0)
+
+        task = asyncio.ensure_future(work())
+        await held.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+        release.set()
+
+
+@pytest.mark.parametrize("answer", [None, Cut(), Cut(handled=True)], ids=repr)
+async def test_the_next_block_finishes_a_commit_that_was_cancelled(
+    any_cluster: FakeCluster, answer: Any
+) -> None:
+    async with transactional(any_cluster) as producer:
+        await leave_commit(any_cluster, producer, answer)
+        await check_next(any_cluster, producer, b"left")
+
+
+@pytest.mark.parametrize("handled", [False, True])
+async def test_the_next_block_finishes_a_commit_that_had_no_time(
+    any_cluster: FakeCluster, handled: bool
+) -> None:
+    async with transactional(any_cluster, max_block_ms=400) as producer:
+        with any_cluster.intercept(EndTxnRequest, Silence(handled=handled)):
+            for _ in range(3):
+                with pytest.raises(KafkaTimeoutError, match="EndTxn"):
+                    async with producer.transaction():
+                        await producer.send(TOPIC, b"left", partition=0)
+        any_cluster.drop_connections()
+        await check_next(any_cluster, producer, b"left")
+
+
+@pytest.mark.parametrize("then", ["begin", "abort"])
+async def test_a_commit_that_was_left_and_is_refused(any_cluster: FakeCluster, then: str) -> None:
+    """The next block says so once, and the one after that begins."""
+    async with transactional(any_cluster) as producer:
+        await leave_commit(any_cluster, producer, Cut())
+        any_cluster.intercept(EndTxnRequest, Fail(TransactionAbortable), times=1)
+        with pytest.raises(TransactionAbortable):
+            async with producer.transaction():
+                raise AssertionError("it has begun")
+        if then == "abort":
+            await producer.abort_transaction()
+        await check_next(any_cluster, producer)
+
+
+async def test_a_begin_that_finishes_a_commit_is_cancelled(any_cluster: FakeCluster) -> None:
+    release = asyncio.Event()
+    async with transactional(any_cluster) as producer:
+        await leave_commit(any_cluster, producer, Cut())
+        with any_cluster.intercept(
+            EndTxnRequest, Hold(release, Cut(handled=True)), times=1
+        ) as held:
+            beginning = asyncio.ensure_future(producer.begin_transaction())
+            async with timeout(20):
+                await held.wait()
+            beginning.cancel()
+            await asyncio.wait([beginning])
+            release.set()
+        await check_next(any_cluster, producer, b"left")
+
+
+async def test_a_begin_right_after_a_commit_is_cancelled(any_cluster: FakeCluster) -> None:
+    """The cancelled commit has not run yet when the next transaction begins."""
+    release = asyncio.Event()
+    async with transactional(any_cluster) as producer:
+        await producer.begin_transaction()
+        await producer.send(TOPIC, b"left", partition=0)
+        with any_cluster.intercept(EndTxnRequest, Hold(release), times=1) as held:
+            committing = asyncio.ensure_future(producer.commit_transaction())
+            await held.wait()
+            committing.cancel()
+            release.set()
+            await check_next(any_cluster, producer, b"left")
+        assert committing.cancelled()
+
+
+async def test_two_begins_after_a_commit_was_left(any_cluster: FakeCluster) -> None:
+    """One of them begins, the other is refused."""
+    async with transactional(any_cluster) as producer:
+        await leave_commit(any_cluster, producer, Cut())
+        both = [asyncio.ensure_future(producer.begin_transaction()) for _ in range(2)]
+        begun, refused = await results(both)
+        assert begun is None
+        assert isinstance(refused, IllegalOperation)
+        await producer.send(TOPIC, b"next", partition=0)
+        await producer.commit_transaction()
+        assert committed(any_cluster) == [b"left", b"next"]
+
+
+async def test_a_begin_during_a_commit_is_refused(any_cluster: FakeCluster) -> None:
+    release = asyncio.Event()
+    async with transactional(any_cluster) as producer:
+        await producer.begin_transaction()
+        await producer.send(TOPIC, b"1", partition=0)
+        with any_cluster.intercept(EndTxnRequest, Hold(release), times=1) as held:
+            committing = asyncio.ensure_future(producer.commit_transaction())
+            await held.wait()
+            with pytest.raises(IllegalOperation, match="committing"):
+                await producer.begin_transaction()
+            release.set()
+            await committing
+        await check_next(any_cluster, producer, b"1")
 
 
 # -- an abort that is made again

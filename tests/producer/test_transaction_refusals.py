@@ -9,13 +9,17 @@ import pytest
 from aiokafka._compat import timeout
 from aiokafka.errors import (
     InvalidProducerIdMapping,
+    InvalidTxnState,
     KafkaTimeoutError,
     ProducerFenced,
     TransactionAbortable,
+    TransactionStateError,
+    UnknownError,
+    for_code,
 )
 from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from aiokafka.protocol.messages.transactions import EndTxnRequest
-from aiokafka.testing import Fail, FakeCluster, Hold, Silence
+from aiokafka.testing import Cut, Fail, FakeCluster, Hold, Silence
 from tests.support.producers import TOPIC, committed, transactional
 
 
@@ -88,3 +92,120 @@ async def test_a_second_commit_waits_no_longer_than_its_own_time(cluster: FakeCl
             release.set()
             await second
     assert committed(cluster) == [b"v"]
+
+
+# -- a commit that is refused after one without a response
+
+
+UNSURE = [-1, TransactionAbortable.errno, InvalidProducerIdMapping.errno]
+VERSIONS = ["2.1", "2.8", "3.9", "4.0", "4.3"]
+
+
+@pytest.mark.parametrize("release", VERSIONS)
+@pytest.mark.parametrize("code", UNSURE)
+async def test_what_was_committed_cannot_be_aborted(release: str, code: int) -> None:
+    """A program that aborts it and does it again would write every record twice."""
+    async with FakeCluster(as_version=release) as cluster:
+        await cluster.create_topic(TOPIC)
+        async with transactional(cluster) as producer:
+            await producer.begin_transaction()
+            await producer.send(TOPIC, b"v", partition=0)
+            cluster.intercept(EndTxnRequest, Cut(handled=True), times=1)
+            cluster.intercept(EndTxnRequest, Fail(code), times=1)
+            for call in (
+                producer.commit_transaction,
+                producer.abort_transaction,
+                producer.begin_transaction,
+            ):
+                with pytest.raises(InvalidTxnState, match="was committed"):
+                    await call()
+        assert committed(cluster) == [b"v"]
+
+
+@pytest.mark.parametrize("release", VERSIONS)
+async def test_a_cancelled_commit_that_is_refused_later(release: str) -> None:
+    async with FakeCluster(as_version=release) as cluster:
+        await cluster.create_topic(TOPIC)
+        async with transactional(cluster) as producer:
+            await producer.begin_transaction()
+            await producer.send(TOPIC, b"v", partition=0)
+            with cluster.intercept(EndTxnRequest, Silence(handled=True)) as silent:
+                committing = asyncio.ensure_future(producer.commit_transaction())
+                await silent.wait()
+                committing.cancel()
+                await asyncio.wait([committing])
+            cluster.drop_connections()
+            cluster.intercept(EndTxnRequest, Fail(-1), times=1)
+            with pytest.raises(InvalidTxnState, match="was committed"):
+                await producer.commit_transaction()
+        assert committed(cluster) == [b"v"]
+
+
+@pytest.mark.parametrize("release", VERSIONS)
+@pytest.mark.parametrize("code", UNSURE)
+async def test_what_was_not_committed_is_aborted(release: str, code: int) -> None:
+    """The request without a response was lost, or arrives when it is too late."""
+    async with FakeCluster(as_version=release) as cluster:
+        await cluster.create_topic(TOPIC)
+        async with transactional(cluster) as producer:
+            await producer.begin_transaction()
+            await producer.send(TOPIC, b"no", partition=0)
+            cluster.intercept(EndTxnRequest, Cut(), times=1)
+            cluster.intercept(EndTxnRequest, Fail(code), times=1)
+            for _ in range(2):
+                with pytest.raises(for_code(code)):
+                    await producer.commit_transaction()
+            await producer.abort_transaction()
+            async with producer.transaction():
+                await producer.send(TOPIC, b"yes", partition=0)
+        told = [seen.request.committed for seen in cluster.requests(EndTxnRequest)]
+        # Before KIP-890 a transaction of nothing may follow the abort, which shuts out what strays.
+        assert (told[:3], told[-1]) == ([True, True, False], True)
+        assert committed(cluster) == [b"yes"]
+        assert cluster.failures == []
+
+
+@pytest.mark.parametrize("release", VERSIONS)
+async def test_nothing_is_decided_until_the_coordinator_has_answered(release: str) -> None:
+    async with FakeCluster(as_version=release) as cluster:
+        await cluster.create_topic(TOPIC)
+        async with transactional(cluster, max_block_ms=500) as producer:
+            await producer.begin_transaction()
+            await producer.send(TOPIC, b"v", partition=0)
+            cluster.intercept(EndTxnRequest, Cut(), times=1)
+            cluster.intercept(EndTxnRequest, Fail(-1), times=1)
+            with cluster.intercept(EndTxnRequest, Silence()):
+                with pytest.raises(KafkaTimeoutError):
+                    await producer.commit_transaction()
+            cluster.drop_connections()
+            with pytest.raises(TransactionStateError, match="committing"):
+                await producer.abort_transaction()
+            await producer.commit_transaction()
+        assert committed(cluster) == [b"v"]
+
+
+async def test_a_coordinator_that_refuses_everything_ends_the_producer(
+    cluster: FakeCluster,
+) -> None:
+    async with transactional(cluster) as producer:
+        await producer.begin_transaction()
+        await producer.send(TOPIC, b"v", partition=0)
+        cluster.intercept(EndTxnRequest, Cut(handled=True), times=1)
+        with cluster.intercept(EndTxnRequest, Fail(-1)):
+            for call in (producer.commit_transaction, producer.abort_transaction):
+                with pytest.raises(UnknownError):
+                    await call()
+
+
+@pytest.mark.parametrize("release", ["4.0", "4.3"])
+async def test_an_abort_in_an_invalid_state_was_not_of_nothing(release: str) -> None:
+    """In transactions of version 2 an abort of nothing succeeds."""
+    async with FakeCluster(as_version=release) as cluster:
+        await cluster.create_topic(TOPIC)
+        async with transactional(cluster) as producer:
+            await producer.begin_transaction()
+            await producer.send_and_wait(TOPIC, b"v", partition=0)
+            cluster.intercept(EndTxnRequest, Fail(InvalidTxnState), times=1)
+            for call in (producer.abort_transaction, producer.begin_transaction):
+                with pytest.raises(InvalidTxnState):
+                    await call()

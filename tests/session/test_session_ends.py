@@ -11,7 +11,12 @@ import pytest
 
 from aiokafka import TransactionalSession
 from aiokafka._compat import timeout
-from aiokafka.errors import IllegalStateError, KafkaTimeoutError, NotLeaderForPartitionError
+from aiokafka.errors import (
+    IllegalStateError,
+    InvalidTxnState,
+    KafkaTimeoutError,
+    NotLeaderForPartitionError,
+)
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.protocol.messages.transactions import EndTxnRequest, TxnOffsetCommitRequest
 from aiokafka.session import SessionTransaction
@@ -247,6 +252,59 @@ async def test_the_next_step_goes_on_with_an_open_commit(release: str, outcome: 
         assert committed_values(cluster) == numbers(3 if outcome == "aborted" else 4)
         assert stored(cluster, [0]) == [3 if outcome == "aborted" else 4]
         assert cluster.failures == []
+
+
+@pytest.mark.parametrize("release", ["2.8", "4.3"])
+@pytest.mark.parametrize("max_block_ms", [700, 20_000])
+def test_records_that_expire_during_a_commit_are_read_again(
+    release: str, max_block_ms: int
+) -> None:
+    """The commit was not sent, and its KafkaTimeoutError would be raised by every next step."""
+
+    async def main(simulation: Simulation) -> None:
+        writing = {
+            "max_block_ms": max_block_ms,
+            "delivery_timeout_ms": 1500,
+            "request_timeout_ms": 1200,
+        }
+        async with simulation.cluster(1, as_version=release) as cluster:
+            await cluster.create_topic("t")
+            await cluster.create_topic("out")
+            fill(cluster, 0, 3)
+            async with session_of(cluster, assign=[T0], writing=writing) as session:
+                with cluster.intercept(ProduceRequest, Silence()):
+                    with pytest.raises(KafkaTimeoutError):
+                        await copy(session, 3)
+                    await asyncio.sleep(5)
+                cluster.drop_connections()
+                assert await copy(session, 3) == [numbers(3)]
+            assert committed_values(cluster) == numbers(3)
+            assert stored(cluster, [0]) == [3]
+
+    simulate(main)
+
+
+@pytest.mark.parametrize("release", ["2.8", "4.3"])
+async def test_what_was_committed_is_not_read_again(
+    release: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The response is lost, and another request is refused: an abort cannot be had any more."""
+    async with FakeCluster(as_version=release) as cluster:
+        await cluster.create_topic("t")
+        await cluster.create_topic("out")
+        fill(cluster, 0, 3)
+        async with session_of(cluster, writing={"max_block_ms": 400}) as session, timeout(20):
+            with cluster.intercept(EndTxnRequest, Silence(handled=True)):
+                with pytest.raises(KafkaTimeoutError):
+                    await copy(session, 3)
+            cluster.drop_connections()
+            cluster.intercept(EndTxnRequest, Fail(120), times=1)
+            for _ in range(2):
+                with pytest.raises(InvalidTxnState, match="was committed"):
+                    await copy(session, 3)
+        assert "its records are read again" not in caplog.text
+        assert committed_values(cluster) == numbers(3)
+        assert stored(cluster, [0]) == [3]
 
 
 async def test_partitions_lost_between_the_offsets_and_the_commit(cluster: FakeCluster) -> None:

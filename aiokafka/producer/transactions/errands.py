@@ -18,7 +18,7 @@ from aiokafka.producer.transactions.state import Transaction
 
 __all__ = ["Errand", "Errands"]
 
-# The end of the transaction finds out what they mean.
+# What they mean is found out by the errand, or by the end of the transaction if it was recalled.
 _LEFT_TO_THE_END = (ProducerFenced, InvalidTxnState)
 
 
@@ -154,12 +154,17 @@ class Errands:
             self._judge(errand)
 
     def _judge(self, errand: Errand) -> None:
-        """Apply to the transaction what an errand without a caller leaves behind."""
+        """Apply to the transaction what an errand that is over means for it.
+
+        Not left to the caller, which may be cancelled, and learns of it some turns of the loop
+        later: a commit that waits for nothing else would send EndTxn in between, without what the
+        errand was to add.
+        """
         transaction = self._transaction
         # It was left behind by a transaction that has ended since.
         if errand.number != transaction.number:
             return
-        error = errand.error if errand.is_recalled else None
+        error = errand.error
         if error is not None and not isinstance(error, _LEFT_TO_THE_END):
             transaction.fail(error)
 

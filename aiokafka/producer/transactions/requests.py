@@ -121,6 +121,8 @@ class TransactionRequests:
             return self._strays.watch_offsets(request.group_id)
         if isinstance(request, InitProducerIdRequest):
             return self._watch_epoch()
+        if isinstance(request, EndTxnRequest) and request.committed:
+            return self._strays.watch_commit()
         return self._strays.watch_coordinator()
 
     @contextmanager

@@ -115,9 +115,13 @@ class Transaction:
         self.number += 1
         self.is_version_2 = is_version_2
 
-    def check_may_begin(self) -> None:
-        """Raise unless a transaction can be begun now, or after the last one was finished."""
-        if self.state not in (_S.READY, _S.COMMITTED, _S.ABORTING):
+    def check_may_begin(self, *, is_committing: bool) -> None:
+        """Raise unless a transaction can be begun now, or after the last one was finished.
+
+        A commit that may have been sent can be finished, if it is not `is_committing` right now.
+        """
+        is_left = self.state is _S.COMMITTING and self.is_ending and not is_committing
+        if not is_left and self.state not in (_S.READY, _S.COMMITTED, _S.ABORTING):
             raise self._refusal("begin_transaction")
 
     def begin_commit(self) -> None:
@@ -179,6 +183,10 @@ class Transaction:
         """Note that EndTxn goes out. If it `is_commit`, an abort is not possible any more."""
         self.is_ending = is_commit
 
+    def note_refusal(self) -> None:
+        """Note that the coordinator has refused to commit: an abort is possible again."""
+        self.is_ending = False
+
     def note_end(self) -> None:
         """Note that the coordinator has ended the transaction: EndTxn must not be sent again."""
         self.is_ended = True
@@ -216,8 +224,12 @@ class Transaction:
         return True
 
     def fail(self, error: BaseException) -> None:
-        """Note that a part has failed: only an abort is possible, or nothing if that is fatal."""
-        if isinstance(error, _FATAL_ERRORS):
+        """Note that a part has failed: only an abort is possible.
+
+        Nothing is after a fatal error, nor while a commit may have been sent, which an abort could
+        not take back.
+        """
+        if isinstance(error, _FATAL_ERRORS) or self.is_ending:
             self.fail_for_good(error)
         elif self.takes_records:
             self._enter(_S.ABORTABLE, "fail")
@@ -230,6 +242,7 @@ class Transaction:
         """Note that its coordinator has aborted it and given another epoch already: the abort has
         nothing left to send. Its markers were of a later epoch, so what strays is refused.
         """
+        self.is_ending = False
         self.fail(error)
         self.strays.take()
         self.has_effects = self.needs_new_epoch = False

@@ -36,6 +36,9 @@ class Strays:
         """Whose offsets may still be stored."""
         self.of_coordinator = False
         """Whether the transaction may still be changed or ended at its coordinator."""
+        self.of_commit = False
+        """Whether a request to commit it got no response that could be read: it may be committed,
+        whatever a later request is told."""
 
     def __bool__(self) -> bool:
         return bool(self.partitions or self.groups or self.of_coordinator)
@@ -62,6 +65,16 @@ class Strays:
             self.of_coordinator = True
             raise
 
+    @contextmanager
+    def watch_commit(self) -> Iterator[None]:
+        """Guard a request that commits the transaction."""
+        try:
+            with self.watch_coordinator():
+                yield
+        except BaseException:
+            self.of_commit = True
+            raise
+
     def forget_records(self) -> None:
         """Drop the partitions: every record of the transaction was acknowledged, so leaders know
         what comes once more by its sequence number."""
@@ -73,4 +86,5 @@ class Strays:
         taken.partitions, self.partitions = self.partitions, set()
         taken.groups, self.groups = self.groups, set()
         taken.of_coordinator, self.of_coordinator = self.of_coordinator, False
+        taken.of_commit, self.of_commit = self.of_commit, False
         return taken

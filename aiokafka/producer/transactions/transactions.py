@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka._compat import timeout_at
 from aiokafka.errors import (
+    InvalidTxnState,
     KafkaError,
     KafkaTimeoutError,
     ProducerClosed,
@@ -31,6 +32,10 @@ __all__ = ["ProducerTransactions"]
 
 _COMMIT = "commit_transaction"
 _ABORT = "abort_transaction"
+_COMMITTED = (
+    "the transaction cannot be aborted: it was committed by a request that got no response; "
+    "another one was refused with: {}"
+)
 
 
 class _Ending:
@@ -46,10 +51,11 @@ class _Ending:
 class ProducerTransactions:
     """Takes the `Transaction` of a producer from state to state.
 
-    Owns: the commit or abort that is under way. Every call is bounded by `max_block_ms`. One that
-    ran out of time or was cancelled can be repeated and goes on where it was; nothing else is
-    possible meanwhile. Only one call that ends a transaction is carried out at a time: a second one
-    of the same kind waits for the first and shares its result, one of the other kind is refused.
+    Owns: the commit or abort that is under way, and whose failure `begin` has told. Every call is
+    bounded by `max_block_ms`. One that ran out of time or was cancelled can be repeated and goes on
+    where it was; nothing else is possible meanwhile, but that `begin` repeats it first. Only one
+    call that ends a transaction is carried out at a time: a second one of the same kind waits for
+    the first and shares its result, one of the other kind is refused.
     """
 
     def __init__(
@@ -68,6 +74,8 @@ class ProducerTransactions:
         self._errands = self.contents.errands
         self._loop = asyncio.get_running_loop()
         self._ending: _Ending | None = None
+        self._told = 0
+        """The number of the transaction of which `begin` has said that its commit has failed."""
         self._is_closed = False
 
     def _stop_accepting(self) -> None:
@@ -96,12 +104,7 @@ class ProducerTransactions:
     async def begin(self) -> None:
         """Start a transaction; first finish what an abort or a commit has left."""
         transaction = self.transaction
-        transaction.raise_failure()
-        transaction.check_may_begin()
-        if transaction.state is TransactionState.ABORTING:
-            await self.abort()
-        elif transaction.state is TransactionState.COMMITTED:
-            await self._finish_commit()
+        await self._finish_former()
         is_version_2 = await self._requests.is_version_2(self._deadline())
         # It was stopped, or has failed, during the requests above.
         if self._is_closed:
@@ -111,6 +114,43 @@ class ProducerTransactions:
         self._fencing.begin()
         # Last: from here on `send` takes records, and they have to find the new transaction.
         self._sender.accumulator.appender.accept(True)
+
+    async def _finish_former(self) -> None:
+        """Finish the transaction before, if an abort or a commit has left it.
+
+        A commit that was cancelled, or had no time left, is a case of its own, as at the end of an
+        `async with` block no other call would go on with it:
+
+        1. It is committed here, and then the next one can begin.
+        2. Its outcome stays open: KafkaTimeoutError, and the next call goes on.
+        3. It is refused. That error is raised, in place of a transaction that begins: the
+           application has to know that what it sent before does not count. Only the next call, or
+           `abort`, aborts.
+        """
+        transaction = self.transaction
+        if self._is_committing:
+            # One that was cancelled right before ends in this turn of the loop.
+            await asyncio.sleep(0)
+        if transaction.state is TransactionState.ABORTABLE and self._told == transaction.number:
+            await self.abort()
+        transaction.raise_failure()
+        transaction.check_may_begin(is_committing=self._is_committing)
+        if transaction.state is TransactionState.COMMITTING:
+            try:
+                await self.commit()
+            except KafkaError:
+                if transaction.error is not None:
+                    self._told = transaction.number
+                raise
+        if transaction.state is TransactionState.ABORTING:
+            await self.abort()
+        elif transaction.state is TransactionState.COMMITTED:
+            await self._finish_commit()
+
+    @property
+    def _is_committing(self) -> bool:
+        """Whether a commit is under way in another task."""
+        return self._ending is not None and self._ending.call == _COMMIT
 
     async def commit(self) -> None:
         """Deliver everything, then commit."""
@@ -284,10 +324,51 @@ class ProducerTransactions:
         except KafkaTimeoutError:
             raise
         except KafkaError as error:
-            transaction.fail(error)
-            if not is_commit:
+            if is_commit:
+                await self._settle_refusal(error, deadline)
+            else:
                 transaction.fail_for_good(error)
             raise
+        self._note_end(before, identity)
+
+    async def _settle_refusal(self, error: KafkaError, deadline: float) -> None:
+        """Note that a commit was refused with `error`; first make sure that it is not carried out.
+
+        1. EndTxn is carried out, and its response is lost.
+        2. It is sent again, and refused by a broker that is in trouble itself.
+        3. The application aborts, and does it all again. If the abort succeeded, or if the error
+           said that the transaction can be aborted, every record would count twice.
+
+        So if a request got no response, the coordinator is asked to abort. It does so only if it
+        has not committed, and takes no commit from then on. If it refuses, or that cannot be found
+        out, the producer is at its end. Until there is a response the commit stays open: repeated,
+        it is told how the transaction has ended.
+
+        Returns if an abort is possible, else raises.
+        """
+        transaction = self.transaction
+        if transaction.strays.of_commit:
+            before = self._fencing.identity
+            try:
+                identity = await self._requests.end(
+                    before, False, transaction.is_version_2, deadline
+                )
+            except KafkaTimeoutError:
+                raise
+            except ProducerFenced as refusal:
+                raise await self._fencing.explain(refusal, deadline) from refusal
+            except KafkaError as refusal:
+                if isinstance(refusal, InvalidTxnState):
+                    refusal = InvalidTxnState(_COMMITTED.format(error))
+                transaction.fail_for_good(refusal)
+                raise refusal from error
+            self._note_end(before, identity)
+        transaction.note_refusal()
+        transaction.fail(error)
+
+    def _note_end(self, before: ProducerIdentity, identity: ProducerIdentity | None) -> None:
+        """Note that EndTxn of the identity `before` has succeeded; go on as `identity`."""
+        transaction = self.transaction
         transaction.note_end()
         if identity is None:
             transaction.require_new_epoch()
@@ -307,8 +388,10 @@ class ProducerTransactions:
             may_go_on = can_renew
         else:
             # There is nothing to abort: the requests that would have added something were cancelled
-            # or refused. Should one arrive late, it carries an old epoch.
-            may_go_on = not transaction.partitions and not transaction.groups
+            # or refused. Should one arrive late, it carries an old epoch. In version 2 an abort of
+            # nothing succeeds, and so this says that the transaction has ended in another way.
+            is_empty = not transaction.partitions and not transaction.groups
+            may_go_on = is_empty and not transaction.is_version_2
         if not may_go_on:
             transaction.fail_for_good(error)
             raise error
