@@ -12,7 +12,13 @@ from aiokafka._backoff import Backoff
 from aiokafka._log import SubjectLog
 from aiokafka._tasks import TaskOwner
 from aiokafka._vitals import newest
-from aiokafka.errors import KafkaError, KafkaTimeoutError, renewed
+from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
+    KafkaError,
+    KafkaTimeoutError,
+    UnsupportedVersionError,
+    renewed,
+)
 from aiokafka.producer._health import ProducerHealthMonitor
 from aiokafka.producer._meter import ProducerMeter
 from aiokafka.producer.batches.batch import BatchState
@@ -271,6 +277,17 @@ class Sender:
         sequencer = Sequencer()
         sequencer.set_producer_id(*await init_producer_id(self._client, deadline))
         self.delivery.number_batches(sequencer)
+
+    async def try_to_obtain_producer_id(self, deadline: float) -> None:
+        """Do the same, but go on without a producer id if brokers have none for this client."""
+        try:
+            await self.obtain_producer_id(deadline)
+        except (UnsupportedVersionError, ClusterAuthorizationFailedError) as error:
+            self._log.warning(
+                "Idempotence is not available, so retries may write a record twice (set "
+                "enable_idempotence=False to agree): %s",
+                error,
+            )
 
     async def _renew_producer_id(self) -> None:
         """Get another producer id when the brokers do not accept the old one, or it has no epochs
