@@ -207,6 +207,7 @@ class AIOKafkaClient:
         if self._is_started:
             return
         self._owner.check()
+        self._owner.keep_context()
         mention_form()
         deadline = self._loop.time() + self._config.request_timeout
         await self._metadata.bootstrap(self._pool, deadline)

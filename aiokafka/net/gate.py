@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
+from contextvars import copy_context
 
 from aiokafka._compat import timeout_at
 from aiokafka.errors import RequestTimedOutError
@@ -115,14 +116,18 @@ class SendGate:
 
 
 class DeadlineTimer:
-    """One timer for the earliest of many deadlines. Arming it for a later one costs a
-    comparison."""
+    """One timer for the earliest of many deadlines. Arming it for a later one costs a comparison.
 
-    __slots__ = ("_handle", "_loop", "_on_due", "at")
+    `on_due` runs in the context variables of the constructor's call: those of the calls that arm it
+    would pass from one deadline to the next.
+    """
+
+    __slots__ = ("_context", "_handle", "_loop", "_on_due", "at")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, on_due: Callable[[], None]) -> None:
         self._loop = loop
         self._on_due = on_due
+        self._context = copy_context()
         self._handle: asyncio.TimerHandle | None = None
         self.at = math.inf
         """Loop time of the next call of `on_due`; infinity when none is due."""
@@ -134,7 +139,7 @@ class DeadlineTimer:
         if self._handle is not None:
             self._handle.cancel()
         self.at = deadline
-        self._handle = self._loop.call_at(deadline, self._fire)
+        self._handle = self._loop.call_at(deadline, self._fire, context=self._context)
 
     def cancel(self) -> None:
         """Cancel the planned call."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Callable
+from contextvars import ContextVar
 
 import pytest
 
 from aiokafka.errors import RequestTimedOutError
-from aiokafka.net.gate import SendGate
+from aiokafka.net.gate import DeadlineTimer, SendGate
 from tests.net.support import now
 
 
@@ -64,3 +65,23 @@ async def test_all_who_wait_are_let_go_in_their_order() -> None:
     await asyncio.gather(*waits)
     assert order == list(range(20))
     assert not gate.is_awaited
+
+
+async def test_a_deadline_does_not_run_in_the_context_of_a_call() -> None:
+    """It is armed again and again, each time from where it is due: the first would go on."""
+    name: ContextVar[str] = ContextVar("name", default="none")
+    seen: list[str] = []
+    due = asyncio.Event()
+
+    def look() -> None:
+        seen.append(name.get())
+        if len(seen) == 3:
+            due.set()
+        else:
+            timer.arm(now() + 0.01)
+
+    timer = DeadlineTimer(asyncio.get_running_loop(), look)
+    name.set("call")
+    timer.arm(now() + 0.01)
+    await due.wait()
+    assert seen == ["none"] * 3

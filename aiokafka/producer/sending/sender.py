@@ -107,6 +107,7 @@ class Sender:
 
     def start(self) -> None:
         """Start the background tasks; those of a broker are started when it is first needed."""
+        self.owner.keep_context()
         self.sender_task = self.owner.start(self._expire(), name="expiry")
         if self.delivery.sequencer is not None and self.delivery.transaction is None:
             self.owner.start(self._renew_producer_id(), name="producer-id")
@@ -166,13 +167,14 @@ class Sender:
     def _node(self, node_id: int) -> NodeSender:
         node = self._nodes.get(node_id)
         if node is None:
-            name = f"sender-{node_id}"
-            on_bug = partial(self._on_bug, name)
-            node = self._nodes[node_id] = NodeSender(
-                node_id, self.delivery, self.health.look, on_bug
-            )
-            self.owner.start(node.run(), name=name)
+            # Not in the context of the program that sends the first record there.
+            node = self._nodes[node_id] = self.owner.context.run(self._new_node, node_id)
+            self.owner.start(node.run(), name=f"sender-{node_id}")
         return node
+
+    def _new_node(self, node_id: int) -> NodeSender:
+        on_bug = partial(self._on_bug, f"sender-{node_id}")
+        return NodeSender(node_id, self.delivery, self.health.look, on_bug)
 
     def _on_cluster(self, cluster: ClusterMetadata) -> None:
         """Follow leaders and partitions that have changed."""
