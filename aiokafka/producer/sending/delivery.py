@@ -428,19 +428,23 @@ class Delivery:
     def _expiry_error(self, queue: PartitionQueue, batch: ProducerBatch) -> KafkaTimeoutError:
         topic, number = queue.partition
         limit = self.config.delivery_timeout * 1000
-        if batch.error is not None:
-            reason = f"the last attempt failed with: {batch.error}"
+        cause = batch.error
+        if cause is not None:
+            reason = f"the last attempt failed with: {cause}"
         elif batch.state == BatchState.IN_FLIGHT:
             reason = "the broker has not answered"
         elif self.client.cluster.leader_for_partition(queue.partition) in (None, -1):
             reason = "the partition has no leader"
+        elif self.sequencer is not None and self.sequencer.lacks_id(queue):
+            cause = self.sequencer.id_error
+            reason = f"there is no producer id: {cause or 'no broker has answered'}"
         else:
             reason = "it could not be sent: the leader takes no requests or cannot be reached"
         doubt = "; it may have been written" if batch.attempts else ""
         error = KafkaTimeoutError(
             f"{topic}-{number}: not delivered within delivery_timeout_ms={limit:g}: {reason}{doubt}"
         )
-        error.__cause__ = batch.error
+        error.__cause__ = cause
         return error
 
     def fail_waiting(self, queue: PartitionQueue, error: BaseException) -> None:

@@ -308,6 +308,8 @@ class Sender:
                 identity = await init_producer_id(self._client, deadline)
             except KafkaError as error:
                 self._log.warning("No new producer id: %s", error)
+                sequencer.note_no_id(error)
+                self.delivery.keep_error((self._loop.time(), error))
                 # Asked for again after the pause: nothing else would.
                 wanted.set()
                 await asyncio.sleep(backoff.next())
