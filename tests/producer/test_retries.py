@@ -9,6 +9,7 @@ import pytest
 
 from aiokafka._compat import timeout
 from aiokafka.errors import (
+    DuplicateSequenceNumber,
     InvalidRecord,
     InvalidTopicError,
     KafkaTimeoutError,
@@ -327,6 +328,23 @@ async def test_a_record_too_large_fails_alone() -> None:
             assert isinstance(found[1], MessageSizeTooLargeError)
             await producer.send_and_wait(TOPIC, b"c", partition=0)
         assert values(cluster) == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize("is_sent_again", [False, True])
+async def test_a_duplicate_that_was_sent_once_is_told(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture, is_sent_again: bool
+) -> None:
+    """Written it is, by whatever producer; a retry is the usual reason, and nothing to tell."""
+    if is_sent_again:
+        cluster.intercept(ProduceRequest, Cut(), times=1)
+    cluster.intercept(ProduceRequest, Fail(DuplicateSequenceNumber), times=1)
+    async with new_producer(cluster) as producer:
+        metadata = await producer.send_and_wait(TOPIC, b"v", partition=0)
+    assert metadata.offset == -1
+    told = [
+        record for record in caplog.records if "already, which was sent only once" in record.message
+    ]
+    assert len(told) == (0 if is_sent_again else 1)
 
 
 # -- errors for records
