@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
+from contextvars import Context, copy_context
 from typing import Any, TypeVar
 
 from aiokafka.errors import IllegalStateError, KafkaError, renewed
@@ -27,10 +28,10 @@ _GRACE = 0.1
 class TaskOwner:
     """Starts tasks, notices the first that fails, ends them all.
 
-    Owns: the running tasks, the oldest first, and `failure`, the first exception one of them
-    raised. A child that fails cancels its siblings, then `on_failure(exception)` is called once so
-    that no caller waits for what will not come. A child cancelled from outside counts as failed:
-    its work is not done any more.
+    Owns: the running tasks, the oldest first, the context that they run in, and `failure`, the
+    first exception one of them raised. A child that fails cancels its siblings, then
+    `on_failure(exception)` is called once so that no caller waits for what will not come. A child
+    cancelled from outside counts as failed: its work is not done any more.
     """
 
     def __init__(
@@ -40,12 +41,27 @@ class TaskOwner:
         self.failure: BaseException | None = None
         self._on_failure = on_failure
         self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._context: Context | None = None
         self._stopping = False
 
     @property
     def is_stopping(self) -> bool:
         """Whether `stop()` was called or a child failed: nothing new can be started."""
         return self._stopping
+
+    def keep_context(self) -> None:
+        """Run what is started from now on in the context variables of this call.
+
+        Otherwise a task has those of the program that happens to need it first, such as the request
+        of a web server: it would log and trace in its name for ever, and keep it in memory.
+        """
+        self._context = copy_context()
+
+    @property
+    def context(self) -> Context:
+        """A new copy of the context variables that tasks are started with."""
+        # One context cannot be entered twice, and an eager task may start others.
+        return copy_context() if self._context is None else self._context.copy()
 
     def start(self, coro: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
         """Run `coro` as a task named `<owner>:<name>`.
@@ -57,10 +73,11 @@ class TaskOwner:
             coro.close()
             self.check()
             raise IllegalStateError(f"{self.name} is stopped: cannot start {name!r}")
-        task = asyncio.get_running_loop().create_task(coro, name=f"{self.name}:{name}")
+        create = asyncio.get_running_loop().create_task
+        task = self.context.run(create, coro, name=f"{self.name}:{name}")
         self._tasks[task] = None
         # A wrapper coroutine would leave `coro` un-awaited when cancelled before its first step.
-        task.add_done_callback(self._on_done)
+        task.add_done_callback(self._on_done, context=self.context)
         return task
 
     def fail(self, name: str, error: BaseException) -> None:

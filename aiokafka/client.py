@@ -23,6 +23,7 @@ from aiokafka._loops import made_for, refuse_other_loop
 from aiokafka._metadata.loop import MetadataLoop
 from aiokafka._metadata.topics import check_name, wait_for_partition, wait_for_topic
 from aiokafka._retry import OutOfTimeError, until
+from aiokafka._shared_start import SharedStart
 from aiokafka._tasks import TaskOwner
 from aiokafka._telemetry.reporter import TelemetryReporter
 from aiokafka._typing import Unpack, later
@@ -174,6 +175,7 @@ class AIOKafkaClient:
             self.telemetry = TelemetryReporter(self._config, self._metadata)
             self._open()
         self._coordinators: dict[tuple[int, str], int] = {}
+        self._starts = SharedStart()
         self._is_started = False
         self._is_closed = False
 
@@ -192,28 +194,32 @@ class AIOKafkaClient:
         Raises one KafkaConnectionError that names every server and why it did not serve, at the
         latest after `request_timeout_ms`; AuthenticationFailedError and UnsupportedVersionError as
         themselves. After a failure or a cancellation everything is closed; the client may bootstrap
-        again.
+        again. Calls that are made at the same time share one outcome; a cancelled one leaves the
+        work to the others.
         """
         self._refuse_other_loop()
+        if not self._is_started:
+            await self._starts.run(self._bootstrap, self._undo_bootstrap)
+
+    async def _bootstrap(self) -> None:
         if self._is_started:
             return
         self._owner.check()
+        self._owner.keep_context()
         mention_form()
-        self._is_started = True
-        try:
-            deadline = self._loop.time() + self._config.request_timeout
-            await self._metadata.bootstrap(self._pool, deadline)
-        except BaseException:
-            self._is_started = False
-            try:
-                await self._stop()
-            finally:
-                self._owner.cancel()
-                self._pool.abort()
-                self._open()
-            raise
+        deadline = self._loop.time() + self._config.request_timeout
+        await self._metadata.bootstrap(self._pool, deadline)
         self._owner.start(self._metadata.run(self._pool), name="metadata")
         self._owner.start(self.telemetry.run(self._pool), name="telemetry")
+        self._is_started = True
+
+    async def _undo_bootstrap(self) -> None:
+        try:
+            await self._stop()
+        finally:
+            self._owner.cancel()
+            self._pool.abort()
+            self._open()
 
     async def close(self) -> None:
         """Stop the background task, close every connection; requests in flight fail. Takes a few

@@ -58,6 +58,7 @@ LAYERS = {
     "_loops": 3,
     "_metadata": 3,
     "_retry": 3,
+    "_shared_start": 3,
     "_tasks": 3,
     "_telemetry": 3,
     "_vitals": 3,

@@ -13,6 +13,8 @@ from aiokafka.errors import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aiokafka._metadata.loop import MetadataLoop
     from aiokafka._metadata.snapshot import ClusterMetadata
     from aiokafka.structs import TopicPartition
@@ -28,18 +30,8 @@ async def wait_for_topic(metadata: MetadataLoop, topic: str, deadline: float) ->
     check_name(topic)
     if metadata.add_topic(topic):
         return metadata.cluster.partitions_for_topic(topic) or frozenset()
-    try:
-        cluster = await metadata.wait_for_topic(
-            topic, _TopicIsSettled(topic, metadata.cluster.epoch), deadline
-        )
-    except KafkaTimeoutError as timed_out:
-        code = metadata.cluster.topic_error(topic)
-        if not code:
-            raise
-        raise for_code(code)(f"topic {topic!r}: no partitions in time") from timed_out
-    if code := cluster.topic_error(topic):
-        raise for_code(code)(f"topic {topic!r}")
-    return cluster.partitions_for_topic(topic) or frozenset()
+    is_settled = _TopicIsSettled(topic, metadata.cluster.epoch)
+    return await _wait_for_partitions(metadata, topic, is_settled, deadline)
 
 
 async def wait_for_partition(
@@ -47,7 +39,7 @@ async def wait_for_partition(
 ) -> frozenset[int]:
     """Return the partitions of the topic of `partition`, after one refresh if it is not among them.
 
-    Raises as `wait_for_topic`.
+    Raises as `wait_for_topic`, also when the topic is gone, or forbidden, by that refresh.
     """
     topic, number = partition
     known = await wait_for_topic(metadata, topic, deadline)
@@ -56,8 +48,31 @@ async def wait_for_partition(
     # A response that is under way may have been true before the partition was made, and news of a
     # leader are no response.
     asked = metadata.asked
-    cluster = await metadata.wait_for_topic(topic, lambda _: metadata.answered > asked, deadline)
-    return cluster.partitions_for_topic(topic) or frozenset()
+    is_settled = _TopicIsSettled(topic, metadata.cluster.epoch)
+    return await _wait_for_partitions(
+        metadata, topic, lambda cluster: metadata.answered > asked and is_settled(cluster), deadline
+    )
+
+
+async def _wait_for_partitions(
+    metadata: MetadataLoop,
+    topic: str,
+    is_settled: Callable[[ClusterMetadata], bool],
+    deadline: float,
+) -> frozenset[int]:
+    """Return the partitions of `topic` once it is settled, or raise what keeps it from having
+    any."""
+    try:
+        cluster = await metadata.wait_for_topic(topic, is_settled, deadline)
+    except KafkaTimeoutError as timed_out:
+        code = metadata.cluster.topic_error(topic)
+        if not code:
+            raise
+        raise for_code(code)(f"topic {topic!r}: no partitions in time") from timed_out
+    known = cluster.partitions_for_topic(topic)
+    if known is None:
+        raise for_code(cluster.topic_error(topic))(f"topic {topic!r}")
+    return known
 
 
 def check_name(topic: Any) -> None:

@@ -19,19 +19,18 @@ from aiokafka._config.signature import show_options
 from aiokafka._interception import Interception
 from aiokafka._log import SubjectLog
 from aiokafka._loops import made_for, refuse_other_loop
+from aiokafka._shared_start import SharedStart
 from aiokafka._telemetry.reporting import Reporting
 from aiokafka._typevars import KeyGiven, KeySent, Serializer, ValueGiven, ValueSent, as_bytes
 from aiokafka._typing import Self, Unpack, later
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
-    ClusterAuthorizationFailedError,
     IllegalOperation,
     IllegalStateError,
     KafkaError,
     KafkaTimeoutError,
     ProducerClosed,
     TransactionStateError,
-    UnsupportedVersionError,
     WrongArgument,
 )
 from aiokafka.health import ProducerHealth, ProducerState
@@ -165,6 +164,7 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
     """
 
     _closed: bool | None = None  # None until the constructor has finished
+    _is_connected = False
     _is_started = False
 
     def __init__(
@@ -197,6 +197,7 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
         self._hashes_keys = type(self._partitioner) is DefaultPartitioner
         with made_for(loop, name) as self._loop:
             self._assemble(config)
+        self._starts = SharedStart()
         self._is_stopped = False
         self._closed = False
         self._report(self.client.telemetry, config.telemetry_labels)
@@ -252,54 +253,52 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
         Takes at most `request_timeout_ms` for each of the two. Raises KafkaConnectionError with the
         reason of every bootstrap server, AuthenticationFailedError, UnsupportedVersionError for an
         option that the brokers are too old for. After a failure or a cancellation everything is
-        closed. A producer that runs is left as it is.
+        closed. A producer that runs is left as it is. Calls that are made at the same time share
+        one outcome; a cancelled one leaves the work to the others.
         """
-        if self._closed:
-            raise ProducerClosed("the producer was stopped; make a new one")
+        self._refuse_if_closed()
         if self._is_started:
             return
         if asyncio.get_running_loop() is not self._loop:
             raise WrongArgument("start() is called in another event loop than the constructor")
+        await self._starts.run(self._start, self._undo_start)
+
+    async def _start(self) -> None:
+        if self._is_started:
+            return
+        self._refuse_if_closed()
         await self.client.bootstrap()
-        try:
-            if self._transactions is not None:
-                await self._become_transactional(self._transactions)
-            elif self._config.enable_idempotence:
-                await self._become_idempotent()
-            self._is_started = True
-            self._sender.start()
-            if self._interception is not None:
-                self._owner.start(self._interception.run(), name="interceptors")
-            self._message_accumulator.appender.accept(self._transactions is None)
-            self._health.enter(None)
-        except BaseException:
+        self._is_connected = True
+        if self._transactions is not None:
+            await self._become_transactional(self._transactions)
+        elif self._config.enable_idempotence:
+            deadline = self._loop.time() + self._config.client.request_timeout
+            if self._demands_idempotence:
+                await self._sender.obtain_producer_id(deadline)
+            else:
+                await self._sender.try_to_obtain_producer_id(deadline)
+        self._refuse_if_closed()
+        self._is_started = True
+        self._sender.start()
+        if self._interception is not None:
+            self._owner.start(self._interception.run(), name="interceptors")
+        self._message_accumulator.appender.accept(self._transactions is None)
+        self._health.enter(None)
+
+    async def _undo_start(self) -> None:
+        if self._is_connected:  # otherwise the client has closed everything, and may try again
             self._closed = True
             self._health.enter(ProducerState.CLOSED)
             try:
                 await self._close(None)
             finally:
                 self._abandon()
-            raise
 
     async def _become_transactional(self, transactions: ProducerTransactions) -> None:
         with self._sender.meter.transacting("init"):
             await transactions.start(self._loop.time() + self._config.client.request_timeout)
         self._sender.delivery.number_batches(transactions.sequencer)
         self._owner.start(transactions.contents.attend(), name="transaction")
-
-    async def _become_idempotent(self) -> None:
-        """Get a producer id; go on without one if brokers have none and it was not demanded."""
-        deadline = self._loop.time() + self._config.client.request_timeout
-        try:
-            await self._sender.obtain_producer_id(deadline)
-        except (UnsupportedVersionError, ClusterAuthorizationFailedError) as error:
-            if self._demands_idempotence:
-                raise
-            self._log.warning(
-                "Idempotence is not available, so retries may write a record twice (set "
-                "enable_idempotence=False to agree): %s",
-                error,
-            )
 
     async def stop(self, timeout: float | None = None) -> None:
         """Send what waits, then close everything. May be called any number of times.
@@ -387,11 +386,14 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
         """Return the numbers of the producer's work so far, at any time."""
         return read_producer(self.client, self._config, self._sender)
 
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise ProducerClosed("the producer was stopped; make a new one")
+
     def _check_usable(self) -> None:
         refuse_other_loop(self._loop, type(self).__name__)
         self._owner.check()
-        if self._closed:
-            raise ProducerClosed("the producer was stopped; make a new one")
+        self._refuse_if_closed()
         if not self._is_started:
             raise ProducerClosed("the producer is not started: call start() first")
 
@@ -759,10 +761,6 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
     def buffer_available_bytes(self) -> int:
         """Bytes of `buffer_memory` that are free; `send` waits if a record does not fit."""
         return max(0, self._message_accumulator.memory.free)
-
-
-def _name(client_id: str | None) -> str:
-    return f"aiokafka-producer-{_seams.next_number()}" if client_id is None else client_id
 
 
 _send = AIOKafkaProducer.send

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import ContextVar
 
 import pytest
 
@@ -38,6 +39,31 @@ async def test_a_result_can_be_awaited() -> None:
 
     owner = TaskOwner("owner")
     assert await owner.start(work(), name="work") == 7
+    await owner.stop(soon())
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+async def test_the_context_of_tasks(is_kept: bool) -> None:
+    """That of the call which starts them, or the one that was kept for all of them."""
+    name: ContextVar[str] = ContextVar("name", default="")
+
+    async def outer() -> tuple[str, str]:
+        mine = name.get()
+        name.set("outer")  # seen by nothing else that has the kept context
+        return mine, await owner.start(inner(), name="inner")
+
+    async def inner() -> str:
+        return name.get()
+
+    owner = TaskOwner("owner")
+    name.set("first")
+    if is_kept:
+        owner.keep_context()
+    name.set("later")
+    expected = ("first", "first") if is_kept else ("later", "outer")
+    for _ in range(2):
+        assert await owner.start(outer(), name="outer") == expected
+    assert name.get() == "later"
     await owner.stop(soon())
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from aiokafka._compat import timeout
 from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
     CoordinatorLoadInProgressError,
     InvalidProducerEpoch,
     InvalidProducerIdMapping,
+    KafkaTimeoutError,
 )
 from aiokafka.protocol.messages.init_producer_id import InitProducerIdRequest
 from aiokafka.protocol.messages.produce import ProduceRequest
@@ -71,3 +74,39 @@ async def test_the_last_epoch() -> None:
         (first, last), *others = dict.fromkeys(ids(cluster))
         assert last == 0x7FFF
         assert others and all(producer_id != first for producer_id, _ in others)
+
+
+async def test_records_say_that_there_is_no_producer_id(cluster: FakeCluster) -> None:
+    """And not that something is wrong with the leader."""
+    async with new_producer(cluster, delivery_timeout_ms=5000, request_timeout_ms=1000) as producer:
+        await producer.send_and_wait(TOPIC, b"1", partition=0)
+        cluster.intercept(ProduceRequest, Fail(InvalidProducerEpoch), times=1)
+        with cluster.intercept(InitProducerIdRequest, Fail(ClusterAuthorizationFailedError)):
+            with pytest.raises(KafkaTimeoutError, match="InvalidProducerEpoch"):
+                await producer.send_and_wait(TOPIC, b"2", partition=0)
+            with pytest.raises(KafkaTimeoutError, match=r"no producer id: .*authori") as caught:
+                await producer.send_and_wait(TOPIC, b"3", partition=0)
+            assert isinstance(caught.value.__cause__, ClusterAuthorizationFailedError)
+            health = producer.health()
+            assert isinstance(health.last_exception, KafkaTimeoutError)
+            await asyncio.sleep(2)
+            health = producer.health()
+            assert isinstance(health.last_exception, ClusterAuthorizationFailedError)
+        # It is over as soon as there is one.
+        await producer.send_and_wait(TOPIC, b"4", partition=0)
+    assert values(cluster) == [b"1", b"4"]
+
+
+async def test_records_of_other_partitions_do_not_wait_for_an_id(cluster: FakeCluster) -> None:
+    """They go on under the one that they have, so it is nothing that they lack."""
+    async with new_producer(cluster, delivery_timeout_ms=5000, request_timeout_ms=1000) as producer:
+        await producer.send_and_wait(TOPIC, b"1", partition=0)
+        await producer.send_and_wait(TOPIC, b"1", partition=1)
+        cluster.intercept(ProduceRequest, Fail(InvalidProducerEpoch), times=1)
+        with cluster.intercept(InitProducerIdRequest, Fail(ClusterAuthorizationFailedError)):
+            lost = await producer.send(TOPIC, b"2", partition=0)
+            await asyncio.sleep(0.5)
+            await producer.send_and_wait(TOPIC, b"2", partition=1)
+            with pytest.raises(KafkaTimeoutError):
+                await lost
+    assert values(cluster, 1) == [b"1", b"2"]

@@ -9,6 +9,7 @@ import pytest
 
 from aiokafka._compat import timeout
 from aiokafka.errors import (
+    DuplicateSequenceNumber,
     InvalidRecord,
     InvalidTopicError,
     KafkaTimeoutError,
@@ -329,21 +330,44 @@ async def test_a_record_too_large_fails_alone() -> None:
         assert values(cluster) == [b"a", b"b", b"c"]
 
 
+@pytest.mark.parametrize("is_sent_again", [False, True])
+async def test_a_duplicate_that_was_sent_once_is_told(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture, is_sent_again: bool
+) -> None:
+    """Written it is, by whatever producer; a retry is the usual reason, and nothing to tell."""
+    if is_sent_again:
+        cluster.intercept(ProduceRequest, Cut(), times=1)
+    cluster.intercept(ProduceRequest, Fail(DuplicateSequenceNumber), times=1)
+    async with new_producer(cluster) as producer:
+        metadata = await producer.send_and_wait(TOPIC, b"v", partition=0)
+    assert metadata.offset == -1
+    told = [
+        record for record in caplog.records if "already, which was sent only once" in record.message
+    ]
+    assert len(told) == (0 if is_sent_again else 1)
+
+
 # -- errors for records
 
 
-async def test_records_that_the_broker_blames(cluster: FakeCluster) -> None:
-    def blame(request: ProduceRequest, context: Any) -> ProduceResponse:
+def blame(number: int) -> Any:
+    """Answer that the broker takes no batch with such a record in its place `number`."""
+
+    def answer(request: ProduceRequest, context: Any) -> ProduceResponse:
         from aiokafka.testing.handlers._00_produce import refuse
 
         response = refuse(context, request, InvalidRecord.errno)
         (part,) = response.responses[0].partition_responses
         part.record_errors = [
-            BatchIndexAndErrorMessage(batch_index=1, batch_index_error_message="no key")
+            BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message="no key")
         ]
         return response
 
-    cluster.intercept(ProduceRequest, blame, times=1)
+    return answer
+
+
+async def test_records_that_the_broker_blames(cluster: FakeCluster) -> None:
+    cluster.intercept(ProduceRequest, blame(1), times=1)
     async with new_producer(cluster) as producer:
         found = await results(await send_all(producer, numbers(3)))
         await producer.send_and_wait(TOPIC, b"good", partition=0)
@@ -351,6 +375,24 @@ async def test_records_that_the_broker_blames(cluster: FakeCluster) -> None:
     assert "no key" in str(found[1])
     assert "other records" in str(found[0])
     assert values(cluster) == [b"good"]
+
+
+async def test_blamed_records_behind_those_of_a_batch_that_was_left_open(
+    cluster: FakeCluster,
+) -> None:
+    """The broker counts from the first record of the batch, those of the user included."""
+    cluster.intercept(ProduceRequest, blame(3), times=1)
+    async with new_producer(cluster, linger_ms=50) as producer:
+        batch = producer.create_batch()
+        for value in numbers(2):
+            batch.append(key=None, value=value, timestamp=None)
+        whole = await producer.send_batch(batch, TOPIC, partition=0)
+        behind = await send_all(producer, [b"good", b"bad", b"good"])
+        awaited = asyncio.create_task(producer.send_and_wait(TOPIC, b"good", partition=0))
+        found = await results([whole, *behind])
+        found += await asyncio.gather(awaited, return_exceptions=True)
+    assert ["no key" in str(one) for one in found] == [False, False, True, False, False]
+    assert all(isinstance(one, InvalidRecord) for one in found)
 
 
 async def test_an_unauthorized_topic_fails_at_once(cluster: FakeCluster) -> None:

@@ -9,11 +9,17 @@ import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka._compat import timeout
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
-from aiokafka.errors import KafkaTimeoutError, ProducerClosed, WrongArgument
+from aiokafka.errors import (
+    KafkaTimeoutError,
+    ProducerClosed,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    WrongArgument,
+)
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from aiokafka.protocol.messages.produce import ProduceRequest
-from aiokafka.testing import FakeCluster, Hold, Silence
+from aiokafka.testing import Fail, FakeCluster, Hold, Silence
 from tests.support.producers import TOPIC, new_producer, numbers, results, values
 
 
@@ -68,6 +74,33 @@ async def test_an_unknown_partition_is_refused_when_brokers_say_so(cluster: Fake
         for _ in range(2):
             with pytest.raises(WrongArgument, match="has 3 partitions, from 0 to 2"):
                 await producer.send(TOPIC, b"v", partition=7)
+
+
+async def test_an_unknown_partition_of_a_topic_that_is_forbidden_now(cluster: FakeCluster) -> None:
+    async with new_producer(cluster) as producer:
+        await producer.send_and_wait(TOPIC, b"1", partition=0)
+        with cluster.intercept(MetadataRequest, Fail(TopicAuthorizationFailedError)):
+            for _ in range(2):
+                with pytest.raises(TopicAuthorizationFailedError, match=TOPIC):
+                    await producer.send(TOPIC, b"v", partition=7)
+
+
+async def test_an_unknown_partition_of_a_topic_that_was_deleted(cluster: FakeCluster) -> None:
+    """Several responses in a row have to say so. Then it is waited for, as for any topic that is
+    not there yet."""
+    async with new_producer(cluster, max_block_ms=5000, allow_auto_create_topics=False) as producer:
+        await producer.send_and_wait(TOPIC, b"1", partition=0)
+        await cluster.delete_topic(TOPIC)
+        for _ in range(2):
+            with pytest.raises(WrongArgument, match="has 3 partitions"):
+                await producer.send(TOPIC, b"v", partition=7)
+        with pytest.raises(UnknownTopicOrPartitionError, match=TOPIC):
+            await producer.send(TOPIC, b"v", partition=7)
+        sending = asyncio.create_task(producer.send_and_wait(TOPIC, b"2", partition=7))
+        await asyncio.sleep(1)
+        await cluster.create_topic(TOPIC, partitions=8)
+        await sending
+    assert values(cluster, 7) == [b"2"]
 
 
 async def test_an_answer_from_before_says_nothing_of_new_partitions(cluster: FakeCluster) -> None:

@@ -186,6 +186,11 @@ class ProducerBatch:
         self.whole = future
         self.whole_timestamp = timestamp
 
+    @property
+    def _first_sent(self) -> int:
+        """The place in the batch of the first record of `send`: behind those of the user."""
+        return self.builder.record_count - len(self.outcome.timestamps)
+
     def part(self, builder: RecordBatchBuilder) -> ProducerBatch:
         """Return a batch for some of these records, with the same times and the same past."""
         loop = self.outcome.loop
@@ -209,8 +214,7 @@ class ProducerBatch:
             fields = (topic, number, self.partition, base_offset, stamp, kind, log_start_offset)
             _resolve(self.whole, _new_tuple(RecordMetadata, fields))
             if base_offset >= 0:
-                # Those of `send` are behind those of the user.
-                base_offset += self.builder.record_count - len(self.outcome.timestamps)
+                base_offset += self._first_sent
         self.outcome.write(base_offset, log_append_time, log_start_offset)
 
     def succeed_unacknowledged(self) -> None:
@@ -223,9 +227,13 @@ class ProducerBatch:
         """Fail every future with `make_error(index of the record)`, which makes a new object each
         time.
         """
-        if self.whole is not None and not self.whole.done():
+        if self.whole is None:
+            self.outcome.fail(make_error)
+            return
+        if not self.whole.done():
             self.whole.set_exception(make_error(0))
-        self.outcome.fail(make_error)
+        first = self._first_sent
+        self.outcome.fail(lambda number: make_error(first + number))
 
     def mark_seen(self) -> None:
         """Keep asyncio from logging failures that were not looked at: they are raised elsewhere."""

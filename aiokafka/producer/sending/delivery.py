@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from aiokafka._log import SubjectLog
 from aiokafka.errors import (
     BrokerResponseError,
     DuplicateSequenceNumber,
@@ -29,6 +31,7 @@ from aiokafka.producer.message_accumulator import MessageAccumulator
 from aiokafka.producer.sending.flight import Flight
 from aiokafka.producer.sending.requests import (
     LAST_PLAIN_VERSION,
+    NOT_SENT_TWICE,
     batch_error,
     in_doubt,
     record_errors,
@@ -46,6 +49,8 @@ if TYPE_CHECKING:
     from aiokafka.client import AIOKafkaClient
 
 __all__ = ["Delivery"]
+
+log = logging.getLogger("aiokafka.producer.producer")
 
 # After so many attempts there is a pause before the next, even if the response names a leader:
 # brokers that name each other would be asked without end, as fast as they respond.
@@ -98,6 +103,7 @@ class Delivery:
         self.last_error: tuple[float, BaseException | None] = (0.0, None)
         """What last prevented records from being written (loop time, error)."""
         self._loop = asyncio.get_running_loop()
+        self._log = SubjectLog(log, config.subject)
         self._route = route
 
     def number_batches(self, sequencer: Sequencer) -> None:
@@ -200,6 +206,8 @@ class Delivery:
                 batch.succeed_unacknowledged()
             else:
                 # A duplicate is written, but the leader may not remember where.
+                if result.error_code and batch.attempts == 1:
+                    self._log.warning(NOT_SENT_TWICE, batch)
                 offset = -1 if result.error_code else max(-1, result.base_offset)
                 start = result.log_start_offset
                 batch.succeed(offset, result.log_append_time_ms, None if start < 0 else start)
@@ -428,19 +436,23 @@ class Delivery:
     def _expiry_error(self, queue: PartitionQueue, batch: ProducerBatch) -> KafkaTimeoutError:
         topic, number = queue.partition
         limit = self.config.delivery_timeout * 1000
-        if batch.error is not None:
-            reason = f"the last attempt failed with: {batch.error}"
+        cause = batch.error
+        if cause is not None:
+            reason = f"the last attempt failed with: {cause}"
         elif batch.state == BatchState.IN_FLIGHT:
             reason = "the broker has not answered"
         elif self.client.cluster.leader_for_partition(queue.partition) in (None, -1):
             reason = "the partition has no leader"
+        elif self.sequencer is not None and self.sequencer.lacks_id(queue):
+            cause = self.sequencer.id_error
+            reason = f"there is no producer id: {cause or 'no broker has answered'}"
         else:
             reason = "it could not be sent: the leader takes no requests or cannot be reached"
         doubt = "; it may have been written" if batch.attempts else ""
         error = KafkaTimeoutError(
             f"{topic}-{number}: not delivered within delivery_timeout_ms={limit:g}: {reason}{doubt}"
         )
-        error.__cause__ = batch.error
+        error.__cause__ = cause
         return error
 
     def fail_waiting(self, queue: PartitionQueue, error: BaseException) -> None:

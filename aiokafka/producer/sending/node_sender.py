@@ -103,7 +103,7 @@ class NodeSender:
         self._wake = asyncio.Event()
         self._turn: asyncio.Handle | None = None
         self._context = copy_context()
-        """For what runs without a task: not that of the program which sends a record."""
+        """For what runs without a task: that of the producer's start."""
         self._timer = DeadlineTimer(self._loop, self._pump_soon)
         self._company_until = 0.0
         self._compressing = Compressing(self._config, delivery.accumulator, self._sealed)

@@ -12,7 +12,13 @@ from aiokafka._backoff import Backoff
 from aiokafka._log import SubjectLog
 from aiokafka._tasks import TaskOwner
 from aiokafka._vitals import newest
-from aiokafka.errors import KafkaError, KafkaTimeoutError, renewed
+from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
+    KafkaError,
+    KafkaTimeoutError,
+    UnsupportedVersionError,
+    renewed,
+)
 from aiokafka.producer._health import ProducerHealthMonitor
 from aiokafka.producer._meter import ProducerMeter
 from aiokafka.producer.batches.batch import BatchState
@@ -101,6 +107,7 @@ class Sender:
 
     def start(self) -> None:
         """Start the background tasks; those of a broker are started when it is first needed."""
+        self.owner.keep_context()
         self.sender_task = self.owner.start(self._expire(), name="expiry")
         if self.delivery.sequencer is not None and self.delivery.transaction is None:
             self.owner.start(self._renew_producer_id(), name="producer-id")
@@ -160,13 +167,14 @@ class Sender:
     def _node(self, node_id: int) -> NodeSender:
         node = self._nodes.get(node_id)
         if node is None:
-            name = f"sender-{node_id}"
-            on_bug = partial(self._on_bug, name)
-            node = self._nodes[node_id] = NodeSender(
-                node_id, self.delivery, self.health.look, on_bug
-            )
-            self.owner.start(node.run(), name=name)
+            # Not in the context of the program that sends the first record there.
+            node = self._nodes[node_id] = self.owner.context.run(self._new_node, node_id)
+            self.owner.start(node.run(), name=f"sender-{node_id}")
         return node
+
+    def _new_node(self, node_id: int) -> NodeSender:
+        on_bug = partial(self._on_bug, f"sender-{node_id}")
+        return NodeSender(node_id, self.delivery, self.health.look, on_bug)
 
     def _on_cluster(self, cluster: ClusterMetadata) -> None:
         """Follow leaders and partitions that have changed."""
@@ -272,6 +280,17 @@ class Sender:
         sequencer.set_producer_id(*await init_producer_id(self._client, deadline))
         self.delivery.number_batches(sequencer)
 
+    async def try_to_obtain_producer_id(self, deadline: float) -> None:
+        """Do the same, but go on without a producer id if brokers have none for this client."""
+        try:
+            await self.obtain_producer_id(deadline)
+        except (UnsupportedVersionError, ClusterAuthorizationFailedError) as error:
+            self._log.warning(
+                "Idempotence is not available, so retries may write a record twice (set "
+                "enable_idempotence=False to agree): %s",
+                error,
+            )
+
     async def _renew_producer_id(self) -> None:
         """Get another producer id when the brokers do not accept the old one, or it has no epochs
         left.
@@ -289,6 +308,8 @@ class Sender:
                 identity = await init_producer_id(self._client, deadline)
             except KafkaError as error:
                 self._log.warning("No new producer id: %s", error)
+                sequencer.note_no_id(error)
+                self.delivery.keep_error((self._loop.time(), error))
                 # Asked for again after the pause: nothing else would.
                 wanted.set()
                 await asyncio.sleep(backoff.next())

@@ -64,6 +64,8 @@ class Sequencer:
         self.generation = 0
         self.wants_producer_id = True
         """No usable producer id: nothing new can be sent until `set_producer_id`."""
+        self.id_error: BaseException | None = None
+        """Why no other producer id has come yet."""
         self._first_epoch = -1
         """The epoch that partitions begin with: higher than those of all forgotten partitions."""
 
@@ -75,6 +77,15 @@ class Sequencer:
         self.producer_epoch = self._first_epoch = epoch
         self.generation += 1
         self.wants_producer_id = False
+        self.id_error = None
+
+    def note_no_id(self, error: BaseException) -> None:
+        """Keep why the brokers have given no producer id."""
+        self.id_error = error
+
+    def lacks_id(self, queue: PartitionQueue) -> bool:
+        """Return whether batches of `queue` wait for another producer id."""
+        return self.wants_producer_id and self._is_over(queue.sequence)
 
     def identify(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
         """Give `batch`, the oldest waiting in `queue`, its place in the sequence.
@@ -86,7 +97,7 @@ class Sequencer:
         sequence = queue.sequence
         if self.transaction is not None and not self.transaction.admits(queue.partition):
             return False
-        if sequence.is_uncertain or sequence.has_gap or sequence.generation != self.generation:
+        if self._is_over(sequence):
             if sequence.has_gap:
                 if queue.in_flight:
                     return False
@@ -179,6 +190,11 @@ class Sequencer:
         """Ask for another producer id: the brokers do not accept `producer_id` any more."""
         if producer_id == self.producer_id:
             self.wants_producer_id = True
+
+    def _is_over(self, sequence: PartitionSequence) -> bool:
+        """Return whether a new batch may not simply count on."""
+        is_old = sequence.generation != self.generation
+        return sequence.is_uncertain or sequence.has_gap or is_old
 
     def _is_current(self, sequence: PartitionSequence, batch: ProducerBatch) -> bool:
         return batch.producer_id == sequence.producer_id and batch.producer_epoch == sequence.epoch
