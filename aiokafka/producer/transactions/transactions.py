@@ -109,6 +109,7 @@ class ProducerTransactions:
         # It was stopped, or has failed, during the requests above.
         if self._is_closed:
             raise ProducerClosed("the producer was stopped; make a new one")
+        self._sender.owner.check()
         transaction.raise_failure()
         transaction.begin(is_version_2)
         self._fencing.begin()
