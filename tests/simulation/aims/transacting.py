@@ -11,6 +11,8 @@ from tests.simulation.faults.brokers import BrokerStop
 from tests.simulation.faults.replicas import Hang
 from tests.simulation.faults.responses import LateResponse, LostResponse, Refused
 from tests.simulation.promises import LATE_ONLY, NO_ERRORS, PROMPT, USABLE
+from tests.simulation.workloads.pipeline import PipelineWorkload
+from tests.simulation.workloads.producing import ProducerWorkload
 from tests.simulation.workloads.transacting import TransactionalWorkload
 from tests.simulation.workloads.turmoil import TurmoilWorkload
 
@@ -123,6 +125,40 @@ class LostEnds(_Transacting):
         self.fault(LateResponse, 3, api=26, seconds=0.3, times=3)
 
 
+class UnclearEnds(_Transacting):
+    """Ends of transactions without a response, whose repetition is refused for a reason of the
+    broker's own; programs that go on with the next begin, as at the end of a block."""
+
+    name = "unclear-ends"
+
+    def compose(self) -> None:
+        """Coordinators in trouble."""
+        self.cluster(releases=(*_OLD, *_USUAL))
+        leaves = self.random.choice((0, 0.7))
+        rates = {"abort_rate": 0.2, "cancel_rate": 0.1, "leave_rate": leaves}
+        self.producer(TransactionalWorkload, {"max_block_ms": 4000}, **rates)
+        self.fault(LostResponse, 4, api=26, handled=True, how="cut", times=1)
+        self.fault(LostResponse, 1, api=26, handled=True, how="silence", times=4, lasts=(1.0, 4.0))
+        self.fault(Refused, 5, api=26, error=c.UNKNOWN_SERVER_ERROR, times=1, lasts=(1.0, 3.0))
+
+
+class HurriedOffsets(_Transacting):
+    """Offsets that are refused while their transaction is committed already."""
+
+    name = "hurried-offsets"
+
+    def compose(self) -> None:
+        """A program that does not wait for them, and members that come and go."""
+        self.cluster(releases=("2.8", "3.9", "4.0", "4.3", "4.3"))
+        self.add(ProducerWorkload, cancel_rate=0)
+        plan = self.add(PipelineWorkload)
+        for member in plan.options["members"]:
+            member |= {"hurry_rate": 1.0, "cancel_rate": 0, "stays_s": 5.0}
+        self.topics(config={})
+        for error in (c.GROUP_AUTHORIZATION_FAILED, c.ILLEGAL_GENERATION):
+            self.fault(Refused, 4, api=28, error=error, times=1, lasts=(0.5, 2.0))
+
+
 class ExpiringTransactions(_Transacting):
     """Records of transactions whose time is over on their way."""
 
@@ -185,6 +221,8 @@ TRANSACTING_AIMS: tuple[type[Aim], ...] = (
     LateOffsets,
     MixedAnswers,
     LostEnds,
+    UnclearEnds,
+    HurriedOffsets,
     ExpiringTransactions,
     LostInFlight,
     InsistingTransactions,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -68,6 +69,7 @@ class PipelineWorkload(Workload):
                     "cancel_rate": source.choice((0, 0, 0.05, 0.2)),
                     "listener": source.choice(("plain", "slow")),
                     "stays_s": source.choice((None, 5.0, 20.0)),
+                    "hurry_rate": source.choice((0, 0, 0.3)),
                     "sizes": [8, 50],
                     "keys": 0,
                     "to_partition": False,
@@ -84,8 +86,6 @@ class PipelineWorkload(Workload):
 
     async def run(self) -> None:
         """All programs until everything is copied."""
-        import asyncio
-
         audience = self.world.history.audience(
             self.options["group_id"],
             [self.options["source"]],
@@ -238,6 +238,9 @@ class Copier:
         records: list[ConsumerRecord[Any, Any]],
     ) -> bool:
         """Write copies and commit; whether that was done for sure."""
+        hurries = self.options.get("hurry_rate", 0)
+        hurries = hurries and self.caller.chance(hurries)
+        late: list[asyncio.Task[KafkaError | None]] = []
 
         async def body(transaction: Transaction) -> bool:
             for record in records:
@@ -249,9 +252,37 @@ class Copier:
                 for record in records
             }
             transaction.offsets = offsets
+            if hurries:
+                sending = self._send_offsets_late(program, offsets, consumer)
+                late.append(self.world.loop.create_task(sending))
+                # Begun, and not waited for.
+                await asyncio.sleep(0)
+                return True
             return await program.send_offsets(offsets, consumer)
 
-        return await program.transact(abort=False, body=body)
+        is_done = await program.transact(abort=False, body=body)
+        for task in late:
+            error = await task
+            if error is not None and is_done:
+                text = f"{self.caller.name}: committed without the offsets that were refused: "
+                self.world.violate("offsets lost", text + repr(error), error)
+        return is_done
+
+    async def _send_offsets_late(
+        self, program: TransactionalProgram, offsets: dict[TopicPartition, int], consumer: Any
+    ) -> KafkaError | None:
+        """Make offsets part of the transaction while it is committed; what they were refused
+        with."""
+        call = program.producer.send_offsets_to_transaction(offsets, consumer)
+        try:
+            await self.caller.call(
+                f"send_offsets_to_transaction({offsets})", call, may_cancel=False
+            )
+        except KafkaError as error:
+            return error
+        except InterruptedCall:
+            pass
+        return None
 
     async def _go_back(self, consumer: AIOKafkaConsumer, reading: Reading) -> None:
         """What was read and not committed has to come again."""

@@ -19,6 +19,8 @@ from tests.simulation.workloads.producing import (
 )
 
 _TRIES = 8
+# After these the outcome is open.
+_OPEN = (KafkaTimeoutError, InterruptedCall)
 
 Body = Callable[[Transaction], Awaitable[bool]]
 
@@ -53,6 +55,7 @@ class TransactionalWorkload(Workload):
             "cancel_rate": source.choice((0, 0, 0.05, 0.2)),
             "stop_s": source.choice((None, None, 0, 1.0)),
             "restart_rate": source.choice((0, 0, 0.1)),
+            "leave_rate": source.choice((0, 0, 0.5)),
         }
 
     async def run(self) -> None:
@@ -100,6 +103,9 @@ class TransactionalWorkload(Workload):
 class TransactionalProgram(ProducerProgram):
     """One transactional producer object and what is done with it."""
 
+    left: Transaction | None = None
+    """One whose commit has no outcome yet: the program leaves the rest to the next begin."""
+
     async def transact(self, *, abort: bool, body: Body | None = None) -> bool:
         """One transaction; whether it was committed for sure.
 
@@ -108,7 +114,7 @@ class TransactionalProgram(ProducerProgram):
         """
         history = self.world.history
         transaction = Transaction(f"{self.caller.name} {len(history.transactions)}")
-        if not await self._try("begin_transaction", self.producer.begin_transaction, tries=1):
+        if not await self._begin():
             return False
         history.transactions.append(transaction)
         self.transaction = transaction
@@ -119,7 +125,24 @@ class TransactionalProgram(ProducerProgram):
         self.transaction = None
         if not abort and await self._commit(transaction):
             return True
-        await self._abort(transaction)
+        leaves = self.options.get("leave_rate", 0)
+        if transaction.outcome == "unknown" and leaves and self.caller.chance(leaves):
+            self.left = transaction
+        else:
+            await self._abort(transaction)
+        return False
+
+    async def _begin(self) -> bool:
+        """Begin a transaction; whether there is one. What is left of the former one comes first."""
+        left = self.left
+        if await self._try("begin_transaction", self.producer.begin_transaction, tries=1):
+            if left is not None:
+                left.outcome = "committed"
+                self.left = None
+            return True
+        if left is not None and self.is_usable and not isinstance(self.last_error, _OPEN):
+            self.left = None
+            await self._abort(left)
         return False
 
     async def fill(self, transaction: Transaction) -> None:
@@ -152,13 +175,12 @@ class TransactionalProgram(ProducerProgram):
         return False
 
     async def _abort(self, transaction: Transaction) -> None:
-        was_tried = transaction.outcome == "unknown"
         transaction.outcome = "unknown"
         if not self.is_usable:
             return
         if await self._try("abort_transaction", self.producer.abort_transaction):
-            if not was_tried:
-                transaction.outcome = "aborted"
+            # Also behind a commit that was refused: programs do it all again now.
+            transaction.outcome = "aborted"
         else:
             self.is_usable = False
 
@@ -168,7 +190,7 @@ class TransactionalProgram(ProducerProgram):
             try:
                 await self.caller.call(what, call(), limit=self.max_block)
                 return True
-            except (KafkaTimeoutError, InterruptedCall) as error:
+            except _OPEN as error:
                 self._met(error)
             except KafkaError as error:
                 self._met(error)
