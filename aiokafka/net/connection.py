@@ -20,7 +20,7 @@ from aiokafka.errors import (
 )
 from aiokafka.net._traffic import NodeTraffic
 from aiokafka.net.failures import early_close_hint, loss_reason
-from aiokafka.net.gate import DeadlineTimer, SendGate, StallWatch
+from aiokafka.net.gate import DeadlineTimer, SendGate
 from aiokafka.protocol.exchange import Exchange
 from aiokafka.protocol.framing import FrameReader
 from aiokafka.protocol.schema import Request, Response
@@ -50,8 +50,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     Owns: its `Exchange` (correlation, deadlines), its transport and its `SendGate`. Every future
     that it returns resolves: with the response, with RequestTimedOutError at its deadline, or with
     KafkaConnectionError when the stream ends. A request that times out closes the connection,
-    because its stream cannot be trusted any more; so does a full write buffer of which the broker
-    takes nothing for `request_timeout`. A *cancelled* request only drops its response, so its
+    because its stream cannot be trusted any more. A *cancelled* one only drops its response, so its
     neighbours are not affected.
     """
 
@@ -85,7 +84,6 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Why the connection ended; None while it is open."""
         self.is_open = False
         self.gate = SendGate(loop)
-        self._stall = StallWatch(self.gate, request_timeout, self._on_stall)
         self._exchange: Exchange[asyncio.Future[Any]] = Exchange(client_id)
         self._hooks: dict[asyncio.Future[Any], Callable[[Any], None]] = {}
         self._reader = FrameReader(min(max_response_bytes, _MAX_HANDSHAKE_BYTES))
@@ -336,13 +334,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         """Close the gate: the write buffer is full."""
         self.gate.pause()
-        if self.is_open and self._transport is not None:
-            self._stall.begin(self._transport)
 
     def resume_writing(self) -> None:
         """Open the gate: the write buffer has room again."""
         self.gate.resume()
-        self._stall.end()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail everything in flight: the transport has ended."""
@@ -432,10 +427,6 @@ class BrokerConnection(asyncio.BufferedProtocol):
             KafkaConnectionError(f"{self.peer}: closed because {name} got no response in time")
         )
 
-    def _on_stall(self) -> None:
-        text = f"the broker took no byte of a full write buffer for {self._request_timeout:g} s"
-        self.abort(KafkaConnectionError(f"{self.peer}: closed because {text}"))
-
     def _lost_error(self, exc: Exception | None) -> KafkaConnectionError:
         text, is_explained = loss_reason(exc)
         if not self.is_proven and not is_explained:
@@ -465,7 +456,6 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.is_open = False
         self.closed_at = self._loop.time()
         self._timer.cancel()
-        self._stall.close()
         for future in self._exchange.drain():
             if not future.done():
                 future.set_exception(self.closed_error())

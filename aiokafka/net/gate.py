@@ -1,5 +1,5 @@
 """When a connection may send: not with a full write buffer, a throttle, or while it
-re-authenticates. What a full write buffer says of the connection."""
+re-authenticates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextvars import copy_context
 from aiokafka._compat import timeout_at
 from aiokafka.errors import RequestTimedOutError
 
-__all__ = ["DeadlineTimer", "SendGate", "StallWatch"]
+__all__ = ["DeadlineTimer", "SendGate"]
 
 # A longer throttle is not believed (the field allows up to 24 days).
 _LONGEST_THROTTLE = 60.0
@@ -152,60 +152,3 @@ class DeadlineTimer:
         self._handle = None
         self.at = math.inf
         self._on_due()
-
-
-class StallWatch:
-    """Notices that the other side takes nothing of a full write buffer any more.
-
-    Owns: since when it takes nothing, and how much waits. Requests that get a response have
-    deadlines, which end a dead connection. With acks=0 there are none, and the kernel gives up only
-    after a quarter of an hour.
-    """
-
-    __slots__ = ("_gate", "_limit", "_loop", "_on_stall", "_since", "_size", "_timer", "_transport")
-
-    def __init__(self, gate: SendGate, limit: float, on_stall: Callable[[], None]) -> None:
-        """Begin with a buffer that has room. `on_stall()` is called when for `limit` seconds not
-        one byte has left a full one, those apart in which the broker reads nothing (`gate`).
-        """
-        self._gate = gate
-        self._limit = limit
-        self._on_stall = on_stall
-        self._loop = loop = asyncio.get_running_loop()
-        self._timer = DeadlineTimer(loop, self._look)
-        self._transport: asyncio.Transport | None = None
-        self._size = 0
-        self._since = 0.0
-
-    def begin(self, transport: asyncio.Transport) -> None:
-        """Watch: the write buffer is full."""
-        self._transport = transport
-        self._note(transport.get_write_buffer_size())
-
-    def end(self) -> None:
-        """Watch no more: it has room again. The timer stays, as the buffers of fast writers are
-        full many times a second."""
-        self._transport = None
-
-    def close(self) -> None:
-        """End for good."""
-        self._transport = None
-        self._timer.cancel()
-
-    def _note(self, size: int) -> None:
-        self._size = size
-        self._since = self._loop.time()
-        self._timer.arm(self._since + self._limit)
-
-    def _look(self) -> None:
-        if self._transport is None:
-            return
-        due = max(self._since, self._gate.throttled_until) + self._limit
-        if due > self._loop.time():
-            self._timer.arm(due)
-            return
-        size = self._transport.get_write_buffer_size()
-        if size < self._size:
-            self._note(size)  # slow, and alive
-        else:
-            self._on_stall()

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from aiokafka._compat import timeout
 from aiokafka.errors import (
     KafkaConnectionError,
     RequestTimedOutError,
@@ -234,23 +233,6 @@ async def test_a_full_write_buffer_makes_it_unready_and_requests_wait() -> None:
             connection.abort()
             results = await asyncio.gather(*futures, waiting, return_exceptions=True)
             assert {type(result) for result in results} == {KafkaConnectionError}
-
-
-async def test_a_full_write_buffer_of_which_the_broker_takes_nothing() -> None:
-    """No response is waited for, as with acks=0, so nothing else would end the connection."""
-    async with FakeCluster(proxied=True) as cluster:
-        async with connected(cluster.bootstrap_servers, request_timeout_ms=300) as connection:
-            cluster.proxies[0].stall("requests")
-            data = PartitionProduceData(index=0, records=bytes(4_000_000))
-            topic = TopicProduceData(name="topic", partition_data=[data])
-            request = ProduceRequest(acks=0, timeout_ms=5000, topic_data=[topic])
-            for _ in range(10):  # more than the proxy and the kernel can hold
-                connection.send_nowait(request, connection.pick(ProduceRequest, 12))
-            waiting = asyncio.ensure_future(connection.request(other_request(), timeout=60))
-            async with timeout(10):
-                with pytest.raises(KafkaConnectionError, match="took no byte of a full write buf"):
-                    await waiting
-            assert not connection.is_open
 
 
 async def test_a_close_wakes_those_who_wait_out_the_throttling() -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextvars import ContextVar
 
 import pytest
 
 from aiokafka.errors import RequestTimedOutError
-from aiokafka.net.gate import DeadlineTimer, SendGate, StallWatch
-from aiokafka.testing.simulation import Simulation, simulate
+from aiokafka.net.gate import DeadlineTimer, SendGate
 from tests.net.support import now
 
 
@@ -86,83 +85,3 @@ async def test_a_deadline_does_not_run_in_the_context_of_a_call() -> None:
     timer.arm(now() + 0.01)
     await due.wait()
     assert seen == ["none"] * 3
-
-
-class Buffer(asyncio.Transport):
-    """A write buffer of a size that the test says."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.size = 100
-
-    def get_write_buffer_size(self) -> int:
-        return self.size
-
-
-class Watched:
-    """A write buffer that is full, watched with a limit of ten seconds."""
-
-    def __init__(self) -> None:
-        self.began = now()
-        self.stalls: list[float] = []
-        self.buffer = Buffer()
-        self.gate = SendGate(asyncio.get_running_loop())
-        self.watch = StallWatch(self.gate, 10, self._on_stall)
-        self.watch.begin(self.buffer)
-
-    def _on_stall(self) -> None:
-        self.stalls.append(now() - self.began)
-
-
-def in_virtual_time(main: Callable[[Watched], Awaitable[None]]) -> list[float]:
-    """Return when there were stalls, in seconds from the beginning."""
-
-    async def run(_: Simulation) -> list[float]:
-        watched = Watched()
-        await main(watched)
-        return watched.stalls
-
-    return [round(at, 3) for at in simulate(run, seed=1)]
-
-
-def test_a_full_buffer_of_which_nothing_leaves() -> None:
-    async def main(watched: Watched) -> None:
-        await asyncio.sleep(60)
-
-    assert in_virtual_time(main) == [10]
-
-
-def test_a_slow_connection_is_not_a_dead_one() -> None:
-    async def main(watched: Watched) -> None:
-        for _ in range(10):
-            await asyncio.sleep(9)
-            watched.buffer.size -= 1
-        assert watched.stalls == []
-        await asyncio.sleep(60)
-
-    assert in_virtual_time(main) == [110]
-
-
-def test_a_buffer_that_is_full_again_and_again() -> None:
-    async def main(watched: Watched) -> None:
-        for _ in range(20):
-            await asyncio.sleep(4)
-            watched.watch.end()
-            await asyncio.sleep(4)
-            watched.watch.begin(watched.buffer)
-        watched.watch.end()
-        await asyncio.sleep(60)
-        watched.watch.begin(watched.buffer)
-        watched.watch.close()
-        await asyncio.sleep(60)
-
-    assert in_virtual_time(main) == []
-
-
-def test_a_broker_that_throttles_reads_nothing() -> None:
-    async def main(watched: Watched) -> None:
-        await asyncio.sleep(5)
-        watched.gate.throttle(30)
-        await asyncio.sleep(60)
-
-    assert in_virtual_time(main) == [45]
