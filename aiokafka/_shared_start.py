@@ -49,7 +49,9 @@ class SharedStart:
         except asyncio.CancelledError:
             if self._is_half_done and self._calls == 1:
                 self._is_half_done = False
-                await undo()
+                # A call that comes meanwhile works on what is not being undone any more.
+                async with self._turn:
+                    await undo()
             raise
         finally:
             self._calls -= 1

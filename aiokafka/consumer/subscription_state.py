@@ -16,6 +16,7 @@ from aiokafka.errors import IllegalStateError
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
+    from aiokafka.cluster import ClusterMetadata
     from aiokafka.consumer._partition_state import PartitionState as TopicPartitionState
 else:
     TopicPartitionState = PartitionState  # the name other code imports
@@ -59,6 +60,12 @@ class Assignment:
     def active(self) -> bool:
         """False once a later assignment took its place."""
         return self.epoch >= 0
+
+    def is_foreign(self, topic: str, cluster: ClusterMetadata) -> bool:
+        """Return whether metadata names another topic of that name than the group has assigned: one
+        of the two is out of date, and to ask by name leads nowhere."""
+        given = self.topic_ids.get(topic)
+        return given is not None and cluster.topic_id(topic) not in (None, given)
 
     def states(self) -> Iterable[PartitionState]:
         """Return the states of all partitions."""

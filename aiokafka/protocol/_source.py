@@ -105,7 +105,11 @@ def written_ahead(name: str, cls: type[Struct], version: int) -> Callable[..., A
     is_newest = version == getattr(cls, "VERSIONS", (0, -1))[1]
     if not is_newest or module not in AHEAD or package != "aiokafka.protocol.messages":
         return None
-    return getattr(import_module(f"aiokafka.protocol._ahead.{module}"), name, None)
+    try:
+        return getattr(import_module(f"aiokafka.protocol._ahead.{module}"), name, None)
+    except ModuleNotFoundError:
+        # A program that was frozen into one file has only the modules that are named in an import.
+        return None
 
 
 def min_size(wire: Type, nullable: bool, version: int, flexible: bool) -> int:

@@ -9,7 +9,7 @@ import tracemalloc
 from aiokafka import TopicPartition
 from aiokafka.protocol.messages.fetch import FetchRequest, FetchResponse
 from aiokafka.testing import Edit, FakeCluster
-from tests.support.consumers import T0, T1, Start, client_of, fill, queued
+from tests.support.consumers import T0, T1, Start, client_of, fill, queued, read
 from tests.support.groups import until
 
 BATCH = 10_000 + 70
@@ -143,3 +143,19 @@ async def test_what_a_moved_partition_has_left_in_memory_makes_room(start: Start
         assert (await asyncio.wait_for(record, 30)).value == b"wanted"
         consumer.resume(T0)
         assert [(await consumer.getone()).offset for _ in range(3)] == [0, 1, 2]
+
+
+async def test_what_a_retired_broker_has_left_for_no_reader_is_dropped(start: Start) -> None:
+    """It would stay in memory that counts for no broker, with each move once more."""
+    async with FakeCluster(brokers=2) as cluster:
+        await cluster.create_topic("t", 1, assignment={0: [0, 1]})
+        fill(cluster, 0, 10)
+        consumer = await start(cluster, assign=[T0], metadata_max_age_ms=100)
+        await until(cluster, lambda: queued(consumer)[0] > 0)
+        consumer.pause(T0)
+        # As a reader finds out that there is nothing else.
+        assert await consumer.getmany(timeout_ms=10) == {}
+        cluster.move_leader(T0, 1)
+        await until(cluster, lambda: not queued(consumer)[0])
+        consumer.resume(T0)
+        assert await read(consumer, 10) == [(0, n) for n in range(10)]

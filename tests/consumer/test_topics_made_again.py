@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from aiokafka import AIOKafkaConsumer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.consumer.fetch.topic_ids import TopicIds
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
-from aiokafka.errors import UnknownTopicId
+from aiokafka.errors import CommitFailedError, UnknownTopicOrPartitionError
 from aiokafka.protocol.messages.fetch import FetchRequest
+from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.testing import Edit, FakeCluster, Hold
@@ -136,14 +137,94 @@ async def test_no_position_is_stored_by_name_for_another_topic(start: Start) -> 
             await make_again(cluster)
             await client_of(consumer).force_metadata_update()
             cluster.forget_requests()
-            with pytest.raises(UnknownTopicId, match="t-0: the topic was deleted"):
+            with pytest.raises(UnknownTopicOrPartitionError, match="t-0: the topic was deleted"):
                 await consumer.commit()
+            producer = AIOKafkaProducer(
+                bootstrap_servers=cluster.bootstrap_servers, transactional_id="id"
+            )
+            async with producer:
+                await producer.begin_transaction()
+                with pytest.raises(CommitFailedError, match="t-0"):
+                    await producer.send_offsets_to_transaction({T0: 3}, consumer.group_metadata())
+                await producer.abort_transaction()
             assert not cluster.count(OffsetCommitRequest)
             still.set()
         fill(cluster, 0, 2)
         assert await read(consumer, 2) == [(0, 0), (0, 1)]
         await consumer.commit()
         assert await consumer.committed(T0) == 2
+
+
+@pytest.mark.parametrize(("version", "protocol"), [("4.0", "consumer"), ("4.3", "consumer")])
+@pytest.mark.parametrize("how", ["commit", "stop"])
+async def test_what_a_lagging_broker_says_does_not_refuse_a_commit(
+    version: str, protocol: str, how: str, start: Start
+) -> None:
+    async with FakeCluster(brokers=3, as_version=version, config=NO_WAIT) as cluster:
+        await cluster.create_topic("t", 1, 3)
+        past = Past()
+        cluster.intercept(MetadataRequest, past)
+        consumer = await start(cluster, "t", **EAGER, group_protocol=protocol)
+        await until(cluster, lambda: consumer.assignment() == {T0})
+        await make_again(cluster)
+        fill(cluster, 0, 20)
+        assert await read(consumer, 20) == [(0, n) for n in range(20)]
+        past.left = 1
+        await client_of(consumer).force_metadata_update()
+        if how == "commit":
+            await consumer.commit()
+        else:
+            await consumer.getmany()
+            await consumer.stop()
+        assert cluster.groups.committed("g", "t") == 20
+
+
+async def test_the_former_leader_is_not_asked_where_the_next_topic_begins(start: Start) -> None:
+    """Metadata lags behind the coordinator for longer than the member waits for it."""
+    config = NO_WAIT | {"group.consumer.heartbeat.interval.ms": 1000}
+    async with FakeCluster(config=config) as cluster:
+        await cluster.create_topic("t")
+        fill(cluster, 0, 10)
+        past = Past()
+        cluster.intercept(MetadataRequest, past)
+        consumer = await start(cluster, "t", **KIP_848, metadata_max_age_ms=20_000)
+        assert len(await read(consumer, 10)) == 10
+        past.left = 10_000
+        with cluster.intercept(ListOffsetsRequest, Edit(lambda answer: say(answer, 6))):
+            await make_again(cluster)
+            fill(cluster, 0, 20)
+            record = asyncio.ensure_future(consumer.getone())
+            await asyncio.sleep(15)
+        past.left = 0
+        assert (await asyncio.wait_for(record, 60)).offset == 0
+
+
+def say(response: ListOffsetsResponse, offset: int) -> None:
+    """Answer as the leader of the former topic did, whose log began there."""
+    for topic in response.topics:
+        for partition in topic.partitions:
+            partition.offset = offset
+
+
+@pytest.mark.parametrize("options", [{}, EAGER])
+async def test_a_position_that_was_sought_in_the_next_topic_stays(
+    options: dict[str, Any], start: Start
+) -> None:
+    """The topic was read before, and is made again while another one is read."""
+    async with FakeCluster(config=NO_WAIT) as cluster:
+        await cluster.create_topic("t")
+        await cluster.create_topic("u")
+        fill(cluster, 0, 3)
+        consumer = await start(cluster, assign=[T0], auto_offset_reset="latest", **options)
+        consumer.seek(T0, 0)
+        assert len(await read(consumer, 3)) == 3
+        consumer.assign([TopicPartition("u", 0)])
+        await make_again(cluster)
+        fill(cluster, 0, 20)
+        await client_of(consumer).force_metadata_update()
+        consumer.assign([T0])
+        consumer.seek(T0, 5)
+        assert await read(consumer, 2) == [(0, 5), (0, 6)]
 
 
 class Snapshot:

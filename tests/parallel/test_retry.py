@@ -179,7 +179,8 @@ async def test_without_a_dead_letter_topic_the_last_error_ends_it(cluster: FakeC
         raise LookupError("for ever")
 
     async with make_producer(cluster) as producer:
-        retry = RetryTopics(producer, [10], dead_letter_topic=None)
+        # Long enough for the response to the copy: without it, the first record is not finished.
+        retry = RetryTopics(producer, [1000], dead_letter_topic=None)
         consumer = make_consumer(cluster, "t")
         with pytest.raises(LookupError, match="for ever"):
             async with ParallelConsumer(consumer, retry=retry) as parallel:

@@ -173,3 +173,21 @@ async def test_a_second_bootstrap_waits_for_the_first(cluster: FakeCluster) -> N
         await calls[1]
     assert client.cluster.node_ids == (0,)
     await client.close()
+
+
+@pytest.mark.parametrize("turns", [0, 1, 3])
+async def test_a_bootstrap_after_cancelled_ones_waits_until_they_are_undone(
+    cluster: FakeCluster, turns: int
+) -> None:
+    client = AIOKafkaClient(bootstrap_servers=cluster.bootstrap_servers)
+    with cluster.intercept(MetadataRequest, Hold(asyncio.Event()), times=1) as held:
+        calls = [asyncio.create_task(client.bootstrap()) for _ in range(2)]
+        await held.wait()
+        for call in calls:
+            call.cancel()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await client.bootstrap()
+    await asyncio.gather(*calls, return_exceptions=True)
+    assert client.cluster.node_ids == (0,)
+    await client.close()

@@ -29,6 +29,19 @@ def test_only_the_newest_version_has_one() -> None:
     assert written_ahead(name, MetadataRequest, newest - 1) is None
 
 
+def test_programs_without_them_work() -> None:
+    """As those that were frozen, with the modules that imports name."""
+    program = (
+        "import sys\n"
+        "sys.modules['aiokafka.protocol._ahead'] = None\n"
+        "from aiokafka.protocol.compiler import codec\n"
+        "from aiokafka.protocol.messages import MetadataRequest as Request\n"
+        "newest = Request.VERSIONS[1]\n"
+        "assert codec(Request, newest).encode_bytes(Request(topics=None))\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
 def test_they_are_used() -> None:
     program = (
         "import builtins, sys\n"

@@ -67,9 +67,8 @@ class Placement:
         home = state.home
         cluster = self._client.cluster
         leader = cluster.leader_for_partition(state.tp)
-        given = self._subscriptions.assignment.topic_ids.get(state.tp.topic)
-        # Epochs of another topic of the name say nothing about this one's log (KIP-848).
-        if given is None or cluster.topic_id(state.tp.topic) in (None, given):
+        # Epochs of another topic say nothing about the log of this one.
+        if not self._subscriptions.assignment.is_foreign(state.tp.topic, cluster):
             self._note_leader_epoch(state, cluster.leader_epoch(state.tp))
         if home.preferred is not None and (
             home.preferred_until <= _now() or cluster.broker_metadata(home.preferred) is None

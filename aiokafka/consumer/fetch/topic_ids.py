@@ -23,6 +23,7 @@ class TopicIds:
 
     def __init__(self) -> None:
         self.current: dict[str, bytes] = {}
+        self._used: set[str] = set()
         # By topic, those used last at the end: a broker that is behind names an old id once more.
         self._seen: dict[str, set[bytes]] = {}
 
@@ -30,19 +31,22 @@ class TopicIds:
         self, topics: Iterable[str], given: Mapping[str, bytes], cluster: ClusterMetadata
     ) -> Iterator[str]:
         """Take the ids of `topics` from the group (`given`), else from a snapshot. Yields each
-        topic whose id in the snapshot was never seen with it before, which is therefore another
-        topic of the same name."""
-        found = (
-            (name, given.get(name) or cluster.topic_id(name)) for name in dict.fromkeys(topics)
-        )
+        topic in use whose id in the snapshot was never seen with it before, which is therefore
+        another topic of the same name."""
+        names = dict.fromkeys(topics)
+        found = ((name, given.get(name) or cluster.topic_id(name)) for name in names)
         self.current = {name: topic_id for name, topic_id in found if topic_id is not None}
+        before = self._used
+        self._used = {name for name in names if name in before or name in self.current}
         for name, topic_id in self.current.items():
             seen = self._seen.pop(name, None) or {topic_id}
             self._seen[name] = seen
             # One that was seen before is no new topic: the broker that names it lags behind.
             if topic_id not in seen:
                 seen.add(topic_id)
-                if name not in given:
+                # What came into use just now has no position of before: one that the application
+                # has sought already is in this topic.
+                if name in before and name not in given:
                     yield name
         for name in list(self._seen)[: -(len(self.current) + _SPARE_TOPICS)]:
             del self._seen[name]

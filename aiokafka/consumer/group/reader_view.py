@@ -118,10 +118,13 @@ class GroupView:
         """
         if self._subscriptions.is_manual:
             return  # what the application takes and leaves is its own affair
+        cluster, assignment = self._client.cluster, self._subscriptions.assignment
         lost = [
             tp
             for tp, entry in offsets.items()
-            if self.has_lost(tp) and not self.stands_for(tp, entry.offset)
+            if (self.has_lost(tp) and not self.stands_for(tp, entry.offset))
+            # Stored by name, it would be a position in the topic that has the name now.
+            or assignment.is_foreign(tp.topic, cluster)
         ]
         if lost:
             names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(lost))

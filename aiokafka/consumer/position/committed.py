@@ -164,11 +164,13 @@ class OffsetCommitter:
         offsets, topic_ids = positions
         pending = dict(offsets)
         gone: list[KafkaError] = []
+        doubted: list[ClusterMetadata] = []
 
         async def attempt(node_id: int) -> None:
             # With all stored, or gone, an attempt that is repeated has nothing to send.
             if pending:
-                response = await self._commit_once(node_id, pending, gone, topic_ids, identity)
+                checked = partial(self._refuse_former, pending, gone, topic_ids, doubted)
+                response = await self._commit_once(node_id, pending, checked, topic_ids, identity)
                 if response is not None:
                     self._note_late(response, pending, topic_ids)
                     self._take_in(response, pending, gone)
@@ -265,14 +267,14 @@ class OffsetCommitter:
     async def _commit_once(
         self,
         node_id: int,
-        pending: dict[TopicPartition, CommittedOffset],
-        gone: list[KafkaError],
+        pending: Mapping[TopicPartition, CommittedOffset],
+        check_names: Callable[[], None],
         topic_ids: Mapping[str, bytes],
         identity: Identity,
     ) -> OffsetCommitResponse | None:
         def make(version: int) -> OffsetCommitRequest | None:
             if version <= _LAST_VERSION_WITH_NAMES:
-                self._refuse_former(pending, gone, topic_ids)
+                check_names()
             if not pending:
                 return None
             request = OffsetCommitRequest(
@@ -292,10 +294,9 @@ class OffsetCommitter:
         by_id = topic_ids.keys() >= {tp.topic for tp in pending}
         last = None if by_id else _LAST_VERSION_WITH_NAMES
         response = await self._way.commit(node_id, make, last)
-        if response is not None:
-            names = {topic_id: name for name, topic_id in topic_ids.items()}
-            for topic in response.topics:
-                topic.name = names.get(topic.topic_id, topic.name)
+        names = {topic_id: name for name, topic_id in topic_ids.items()}
+        for topic in response.topics if response is not None else ():
+            topic.name = names.get(topic.topic_id, topic.name)
         return response
 
     def topic_ids(
@@ -315,34 +316,37 @@ class OffsetCommitter:
         if given is None:
             given = self._subscriptions.assignment.topic_ids
         known, cluster = self._ids, self._client.cluster
-        ids = {}
-        for name in dict.fromkeys(tp.topic for tp in partitions):
-            topic_id = given.get(name) or cluster.topic_id(name) or known.last_of(name)
-            if topic_id:
-                ids[name] = topic_id
-        return ids
+        ids = {
+            name: given.get(name) or cluster.topic_id(name) or known.last_of(name)
+            for name in dict.fromkeys(tp.topic for tp in partitions)
+        }
+        return {name: topic_id for name, topic_id in ids.items() if topic_id}
 
     def _refuse_former(
         self,
         pending: dict[TopicPartition, CommittedOffset],
         gone: list[KafkaError],
         topic_ids: Mapping[str, bytes],
+        doubted: list[ClusterMetadata],
     ) -> None:
         """Take out positions in topics whose names others have by now: sent by name (before Kafka
-        4.1) they would be stored as positions in those. Their errors go to `gone`."""
+        4.1) they would be stored as positions in those. Their errors go to `gone`. Raises one that
+        passes while only one snapshot (`doubted`) says so: that broker may lag, another is asked.
+        """
         cluster = self._client.cluster
-        former = [
-            tp
-            for tp in pending
-            if tp.topic in topic_ids
-            and cluster.topic_id(tp.topic) not in (None, topic_ids[tp.topic])
-        ]
-        for tp in former:
+        for tp in list(pending):
+            topic_id = topic_ids.get(tp.topic)
+            if topic_id is None or cluster.topic_id(tp.topic) in (None, topic_id):
+                continue
+            name = f"{tp.topic}-{tp.partition}"
+            text = f"{name}: the topic was deleted, and another has its name now"
+            if not doubted:
+                doubted.append(cluster)
+            if cluster is doubted[0]:
+                self._client.doubt_metadata(text)
+                raise UnknownTopicId(text)
             del pending[tp]
-            text = f"{tp.topic}-{tp.partition}: the topic was deleted, and another has its name now"
-            gone.append(UnknownTopicId(text))
-            # Unless a broker that lags behind has named a topic of before.
-            self._client.doubt_metadata(text)
+            gone.append(UnknownTopicOrPartitionError(text))
 
     def _look(self, cluster: ClusterMetadata) -> None:
         self._ids.look(cluster, self._subscriptions.assignment.tps)
@@ -471,8 +475,7 @@ class OffsetCommitter:
         return found, refused
 
     def _is_late(self, tp: TopicPartition, offset: int) -> bool:
-        topic_id = self._client.cluster.topic_id(tp.topic)
-        return self._late.is_of_former_topic(tp, topic_id, offset)
+        return self._late.is_of_former_topic(tp, self.topic_ids([tp]).get(tp.topic), offset)
 
 
 def _commit_topic(

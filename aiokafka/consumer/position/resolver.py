@@ -208,9 +208,16 @@ class OffsetResolver:
         self, due: Iterable[PartitionState], phase: Phase, ask: _Ask, request: str
     ) -> None:
         homes: dict[int, list[PartitionState]] = {}
+        cluster, assignment = self._client.cluster, self._subscriptions.assignment
         for state in due:
-            if state.phase is phase:
-                leader = self._client.cluster.leader_for_partition(state.tp)
+            if state.phase is not phase:
+                continue
+            if assignment.is_foreign(state.tp.topic, cluster):
+                # Its leader is asked by name, and would tell of the log of the other topic.
+                self._postpone(state)
+                self._client.doubt_metadata(f"{state.tp}: the group has assigned another topic")
+            else:
+                leader = cluster.leader_for_partition(state.tp)
                 if leader is not None and leader >= 0:
                     homes.setdefault(leader, []).append(state)
         for node_id, states in homes.items():

@@ -31,7 +31,6 @@ from aiokafka.producer.message_accumulator import MessageAccumulator
 from aiokafka.producer.sending.flight import Flight
 from aiokafka.producer.sending.requests import (
     LAST_PLAIN_VERSION,
-    NOT_SENT_TWICE,
     batch_error,
     in_doubt,
     record_errors,
@@ -207,7 +206,7 @@ class Delivery:
             else:
                 # A duplicate is written, but the leader may not remember where.
                 if result.error_code and batch.attempts == 1:
-                    self._log.warning(NOT_SENT_TWICE, batch)
+                    self._log.warning("%r was sent once, and its leader has it already", batch)
                 offset = -1 if result.error_code else max(-1, result.base_offset)
                 start = result.log_start_offset
                 batch.succeed(offset, result.log_append_time_ms, None if start < 0 else start)

@@ -33,7 +33,6 @@ Chunk = bytes | bytearray | memoryview
 __all__ = [
     "LAST_PLAIN_VERSION",
     "NAMED_TOPICS_VERSION",
-    "NOT_SENT_TWICE",
     "Payload",
     "batch_error",
     "check_version",
@@ -51,12 +50,6 @@ NAMED_TOPICS_VERSION = 12
 LAST_PLAIN_VERSION = 11
 """The last version that leaves it to the client to enter partitions into a transaction (KIP-890).
 """
-
-NOT_SENT_TWICE = (
-    "The leader says that it has %r already, which was sent only once: it counts as written, but "
-    "another producer may use the same producer id"
-)
-"""What to log about a batch that its first request found to be a duplicate."""
 
 _FIRST_V2_BATCH = 3
 _FIRST_TIMESTAMPED = 2

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from aiokafka._tasks import TaskOwner
 from aiokafka.errors import (
     InvalidTxnState,
+    KafkaError,
     KafkaTimeoutError,
     ProducerClosed,
     ProducerFenced,
@@ -165,6 +166,9 @@ class Errands:
         if errand.number != transaction.number:
             return
         error = errand.error
+        # A wrong argument is its caller's affair, if it has one: nothing was sent.
+        if not errand.is_recalled and not isinstance(error, KafkaError):
+            return
         if error is not None and not isinstance(error, _LEFT_TO_THE_END):
             transaction.fail(error)
 
