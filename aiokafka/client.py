@@ -420,6 +420,11 @@ class AIOKafkaClient:
         return self._metadata.cluster
 
     @property
+    def metadata_refresh(self) -> int:
+        """Which refresh the metadata is from; news of leaders are none."""
+        return self._metadata.answered
+
+    @property
     def config(self) -> ClientConfig:
         """What the client was made with."""
         return self._config

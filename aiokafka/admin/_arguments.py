@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import operator
 from collections.abc import Collection, Iterable
 from typing import Any, TypeVar
 
@@ -10,7 +11,7 @@ from aiokafka._partitions import as_partition
 from aiokafka.admin.new_topic import NewTopic
 from aiokafka.structs import TopicPartition
 
-__all__ = ["as_enums", "as_names", "as_new_topics", "as_partitions", "refuse_other_names"]
+__all__ = ["as_enums", "as_int", "as_names", "as_new_topics", "as_partitions", "refuse_other_names"]
 
 E = TypeVar("E", bound=enum.Enum)
 
@@ -50,6 +51,16 @@ def as_partitions(argument: str, values: Iterable[Any]) -> list[TopicPartition]:
     """Return partitions without repeats. Raises TypeError for what is none."""
     rule = f"{argument}: must be TopicPartition instances"
     return list(dict.fromkeys(as_partition(value, rule) for value in values))
+
+
+def as_int(argument: str, value: Any) -> int:
+    """Return a whole number, of any kind, as an int. Raises TypeError for what is none."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{argument}: {value!r}: must be an int") from None
 
 
 def as_new_topics(argument: str, values: Iterable[NewTopic]) -> list[NewTopic]:

@@ -7,6 +7,7 @@ import enum
 from dataclasses import dataclass
 
 from aiokafka._typing import Self
+from aiokafka.admin._arguments import as_int
 from aiokafka.admin._offset_values import timestamp_of
 from aiokafka.admin._values import Value
 
@@ -64,12 +65,13 @@ class ResetRule(Value):
     @classmethod
     def shift_by(cls, count: int) -> Self:
         """Move the committed offsets: forward, or back by a negative number."""
-        return cls(ResetKind.SHIFT_BY, _whole("count", count))
+        return cls(ResetKind.SHIFT_BY, as_int("count", count))
 
     @classmethod
     def to_offset(cls, offset: int) -> Self:
         """Begin at this offset in all partitions."""
-        if _whole("offset", offset) < 0:
+        offset = as_int("offset", offset)
+        if offset < 0:
             raise ValueError(f"offset: {offset!r}: must not be negative")
         return cls(ResetKind.TO_OFFSET, offset)
 
@@ -89,9 +91,3 @@ class OffsetReset(Value):
     new: int
     #: Whether the rule leads out of the partition: `new` is then its nearest offset.
     clamped: bool
-
-
-def _whole(argument: str, number: int) -> int:
-    if isinstance(number, bool) or not isinstance(number, int):
-        raise TypeError(f"{argument}: {number!r}: must be an int")
-    return number

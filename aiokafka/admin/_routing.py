@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout_after_reading
 from aiokafka._retry import OutOfTimeError, until, within
+from aiokafka.admin._arguments import as_int
 from aiokafka.admin._controllers import refuse
 from aiokafka.client import CoordinationType
 from aiokafka.errors import (
@@ -224,8 +226,7 @@ class Router:
         Raises BrokerIdNotRegistered, which does not pass, if no broker of this id runs as far as
         the others know: waiting for one would take the whole time of the call.
         """
-        if isinstance(node_id, bool) or not isinstance(node_id, int):
-            raise TypeError(f"{node_id!r}: the id of a broker is an int")
+        node_id = as_int("the id of a broker", node_id)
         if node_id not in self._client.cluster.node_ids:
             await self._look_for(node_id, deadline)
         return await self.send(node_id, call, deadline)
@@ -263,12 +264,20 @@ def remaining_ms(deadline: float) -> int:
 
 
 def _seconds(timeout_ms: float) -> float:
-    if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, int | float):
-        raise TypeError(f"timeout_ms={timeout_ms!r}: must be a number of milliseconds, or None")
+    try:
+        if isinstance(timeout_ms, bool | str | bytes):
+            raise TypeError
+        seconds = float(timeout_ms) / 1000
+    except TypeError:
+        text = f"timeout_ms={timeout_ms!r}: must be a number of milliseconds, or None"
+        raise TypeError(text) from None
+    except OverflowError:
+        seconds = math.nan
     # A deadline that is NaN would never come.
-    if not timeout_ms >= 0 or (isinstance(timeout_ms, int) and timeout_ms > 2**63):
-        raise ValueError(f"timeout_ms={timeout_ms!r}: must be a number of milliseconds from 0 on")
-    return timeout_ms / 1000
+    if math.isnan(seconds):
+        raise ValueError(f"timeout_ms={timeout_ms!r}: must be a number of milliseconds")
+    # What is left of a time may be less than nothing.
+    return max(0.0, seconds)
 
 
 def error_of(code: int, message: str | None, what: Any) -> KafkaError | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from aiokafka._partitions import as_partition
+from aiokafka.admin._arguments import as_int
 from aiokafka.admin._records import delete_each
 from aiokafka.admin._room import Room
 from aiokafka.structs import TopicPartition
@@ -28,10 +29,8 @@ class Records(Room):
         -1, and the error of a partition, such as OffsetOutOfRangeError: AdminItemsError if several
         partitions were asked for. Cancelling does not bring back what is deleted.
         """
-        wanted = {as_partition(tp): offset for tp, offset in before.items()}
+        wanted = {as_partition(tp): as_int(f"before: {tp}", o) for tp, o in before.items()}
         for tp, offset in wanted.items():
-            if isinstance(offset, bool) or not isinstance(offset, int):
-                raise TypeError(f"before: {tp}={offset!r}: must be an int")
             if offset < -1:
                 raise ValueError(f"before: {tp}={offset!r}: must be an offset, or -1 for all")
         return await delete_each(self._router, wanted, self._deadline(timeout_ms))

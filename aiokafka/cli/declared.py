@@ -57,21 +57,31 @@ def _content(text: str, path: str) -> Any:
     import yaml
 
     class Loader(yaml.SafeLoader):
-        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        def __init__(self, stream: Any) -> None:
+            super().__init__(stream)
+            self.checked: set[Any] = set()
+
+        def flatten_mapping(self, node: Any) -> None:
+            # Once, before other mappings are merged into it.
+            if node not in self.checked:
+                self.checked.add(node)
+                self.check(node)
+            super().flatten_mapping(node)
+
+        def check(self, node: Any) -> None:
             names: set[str] = set()
             for key, _ in node.value:
                 if key.tag == "tag:yaml.org,2002:merge":
                     continue
                 name = self.construct_object(key, deep=True)
-                if not isinstance(name, str):
+                if str(name) != key.value:
                     reason = f"{key.value!r} is no text in YAML: put it in quotes"
-                elif name in names:
+                elif key.value in names:
                     reason = f"{name!r} is given twice"
                 else:
-                    names.add(name)
+                    names.add(key.value)
                     continue
                 raise yaml.constructor.ConstructorError(None, None, reason, key.start_mark)
-            return super().construct_mapping(node, deep)
 
     try:
         return yaml.load(text, Loader)

@@ -90,6 +90,16 @@ def test_names_in_quotes_and_merged_tables() -> None:
     assert {name: each.partitions for name, each in found.items()} == {"on": 3, "0123": 5}
 
 
+def test_a_number_that_is_its_own_text_is_a_name() -> None:
+    assert set(read("topics: {2024: {}, a: {}}", "f.yaml")) == {"2024", "a"}
+
+
+def test_tables_may_be_merged_more_than_once() -> None:
+    text = "c: {<<: &b {<<: &a {partitions: 3}, partitions: 5}, replication_factor: 1}"
+    found = read("topics: {" + text + ", d: *b, e: *a}", "f.yaml")
+    assert {name: each.partitions for name, each in found.items()} == {"c": 5, "d": 5, "e": 3}
+
+
 def test_settings_are_written_as_kafka_does() -> None:
     text = "topics: {a: {config: {x: [compact, delete], y: 1.5, z: false, s: yes please}}}"
     config = read(text, "f.yaml")["a"].config

@@ -100,10 +100,12 @@ class NodeFetcher:
     def retire(self) -> None:
         """End after the fetch in flight: no partition is fetched from this broker any more."""
         self._is_retired = True
-        # It would stay in memory that counts for no broker. Who serves it now is asked once more.
+        # It would stay in memory that counts for no broker. Its new leader, if there is one, is
+        # asked for it once more.
         for state in self._buffer.unserved(self._release):
-            self._buffer.discard(state)
-            state.changed()
+            if state.home.node_id is not None:
+                self._buffer.discard(state)
+                state.changed()
         self._signal.notify()
 
     async def run(self) -> None:

@@ -118,17 +118,25 @@ class GroupView:
         """
         if self._subscriptions.is_manual:
             return  # what the application takes and leaves is its own affair
-        cluster, assignment = self._client.cluster, self._subscriptions.assignment
         lost = [
             tp
             for tp, entry in offsets.items()
-            if (self.has_lost(tp) and not self.stands_for(tp, entry.offset))
-            # Stored by name, it would be a position in the topic that has the name now.
-            or assignment.is_foreign(tp.topic, cluster)
+            if self.has_lost(tp) and not self.stands_for(tp, entry.offset)
         ]
         if lost:
             names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in sorted(lost))
             raise CommitFailedError(
                 f"group {self.group_id!r}: taken away since the records were read: {names}; "
                 "the present owners of these partitions read them again"
+            )
+        cluster, assignment = self._client.cluster, self._subscriptions.assignment
+        foreign = sorted(tp for tp in offsets if assignment.is_foreign(tp.topic, cluster))
+        if foreign:
+            # Stored by name, it would be a position in the topic that has the name now. Unless a
+            # broker that lags behind has named one of before.
+            text = f"{foreign[0].topic}-{foreign[0].partition}: the topic may be another one by now"
+            self._client.doubt_metadata(text)
+            raise CommitFailedError(
+                f"group {self.group_id!r}: {text}: abort, and read its records again, as by "
+                "seek_to_committed()"
             )

@@ -164,7 +164,7 @@ class OffsetCommitter:
         offsets, topic_ids = positions
         pending = dict(offsets)
         gone: list[KafkaError] = []
-        doubted: list[ClusterMetadata] = []
+        doubted: list[int] = []
 
         async def attempt(node_id: int) -> None:
             # With all stored, or gone, an attempt that is repeated has nothing to send.
@@ -327,11 +327,11 @@ class OffsetCommitter:
         pending: dict[TopicPartition, CommittedOffset],
         gone: list[KafkaError],
         topic_ids: Mapping[str, bytes],
-        doubted: list[ClusterMetadata],
+        doubted: list[int],
     ) -> None:
         """Take out positions in topics whose names others have by now: sent by name (before Kafka
         4.1) they would be stored as positions in those. Their errors go to `gone`. Raises one that
-        passes while only one snapshot (`doubted`) says so: that broker may lag, another is asked.
+        passes while only one refresh (`doubted`) says so: that broker may lag, another is asked.
         """
         cluster = self._client.cluster
         for tp in list(pending):
@@ -341,8 +341,8 @@ class OffsetCommitter:
             name = f"{tp.topic}-{tp.partition}"
             text = f"{name}: the topic was deleted, and another has its name now"
             if not doubted:
-                doubted.append(cluster)
-            if cluster is doubted[0]:
+                doubted.append(self._client.metadata_refresh)
+            if self._client.metadata_refresh == doubted[0]:
                 self._client.doubt_metadata(text)
                 raise UnknownTopicId(text)
             del pending[tp]
