@@ -51,8 +51,11 @@ from aiokafka.structs import BrokerMetadata, TopicPartition
 if TYPE_CHECKING:
     from aiokafka.metrics import MetricsSnapshot
     from aiokafka.options import ClientOptions
-    from aiokafka.protocol import _tuples
+    from aiokafka.protocol._tuples import Request as OldRequest
+    from aiokafka.protocol._tuples import RequestStruct as OldStruct
 else:
+    OldRequest = later("aiokafka.protocol._tuples.Request")
+    OldStruct = later("aiokafka.protocol._tuples.RequestStruct")
     MetricsSnapshot = later("aiokafka.metrics.MetricsSnapshot")
     ClientOptions = later("aiokafka.options.ClientOptions")
 
@@ -289,7 +292,7 @@ class AIOKafkaClient:
     async def send(
         self,
         node_id: int,
-        request: _tuples.Request | _tuples.RequestStruct,
+        request: OldRequest | OldStruct,
         *,
         group: int = ...,
         timeout: float | None = ...,
@@ -721,7 +724,7 @@ def _may_have_moved(error: KafkaError) -> bool:
 
 async def _send_tuples(
     connection: BrokerConnection,
-    request: _tuples.Request | _tuples.RequestStruct,
+    request: OldRequest | OldStruct,
     timeout: float | None,
 ) -> Any:
     known = connection.versions

@@ -252,8 +252,10 @@ class RangeReader:
             if node_id in self._busy:
                 continue
             if self._pinned[node_id] + size > max(share, size):
-                for state in states:  # These ranges are not to blame for the lack of progress.
-                    state.since = now
+                full = {state.tp for state in states}  # so nothing of these makes progress
+                for state in self._states:
+                    if state.tp in full:
+                        state.since = now
                 continue
             for state in states:
                 state.transition(RangePhase.FETCHING)
