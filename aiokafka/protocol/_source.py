@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from aiokafka.protocol.schema import Field, Struct, Type
 
-# Lengths and counts: struct codes before flexible versions.
 # The messages of clients that begin, and of members: `python -m tests.house.codecs` writes them.
 AHEAD = frozenset(
     (
@@ -24,6 +23,7 @@ AHEAD = frozenset(
     )
 )
 
+# Lengths and counts: struct codes before flexible versions.
 LENGTH_CODES = {"string": "h", "bytes": "i", "records": "i", "array": "i"}
 
 INTEGERS = {"int8": "b", "int16": "h", "int32": "i", "int64": "q", "uint16": "H", "uint32": "I"}

@@ -245,8 +245,8 @@ class Kip848Protocol:
             await asyncio.wait([known], timeout=self.member.interval)
 
     async def _await_ids(self, wanted: dict[TopicPartition, bytes]) -> None:
-        """Wait for metadata that does not name a former topic of the same name: positions go by the
-        ids there, and those found before would be taken for positions in that topic."""
+        """Wait for metadata that does not name a former topic of the same name: leaders are found,
+        and asked for positions, by name."""
         ids = {tp.topic: topic_id for tp, topic_id in wanted.items()}
 
         def is_up_to_date(cluster: ClusterMetadata) -> bool:
