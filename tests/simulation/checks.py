@@ -15,6 +15,9 @@ from tests.simulation.promises import LATE_ONLY
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
+OFFSETS_OF_LATER_EPOCHS_ONLY = (2, 4)
+"""The first release whose groups refuse offsets of a transaction that is over."""
+
 _NO_LATE_WRITES = (4, 0)
 _LATE = {"hang", "slow broker", "late response", "slow line", "silent line", "stall", "misled"}
 
@@ -239,9 +242,23 @@ def _check_pipelines(world: World, found: Logs) -> None:
             world.violate("copied twice", text)
         places = _before_commits(world, group_id, source, found)
         missing = [place for place in places if not copies[place]]
+        if world.scenario.cluster.number < OFFSETS_OF_LATER_EPOCHS_ONLY:
+            # Offsets that come behind the abort of their transaction count with the next one's.
+            ends = _ends_in_vain(history.transactions)
+            missing = [place for place in missing if place[2] >= ends.get(place[:2], 0)]
         if missing:
             text = f"{group_id}: records {missing[:5]} are committed, but not copied"
             world.violate("not copied", text)
+
+
+def _ends_in_vain(transactions: Iterable[Transaction]) -> dict[tuple[str, int], int]:
+    """The highest offsets of transactions that were not committed, by topic and partition."""
+    ends: dict[tuple[str, int], int] = {}
+    for transaction in transactions:
+        if transaction.outcome != "committed":
+            for tp, offset in transaction.offsets.items():
+                ends[tuple(tp)] = max(offset, ends.get(tuple(tp), 0))
+    return ends
 
 
 def _before_commits(

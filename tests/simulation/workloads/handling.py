@@ -125,6 +125,7 @@ class Handling:
         self._last: dict[TopicPartition, dict[Hashable, int]] = {}
         self._begun: dict[TopicPartition, dict[int, bool]] = {}
         self._open: dict[TopicPartition, dict[int, float]] = {}
+        self._came_at: dict[TopicPartition, float] = {}
         self._is_iterating = options["form"] == "iterate"
         self._drain = options["parallel"]["drain_timeout_ms"] / 1000
 
@@ -137,6 +138,7 @@ class Handling:
         """Partitions are this member's."""
         self._forget(partitions)
         self.owned.update(partitions)
+        self._came_at.update(dict.fromkeys(partitions, self.world.now))
 
     def went(self, partitions: Iterable[TopicPartition], *, were_lost: bool = False) -> None:
         """Partitions are not this member's any more; their handlers have ended before."""
@@ -153,7 +155,9 @@ class Handling:
         open_ = self._open.get(tp)
         if not open_ or not self._is_iterating:
             return bool(open_)
-        return not is_lost and max(open_.values()) + self._drain > self.world.now + 0.001
+        # What was begun before the partition was lost, and came again, is waited for no longer.
+        begun = [at for at in open_.values() if at >= self._came_at[tp]]
+        return bool(begun) and not is_lost and max(begun) + self._drain > self.world.now + 0.001
 
     def _forget(self, partitions: Iterable[TopicPartition]) -> None:
         for tp in partitions:

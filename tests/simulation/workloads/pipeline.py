@@ -11,6 +11,7 @@ from aiokafka.protocol.messages.offset_fetch import OffsetFetchRequest
 from aiokafka.structs import ConsumerRecord
 from tests.simulation import logs
 from tests.simulation.calls import AllowedError, Caller, InterruptedCall
+from tests.simulation.checks import OFFSETS_OF_LATER_EPOCHS_ONLY
 from tests.simulation.history import Reading, Transaction
 from tests.simulation.scenario import ClusterPlan, Draft, WorkloadPlan
 from tests.simulation.workloads.base import FIRST_WITH_PRODUCER_IDS, Workload
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 _STABLE_OFFSETS = (2, 5)
-_OFFSETS_OF_LATER_EPOCHS_ONLY = (2, 4)
 
 
 class PipelineWorkload(Workload):
@@ -158,7 +158,7 @@ class PipelineWorkload(Workload):
         also behind a later commit. The next member reads on from there, one at work does not.
         """
         topic = self.options["source"]
-        may_go_back = self.world.scenario.cluster.number < _OFFSETS_OF_LATER_EPOCHS_ONLY
+        may_go_back = self.world.scenario.cluster.number < OFFSETS_OF_LATER_EPOCHS_ONLY
         for tp in logs.partitions(self.world, topic):
             committed = self.world.cluster.groups.committed(self.options["group_id"], *tp) or 0
             before = self._committed.get(tp, 0) if may_go_back else 0
