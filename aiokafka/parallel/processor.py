@@ -182,12 +182,14 @@ class ParallelConsumer(Generic[KT, VT]):
     def request_stop(self) -> None:
         """Begin nothing more. `run()` returns when what runs has ended, and `async for` ends.
 
-        `stop()` does the rest. For signal handlers, and for handlers themselves.
+        `stop()` does the rest. For signal handlers, and for handlers themselves. Called before
+        `start()`, it counts as well: `run()` returns at once then.
         """
-        if self._phase is _Phase.STARTED:
-            self._transition(_Phase.STOPPING)
+        if self._phase in (_Phase.NEW, _Phase.STARTED):
             self._dispatcher.end()
             self._flow.close()
+        if self._phase is _Phase.STARTED:
+            self._transition(_Phase.STOPPING)
 
     async def stop(self) -> None:
         """Begin nothing more, let what runs finish, commit, and stop the consumer.
