@@ -65,8 +65,13 @@ class DrainingListener(ConsumerRebalanceListener):
             #    so records that were left over come again; kept here, they would be processed
             #    twice.
             await self.finish(revoked, self._drain_timeout)
-            if self.listener is not None:
-                await self._call(self.listener.on_partitions_revoked, revoked)
+            try:
+                if self.listener is not None:
+                    await self._call(self.listener.on_partitions_revoked, revoked)
+            except Exception:
+                # The records of step 1 are finished all the same.
+                await self.commit()
+                raise
             await self.commit()
         finally:
             self._forget(revoked)

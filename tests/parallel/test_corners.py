@@ -212,3 +212,25 @@ async def test_a_record_without_key_may_outlive_its_partition(
         await until(lambda: parallel.running == 0)
         assert (calls, parallel.failure) == (2, None)
         await runs.stop()
+
+
+async def test_what_is_finished_is_committed_though_the_listener_fails(
+    cluster: FakeCluster,
+) -> None:
+    class Bad(ConsumerRebalanceListener):
+        async def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
+            if revoked:
+                raise LookupError("no state to close")
+
+        async def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
+            pass
+
+    fill(cluster, 40)
+    seen = Seen()
+    async with make_parallel(cluster, listener=Bad(), commit_interval_ms=60_000) as parallel:
+        runs = Runs(parallel, seen)
+        await until(lambda: len(seen.ended) == 40)
+        async with make_parallel(cluster):
+            with pytest.raises(LookupError, match="no state to close"):
+                await runs.task
+            assert committed(cluster) == ends(cluster)
