@@ -211,6 +211,12 @@ class WorkQueue:
 
     # -- filling -----------------------------------------------------------------------------------
 
+    def wanted(
+        self, batches: dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
+    ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
+        """Leave out partitions without records: an interceptor may have left out all of them."""
+        return {tp: records for tp, records in batches.items() if records}
+
     def begin_transit(self) -> None:
         """Note that records were taken from the consumer that are not here yet."""
         self.in_transit = True
