@@ -408,9 +408,10 @@ class WorkQueue:
         if partition.idle is not None and not partition.running:
             partition.idle.set()
 
-    def note_commit(self, partition: PartitionWork, offset: int) -> None:
-        """Keep up to where a partition is committed."""
-        partition.committed = offset
+    def note_commit(self, partition: PartitionWork, offset: int, cuts: int) -> None:
+        """Keep up to where a partition is committed; its log had been cut `cuts` times before."""
+        # Cut while the commit was on its way, the log may end before that offset.
+        partition.committed = offset if len(partition.cuts) == cuts else _UNKNOWN
 
     # -- giving up ---------------------------------------------------------------------------------
 

@@ -10,7 +10,8 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.parallel.tracker import OffsetTracker
 from aiokafka.parallel.work import WorkQueue
-from aiokafka.testing import FakeCluster
+from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.testing import FakeCluster, Hold
 from tests.parallel.support import Record, make_parallel, until
 
 T0 = TopicPartition("t", 0)
@@ -86,6 +87,34 @@ async def test_nothing_unfinished_is_committed_when_the_log_was_cut() -> None:
             go.set()
             await run
         assert cluster.groups.committed("g", "t") == 12
+
+
+async def test_a_commit_that_was_on_its_way_when_the_log_was_cut_is_followed_by_another() -> None:
+    async with FakeCluster(brokers=2) as cluster:
+        await cluster.create_topic("t", replication_factor=2)
+        write(cluster, b"old", 0, 10)
+        parallel = make_parallel(
+            cluster, consumer={"metadata_max_age_ms": 50}, order="none", concurrency=16
+        )
+        go = asyncio.Event()
+        slow = cluster.intercept(OffsetCommitRequest, Hold(go))
+        done: list[bytes] = []
+
+        async def handle(record: Record) -> None:
+            done.append(record.value)
+
+        async with parallel:
+            run = asyncio.ensure_future(parallel.run(handle))
+            await until(lambda: len(done) == 10 and slow.hits)
+            cluster.log("t").truncate(4)
+            cluster.move_leader(T0, 1 - cluster.partition("t").leader)
+            write(cluster, b"new", 4, 7)
+            await until(lambda: len(done) == 13)
+            slow.remove()
+            go.set()
+            await until(lambda: cluster.groups.committed("g", "t") == 7)
+            parallel.request_stop()
+            await run
 
 
 def test_a_tracker_forgets_what_was_cut() -> None:
