@@ -112,6 +112,7 @@ class Committer:
         finished = self._finished()
         if not finished:
             return True
+        cuts = [len(work.cuts) for work, _ in finished]
         try:
             await self._consumer.commit({work.tp: offset for work, offset in finished})
         except (CommitFailedError, IllegalStateError) as error:
@@ -126,8 +127,8 @@ class Committer:
             if (more := self._next_complaint()) is not None:
                 self._log.warning("Commit failed, there will be another: %s%s", error, more)
             return False
-        for work, offset in finished:
-            self._queue.note_commit(work, offset)
+        for (work, offset), before in zip(finished, cuts, strict=True):
+            self._queue.note_commit(work, offset, before)
         self._quiet_until = 0.0  # the next failure is news
         return True
 

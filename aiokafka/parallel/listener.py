@@ -65,8 +65,13 @@ class DrainingListener(ConsumerRebalanceListener):
             #    so records that were left over come again; kept here, they would be processed
             #    twice.
             await self.finish(revoked, self._drain_timeout)
-            if self.listener is not None:
-                await self._call(self.listener.on_partitions_revoked, revoked)
+            try:
+                if self.listener is not None:
+                    await self._call(self.listener.on_partitions_revoked, revoked)
+            except Exception:
+                # The records of step 1 are finished all the same.
+                await self.commit()
+                raise
             await self.commit()
         finally:
             self._forget(revoked)
@@ -86,6 +91,7 @@ class DrainingListener(ConsumerRebalanceListener):
 
     async def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
         """Call the application first: it may seek."""
+        self._dispatcher.queue.open(assigned)
         self._set_dead_letters_aside(assigned)
         if self.listener is not None:
             await self._call(self.listener.on_partitions_assigned, assigned)

@@ -117,7 +117,8 @@ class ParallelConsumer(Generic[KT, VT]):
             max_uncommitted=_positive("max_uncommitted", max_uncommitted),
         )
         self._consumer = consumer
-        self._wanted = _wanted(consumer, topics, pattern, retry)
+        _wanted(consumer, topics, pattern, retry)  # raises what is wrong with them already
+        self._asked = None if topics is None else list(topics), pattern
         self._drain_timeout = _positive("drain_timeout_ms", drain_timeout_ms) / 1000
         _check_consumer(consumer)
         _check_assigned(consumer, retry)
@@ -136,7 +137,7 @@ class ParallelConsumer(Generic[KT, VT]):
         self._listener = DrainingListener(
             self._dispatcher, flow, self._committer, self._workers, self._drain_timeout
         )
-        self._listener.listener = consumer.rebalance_listener if listener is None else listener
+        self._listener.listener = listener
         self._listener.retry = self._retry = retry
         delays = None
         if retry is not None:
@@ -158,14 +159,17 @@ class ParallelConsumer(Generic[KT, VT]):
         """Subscribe, start the consumer and take the first records.
 
         Raises what `AIOKafkaConsumer.start()` raises, and everything is closed then; and
-        IllegalStateError if there is nothing to read; ValueError for what was assigned since the
-        constructor.
+        IllegalStateError if there is nothing to read; ValueError for what was assigned, or
+        subscribed to, since the constructor.
         """
         if self._phase is not _Phase.NEW:
             raise IllegalStateError(f"{self!r} was started before")
-        topics, pattern = self._wanted
         consumer = self._consumer
+        # Not before: the application may have subscribed since the constructor.
+        topics, pattern = _wanted(consumer, *self._asked, self._retry)
         _check_assigned(consumer, self._retry)
+        if self._listener.listener is None:
+            self._listener.listener = consumer.rebalance_listener
         is_named = bool(topics or consumer.subscription() or consumer.assignment())
         self._listener.is_pattern = not is_named
         self._transition(_Phase.STARTED)
@@ -182,12 +186,14 @@ class ParallelConsumer(Generic[KT, VT]):
     def request_stop(self) -> None:
         """Begin nothing more. `run()` returns when what runs has ended, and `async for` ends.
 
-        `stop()` does the rest. For signal handlers, and for handlers themselves.
+        `stop()` does the rest. For signal handlers, and for handlers themselves. Called before
+        `start()`, it counts as well: `run()` returns at once then.
         """
-        if self._phase is _Phase.STARTED:
-            self._transition(_Phase.STOPPING)
+        if self._phase in (_Phase.NEW, _Phase.STARTED):
             self._dispatcher.end()
             self._flow.close()
+        if self._phase is _Phase.STARTED:
+            self._transition(_Phase.STOPPING)
 
     async def stop(self) -> None:
         """Begin nothing more, let what runs finish, commit, and stop the consumer.

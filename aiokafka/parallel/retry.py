@@ -283,7 +283,7 @@ class RetryTopics(Generic[KeySent, ValueSent]):
         """Return the headers of a dead letter."""
         origin, n = self.origin_of(record.topic)
         first = RetryInfo.of(record) if n else None
-        text = str(error).encode("utf-8", "replace")[: self._max_message_bytes]
+        text = _text_of(error).encode("utf-8", "replace")[: self._max_message_bytes]
         return RetryInfo(
             topic=origin,
             partition=record.partition if first is None else first.partition,
@@ -357,6 +357,14 @@ def _smaller(
     return copies
 
 
+def _text_of(error: Exception) -> str:
+    """Return the text of an exception, which is the application's, as its `__str__` is."""
+    try:
+        return str(error)
+    except Exception as failure:
+        return f"no text: its __str__ raised {type(failure).__name__}"
+
+
 def is_count(value: object) -> bool:
     """Return whether this is an integer of at least 0."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
@@ -372,11 +380,12 @@ def _number(text: str | None) -> int | None:
     return int(text)
 
 
-def _delays(delays_ms: Sequence[int]) -> tuple[int, ...]:
-    for delay in delays_ms:
+def _delays(delays_ms: Iterable[int]) -> tuple[int, ...]:
+    found = tuple(delays_ms)  # once: it may be an iterator
+    for delay in found:
         if not is_count(delay):
             raise ValueError(f"delays_ms: {delay!r} is not a number of milliseconds")
-    return tuple(delays_ms)
+    return found
 
 
 def _check_fields(argument: str, name: str, needed: set[str]) -> None:

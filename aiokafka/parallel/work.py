@@ -196,6 +196,7 @@ class WorkQueue:
         self._ready: deque[Work] = deque()
         self._partitions: dict[TopicPartition, PartitionWork] = {}
         self._lingering: dict[TopicPartition, dict[Hashable, Work]] = {}
+        self._given_up: set[TopicPartition] = set()  # until they are assigned again
 
     # -- asking ------------------------------------------------------------------------------------
 
@@ -210,6 +211,18 @@ class WorkQueue:
         return 0 if self.is_closed else len(self._ready)
 
     # -- filling -----------------------------------------------------------------------------------
+
+    def wanted(
+        self, batches: dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
+    ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
+        """Leave out partitions without records: an interceptor may have left out all of them.
+
+        And those that were given up while an interceptor looked at their records: they come again,
+        here or elsewhere. One that is about to be given up takes its records as ever, so that
+        nothing is committed beyond them.
+        """
+        gone = self._given_up - self._partitions.keys()
+        return {tp: records for tp, records in batches.items() if records and tp not in gone}
 
     def begin_transit(self) -> None:
         """Note that records were taken from the consumer that are not here yet."""
@@ -395,9 +408,10 @@ class WorkQueue:
         if partition.idle is not None and not partition.running:
             partition.idle.set()
 
-    def note_commit(self, partition: PartitionWork, offset: int) -> None:
-        """Keep up to where a partition is committed."""
-        partition.committed = offset
+    def note_commit(self, partition: PartitionWork, offset: int, cuts: int) -> None:
+        """Keep up to where a partition is committed; its log had been cut `cuts` times before."""
+        # Cut while the commit was on its way, the log may end before that offset.
+        partition.committed = offset if len(partition.cuts) == cuts else _UNKNOWN
 
     # -- giving up ---------------------------------------------------------------------------------
 
@@ -408,11 +422,16 @@ class WorkQueue:
     def close(self, tps: Iterable[TopicPartition]) -> list[PartitionWork]:
         """Start nothing more of these partitions; what runs may finish."""
         tps = list(tps)
+        self._given_up.update(tps)
         self.waiting.close(tps)
         found = [self._partitions[tp] for tp in tps if tp in self._partitions]
         for partition in found:
             partition.is_closed = True
         return found
+
+    def open(self, tps: Iterable[TopicPartition]) -> None:
+        """Take records of these partitions again: they were assigned."""
+        self._given_up.difference_update(tps)
 
     def drop(self, tps: Iterable[TopicPartition]) -> None:
         """Forget these partitions; what runs of them finishes without effect."""

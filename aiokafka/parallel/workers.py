@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import inspect
 from collections.abc import Awaitable, Callable, Collection
+from contextvars import copy_context
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,8 @@ class _Worker:
 class Workers:
     """Runs as many tasks as handlers may run at once.
 
-    Owns: the tasks, those that were told to end until they do, and what each is processing.
+    Owns: the tasks, those that were told to end until they do, what each is processing, and the
+    context variables of `run()`.
     """
 
     def __init__(self, dispatcher: Dispatcher, count: int) -> None:
@@ -45,11 +47,13 @@ class Workers:
         self._count = count
         self._workers: dict[asyncio.Task[None], _Worker] = {}
         self._handler: Handler | None = None
+        self._context = copy_context()
 
     def start(self, handler: Handler) -> None:
         """Start the tasks. Raises TypeError for a handler whose body would not run."""
         _refuse_generators(handler)
         self._handler = handler
+        self._context = copy_context()
         for number in range(self._count):
             self._start(f"worker-{number}")
 
@@ -84,7 +88,9 @@ class Workers:
     def _start(self, name: str) -> None:
         owner = TaskOwner("parallel", self._dispatcher.fail)
         worker = _Worker(name, owner)
-        task = owner.start(self._run(worker), name=name)
+        # A rebalance starts workers in place of others: not with its own context variables, but
+        # with those that `run()` was called with.
+        task = self._context.copy().run(owner.start, self._run(worker), name=name)
         self._workers[task] = worker
         task.add_done_callback(self._workers.pop)
 

@@ -33,6 +33,7 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.messages.fetch import LAST_VERSION_WITH_NAMES, FetchRequest
 from aiokafka.protocol.schema import ZERO_UUID
+from aiokafka.ranges.callers import Callers
 from aiokafka.ranges.others import OtherBrokers
 from aiokafka.ranges.questions import (
     Bounds,
@@ -143,6 +144,7 @@ class RangeReader:
             RangeState(r, now, Backoff(config.retry_backoff, config.retry_backoff_max), sizes)
             for r in checked(ranges)
         ]
+        self._callers = Callers(self._states)
         self._tasks = TaskOwner(f"{config.client_id}:ranges", self._fail)
         self._others = OtherBrokers(client, self._tasks)
         self._ready: collections.deque[tuple[RecordSet, PinnedResponse]] = collections.deque()
@@ -180,7 +182,7 @@ class RangeReader:
                 return None
             self._arrived.clear()
             self._wake.set()
-            await self._arrived.wait()
+            await self._callers.wait(self._arrived)
         # Another call may have taken a set while this one waited.
         self._release()
         records, self._current = self._ready.popleft()
@@ -197,8 +199,6 @@ class RangeReader:
     def _start(self) -> None:
         if not self._is_started and self._failure is None:
             self._is_started = True
-            for state in self._states:
-                state.since = self._loop.time()
             self._tasks.start(self._run(), name="ranges")
 
     def _release(self) -> None:
@@ -297,7 +297,7 @@ class RangeReader:
         return leader
 
     def _check_deadlines(self, now: float) -> None:
-        for state in self._states:
+        for state in self._states if self._callers.are_waiting else ():
             # A request has a deadline of its own.
             if state.phase is not RangePhase.IDLE or now - state.since < self._limits.timeout:
                 continue

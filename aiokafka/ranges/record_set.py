@@ -36,8 +36,10 @@ class RecordSet:
     def read(self, max_rows: int) -> Rows | None:
         """Return up to `max_rows` more records; None when there are no more.
 
-        Raises CorruptRecordError that names the partition.
+        Raises CorruptRecordError that names the partition, ValueError for less than one row.
         """
+        if max_rows < 1:
+            raise ValueError(f"max_rows={max_rows!r}: must be at least 1")
         if self._reader.position >= self._until:
             return None
         try:

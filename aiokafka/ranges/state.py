@@ -105,7 +105,7 @@ _NEXT = {
 
 
 class RangeState:
-    """One range while it is read. Only the RangeReader writes it.
+    """One range while it is read. Only the RangeReader and its Callers write it.
 
     `position` is the offset to fetch next, `high_watermark` the end of the log as the node
     `told_by` last said, `since` the loop time of the last progress, `reason` the last failure,
@@ -173,6 +173,10 @@ class RangeState:
         self.high_watermark = -1
         self.since = now
         self.transition(RangePhase.IDLE)
+
+    def leave_out(self, seconds: float, now: float) -> None:
+        """Take note that so much time has passed in which nobody waited for records."""
+        self.since = min(now, self.since + seconds)
 
     def lost(self, kind: LossKind, until: int) -> DataLoss:
         """Return the loss if everything below `until` is gone."""

@@ -125,6 +125,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         self._stop_deadline: float | None = None
         self._failure: KafkaError | None = None
         self._is_ending = False
+        self._is_busy = False
         self._exits = AsyncExitStack()
 
     # -- life
@@ -165,9 +166,22 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
         """Return the next transaction, once there are records for it.
 
         Ends after `request_stop` and when the consumer is stopped. Raises what `getmany` raises,
-        and what prevents a former transaction from being settled. A cancelled call has taken
+        and what prevents a former transaction from being settled; IllegalStateError while another
+        task is at the session: one transaction follows the other. A cancelled call has taken
         nothing.
         """
+        if self._is_busy:
+            # It would settle what the other one takes or ends, and go on behind its records.
+            raise IllegalStateError(
+                "another task waits for a transaction of this session, or ends one"
+            )
+        self._is_busy = True
+        try:
+            return await self._next()
+        finally:
+            self._is_busy = False
+
+    async def _next(self) -> SessionTransaction[KT, VT, KeySent, ValueSent]:
         current = self._current
         if current is not None and current.phase is SessionPhase.ACTIVE:
             raise IllegalStateError("the former transaction is still open")
@@ -237,6 +251,13 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
 
     async def end(self, transaction: SessionTransaction, raised: BaseException | None) -> bool:
         """Leave the block of `transaction`, which `raised`; return whether to suppress that."""
+        self._is_busy = True
+        try:
+            return await self._end(transaction, raised)
+        finally:
+            self._is_busy = False
+
+    async def _end(self, transaction: SessionTransaction, raised: BaseException | None) -> bool:
         failure = raised
         if raised is None and not transaction.is_void:
             try:

@@ -212,8 +212,9 @@ class SessionTransaction(Generic[KT, VT, KeySent, ValueSent]):
     def take(self, batches: dict[TopicPartition, Records]) -> None:
         """Make these records part of it."""
         for tp, records in batches.items():
-            self.first.setdefault(tp, records[0].offset)
-            self.records.extend(records)
+            if records:  # else an interceptor has left out all of them
+                self.first.setdefault(tp, records[0].offset)
+                self.records.extend(records)
 
     def add_position(self, partition: TopicPartition, offset: int) -> None:
         """Commit `offset` of `partition` with it."""

@@ -212,3 +212,53 @@ async def test_a_record_without_key_may_outlive_its_partition(
         await until(lambda: parallel.running == 0)
         assert (calls, parallel.failure) == (2, None)
         await runs.stop()
+
+
+async def test_what_is_finished_is_committed_though_the_listener_fails(
+    cluster: FakeCluster,
+) -> None:
+    class Bad(ConsumerRebalanceListener):
+        async def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
+            if revoked:
+                raise LookupError("no state to close")
+
+        async def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
+            pass
+
+    fill(cluster, 40)
+    seen = Seen()
+    async with make_parallel(cluster, listener=Bad(), commit_interval_ms=60_000) as parallel:
+        runs = Runs(parallel, seen)
+        await until(lambda: len(seen.ended) == 40)
+        async with make_parallel(cluster):
+            with pytest.raises(LookupError, match="no state to close"):
+                await runs.task
+            assert committed(cluster) == ends(cluster)
+
+
+async def test_delays_may_come_from_an_iterator(cluster: FakeCluster) -> None:
+    async with make_producer(cluster) as producer:
+        delays: Any = map(int, ["10", "20"])
+        assert RetryTopics(producer, delays).topics_for("t") == ["t-retry-1", "t-retry-2"]
+
+
+async def test_an_exception_whose_text_cannot_be_had_is_a_failure_like_any_other(
+    cluster: FakeCluster,
+) -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise KeyError("text")
+
+    async def handle(record: Record) -> None:
+        raise Mute
+
+    await add_topics(cluster, "t-retry-1", "t-dead-letter")
+    cluster.log("t").append(b"x", key=b"k")
+    async with make_producer(cluster) as producer:
+        retry = RetryTopics(producer, [10])
+        async with make_parallel(cluster, retry=retry) as parallel:
+            runs = Runs(parallel, handle)
+            await until(lambda: written(cluster, "t-dead-letter"))
+            await runs.stop()
+    headers = dict(written(cluster, "t-dead-letter")[0].headers)
+    assert headers["retry.message"] == b"no text: its __str__ raised KeyError"

@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 from aiokafka import TopicPartition
+from aiokafka.parallel import RetryInfo, RetryTopics
 from aiokafka.parallel.tracker import OffsetTracker
 from aiokafka.parallel.work import WorkQueue
-from aiokafka.testing import FakeCluster
-from tests.parallel.support import Record, make_parallel, until
+from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
+from aiokafka.testing import FakeCluster, Hold
+from aiokafka.testing.simulation import Simulation, simulate
+from tests.parallel.support import Record, Runs, add_topics, make_parallel, make_producer, until
 
 T0 = TopicPartition("t", 0)
 
@@ -86,6 +89,65 @@ async def test_nothing_unfinished_is_committed_when_the_log_was_cut() -> None:
             go.set()
             await run
         assert cluster.groups.committed("g", "t") == 12
+
+
+def test_a_retry_topic_that_was_made_anew_keeps_its_delay() -> None:
+    """Its records have offsets that others had long ago."""
+
+    async def main(simulation: Simulation) -> None:
+        handled: list[tuple[bytes, float]] = []
+
+        async def handle(record: Record) -> None:
+            handled.append((record.value, simulation.wall_time()))
+
+        async with simulation.cluster(1) as cluster, make_producer(cluster) as producer:
+            await add_topics(cluster, "t", "t-retry-1")
+            retry = RetryTopics(producer, [5000])
+            reading = {"metadata_max_age_ms": 50}
+            async with make_parallel(cluster, consumer=reading, retry=retry) as parallel:
+                runs = Runs(parallel, handle)
+                for value in (b"old", b"new"):
+                    due = simulation.wall_time() + 5
+                    headers = RetryInfo("t", 0, 0, 0, 1, int(due * 1000), "E", "m").headers()
+                    log = cluster.log("t-retry-1")
+                    for _ in range(2 if value == b"old" else 1):
+                        log.append(value, key=b"k", headers=headers)
+                    await until(lambda value=value: value in dict(handled))
+                    assert dict(handled)[value] > due - 0.001
+                    await cluster.delete_topic("t-retry-1")
+                    # The next look at the metadata makes it anew.
+                    await until(lambda: "t-retry-1" in cluster.state.topics)
+                await runs.stop()
+
+    simulate(main)
+
+
+async def test_a_commit_that_was_on_its_way_when_the_log_was_cut_is_followed_by_another() -> None:
+    async with FakeCluster(brokers=2) as cluster:
+        await cluster.create_topic("t", replication_factor=2)
+        write(cluster, b"old", 0, 10)
+        parallel = make_parallel(
+            cluster, consumer={"metadata_max_age_ms": 50}, order="none", concurrency=16
+        )
+        go = asyncio.Event()
+        slow = cluster.intercept(OffsetCommitRequest, Hold(go))
+        done: list[bytes] = []
+
+        async def handle(record: Record) -> None:
+            done.append(record.value)
+
+        async with parallel:
+            run = asyncio.ensure_future(parallel.run(handle))
+            await until(lambda: len(done) == 10 and slow.hits)
+            cluster.log("t").truncate(4)
+            cluster.move_leader(T0, 1 - cluster.partition("t").leader)
+            write(cluster, b"new", 4, 7)
+            await until(lambda: len(done) == 13)
+            slow.remove()
+            go.set()
+            await until(lambda: cluster.groups.committed("g", "t") == 7)
+            parallel.request_stop()
+            await run
 
 
 def test_a_tracker_forgets_what_was_cut() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -222,3 +223,30 @@ async def test_a_handler_cannot_wait_for_its_own_end(cluster: FakeCluster) -> No
         with pytest.raises(IllegalStateError, match=r"request_stop\(\)"):
             await parallel.run(handle)
     assert committed(cluster)[0] == 0
+
+
+tenant: ContextVar[str] = ContextVar("tenant")
+
+
+async def test_context_variables_are_those_of_run_behind_a_rebalance_as_well(
+    cluster: FakeCluster,
+) -> None:
+    fill(cluster, 80, keys=80)
+    found: list[str] = []
+
+    async def handle(record: Record) -> None:
+        found.append(tenant.get("none"))
+        await asyncio.sleep(0.5)
+
+    parallel = make_parallel(cluster, concurrency=2, drain_timeout_ms=50)
+    async with parallel:
+        tenant.set("acme")
+        runs = Runs(parallel, handle)
+        await until(lambda: found)
+        async with make_parallel(cluster):
+            await until(lambda: len(parallel.consumer.assignment()) == 2)
+            before = len(found)
+            # Handlers that were cancelled have others in their place now.
+            await until(lambda: len(found) > before + 4)
+            await runs.stop()
+    assert set(found) == {"acme"}

@@ -11,12 +11,23 @@ import pytest
 from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka._compat import timeout
 from aiokafka.errors import ConsumerStoppedError, IllegalStateError
+from aiokafka.parallel import ParallelConsumer
 from aiokafka.protocol.messages.join_group import JoinGroupRequest
 from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.testing import Delay, FakeCluster, Silence
 from aiokafka.testing.simulation import Simulation, simulate
-from tests.parallel.support import Record, Runs, Seen, committed, ends, fill, make_parallel, until
+from tests.parallel.support import (
+    Record,
+    Runs,
+    Seen,
+    committed,
+    ends,
+    fill,
+    make_consumer,
+    make_parallel,
+    until,
+)
 
 
 async def test_two_at_once_end_together(cluster: FakeCluster) -> None:
@@ -99,6 +110,40 @@ async def test_during_start(cluster: FakeCluster) -> None:
 async def _closed(cluster: FakeCluster) -> bool:
     await until(lambda: cluster.connections == 0)
     return True
+
+
+async def test_a_request_before_the_start_counts(cluster: FakeCluster) -> None:
+    """As of a signal that comes while the program still waits for something else."""
+    fill(cluster, 8)
+    seen = Seen()
+    parallel = make_parallel(cluster)
+    parallel.request_stop()
+    async with timeout(10), parallel:
+        await parallel.run(seen)
+        assert [work async for work in parallel] == []
+    assert not seen.begun
+    assert committed(cluster) == [0] * 4
+
+
+async def test_partitions_chosen_by_hand_end_before_the_start_as_well(
+    cluster: FakeCluster,
+) -> None:
+    fill(cluster, 8)
+    consumer = make_consumer(cluster)
+    consumer.assign([TopicPartition("t", 0)])
+    parallel = ParallelConsumer(consumer)
+    parallel.request_stop()
+    seen = Seen()
+    async with timeout(10), parallel:
+        await parallel.run(seen)
+    assert not seen.begun
+
+
+async def test_nothing_runs_when_it_was_stopped_before_the_start(cluster: FakeCluster) -> None:
+    parallel = make_parallel(cluster)
+    await parallel.stop()
+    async with timeout(10):
+        await parallel.run(Seen())
 
 
 async def test_a_listener_cannot_stop(cluster: FakeCluster) -> None:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from aiokafka._compat import timeout
-from aiokafka.errors import IllegalStateError
+from aiokafka.errors import IllegalStateError, KafkaTimeoutError
 from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.ranges import PartitionRange
 from aiokafka.testing import FakeCluster
@@ -54,3 +54,48 @@ async def test_two_calls_at_once_release_what_both_have_read() -> None:
                 both = await asyncio.gather(reader.next(), reader.next())
                 assert {records.partition for records in both if records is not None} == {0, 1}
             assert await reader.next() is None
+
+
+async def test_no_row_is_not_the_end_of_the_records(cluster: FakeCluster) -> None:
+    fill(cluster, 0, 3)
+    async with reading(cluster, [PartitionRange("t", 0, 0, 3)]) as reader:
+        records = await reader.next()
+        assert records is not None
+        for wrong in (0, -1):
+            with pytest.raises(ValueError, match="max_rows"):
+                records.read(wrong)
+        rows = records.read(1)
+        assert rows is not None
+        assert rows.size == 1
+
+
+async def test_brokers_may_be_away_while_the_caller_is(cluster: FakeCluster) -> None:
+    """The time without progress is that of a caller who waits."""
+    fill(cluster, 0, 50)
+    ranges = [PartitionRange("t", 0, 0, 50)]
+    async with reading(cluster, ranges, timeout_ms=5000, max_partition_bytes=300) as reader:
+        records = await reader.next()
+        await cluster.stop_broker(0)
+        await asyncio.sleep(20)  # of virtual time: the caller is at work
+        await cluster.start_broker(0)
+        count = 0
+        while records is not None:
+            while (rows := records.read(10)) is not None:
+                count += rows.size
+            records = await reader.next()
+    assert count == 50
+
+
+async def test_a_caller_who_waits_does_so_for_no_longer_than_it_said(cluster: FakeCluster) -> None:
+    fill(cluster, 0, 50)
+    loop = asyncio.get_running_loop()
+    ranges = [PartitionRange("t", 0, 0, 50)]
+    async with reading(cluster, ranges, timeout_ms=5000, max_partition_bytes=300) as reader:
+        assert await reader.next() is not None
+        await cluster.stop_broker(0)
+        await asyncio.sleep(20)  # of virtual time: the caller is at work
+        began_at = loop.time()
+        with pytest.raises(KafkaTimeoutError, match="no progress"):
+            while await reader.next() is not None:
+                pass
+        assert 4 < loop.time() - began_at < 8

@@ -16,6 +16,7 @@ from aiokafka.errors import (
     OutOfOrderSequenceNumber,
     TransactionAbortable,
 )
+from aiokafka.interceptors import ConsumerInterceptor, Records
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.protocol.messages.transactions import EndTxnRequest, TxnOffsetCommitRequest
 from aiokafka.session import SessionTransaction, session
@@ -35,6 +36,28 @@ def expel(cluster: FakeCluster, of: TransactionalSession) -> None:
 
 
 # -- nothing at hand
+
+
+class OddOnly(ConsumerInterceptor):
+    """Leaves out records with even numbers, and keeps the partition where nothing is left."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def on_consume(self, records: Records) -> Records:
+        self.calls += 1
+        return {tp: [one for one in some if int(one.value) % 2] for tp, some in records.items()}
+
+
+async def test_records_that_an_interceptor_leaves_out_count_as_read(cluster: FakeCluster) -> None:
+    fill(cluster, 0, 1)
+    odd_only = OddOnly()
+    async with session_of(cluster, reading={"interceptors": [odd_only]}) as filtered:
+        looking = asyncio.ensure_future(copy(filtered, 1))
+        await until(lambda: odd_only.calls)
+        fill(cluster, 0, 1)
+        assert await looking == [numbers(2)[1:]]
+    assert stored(cluster) == [2, None]
 
 
 async def test_a_session_without_records_ends_when_asked_to(cluster: FakeCluster) -> None:

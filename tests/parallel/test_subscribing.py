@@ -1,0 +1,96 @@
+"""What a ParallelConsumer reads, and whose listener it calls: what holds when it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+import pytest
+
+from aiokafka import ConsumerRebalanceListener, TopicPartition
+from aiokafka.parallel import ParallelConsumer, RetryTopics
+from aiokafka.testing import FakeCluster
+from tests.parallel.support import (
+    Record,
+    Runs,
+    Seen,
+    add_topics,
+    committed,
+    ends,
+    fill,
+    make_consumer,
+    make_producer,
+    until,
+    written,
+)
+
+
+class Told(ConsumerRebalanceListener):
+    """Remembers what it was assigned."""
+
+    def __init__(self) -> None:
+        self.assigned: set[TopicPartition] = set()
+
+    async def on_partitions_revoked(self, revoked: Set[TopicPartition]) -> None:
+        pass
+
+    async def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
+        self.assigned |= assigned
+
+
+async def fails(record: Record) -> None:
+    raise ValueError("no good")
+
+
+async def test_retry_topics_of_what_is_subscribed_to_later_are_read(cluster: FakeCluster) -> None:
+    await add_topics(cluster, "t-retry-1", "t-dead-letter")
+    cluster.log("t").append(b"bad", key=b"k")
+    consumer = make_consumer(cluster)
+    async with make_producer(cluster) as producer:
+        parallel = ParallelConsumer(consumer, retry=RetryTopics(producer, [10]))
+        consumer.subscribe(["t"])
+        async with parallel:
+            runs = Runs(parallel, fails)
+            await until(lambda: written(cluster, "t-dead-letter"))
+            await runs.stop()
+
+
+async def test_the_topics_of_the_last_subscription_count(cluster: FakeCluster) -> None:
+    await add_topics(cluster, "other", "other-retry-1")
+    fill(cluster, 3)
+    cluster.log("other").append(b"7", key=b"k")
+    consumer = make_consumer(cluster, "t")
+    seen = Seen()
+    async with make_producer(cluster) as producer:
+        parallel = ParallelConsumer(consumer, retry=RetryTopics(producer, [10]))
+        consumer.subscribe(["other"])
+        async with parallel:
+            runs = Runs(parallel, seen)
+            await until(lambda: committed(cluster, 1, "other") == [1])
+            assert consumer.subscription() == {"other", "other-retry-1"}
+            await runs.stop()
+    assert seen.by_key == {b"k": [7]}
+
+
+async def test_dead_letters_that_are_subscribed_to_later_are_refused_as_well(
+    cluster: FakeCluster,
+) -> None:
+    consumer = make_consumer(cluster)
+    async with make_producer(cluster) as producer:
+        parallel = ParallelConsumer(consumer, retry=RetryTopics(producer, [10]))
+        consumer.subscribe(["t", "t-dead-letter"])
+        with pytest.raises(ValueError, match="'t-dead-letter' is where dead letters of 't' go"):
+            await parallel.start()
+        await parallel.stop()
+
+
+async def test_a_listener_of_a_later_subscription_is_called(cluster: FakeCluster) -> None:
+    fill(cluster, 8)
+    consumer = make_consumer(cluster)
+    parallel = ParallelConsumer(consumer, commit_interval_ms=20)
+    told = Told()
+    consumer.subscribe(["t"], listener=told)
+    async with parallel:
+        runs = Runs(parallel, Seen())
+        await until(lambda: committed(cluster) == ends(cluster))
+        assert told.assigned == {TopicPartition("t", number) for number in range(4)}
+        await runs.stop()
