@@ -16,6 +16,7 @@ __all__ = [
     "Buffer",
     "copy",
     "cut",
+    "cut_like",
     "get_i32",
     "get_i64",
     "hash64",
@@ -70,6 +71,11 @@ def text(data: Buffer, start: int, stop: int) -> str:
 def text_like(data: Buffer, start: int, stop: int, previous: str) -> str:
     """Do what `text` does, but return `previous` if it is equal: comparing is cheaper."""
     return text(data, start, stop)
+
+
+def cut_like(data: Buffer, start: int, stop: int, previous: bytes | None) -> bytes:
+    """Do what `cut` does, but return `previous` if it is equal: comparing is cheaper."""
+    return cut(data, start, stop)
 
 
 def leaf(items: tuple[Any, ...]) -> tuple[Any, ...]:

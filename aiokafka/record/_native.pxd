@@ -45,6 +45,18 @@ cdef inline str text_like(
     return text(data, start, stop)
 
 
+cdef inline bytes cut_like(
+    source_t data, Py_ssize_t start, Py_ssize_t stop, bytes previous
+):
+    if (
+        previous is not None
+        and len(previous) == stop - start
+        and memcmp(PyBytes_AS_STRING(previous), data + start, stop - start) == 0
+    ):
+        return previous
+    return cut(data, start, stop)
+
+
 cdef inline tuple leaf(tuple items):
     PyObject_GC_UnTrack(items)
     return items

@@ -17,7 +17,7 @@ cdef class RecordReader(BatchCursor):
     cdef object _partition
     cdef object _key_deserializer
     cdef object _value_deserializer
-    cdef list _header_names
+    cdef tuple _last_headers
     cdef Py_ssize_t _header_end
     cdef bint _is_raw
 
@@ -49,11 +49,18 @@ cdef class RecordReader(BatchCursor):
     )
     cdef Record _read_record(self, Py_ssize_t at, Py_ssize_t stop)
     @cython.locals(
-        data=mem.source_t, count=int64_t, index=Py_ssize_t, headers=tuple, pairs=list
+        data=mem.source_t,
+        count=int64_t,
+        known=Py_ssize_t,
+        index=Py_ssize_t,
+        last=tuple,
+        like=tuple,
+        pair=tuple,
+        pairs=list,
     )
     cdef tuple _read_headers(self, Py_ssize_t at, Py_ssize_t stop)
-    @cython.locals(data=mem.source_t, size=int64_t, start=Py_ssize_t, names=list, name=str)
-    cdef tuple _read_header(self, Py_ssize_t index, Py_ssize_t at, Py_ssize_t stop)
+    @cython.locals(data=mem.source_t, size=int64_t, start=Py_ssize_t, name=str, value=bytes)
+    cdef tuple _read_header(self, tuple like, Py_ssize_t at, Py_ssize_t stop)
     @cython.locals(record=Record)
     cdef object _decode_message(self)
     cdef int _deserialize(self, Record record) except -1

@@ -17,7 +17,6 @@ __all__ = ["RecordReader"]
 
 Deserializer = Callable[[Any], Any]
 
-_NAMES_KEPT = 16
 _MAX_INT64 = 0x7FFFFFFFFFFFFFFF
 _MIN_INT64 = -_MAX_INT64 - 1
 _NO_LIMIT = _MAX_INT64
@@ -68,7 +67,7 @@ class RecordReader(BatchCursor):
         self._partition = partition
         self._key_deserializer = key_deserializer
         self._value_deserializer = value_deserializer
-        self._header_names: list[str] = []
+        self._last_headers: tuple[Any, ...] = ()
         self._header_end = 0
         self._is_raw = key_deserializer is None and value_deserializer is None
 
@@ -215,41 +214,47 @@ class RecordReader(BatchCursor):
         if at < 0 or count < 0 or count > (stop - at) // 2:
             raise self._corrupt("the number of headers of a record")
         self._header_end = at
-        headers: tuple[Any, ...] = ()
-        if count == 1:
-            headers = mem.leaf((self._read_header(0, at, stop),))
-        elif count > 1:
-            pairs: list[Any] = []
-            for index in range(count):
-                pairs.append(self._read_header(index, self._header_end, stop))
-            headers = mem.leaf(tuple(pairs))
+        # Most records of a topic have the same names of headers, and some of them the same values:
+        # what equals the headers of the record before is not made again.
+        last = self._last_headers
+        known = len(last)
+        pairs: list[Any] | None = None if count == known else []
+        for index in range(count):
+            like = last[index] if index < known else None
+            pair = self._read_header(like, self._header_end, stop)
+            if pairs is None and pair is not like:
+                pairs = list(last[:index])
+            if pairs is not None:
+                pairs.append(pair)
         if self._header_end != stop:
             raise self._corrupt("the length of a record")
-        return headers
+        if pairs is not None:
+            self._last_headers = mem.leaf(tuple(pairs))
+        return self._last_headers
 
-    def _read_header(self, index: int, at: int, stop: int) -> tuple[Any, ...]:
-        """Decode the header at `at`, number `index` of its record, and set `_header_end`."""
+    def _read_header(self, like: tuple[Any, ...] | None, at: int, stop: int) -> tuple[Any, ...]:
+        """Decode the header at `at`, which may equal `like`, and set `_header_end`."""
         data = self._data
         size, start = mem.varint(data, at, stop)
         if start < 0 or size < 0 or size > stop - start:
             raise self._corrupt("the name of a header")
         at = start + size
-        # Most records of a topic have the same headers.
-        names = self._header_names
-        if index < len(names):
-            name = names[index] = mem.text_like(data, start, at, names[index])
-        else:
-            name = mem.text(data, start, at)
-            if index < _NAMES_KEPT:
-                names.append(name)
+        name = (
+            mem.text(data, start, at) if like is None else mem.text_like(data, start, at, like[0])
+        )
         size, start = mem.varint(data, at, stop)
         if start < 0 or size < -1 or size > stop - start:
             raise self._corrupt("the value of a header")
+        self._header_end = start if size < 0 else start + size
         if size < 0:
-            self._header_end = start
-            return mem.leaf((name, None))
-        self._header_end = start + size
-        return mem.leaf((name, mem.cut(data, start, self._header_end)))
+            value = None
+        elif like is None:
+            value = mem.cut(data, start, self._header_end)
+        else:
+            value = mem.cut_like(data, start, self._header_end, like[1])
+        if like is not None and name is like[0] and value is like[1]:
+            return like
+        return mem.leaf((name, value))
 
     def _decode_message(self) -> Any:
         messages = self._messages

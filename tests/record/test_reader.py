@@ -6,6 +6,8 @@ import struct
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aiokafka.errors import CorruptRecordError, RecordDeserializationError, UnsupportedCodecError
 from aiokafka.record.batch import RecordReader, iter_batches
@@ -409,6 +411,22 @@ def test_records_may_have_many_headers_of_changing_names() -> None:
     ]
     records = open_reader(make_batch(items)).take(9)
     assert [record.headers for record in records] == [item.headers for item in items]
+
+
+HEADER = st.tuples(st.sampled_from(["", "a", "b", "ab"]), st.sampled_from([None, b"", b"a", b"ab"]))
+
+
+@given(st.lists(st.lists(HEADER, max_size=4).map(tuple), min_size=1, max_size=12))
+def test_headers_are_those_of_their_record_however_alike_its_neighbours_are(
+    headers: list[Any],
+) -> None:
+    items = [Item(n, None, None, each) for n, each in enumerate(headers)]
+    half = len(items) // 2
+    data = make_batch(items[:half]) if half else b""
+    data += make_batch(items[half:], base_offset=half)
+    reader = open_reader(data)
+    records = reader.take(3) + reader.take(100)
+    assert [record.headers for record in records] == headers
 
 
 def test_formats_may_follow_each_other() -> None:
