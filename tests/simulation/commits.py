@@ -46,6 +46,9 @@ def watch_commits(world: World) -> None:
                 # A commit that was refused, or never arrived, has moved nothing.
                 stored = world.cluster.groups.committed(request.group_id, name, tp.partition) or 0
                 if is_overtaken:
+                    # What the member commits next, having lost the partition meanwhile and read
+                    # from what was stored then, may lie before this.
+                    newest.pop(who, None)
                     if part.committed_offset < stored:
                         audience.set_back[tp] = max(stored, audience.set_back.get(tp, 0))
                     continue
