@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import logging
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +161,13 @@ def test_wrong_use_is_told(run: Any, text: str) -> None:
     result = run(text, "-k", "wrong")
     assert result.ret != 0
     result.stdout.fnmatch_lines([f"*{WRONG[text]}*"])
+
+
+def test_the_first_example_of_the_manual_runs_as_it_stands(run: Any) -> None:
+    page = (ROOT / "docs" / "simulation.rst").read_text()
+    example = page.partition("both may be there::")[2].partition("The test runs once")[0]
+    service = "async def my_service(servers): await asyncio.Event().wait()"
+    run(f"{textwrap.dedent(example)}\n{service}", "--simulation-seeds=1").assert_outcomes(passed=1)
 
 
 # -- what a simulated test is given
