@@ -87,6 +87,40 @@ def test_simulated_tests_run_with_any_plugin_and_with_none(run: Any, plugin: str
     run(PASSING, *options).assert_outcomes(passed=5)
 
 
+DECORATED = """
+    import functools
+    import pytest
+    from unittest.mock import patch
+
+    class Shop:
+        limit = 1
+        orders = []
+
+    def with_an_order(test):
+        @functools.wraps(test)
+        async def decorated(*args, **options):
+            Shop.orders.append(1)
+            await test(*args, **options)
+        return decorated
+
+    @pytest.mark.simulated(seeds=2)
+    @patch.object(Shop, "limit", 5)
+    async def test_patched(simulation):
+        assert Shop.limit == 5
+
+    class TestMore:
+        @pytest.mark.simulated(seeds=2)
+        @with_an_order
+        async def test_method(self, simulation):
+            assert Shop.orders
+"""
+
+
+@pytest.mark.parametrize("plugin", ["asyncio, auto", "none"])
+def test_decorators_of_a_test_are_kept(run: Any, plugin: str) -> None:
+    run(DECORATED, *PLUGINS[plugin]).assert_outcomes(passed=2)
+
+
 def test_anyio_in_its_own_auto_mode(run: Any) -> None:
     if importlib.util.find_spec("anyio") is None:
         pytest.skip("anyio is not installed")

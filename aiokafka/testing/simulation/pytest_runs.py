@@ -23,7 +23,8 @@ def in_simulations(item: pytest.Function, marker: pytest.Mark) -> Callable[..., 
 
     Raises pytest.UsageError for a test or a marker that is used wrongly.
     """
-    test = inspect.unwrap(item.obj)
+    # As the user has decorated it: only what plugins put around it goes.
+    test = inspect.unwrap(item.obj, stop=inspect.iscoroutinefunction)
     if not inspect.iscoroutinefunction(test):
         raise pytest.UsageError(f"{item.nodeid}: a test marked simulated must be an async function")
     if unfit := [name for name in _NO_ASYNC_FIXTURES if name in item.fixturenames]:
