@@ -187,6 +187,11 @@ WRONG = {
     @pytest.mark.simulated
     async def test_wrong(simulation, kafka_cluster): ...
     """: "use simulation.cluster",
+    """
+    import pytest
+    @pytest.mark.simulated(seeds=0)
+    async def test_wrong(simulation): ...
+    """: "seeds must be at least 1",
 }
 
 
@@ -202,6 +207,13 @@ def test_the_first_example_of_the_manual_runs_as_it_stands(run: Any) -> None:
     example = page.partition("both may be there::")[2].partition("The test runs once")[0]
     service = "async def my_service(servers): await asyncio.Event().wait()"
     run(f"{textwrap.dedent(example)}\n{service}", "--simulation-seeds=1").assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize("count", [0, -4])
+def test_no_seeds_are_no_success(run: Any, count: int) -> None:
+    result = run(FAILING, f"--simulation-seeds={count}")
+    assert result.ret != 0
+    result.stdout.fnmatch_lines(["*seeds must be at least 1*"])
 
 
 # -- what a simulated test is given

@@ -33,6 +33,8 @@ def in_simulations(item: pytest.Function, marker: pytest.Mark) -> Callable[..., 
         )
     options = _Options(*marker.args, **marker.kwargs)
     seeds = options.chosen(item.config)
+    if not seeds:
+        raise pytest.UsageError(f"{item.nodeid}: seeds must be at least 1, or nothing is run")
 
     def run(**arguments: Any) -> None:
         for count, seed in enumerate(seeds, 1):
