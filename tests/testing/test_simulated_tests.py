@@ -189,6 +189,11 @@ WRONG = {
     """: "use simulation.cluster",
     """
     import pytest
+    @pytest.mark.simulated
+    async def test_wrong(simulation, kafka_server): ...
+    """: "kafka_server runs in another loop",
+    """
+    import pytest
     @pytest.mark.simulated(seeds=0)
     async def test_wrong(simulation): ...
     """: "seeds must be at least 1",
