@@ -307,6 +307,20 @@ def test_chaos_goes_on_beside_what_a_test_breaks_itself() -> None:
     simulation.run(main(simulation))
 
 
+def test_a_cluster_that_has_no_addresses_cannot_be_broken() -> None:
+    async def main(simulation: Simulation) -> None:
+        cluster = simulation.cluster()
+        for break_it in (simulation.faults, simulation.chaos):
+            with pytest.raises(RuntimeError, match="was not started"):
+                break_it(cluster)
+        async with cluster:
+            pass
+        simulation.faults(cluster).silence(0)  # it keeps its addresses
+
+    simulation = Simulation()
+    simulation.run(main(simulation))
+
+
 def test_faults_by_hand_and_requests_in_the_timeline() -> None:
     async def main(simulation: Simulation) -> None:
         async with simulation.cluster(brokers=2) as cluster:
