@@ -238,7 +238,8 @@ class FakeBroker:
             return self._reply(self._failure(answer.errno, request, context), context)
         if isinstance(answer, Edit):
             response = await self._handle(request, context)
-            changed = answer.change(response)
+            # A producer without acks gets no response: there is nothing to change.
+            changed = None if response is None else answer.change(response)
             answer = response if changed is None else changed
         elif answer is None:
             answer = await self._handle(request, context)

@@ -28,7 +28,7 @@ from aiokafka.testing.handlers import load
 from aiokafka.testing.versions import profile
 
 from .examples import example_request
-from .support import RawClient, batch, produce
+from .support import RawClient, batch, produce, produce_request
 
 
 @pytest.fixture
@@ -63,10 +63,26 @@ async def test_every_api_can_be_made_to_fail(cluster: FakeCluster, api_key: int)
     low, high = profile("4.3").ranges[api_key]
     cluster.intercept(api_key, Fail(7))
     for version in {max(low, 3) if api_key == 0 else low, high}:
-        request = example_request(load(api_key).REQUEST, version)
+        request: Any = example_request(load(api_key).REQUEST, version)
+        if isinstance(request, ProduceRequest):
+            request.acks = 1
         async with RawClient(cluster.address(0)) as client:
             assert "7" in repr(await client.call(request, version))
     assert cluster.failures == []
+
+
+async def test_a_producer_without_acks_gets_no_response(
+    cluster: FakeCluster, client: RawClient
+) -> None:
+    changed: list[Any] = []
+    request = produce_request("t", batch(b"x"), acks=0)
+    with cluster.intercept(ProduceRequest, Edit(changed.append), times=1):
+        client.send(request, 9)
+        assert (await produce(client, "t", batch(b"y"))).base_offset == 1
+    cluster.intercept(ProduceRequest, Fail(NotLeaderForPartitionError), times=1)
+    client.send(request, 9)
+    assert await client.receive_frame() == b""
+    assert (changed, cluster.failures) == ([], [])
 
 
 async def test_delay_and_what_follows(cluster: FakeCluster, client: RawClient) -> None:
