@@ -25,7 +25,7 @@ from aiokafka.testing.quotas import Quotas
 from aiokafka.testing.replication import Replication
 from aiokafka.testing.script import Handler, Interception, Script, SeenRequest
 from aiokafka.testing.services import Services
-from aiokafka.testing.settings import BROKER_DEFAULTS
+from aiokafka.testing.settings import as_texts, broker_settings
 from aiokafka.testing.state import ClusterState, Node, Partition
 from aiokafka.testing.telemetry import TelemetryReceiver
 from aiokafka.testing.transactions import Transactions
@@ -66,7 +66,7 @@ class FakeCluster:
             ``random`` module.
 
     Raises:
-        ValueError: unknown `as_version` or setting.
+        ValueError: unknown `as_version` or setting, or a value that a setting cannot have.
 
     Example::
 
@@ -96,7 +96,7 @@ class FakeCluster:
             raise ValueError("racks must name one rack for each broker")
         nodes = [Node(i, host, 0, racks[i] if racks else None) for i in range(brokers)]
         self._state = ClusterState(profile(as_version), nodes)
-        self._state.config.update(_checked(config or {}))
+        self._state.config.update(broker_settings(config or {}))
         self._script = Script()
         drawn = Random(random.getrandbits(64) if seed is None else seed)
         self._services = Services(self._state, self._script.wake, drawn, security)
@@ -271,7 +271,7 @@ class FakeCluster:
         if not self._state.live_nodes():
             raise RuntimeError("no broker runs: use `async with`, or await start() first")
         self._state.create_topic(
-            name, partitions, replication_factor, config=_texts(config or {}), assignment=assignment
+            name, partitions, replication_factor, config=as_texts(config or {}), assignment=assignment
         )
         self._script.wake()
 
@@ -483,18 +483,3 @@ class FakeCluster:
             await cluster.wait_for(lambda: cluster.count(FetchRequest) >= 3)
         """
         await self._script.wait_for(lambda: bool(condition()), timeout_s)
-
-
-def _checked(config: Mapping[str, object]) -> dict[str, str]:
-    unknown = set(config) - set(BROKER_DEFAULTS)
-    if unknown:
-        known = ", ".join(sorted(BROKER_DEFAULTS))
-        raise ValueError(f"unknown broker settings {sorted(unknown)}; known are {known}")
-    return _texts(config)
-
-
-def _texts(config: Mapping[str, object]) -> dict[str, str]:
-    return {
-        key: str(value).lower() if isinstance(value, bool) else str(value)
-        for key, value in config.items()
-    }

@@ -149,7 +149,52 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "remote.storage.enable": ("true", "false"),
     "unclean.leader.election.enable": ("true", "false"),
 }
+_BOOLEANS = ("true", "false")
 _FREE_TEXT = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+
+
+def broker_settings(config: Mapping[str, object]) -> dict[str, str]:
+    """Return settings of brokers as they are kept.
+
+    Raises:
+        ValueError: one is unknown, or has a value that it cannot have.
+    """
+    unknown = set(config) - set(BROKER_DEFAULTS)
+    if unknown:
+        known = ", ".join(sorted(BROKER_DEFAULTS))
+        raise ValueError(f"unknown broker settings {sorted(unknown)}; known are {known}")
+    texts = as_texts(config)
+    problem = invalid_broker_setting(texts)
+    if problem is not None:
+        raise ValueError(f"config: {problem}")
+    return {
+        name: value.strip().lower() if BROKER_DEFAULTS[name] in _BOOLEANS else value
+        for name, value in texts.items()
+    }
+
+
+def invalid_broker_setting(config: Mapping[str, str]) -> str | None:
+    """Return what is wrong with the first setting that no broker can have; None if all are fine."""
+    for name, value in config.items():
+        default = BROKER_DEFAULTS[name]
+        if default in _BOOLEANS and value.strip().lower() not in _BOOLEANS:
+            wanted = "Expected value to be either true or false"
+        elif default.isdigit() and not re.fullmatch(r"\s*-?\d+\s*", value):
+            wanted = "Not a number"
+        elif default.isdigit() and int(value) < 0:
+            wanted = "Value must be at least 0"
+        else:
+            continue
+        return f"Invalid value {value} for configuration {name}: {wanted}"
+    return None
+
+
+def as_texts(config: Mapping[str, object]) -> dict[str, str]:
+    """Return settings as Kafka writes them."""
+    return {
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in config.items()
+    }
 
 
 def invalid_topic_setting(

@@ -229,6 +229,15 @@ def test_wrong_arguments_are_refused() -> None:
         FakeCluster(as_version="5.0")
     with pytest.raises(ValueError, match=r"no\.such"):
         FakeCluster(config={"no.such": 1})
+    for config in (
+        {"message.max.bytes": "1e6"},
+        {"num.partitions": None},
+        {"min.insync.replicas": 1.5},
+        {"replica.lag.time.max.ms": -1},
+        {"auto.create.topics.enable": "no"},
+    ):
+        with pytest.raises(ValueError, match=f"configuration {next(iter(config))}: "):
+            FakeCluster(config=config)
     with pytest.raises(ValueError, match="racks"):
         FakeCluster(2, racks=["a"])
     with pytest.raises(ValueError, match="brokers"):

@@ -10,6 +10,11 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, ConfigResource, ConfigResourceType
 from aiokafka.errors import MessageSizeTooLargeError
 from aiokafka.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
+from aiokafka.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from aiokafka.protocol.messages.transactions import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -21,6 +26,7 @@ from aiokafka.testing.actions import Silence
 from .support import RawClient, batch, produce
 
 TOPIC, BROKER = 2, 4
+SET, APPEND, SUBTRACT = 0, 2, 3
 
 
 async def read(cluster: FakeCluster, topic: str, isolation: str) -> list[tuple[int, Any]]:
@@ -127,6 +133,28 @@ async def test_settings_of_all_brokers_are_those_that_were_set() -> None:
         assert len(await settings_of(cluster, BROKER, "0")) > 10
     async with FakeCluster() as cluster:
         assert await settings_of(cluster, BROKER, "") == {}
+
+
+async def change_setting(
+    cluster: FakeCluster, kind: int, name: str, *changes: tuple[str, int, str | None]
+) -> int:
+    configs = [AlterableConfig(name=n, config_operation=how, value=v) for n, how, v in changes]
+    resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+    request = IncrementalAlterConfigsRequest(validate_only=False, resources=[resource])
+    async with RawClient(cluster.address(0)) as client:
+        return (await client.call(request, 1)).responses[0].error_code
+
+
+async def test_settings_of_brokers_are_read_as_kafka_reads_them() -> None:
+    # A false that was not understood would be as good as a true.
+    async with FakeCluster(config={"auto.create.topics.enable": "True"}) as cluster:
+        assert cluster.state.auto_create
+        for name, value in (("message.max.bytes", "much"), ("num.partitions", "-1")):
+            assert await change_setting(cluster, BROKER, "0", (name, SET, value)) == 42
+        change = ("unclean.leader.election.enable", SET, "TRUE")
+        assert await change_setting(cluster, BROKER, "0", change) == 0
+        assert cluster.state.config["unclean.leader.election.enable"] == "true"
+        assert cluster.state.config["message.max.bytes"] == "1048588"
 
 
 async def test_settings_of_tiered_storage_can_be_given() -> None:
