@@ -477,9 +477,10 @@ class FakeCluster:
 
         Raises:
             TimeoutError: it was not, within `timeout_s` seconds.
+            TypeError: `condition` is an ``async`` function.
 
         Example::
 
             await cluster.wait_for(lambda: cluster.count(FetchRequest) >= 3)
         """
-        await self._script.wait_for(lambda: bool(condition()), timeout_s)
+        await self._script.wait_for(condition, timeout_s)

@@ -285,19 +285,28 @@ class Script:
             for event in tuple(self._waiters):
                 event.set()
 
-    async def wait_for(self, condition: Callable[[], bool], timeout_s: float) -> None:
+    async def wait_for(self, condition: Callable[[], object], timeout_s: float) -> None:
         """See :meth:`FakeCluster.wait_for`."""
         event = asyncio.Event()
         self._waiters[event] = None
         try:
             async with timeout(timeout_s):
-                while not condition():
+                while not _is_true(condition):
                     event.clear()
                     await _wait_or_look_again(event)
         except asyncio.TimeoutError:  # on Python 3.10 not yet the builtin one
             raise TimeoutError(f"the condition is not true after {timeout_s} s") from None
         finally:
             self._waiters.pop(event, None)
+
+
+def _is_true(condition: Callable[[], object]) -> bool:
+    found = condition()
+    if inspect.isawaitable(found):  # which is true whatever comes of it
+        if inspect.iscoroutine(found):
+            found.close()
+        raise TypeError("condition must be a plain function: what it returned has to be awaited")
+    return bool(found)
 
 
 async def _wait_or_look_again(event: asyncio.Event) -> None:

@@ -196,6 +196,14 @@ async def test_waiting_ends_with_an_error_in_time(cluster: FakeCluster) -> None:
         await cluster.intercept(3, Fail(1)).wait(1, timeout_s=0.01)
 
 
+async def test_waiting_for_an_async_condition_is_refused(cluster: FakeCluster) -> None:
+    async def condition() -> bool:
+        return False
+
+    with pytest.raises(TypeError, match="plain function"):
+        await cluster.wait_for(condition)
+
+
 async def test_an_error_in_a_handler_is_kept(
     cluster: FakeCluster, client: RawClient, caplog: pytest.LogCaptureFixture
 ) -> None:
