@@ -379,10 +379,13 @@ class FakeCluster:
         self._script.wake()
 
     def drop_connections(self, broker_id: int | None = None) -> None:
-        """Break all client connections of one broker, or of all; they may connect again."""
-        for node_id, broker in self._brokers.items():
-            if broker_id is None or broker_id == node_id:
-                broker.drop_connections()
+        """Break all client connections of one broker, or of all; they may connect again.
+
+        Raises:
+            KeyError: no such broker.
+        """
+        for broker in self._meant(broker_id):
+            broker.drop_connections()
 
     def advertise(self, broker_id: int, host: str, port: int) -> None:
         """Tell clients another address for a broker, for example a proxy's or a wrong one."""
@@ -407,16 +410,25 @@ class FakeCluster:
         if broker_id not in self._state.nodes:
             raise KeyError(f"no broker {broker_id}")
 
+    def _meant(self, broker_id: int | None) -> list[FakeBroker]:
+        """Return one broker, or all."""
+        if broker_id is None:
+            return list(self._brokers.values())
+        self._check_broker(broker_id)
+        return [self._brokers[broker_id]]
+
     def throttle(self, milliseconds: int, broker_id: int | None = None) -> None:
         """Put `milliseconds` into ``throttle_time_ms`` of every answer, and read nothing from the
         connection for as long (KIP-219). 0 ends it.
 
         Args:
             broker_id: One broker only; None (the default) means all.
+
+        Raises:
+            KeyError: no such broker.
         """
-        for node_id, broker in self._brokers.items():
-            if broker_id is None or broker_id == node_id:
-                broker.throttle_ms = milliseconds
+        for broker in self._meant(broker_id):
+            broker.throttle_ms = milliseconds
 
     # -- scripts -------------------------------------------------------------------------------
 
@@ -443,7 +455,8 @@ class FakeCluster:
             broker: Only requests to this broker id.
 
         Raises:
-            TypeError: `handler` is an action's class, not an action: ``Cut`` for ``Cut()``.
+            KeyError: no such broker.
+            TypeError: `handler` is none of these, such as the class ``Cut`` instead of ``Cut()``.
 
         Returns:
             The interception, which is also a context manager that removes it.
@@ -453,6 +466,7 @@ class FakeCluster:
             # The first produce request is written, but its response is lost.
             cluster.intercept(ProduceRequest, Cut(handled=True), times=1)
         """
+        self._meant(broker)
         return self._script.add(api, handler, times, broker)
 
     def requests(self, api: type[Request[Any]] | int | None = None) -> list[SeenRequest]:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from aiokafka._compat import timeout
 from aiokafka._typing import Self, later
-from aiokafka.protocol.schema import Request
-from aiokafka.testing.actions import Answer
+from aiokafka.protocol.schema import Request, Response
+from aiokafka.testing.actions import Action, Answer
 
 if TYPE_CHECKING:
     from aiokafka.testing.security import Session
@@ -231,6 +231,10 @@ class Script:
         """See :meth:`FakeCluster.intercept`."""
         if isinstance(handler, type) and is_dataclass(handler):
             raise TypeError(f"handler: give {handler.__name__}(...), not the class")
+        if isinstance(handler, type) and issubclass(handler, BaseException):
+            raise TypeError(f"handler: give Fail({handler.__name__}), not the error itself")
+        if not (handler is None or callable(handler) or isinstance(handler, Action | Response)):
+            raise TypeError(f"handler must be an action, a response or a function, not {handler!r}")
         interception = Interception(self, key_of(api), handler, times, broker)
         self._interceptions.append(interception)
         return interception

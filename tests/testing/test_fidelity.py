@@ -244,6 +244,19 @@ async def test_misuse_is_refused() -> None:
         for action in (Cut, Silence):
             with pytest.raises(TypeError, match=rf"{action.__name__}\(\.\.\.\)"):
                 cluster.intercept(None, action)
+        for handler in ("Fail", 6):
+            with pytest.raises(TypeError, match="handler must be"):
+                cluster.intercept(None, handler)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=r"give Fail\(MessageSizeTooLargeError\)"):
+            cluster.intercept(None, MessageSizeTooLargeError)
+        for of_a_broker in (
+            cluster.drop_connections,
+            lambda broker: cluster.throttle(5, broker),
+            lambda broker: cluster.intercept(None, Cut(), broker=broker),
+            lambda broker: cluster.replication.shrink(("t", 0), broker),
+        ):
+            with pytest.raises(KeyError, match="broker 7"):
+                of_a_broker(7)
         follower = 1 - cluster.partition("t").leader
         await cluster.stop_broker(follower)
         with pytest.raises(ValueError, match="is stopped"):
