@@ -183,7 +183,7 @@ async def test_what_is_not_allowed(
     read: Callable[[Any], int],
     errno: int,
 ) -> None:
-    cluster.acls.withdraw(resource, name, "other than that")
+    cluster.acls.withdraw(resource, name, "alter_configs")
     assert read(await client.call(request_, version)) != errno
     cluster.acls.withdraw(resource, name, operation)
     assert read(await client.call(request_, version)) == errno
@@ -273,5 +273,8 @@ def test_wrong_arguments() -> None:
     for call in (cluster.quotas.lift, cluster.acls.withdraw, cluster.acls.restore):
         with pytest.raises(ValueError, match="must be one of"):
             call("nothing")  # type: ignore[operator]
+    for change in (cluster.acls.withdraw, cluster.acls.restore):
+        with pytest.raises(ValueError, match="operation must be one of read, write"):
+            change("topic", "orders", "wirte")
     with pytest.raises(ValueError, match="above 0"):
         cluster.quotas.limit("fetch", 0)
