@@ -26,6 +26,7 @@ from aiokafka.testing.replication import Replication
 from aiokafka.testing.script import Handler, Interception, Script, SeenRequest
 from aiokafka.testing.services import Services
 from aiokafka.testing.settings import as_texts, broker_settings
+from aiokafka.testing.sockets import address_of
 from aiokafka.testing.state import ClusterState, Node, Partition
 from aiokafka.testing.telemetry import TelemetryReceiver
 from aiokafka.testing.transactions import Transactions
@@ -147,8 +148,7 @@ class FakeCluster:
     @property
     def bootstrap_servers(self) -> str:
         """``"host:port"`` of every broker, stopped ones included, with commas between."""
-        nodes = self._state.nodes.values()
-        return ",".join(f"{node.host}:{node.port}" for node in nodes)
+        return ",".join(map(self.address, self._state.nodes))
 
     @property
     def state(self) -> ClusterState:
@@ -219,7 +219,7 @@ class FakeCluster:
     def address(self, broker_id: int) -> str:
         """Return the ``"host:port"`` that a broker advertises."""
         node = self._state.nodes[broker_id]
-        return f"{node.host}:{node.port}"
+        return address_of(node.host, node.port)
 
     def broker(self, broker_id: int) -> FakeBroker:
         """Return one broker, running or not."""
@@ -343,7 +343,7 @@ class FakeCluster:
                 if node.port == 0:
                     node.port = broker.port
             else:
-                proxy.target = f"{broker.host}:{broker.port}"
+                proxy.target = address_of(broker.host, broker.port)
                 await proxy.start()
                 node.port = proxy.port
             self._services.controller.broker_started(broker_id)

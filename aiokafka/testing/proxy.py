@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Literal
 
 from aiokafka._typing import Self
-from aiokafka.testing.sockets import close_server, stop_accepting
+from aiokafka.testing.sockets import address_of, close_server, stop_accepting
 
 Direction = Literal["requests", "responses"]
 """``"requests"`` is what the client sends, ``"responses"`` what the server answers."""
@@ -67,7 +67,7 @@ class FaultProxy:
     @property
     def address(self) -> str:
         """``"host:port"`` that clients connect to; the port is known once the proxy is started."""
-        return f"{self.host}:{self.port}"
+        return address_of(self.host, self.port)
 
     @property
     def connections(self) -> int:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import pytest
 
+from aiokafka import AIOKafkaProducer
 from aiokafka.errors import NotLeaderForPartitionError
 from aiokafka.protocol.messages.api_versions import ApiVersionsRequest
 from aiokafka.protocol.messages.cluster import DescribeClusterRequest
@@ -319,6 +321,20 @@ async def test_clients_come_through_the_proxies() -> None:
         await cluster.start_broker(0)
         async with RawClient(cluster.address(0)) as client:
             assert (await metadata(client)).brokers
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="needs IPv6")
+async def test_addresses_of_ipv6_are_in_brackets() -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no ::1")
+    async with FakeCluster(host="::1", proxied=True) as cluster:
+        assert cluster.bootstrap_servers == cluster.address(0) == cluster.proxies[0].address
+        assert cluster.address(0).startswith("[::1]:")
+        await cluster.create_topic("t")
+        async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            assert (await producer.send_and_wait("t", b"x", partition=0)).offset == 0
 
 
 async def test_a_wrong_address_can_be_advertised() -> None:

@@ -128,7 +128,7 @@ class Faults:
             host, _, port = self._cluster.address(broker).rpartition(":")
             if port == "0":
                 raise RuntimeError("the cluster was not started: use it with `async with` first")
-            self._lines[broker] = self._simulation.network.line(host, int(port))
+            self._lines[broker] = self._simulation.network.line(host.strip("[]"), int(port))
         return self._lines[broker]
 
     def _note(self, text: str) -> None:
