@@ -70,7 +70,10 @@ class PartitionLog:
         """First offset that a `read_committed` consumer may not see yet."""
         mark = self.high_watermark
         unstable = self.producers.first_unstable_offset(mark)
-        return mark if unstable is None else min(unstable, mark)
+        if unstable is None:
+            return mark
+        # What was deleted of an open transaction does not count.
+        return min(max(unstable, self._start), mark)
 
     @property
     def leader_epoch(self) -> int:

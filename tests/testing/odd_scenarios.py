@@ -25,10 +25,14 @@ from .transaction_scenarios import new_session
 _GROUP = 32
 
 
-async def listed(side: Side, topic: str, timestamp: int) -> tuple[int, ...]:
+async def listed(
+    side: Side, topic: str, timestamp: int, *, isolation_level: int = 0
+) -> tuple[int, ...]:
     part = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     request = ListOffsetsRequest(
-        replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[part])]
+        replica_id=-1,
+        isolation_level=isolation_level,
+        topics=[ListOffsetsTopic(name=topic, partitions=[part])],
     )
     found = (await side.client.call(request, 9)).topics[0].partitions[0]
     return found.error_code, found.timestamp, found.offset, found.leader_epoch
@@ -56,6 +60,20 @@ async def places_after_all_was_deleted(side: Side) -> Seen:
     seen += [await listed(side, topic, at) for at in (-1, -2, -3, 0)]
     await side.produce(topic, batch(b"later", timestamp=1_600_000_000_000))
     seen += [await listed(side, topic, at) for at in (-1, -2, -3, 0)]
+    return seen
+
+
+@scenario
+async def records_deleted_in_an_open_transaction(side: Side) -> Seen:
+    topic = await side.topic()
+    one = await new_session(side, 2)
+    await one.init()
+    seen: Seen = [await one.produce(topic, sequence) for sequence in range(3)]
+    seen.append(await delete_records(side, topic, 2))
+    seen += [await listed(side, topic, at, isolation_level=1) for at in (-1, -2)]
+    seen.append(await side.fetch(topic, 2))
+    seen.append(await one.end_stable(False, topic))
+    seen.append(await side.fetch(topic, 2))
     return seen
 
 
