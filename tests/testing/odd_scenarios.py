@@ -19,7 +19,7 @@ from aiokafka.protocol.messages.records import (
 
 from .group_scenarios import new_group
 from .scenarios import Seen, Side, scenario
-from .support import RawClient, batch, produce_request
+from .support import RawClient, batch, produce, produce_request
 from .transaction_scenarios import new_session
 
 _GROUP = 32
@@ -74,6 +74,20 @@ async def records_deleted_in_an_open_transaction(side: Side) -> Seen:
     seen.append(await side.fetch(topic, 2))
     seen.append(await one.end_stable(False, topic))
     seen.append(await side.fetch(topic, 2))
+    return seen
+
+
+@scenario
+async def times_of_repetitions(side: Side) -> Seen:
+    seen: Seen = []
+    for kind in ("LogAppendTime", "CreateTime"):
+        topic = await side.topic(message_timestamp_type=kind)
+        records = batch(b"x", b"y", pid=await side.new_producer(), epoch=0, sequence=0)
+        told = []
+        for _ in range(3):
+            told.append((await produce(side.client, topic, records)).log_append_time_ms)
+            await asyncio.sleep(0.002)
+        seen.append([time == told[0] for time in told] if kind == "LogAppendTime" else told)
     return seen
 
 
