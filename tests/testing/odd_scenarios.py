@@ -92,6 +92,23 @@ async def times_of_repetitions(side: Side) -> Seen:
 
 
 @scenario
+async def markers_by_time(side: Side) -> Seen:
+    """A marker is found as records are; its time is that of the test."""
+    topic = await side.topic()
+    one = await new_session(side, 2)
+    await one.init()
+    await one.produce(topic, 0)
+    seen: Seen = [
+        (await listed(side, topic, at, isolation_level=level))[2] for at in (-3, 0) for level in (0, 1)
+    ]
+    seen.append(await one.end_stable(True, topic))
+    for offset in (0, 1, -1):
+        seen.append(await delete_records(side, topic, offset))
+        seen += [(await listed(side, topic, at))[2] for at in (-3, 0, 1_700_000_200_000)]
+    return seen
+
+
+@scenario
 async def produce_without_records(side: Side) -> Seen:
     topic = await side.topic()
     seen: Seen = []
