@@ -33,6 +33,9 @@ from aiokafka.protocol.messages.records import (
 from aiokafka.protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicConfig,
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
     CreateTopicsRequest,
     DeleteTopicsRequest,
 )
@@ -202,6 +205,22 @@ async def test_create_topics_is_checked_as_kafka_does(
             result = (await client.call(CreateTopicsRequest(topics=[topic]), 7)).topics[0]
             assert result.error_code == errno
             assert ("n" in cluster.state.topics) == (errno == 0)
+
+
+async def test_all_partitions_have_as_many_replicas() -> None:
+    async with FakeCluster(2) as cluster:
+        with pytest.raises(TopicRefusedError) as refused:
+            await cluster.create_topic("t", assignment={0: [0, 1], 1: [1]})
+        assert refused.value.errno == 39
+        await cluster.create_topic("t", assignment={0: [0, 1], 1: [1, 0]})
+        async with RawClient(cluster.address(0)) as client:
+            for brokers, errno in (([0], 39), ([0, 1], 0)):
+                placed = [CreatePartitionsAssignment(broker_ids=brokers)]
+                grown = CreatePartitionsTopic(name="t", count=3, assignments=placed)
+                request = CreatePartitionsRequest(
+                    topics=[grown], timeout_ms=1000, validate_only=False
+                )
+                assert (await client.call(request, 3)).results[0].error_code == errno
 
 
 async def test_topics_can_be_deleted() -> None:
