@@ -41,10 +41,21 @@ _CLUSTER_OPERATIONS = {
     29: "describe",
     30: "alter",
     31: "alter",
+    34: "alter",
+    35: "describe",
+    43: "alter",
+    45: "alter",
+    46: "describe",
     48: "describe_configs",
     49: "alter_configs",
     50: "describe",
     51: "alter",
+    55: "describe",
+    57: "alter",
+    64: "alter",
+    74: "describe_configs",
+    80: "alter",
+    81: "alter",
 }
 # What each API needs on the topics that it names.
 _TOPIC_OPERATIONS = {
