@@ -276,7 +276,10 @@ class FakeBroker:
 
     def _reply(self, response: Response | None, context: RequestContext) -> Reply:
         if response is None:
-            return Reply([])
+            # Who wants no response has to wait for a quota all the same (KIP-219).
+            quotas = self.services.quotas
+            waits = 0 if quotas.is_idle else quotas.charge_for(context, None)
+            return Reply([], mute=waits / 1000)
         chunks = encode(response, context.api_key, context.api_version, context.correlation_id)
         return Reply(chunks, mute=getattr(response, "throttle_time_ms", 0) / 1000)
 

@@ -279,6 +279,17 @@ async def test_who_produces_too_much_waits(cluster: FakeCluster, client: RawClie
         assert third.throttle_time_ms == 0
 
 
+async def test_who_produces_too_much_without_acks_waits(
+    cluster: FakeCluster, client: RawClient
+) -> None:
+    cluster.quotas.limit("produce", 10_000)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    client.send(produce_request("t", batch(bytes(12_000)), acks=0), 9)
+    await client.call(MetadataRequest(topics=[]), 9)
+    assert loop.time() - began > 0.15
+
+
 async def test_a_fetch_over_the_quota_brings_nothing(
     cluster: FakeCluster, client: RawClient
 ) -> None:
