@@ -136,7 +136,12 @@ _LEAST: dict[str, float] = {
     "segment.jitter.ms": 0,
     "segment.ms": 1,
 }
-_MOST: dict[str, float] = {"min.cleanable.dirty.ratio": 1, "compression.lz4.level": 17}
+_MOST: dict[str, float] = {
+    "compression.gzip.level": 9,
+    "compression.lz4.level": 17,
+    "compression.zstd.level": 22,
+    "min.cleanable.dirty.ratio": 1,
+}
 _FIRST_WITHOUT_POLICY = (4, 0)  # releases that take an empty cleanup.policy
 
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -150,7 +155,8 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "unclean.leader.election.enable": ("true", "false"),
 }
 _BOOLEANS = ("true", "false")
-_FREE_TEXT = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+REPLICA_LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+_REPLICAS = re.compile(r"\*|(\d+:\d+(,\d+:\d+)*)?")
 
 
 def broker_settings(config: Mapping[str, object]) -> dict[str, str]:
@@ -204,7 +210,7 @@ def invalid_topic_setting(
     for name, value in config.items():
         if name not in TOPIC_DEFAULTS:
             return f"Unknown topic config name: {name}"
-        if value is None or name in _FREE_TEXT:
+        if value is None or (name in REPLICA_LISTS and _REPLICAS.fullmatch(value)):
             continue
         if name == "cleanup.policy" and not value and release >= _FIRST_WITHOUT_POLICY:
             continue
@@ -216,6 +222,7 @@ def invalid_topic_setting(
 
 
 def _is_number_for(name: str, value: str) -> bool:
-    if not re.fullmatch(r"-?\d+(\.\d+)?", value):
+    number = r"-?\d+(\.\d+)?" if name == "min.cleanable.dirty.ratio" else r"-?\d+"
+    if not re.fullmatch(number, value):
         return False
     return _LEAST.get(name, -math.inf) <= float(value) <= _MOST.get(name, math.inf)

@@ -157,6 +157,29 @@ async def test_settings_of_brokers_are_read_as_kafka_reads_them() -> None:
         assert cluster.state.config["message.max.bytes"] == "1048588"
 
 
+THROTTLED = "leader.replication.throttled.replicas"
+
+
+@pytest.mark.parametrize(
+    ("changes", "errno"),
+    [
+        ([("min.insync.replicas", SET, "1.5")], 40),
+        ([("min.cleanable.dirty.ratio", SET, "0.25")], 0),
+        ([("compression.gzip.level", SET, "10")], 40),
+        ([(THROTTLED, SET, "broker 1")], 40),
+        ([(THROTTLED, SET, "*")], 0),
+        ([(THROTTLED, APPEND, "0:1")], 0),
+        ([(THROTTLED, SUBTRACT, "0:1")], 0),
+        ([("retention.ms", APPEND, "5")], 40),
+        ([("retention.ms", SET, "5"), ("retention.ms", SET, "6")], 42),
+    ],
+)
+async def test_single_settings(changes: list[tuple[str, int, str | None]], errno: int) -> None:
+    async with FakeCluster() as cluster:
+        await cluster.create_topic("t")
+        assert await change_setting(cluster, TOPIC, "t", *changes) == errno
+
+
 async def test_settings_of_tiered_storage_can_be_given() -> None:
     names = ("remote.log.copy.disable", "remote.log.delete.on.disable")
     async with FakeCluster() as cluster:
