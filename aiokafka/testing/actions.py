@@ -96,8 +96,8 @@ class RawBytes:
 
 @dataclass(frozen=True)
 class Edit:
-    """Handle the request, then let `change` alter the response object or return another. Where there
-    is no response, as to a producer without acks, it is not called.
+    """Handle the request, then let `change` alter the response object or return another. It is not
+    called where there is no response, as to a producer without acks.
 
     Args:
         change: Called with the response; what it returns is sent, or the (mutated) same if None.

@@ -25,7 +25,7 @@ from aiokafka.testing.quotas import Quotas
 from aiokafka.testing.replication import Replication
 from aiokafka.testing.script import Handler, Interception, Script, SeenRequest
 from aiokafka.testing.services import Services
-from aiokafka.testing.settings import as_texts, broker_settings
+from aiokafka.testing.settings import broker_settings, texts
 from aiokafka.testing.sockets import address_of
 from aiokafka.testing.state import ClusterState, Node, Partition
 from aiokafka.testing.telemetry import TelemetryReceiver
@@ -271,7 +271,7 @@ class FakeCluster:
         if not self._state.live_nodes():
             raise RuntimeError("no broker runs: use `async with`, or await start() first")
         self._state.create_topic(
-            name, partitions, replication_factor, config=as_texts(config or {}), assignment=assignment
+            name, partitions, replication_factor, config=texts(config or {}), assignment=assignment
         )
         self._script.wake()
 

@@ -169,13 +169,13 @@ def broker_settings(config: Mapping[str, object]) -> dict[str, str]:
     if unknown:
         known = ", ".join(sorted(BROKER_DEFAULTS))
         raise ValueError(f"unknown broker settings {sorted(unknown)}; known are {known}")
-    texts = as_texts(config)
-    problem = invalid_broker_setting(texts)
+    given = texts(config)
+    problem = invalid_broker_setting(given)
     if problem is not None:
         raise ValueError(f"config: {problem}")
     return {
         name: value.strip().lower() if BROKER_DEFAULTS[name] in _BOOLEANS else value
-        for name, value in texts.items()
+        for name, value in given.items()
     }
 
 
@@ -195,7 +195,7 @@ def invalid_broker_setting(config: Mapping[str, str]) -> str | None:
     return None
 
 
-def as_texts(config: Mapping[str, object]) -> dict[str, str]:
+def texts(config: Mapping[str, object]) -> dict[str, str]:
     """Return settings as Kafka writes them."""
     return {
         key: str(value).lower() if isinstance(value, bool) else str(value)

@@ -99,7 +99,9 @@ async def markers_by_time(side: Side) -> Seen:
     await one.init()
     await one.produce(topic, 0)
     seen: Seen = [
-        (await listed(side, topic, at, isolation_level=level))[2] for at in (-3, 0) for level in (0, 1)
+        (await listed(side, topic, at, isolation_level=level))[2]
+        for at in (-3, 0)
+        for level in (0, 1)
     ]
     seen.append(await one.end_stable(True, topic))
     for offset in (0, 1, -1):
