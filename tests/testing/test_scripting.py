@@ -13,6 +13,7 @@ from aiokafka._compat import timeout
 from aiokafka.errors import NotLeaderForPartitionError
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.protocol.messages.produce import ProduceRequest, ProduceResponse
+from aiokafka.protocol.schema import fields
 from aiokafka.testing import (
     Cut,
     Delay,
@@ -68,6 +69,24 @@ async def test_every_api_can_be_made_to_fail(cluster: FakeCluster, api_key: int)
             request.acks = 1
         async with RawClient(cluster.address(0)) as client:
             assert "7" in repr(await client.call(request, version))
+    assert cluster.failures == []
+
+
+@pytest.mark.parametrize("api_key", sorted(profile("4.3").ranges))
+async def test_every_api_has_an_answer_to_odd_requests(cluster: FakeCluster, api_key: int) -> None:
+    """To names and numbers that mean nothing, and to lists that are empty."""
+    cls = load(api_key).REQUEST
+    low, high = profile("4.3").ranges[api_key]
+    for version in {max(low, 3) if api_key == 0 else low, high}:
+        lists = [f.name for f in fields(cls) if f.type.element is not None and f.tag is None]
+        for emptied in (None, *lists):
+            request: Any = example_request(cls, version)
+            if emptied is not None:
+                setattr(request, emptied, [])
+            if isinstance(request, ProduceRequest):
+                request.acks = 1
+            async with RawClient(cluster.address(0)) as client:
+                assert await client.call(request, version)
     assert cluster.failures == []
 
 
