@@ -229,12 +229,7 @@ class Script:
         broker: int | None,
     ) -> Interception:
         """See :meth:`FakeCluster.intercept`."""
-        if isinstance(handler, type) and is_dataclass(handler):
-            raise TypeError(f"handler: give {handler.__name__}(...), not the class")
-        if isinstance(handler, type) and issubclass(handler, BaseException):
-            raise TypeError(f"handler: give Fail({handler.__name__}), not the error itself")
-        if not (handler is None or callable(handler) or isinstance(handler, Action | Response)):
-            raise TypeError(f"handler must be an action, a response or a function, not {handler!r}")
+        _check_handler(handler)
         interception = Interception(self, key_of(api), handler, times, broker)
         self._interceptions.append(interception)
         return interception
@@ -302,6 +297,15 @@ class Script:
             raise TimeoutError(f"the condition is not true after {timeout_s} s") from None
         finally:
             self._waiters.pop(event, None)
+
+
+def _check_handler(handler: object) -> None:
+    if isinstance(handler, type) and is_dataclass(handler):
+        raise TypeError(f"handler: give {handler.__name__}(...), not the class")
+    if isinstance(handler, type) and issubclass(handler, BaseException):
+        raise TypeError(f"handler: give Fail({handler.__name__}), not the error itself")
+    if not (handler is None or callable(handler) or isinstance(handler, Action | Response)):
+        raise TypeError(f"handler must be an action, a response or a function, not {handler!r}")
 
 
 def _is_true(condition: Callable[[], object]) -> bool:
