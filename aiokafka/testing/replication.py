@@ -136,11 +136,11 @@ class Replication:
         ``replica.lag.time.max.ms``. It is back as soon as it has caught up.
 
         Raises:
-            KeyError: no such partition, or no replica of it there.
+            KeyError: no such partition or broker.
             ValueError: it is the leader.
         """
+        self._key(tp, broker_id)
         partition = self._partition(tp)
-        self._check_replica(partition, broker_id)
         if partition.leader == broker_id:
             raise ValueError(f"broker {broker_id} leads {tp[0]}-{tp[1]}")
         self._divide(partition)
@@ -154,7 +154,8 @@ class Replication:
             KeyError: no such partition, or no replica of it there.
         """
         partition = self._partition(tp)
-        self._check_replica(partition, broker_id)
+        if broker_id not in partition.replicas:
+            raise KeyError(f"broker {broker_id} keeps no replica of {tp[0]}-{tp[1]}")
         return partition.log_of(broker_id)
 
     # -- for the cluster -----------------------------------------------------------------------
@@ -194,12 +195,6 @@ class Replication:
         if found is None:
             raise KeyError(f"no partition {tp[0]}-{tp[1]}")
         return found
-
-    @staticmethod
-    def _check_replica(partition: Partition, broker_id: int) -> None:
-        if broker_id not in partition.replicas:
-            place = f"{partition.topic}-{partition.index}"
-            raise KeyError(f"broker {broker_id} keeps no replica of {place}")
 
     def _key(
         self, tp: TopicPartition | Place | None, broker_id: int | None
