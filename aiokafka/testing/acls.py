@@ -15,6 +15,17 @@ else:
     RequestFacts = later("aiokafka.testing.facts.RequestFacts")
 
 RESOURCES = ("topic", "group", "transactional_id", "cluster")
+OPERATIONS = (
+    "read",
+    "write",
+    "create",
+    "delete",
+    "alter",
+    "describe",
+    "describe_configs",
+    "alter_configs",
+    "idempotent_write",
+)
 _ERRORS = {
     "topic": codes.TOPIC_AUTHORIZATION_FAILED,
     "group": codes.GROUP_AUTHORIZATION_FAILED,
@@ -30,10 +41,21 @@ _CLUSTER_OPERATIONS = {
     29: "describe",
     30: "alter",
     31: "alter",
+    34: "alter",
+    35: "describe",
+    43: "alter",
+    45: "alter",
+    46: "describe",
     48: "describe_configs",
     49: "alter_configs",
     50: "describe",
     51: "alter",
+    55: "describe",
+    57: "alter",
+    64: "alter",
+    74: "describe_configs",
+    80: "alter",
+    81: "alter",
 }
 # What each API needs on the topics that it names.
 _TOPIC_OPERATIONS = {
@@ -126,9 +148,9 @@ class Acls:
             principal: Only for this user; None for all.
 
         Raises:
-            ValueError: unknown resource.
+            ValueError: unknown resource or operation.
         """
-        self._check(resource)
+        self._check(resource, operation)
         self._denied[resource, name, operation, principal] = None
 
     def restore(
@@ -141,9 +163,9 @@ class Acls:
         """End what :meth:`withdraw` began with the same arguments.
 
         Raises:
-            ValueError: unknown resource.
+            ValueError: unknown resource or operation.
         """
-        self._check(resource)
+        self._check(resource, operation)
         self._denied.pop((resource, name, operation, principal), None)
 
     def heal(self) -> None:
@@ -208,9 +230,12 @@ class Acls:
         return _ERRORS[resource] if denied else codes.NONE
 
     @staticmethod
-    def _check(resource: str) -> None:
+    def _check(resource: str, operation: str | None) -> None:
         if resource not in RESOURCES:
             raise ValueError(f"resource must be one of {', '.join(RESOURCES)}, not {resource!r}")
+        if operation is not None and operation not in OPERATIONS:
+            known = ", ".join(OPERATIONS)
+            raise ValueError(f"operation must be one of {known}, not {operation!r}")
 
 
 def _principal(context: RequestFacts) -> str:

@@ -18,6 +18,7 @@ class CloseConnectionError(Exception):
 @dataclass(frozen=True)
 class Fail:
     """Answer with an error code, in the shape that the API has for it; the request has no effect.
+    A producer without acks gets no answer: its connection is closed, as Kafka does.
 
     Args:
         error: A number, or an error class of :mod:`aiokafka.errors`.
@@ -95,7 +96,8 @@ class RawBytes:
 
 @dataclass(frozen=True)
 class Edit:
-    """Handle the request, then let `change` alter the response object or return another.
+    """Handle the request, then let `change` alter the response object or return another. It is not
+    called where there is no response, as to a producer without acks.
 
     Args:
         change: Called with the response; what it returns is sent, or the (mutated) same if None.

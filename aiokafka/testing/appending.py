@@ -33,7 +33,8 @@ class Appended:
 
     base_offset: int
     append_time: int
-    """Milliseconds with ``LogAppendTime``, else -1."""
+    """Milliseconds with ``LogAppendTime``, else -1; of a repetition the time of its newest record,
+    whatever the topic's times are, as Kafka has it."""
 
 
 def append(
@@ -61,7 +62,7 @@ def append(
         context.services.check_transaction(context, partition, first, transactional_id)
         known = partition.log.producers.duplicate(first)
         if known is not None:
-            return Appended(known.base_offset, -1)
+            return Appended(known.base_offset, known.max_timestamp)
         partition.log.producers.check(first, unknown_producer=_unknown_producer(context, first))
     base_offset = partition.log.end_offset
     for batch in (_recompressed(topic, batch) for batch in batches):

@@ -121,9 +121,13 @@ class FakeBroker:
             stop_accepting(server)
         connections = tuple(self._connections)
         self.drop_connections()
-        for connection in connections:
-            await connection.wait_closed()
-        await close_server(server)
+        try:
+            for connection in connections:
+                await connection.wait_closed()
+            await close_server(server)
+        finally:
+            if server is not None:
+                server.close()  # a call that is cancelled leaves no socket either
 
     def drop_connections(self) -> None:
         """Break all connections; new ones are accepted."""
@@ -238,7 +242,8 @@ class FakeBroker:
             return self._reply(self._failure(answer.errno, request, context), context)
         if isinstance(answer, Edit):
             response = await self._handle(request, context)
-            changed = answer.change(response)
+            # A producer without acks gets no response: there is nothing to change.
+            changed = None if response is None else answer.change(response)
             answer = response if changed is None else changed
         elif answer is None:
             answer = await self._handle(request, context)
@@ -271,7 +276,10 @@ class FakeBroker:
 
     def _reply(self, response: Response | None, context: RequestContext) -> Reply:
         if response is None:
-            return Reply([])
+            # Who wants no response has to wait for a quota all the same (KIP-219).
+            quotas = self.services.quotas
+            waits = 0 if quotas.is_idle else quotas.charge_for(context, None)
+            return Reply([], mute=waits / 1000)
         chunks = encode(response, context.api_key, context.api_version, context.correlation_id)
         return Reply(chunks, mute=getattr(response, "throttle_time_ms", 0) / 1000)
 

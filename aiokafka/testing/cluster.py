@@ -25,7 +25,8 @@ from aiokafka.testing.quotas import Quotas
 from aiokafka.testing.replication import Replication
 from aiokafka.testing.script import Handler, Interception, Script, SeenRequest
 from aiokafka.testing.services import Services
-from aiokafka.testing.settings import BROKER_DEFAULTS
+from aiokafka.testing.settings import broker_settings, texts
+from aiokafka.testing.sockets import address_of
 from aiokafka.testing.state import ClusterState, Node, Partition
 from aiokafka.testing.telemetry import TelemetryReceiver
 from aiokafka.testing.transactions import Transactions
@@ -66,7 +67,7 @@ class FakeCluster:
             ``random`` module.
 
     Raises:
-        ValueError: unknown `as_version` or setting.
+        ValueError: unknown `as_version` or setting, or a value that a setting cannot have.
 
     Example::
 
@@ -96,7 +97,7 @@ class FakeCluster:
             raise ValueError("racks must name one rack for each broker")
         nodes = [Node(i, host, 0, racks[i] if racks else None) for i in range(brokers)]
         self._state = ClusterState(profile(as_version), nodes)
-        self._state.config.update(_checked(config or {}))
+        self._state.config.update(broker_settings(config or {}))
         self._script = Script()
         drawn = Random(random.getrandbits(64) if seed is None else seed)
         self._services = Services(self._state, self._script.wake, drawn, security)
@@ -147,8 +148,7 @@ class FakeCluster:
     @property
     def bootstrap_servers(self) -> str:
         """``"host:port"`` of every broker, stopped ones included, with commas between."""
-        nodes = self._state.nodes.values()
-        return ",".join(f"{node.host}:{node.port}" for node in nodes)
+        return ",".join(map(self.address, self._state.nodes))
 
     @property
     def state(self) -> ClusterState:
@@ -219,7 +219,7 @@ class FakeCluster:
     def address(self, broker_id: int) -> str:
         """Return the ``"host:port"`` that a broker advertises."""
         node = self._state.nodes[broker_id]
-        return f"{node.host}:{node.port}"
+        return address_of(node.host, node.port)
 
     def broker(self, broker_id: int) -> FakeBroker:
         """Return one broker, running or not."""
@@ -271,7 +271,7 @@ class FakeCluster:
         if not self._state.live_nodes():
             raise RuntimeError("no broker runs: use `async with`, or await start() first")
         self._state.create_topic(
-            name, partitions, replication_factor, config=_texts(config or {}), assignment=assignment
+            name, partitions, replication_factor, config=texts(config or {}), assignment=assignment
         )
         self._script.wake()
 
@@ -343,7 +343,7 @@ class FakeCluster:
                 if node.port == 0:
                     node.port = broker.port
             else:
-                proxy.target = f"{broker.host}:{broker.port}"
+                proxy.target = address_of(broker.host, broker.port)
                 await proxy.start()
                 node.port = proxy.port
             self._services.controller.broker_started(broker_id)
@@ -379,10 +379,13 @@ class FakeCluster:
         self._script.wake()
 
     def drop_connections(self, broker_id: int | None = None) -> None:
-        """Break all client connections of one broker, or of all; they may connect again."""
-        for node_id, broker in self._brokers.items():
-            if broker_id is None or broker_id == node_id:
-                broker.drop_connections()
+        """Break all client connections of one broker, or of all; they may connect again.
+
+        Raises:
+            KeyError: no such broker.
+        """
+        for broker in self._meant(broker_id):
+            broker.drop_connections()
 
     def advertise(self, broker_id: int, host: str, port: int) -> None:
         """Tell clients another address for a broker, for example a proxy's or a wrong one."""
@@ -407,16 +410,25 @@ class FakeCluster:
         if broker_id not in self._state.nodes:
             raise KeyError(f"no broker {broker_id}")
 
+    def _meant(self, broker_id: int | None) -> list[FakeBroker]:
+        """Return one broker, or all."""
+        if broker_id is None:
+            return list(self._brokers.values())
+        self._check_broker(broker_id)
+        return [self._brokers[broker_id]]
+
     def throttle(self, milliseconds: int, broker_id: int | None = None) -> None:
         """Put `milliseconds` into ``throttle_time_ms`` of every answer, and read nothing from the
         connection for as long (KIP-219). 0 ends it.
 
         Args:
             broker_id: One broker only; None (the default) means all.
+
+        Raises:
+            KeyError: no such broker.
         """
-        for node_id, broker in self._brokers.items():
-            if broker_id is None or broker_id == node_id:
-                broker.throttle_ms = milliseconds
+        for broker in self._meant(broker_id):
+            broker.throttle_ms = milliseconds
 
     # -- scripts -------------------------------------------------------------------------------
 
@@ -443,7 +455,8 @@ class FakeCluster:
             broker: Only requests to this broker id.
 
         Raises:
-            TypeError: `handler` is an action's class, not an action: ``Cut`` for ``Cut()``.
+            KeyError: no such broker.
+            TypeError: `handler` is none of these, such as the class ``Cut`` instead of ``Cut()``.
 
         Returns:
             The interception, which is also a context manager that removes it.
@@ -453,6 +466,7 @@ class FakeCluster:
             # The first produce request is written, but its response is lost.
             cluster.intercept(ProduceRequest, Cut(handled=True), times=1)
         """
+        self._meant(broker)
         return self._script.add(api, handler, times, broker)
 
     def requests(self, api: type[Request[Any]] | int | None = None) -> list[SeenRequest]:
@@ -477,24 +491,10 @@ class FakeCluster:
 
         Raises:
             TimeoutError: it was not, within `timeout_s` seconds.
+            TypeError: `condition` is an ``async`` function.
 
         Example::
 
             await cluster.wait_for(lambda: cluster.count(FetchRequest) >= 3)
         """
-        await self._script.wait_for(lambda: bool(condition()), timeout_s)
-
-
-def _checked(config: Mapping[str, object]) -> dict[str, str]:
-    unknown = set(config) - set(BROKER_DEFAULTS)
-    if unknown:
-        known = ", ".join(sorted(BROKER_DEFAULTS))
-        raise ValueError(f"unknown broker settings {sorted(unknown)}; known are {known}")
-    return _texts(config)
-
-
-def _texts(config: Mapping[str, object]) -> dict[str, str]:
-    return {
-        key: str(value).lower() if isinstance(value, bool) else str(value)
-        for key, value in config.items()
-    }
+        await self._script.wait_for(condition, timeout_s)

@@ -14,6 +14,8 @@ from aiokafka.testing.settings import (
     LOGGER_DEFAULTS,
     METRICS_DEFAULTS,
     TOPIC_DEFAULTS,
+    broker_settings,
+    invalid_broker_setting,
     invalid_topic_setting,
 )
 from aiokafka.testing.state import ClusterState, TopicRefusedError
@@ -101,9 +103,12 @@ def change_settings(
         unknown = set(settings) - set(BROKER_DEFAULTS)
         if unknown:
             raise TopicRefusedError(codes.INVALID_CONFIG, f"Unknown broker settings {unknown}")
+        problem = invalid_broker_setting(settings)
+        if problem is not None:
+            raise TopicRefusedError(codes.INVALID_REQUEST, problem)
         if not validate_only:
             # Topics look at it.
-            state.config.update({**BROKER_DEFAULTS, **settings})
+            state.config.update({**BROKER_DEFAULTS, **broker_settings(settings)})
         return
     topic = state.topics[name]
     settings = dict(topic.config)

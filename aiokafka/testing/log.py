@@ -70,7 +70,10 @@ class PartitionLog:
         """First offset that a `read_committed` consumer may not see yet."""
         mark = self.high_watermark
         unstable = self.producers.first_unstable_offset(mark)
-        return mark if unstable is None else min(unstable, mark)
+        if unstable is None:
+            return mark
+        # What was deleted of an open transaction does not count.
+        return min(max(unstable, self._start), mark)
 
     @property
     def leader_epoch(self) -> int:
@@ -383,10 +386,17 @@ class PartitionLog:
         for batch in self._batches:
             if batch.max_timestamp < timestamp_ms:
                 continue
-            for record in records.decode(batch.data, self.topic, self.partition, self._start):
-                if record.timestamp >= timestamp_ms and record.offset < limit:
-                    return record.timestamp, record.offset, batch.leader_epoch
+            for timestamp, offset in self._times(batch, self._start):
+                if timestamp >= timestamp_ms and offset < limit:
+                    return timestamp, offset, batch.leader_epoch
         return None
+
+    def _times(self, batch: Batch, start: int) -> list[tuple[int, int]]:
+        """Return time and offset of each record from `start` on; a marker is one, as in Kafka."""
+        if batch.is_control:
+            return [(batch.max_timestamp, batch.base_offset)]
+        found = records.decode(batch.data, self.topic, self.partition, start)
+        return [(record.timestamp, record.offset) for record in found]
 
     def offset_of_max_timestamp(self) -> tuple[int, int, int] | None:
         """Return (timestamp, offset, leader epoch) of the record with the greatest timestamp
@@ -396,18 +406,17 @@ class PartitionLog:
         return self._newest(self._batches)
 
     def _newest(self, batches: Sequence[Batch]) -> tuple[int, int, int] | None:
-        data = [batch for batch in batches if not batch.is_control]
         known = self._newest_deleted
-        if not data:
+        if not batches:
             return known
-        batch = max(data, key=lambda candidate: candidate.max_timestamp)
+        batch = max(batches, key=lambda candidate: candidate.max_timestamp)
         if known is not None and known[0] >= batch.max_timestamp:
             return known
-        found = records.decode(batch.data, self.topic, self.partition, 0)
+        found = self._times(batch, 0)
         if not found:
             return known
-        record = max(found, key=lambda candidate: candidate.timestamp)
-        return record.timestamp, record.offset, batch.leader_epoch
+        timestamp, offset = max(found, key=lambda candidate: candidate[0])
+        return timestamp, offset, batch.leader_epoch
 
     def begin_epoch(self, epoch: int) -> None:
         """Begin the epoch of a new leader at the end of the log."""

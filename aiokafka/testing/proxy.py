@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Literal
 
 from aiokafka._typing import Self
-from aiokafka.testing.sockets import close_server, stop_accepting
+from aiokafka.testing.sockets import address_of, close_server, stop_accepting
 
 Direction = Literal["requests", "responses"]
 """``"requests"`` is what the client sends, ``"responses"`` what the server answers."""
@@ -67,7 +67,7 @@ class FaultProxy:
     @property
     def address(self) -> str:
         """``"host:port"`` that clients connect to; the port is known once the proxy is started."""
-        return f"{self.host}:{self.port}"
+        return address_of(self.host, self.port)
 
     @property
     def connections(self) -> int:
@@ -89,9 +89,13 @@ class FaultProxy:
         links = list(self._links)
         for link in links:
             link.cut()
-        for link in links:
-            await link.wait_closed()
-        await close_server(server)
+        try:
+            for link in links:
+                await link.wait_closed()
+            await close_server(server)
+        finally:
+            if server is not None:
+                server.close()  # a call that is cancelled leaves no socket either
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -136,9 +136,10 @@ class Replication:
         ``replica.lag.time.max.ms``. It is back as soon as it has caught up.
 
         Raises:
-            KeyError: no such partition.
+            KeyError: no such partition or broker.
             ValueError: it is the leader.
         """
+        self._key(tp, broker_id)
         partition = self._partition(tp)
         if partition.leader == broker_id:
             raise ValueError(f"broker {broker_id} leads {tp[0]}-{tp[1]}")

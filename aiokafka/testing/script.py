@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from aiokafka._compat import timeout
 from aiokafka._typing import Self, later
-from aiokafka.protocol.schema import Request
-from aiokafka.testing.actions import Answer
+from aiokafka.protocol.schema import Request, Response
+from aiokafka.testing.actions import Action, Answer
 
 if TYPE_CHECKING:
     from aiokafka.testing.security import Session
@@ -229,8 +229,7 @@ class Script:
         broker: int | None,
     ) -> Interception:
         """See :meth:`FakeCluster.intercept`."""
-        if isinstance(handler, type) and is_dataclass(handler):
-            raise TypeError(f"handler: give {handler.__name__}(...), not the class")
+        _check_handler(handler)
         interception = Interception(self, key_of(api), handler, times, broker)
         self._interceptions.append(interception)
         return interception
@@ -285,19 +284,37 @@ class Script:
             for event in tuple(self._waiters):
                 event.set()
 
-    async def wait_for(self, condition: Callable[[], bool], timeout_s: float) -> None:
+    async def wait_for(self, condition: Callable[[], object], timeout_s: float) -> None:
         """See :meth:`FakeCluster.wait_for`."""
         event = asyncio.Event()
         self._waiters[event] = None
         try:
             async with timeout(timeout_s):
-                while not condition():
+                while not _is_true(condition):
                     event.clear()
                     await _wait_or_look_again(event)
         except asyncio.TimeoutError:  # on Python 3.10 not yet the builtin one
             raise TimeoutError(f"the condition is not true after {timeout_s} s") from None
         finally:
             self._waiters.pop(event, None)
+
+
+def _check_handler(handler: object) -> None:
+    if isinstance(handler, type) and is_dataclass(handler):
+        raise TypeError(f"handler: give {handler.__name__}(...), not the class")
+    if isinstance(handler, type) and issubclass(handler, BaseException):
+        raise TypeError(f"handler: give Fail({handler.__name__}), not the error itself")
+    if not (handler is None or callable(handler) or isinstance(handler, Action | Response)):
+        raise TypeError(f"handler must be an action, a response or a function, not {handler!r}")
+
+
+def _is_true(condition: Callable[[], object]) -> bool:
+    found = condition()
+    if inspect.isawaitable(found):  # which is true whatever comes of it
+        if inspect.iscoroutine(found):
+            found.close()
+        raise TypeError("condition must be a plain function: what it returned has to be awaited")
+    return bool(found)
 
 
 async def _wait_or_look_again(event: asyncio.Event) -> None:

@@ -136,7 +136,12 @@ _LEAST: dict[str, float] = {
     "segment.jitter.ms": 0,
     "segment.ms": 1,
 }
-_MOST: dict[str, float] = {"min.cleanable.dirty.ratio": 1, "compression.lz4.level": 17}
+_MOST: dict[str, float] = {
+    "compression.gzip.level": 9,
+    "compression.lz4.level": 17,
+    "compression.zstd.level": 22,
+    "min.cleanable.dirty.ratio": 1,
+}
 _FIRST_WITHOUT_POLICY = (4, 0)  # releases that take an empty cleanup.policy
 
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -149,7 +154,53 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "remote.storage.enable": ("true", "false"),
     "unclean.leader.election.enable": ("true", "false"),
 }
-_FREE_TEXT = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+_BOOLEANS = ("true", "false")
+REPLICA_LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+_REPLICAS = re.compile(r"\*|(\d+:\d+(,\d+:\d+)*)?")
+
+
+def broker_settings(config: Mapping[str, object]) -> dict[str, str]:
+    """Return settings of brokers as they are kept.
+
+    Raises:
+        ValueError: one is unknown, or has a value that it cannot have.
+    """
+    unknown = set(config) - set(BROKER_DEFAULTS)
+    if unknown:
+        known = ", ".join(sorted(BROKER_DEFAULTS))
+        raise ValueError(f"unknown broker settings {sorted(unknown)}; known are {known}")
+    given = texts(config)
+    problem = invalid_broker_setting(given)
+    if problem is not None:
+        raise ValueError(f"config: {problem}")
+    return {
+        name: value.strip().lower() if BROKER_DEFAULTS[name] in _BOOLEANS else value
+        for name, value in given.items()
+    }
+
+
+def invalid_broker_setting(config: Mapping[str, str]) -> str | None:
+    """Return what is wrong with the first setting that no broker can have; None if all are fine."""
+    for name, value in config.items():
+        default = BROKER_DEFAULTS[name]
+        if default in _BOOLEANS and value.strip().lower() not in _BOOLEANS:
+            wanted = "Expected value to be either true or false"
+        elif default.isdigit() and not re.fullmatch(r"\s*-?\d+\s*", value):
+            wanted = "Not a number"
+        elif default.isdigit() and int(value) < 0:
+            wanted = "Value must be at least 0"
+        else:
+            continue
+        return f"Invalid value {value} for configuration {name}: {wanted}"
+    return None
+
+
+def texts(config: Mapping[str, object]) -> dict[str, str]:
+    """Return settings as Kafka writes them."""
+    return {
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in config.items()
+    }
 
 
 def invalid_topic_setting(
@@ -159,7 +210,7 @@ def invalid_topic_setting(
     for name, value in config.items():
         if name not in TOPIC_DEFAULTS:
             return f"Unknown topic config name: {name}"
-        if value is None or name in _FREE_TEXT:
+        if value is None or (name in REPLICA_LISTS and _REPLICAS.fullmatch(value)):
             continue
         if name == "cleanup.policy" and not value and release >= _FIRST_WITHOUT_POLICY:
             continue
@@ -171,6 +222,7 @@ def invalid_topic_setting(
 
 
 def _is_number_for(name: str, value: str) -> bool:
-    if not re.fullmatch(r"-?\d+(\.\d+)?", value):
+    number = r"-?\d+(\.\d+)?" if name == "min.cleanable.dirty.ratio" else r"-?\d+"
+    if not re.fullmatch(number, value):
         return False
     return _LEAST.get(name, -math.inf) <= float(value) <= _MOST.get(name, math.inf)

@@ -7,6 +7,11 @@ import asyncio
 _TURNS = 10
 
 
+def address_of(host: str, port: int) -> str:
+    """Return an address as clients take it: one of IPv6 is in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def stop_accepting(server: asyncio.Server) -> None:
     """Let a server take no more connections; :func:`close_server` has to follow.
 

@@ -421,7 +421,8 @@ class ClusterState:
             nodes and len(set(nodes)) == len(nodes) and set(nodes) <= set(self.nodes)
             for nodes in assignment.values()
         )
-        if not indexes_ok or not nodes_ok:
+        same_size = len({len(nodes) for nodes in assignment.values()}) == 1
+        if not indexes_ok or not nodes_ok or not same_size:
             raise TopicRefusedError(
                 codes.INVALID_REPLICA_ASSIGNMENT, "The manual partition assignment is not valid."
             )

@@ -19,16 +19,20 @@ from aiokafka.protocol.messages.records import (
 
 from .group_scenarios import new_group
 from .scenarios import Seen, Side, scenario
-from .support import RawClient, batch, produce_request
+from .support import RawClient, batch, produce, produce_request
 from .transaction_scenarios import new_session
 
 _GROUP = 32
 
 
-async def listed(side: Side, topic: str, timestamp: int) -> tuple[int, ...]:
+async def listed(
+    side: Side, topic: str, timestamp: int, *, isolation_level: int = 0
+) -> tuple[int, ...]:
     part = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     request = ListOffsetsRequest(
-        replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[part])]
+        replica_id=-1,
+        isolation_level=isolation_level,
+        topics=[ListOffsetsTopic(name=topic, partitions=[part])],
     )
     found = (await side.client.call(request, 9)).topics[0].partitions[0]
     return found.error_code, found.timestamp, found.offset, found.leader_epoch
@@ -56,6 +60,55 @@ async def places_after_all_was_deleted(side: Side) -> Seen:
     seen += [await listed(side, topic, at) for at in (-1, -2, -3, 0)]
     await side.produce(topic, batch(b"later", timestamp=1_600_000_000_000))
     seen += [await listed(side, topic, at) for at in (-1, -2, -3, 0)]
+    return seen
+
+
+@scenario
+async def records_deleted_in_an_open_transaction(side: Side) -> Seen:
+    topic = await side.topic()
+    one = await new_session(side, 2)
+    await one.init()
+    seen: Seen = [await one.produce(topic, sequence) for sequence in range(3)]
+    seen.append(await delete_records(side, topic, 2))
+    seen += [await listed(side, topic, at, isolation_level=1) for at in (-1, -2)]
+    seen.append(await side.fetch(topic, 2))
+    seen.append(await one.end(False))
+    while (last := await side.fetch(topic, 2))[1] != last[2]:
+        await asyncio.sleep(0.02)
+    return [*seen, last]
+
+
+@scenario
+async def times_of_repetitions(side: Side) -> Seen:
+    seen: Seen = []
+    for kind in ("LogAppendTime", "CreateTime"):
+        topic = await side.topic(message_timestamp_type=kind)
+        records = batch(b"x", b"y", pid=await side.new_producer(), epoch=0, sequence=0)
+        told = []
+        for _ in range(3):
+            told.append((await produce(side.client, topic, records)).log_append_time_ms)
+            await asyncio.sleep(0.002)
+        seen.append([time == told[0] for time in told] if kind == "LogAppendTime" else told)
+    return seen
+
+
+@scenario
+async def markers_by_time(side: Side) -> Seen:
+    """A marker is found as records are; its time is that of its writing."""
+    topic = await side.topic()
+    one = await new_session(side, 2)
+    await one.init()
+    await one.produce(topic, 0)
+    seen: Seen = [
+        (await listed(side, topic, at, isolation_level=level))[2]
+        for at in (-3, 0)
+        for level in (0, 1)
+    ]
+    await asyncio.sleep(0.01)  # else both may have the same time
+    seen.append(await one.end_stable(True, topic))
+    for offset in (0, 1, -1):
+        seen.append(await delete_records(side, topic, offset))
+        seen += [(await listed(side, topic, at))[2] for at in (-3, 0, 1_700_000_200_000)]
     return seen
 
 

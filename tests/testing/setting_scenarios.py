@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from aiokafka.protocol.messages import incremental_alter_configs as incremental
 from aiokafka.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsRequest,
@@ -57,6 +58,46 @@ async def settings_out_of_range(side: Side) -> Seen:
     for settings in BAD_SETTINGS:
         answer = await side.client.call(create(side.name(), **settings), 7)
         seen.append((settings, answer.topics[0].error_code))
+    return seen
+
+
+SET, APPEND, SUBTRACT = 0, 2, 3
+THROTTLED = "leader.replication.throttled.replicas"
+CHANGES = [
+    [("min.insync.replicas", SET, "1.5")],
+    [("min.cleanable.dirty.ratio", SET, "0.25")],
+    [("compression.gzip.level", SET, "11")],
+    [(THROTTLED, SET, "abc")],
+    [(THROTTLED, SET, "*")],
+    [(THROTTLED, SET, "")],
+    [(THROTTLED, APPEND, "0:1")],
+    [(THROTTLED, SUBTRACT, "0:1")],
+    [("retention.ms", APPEND, "5")],
+    [("retention.ms", SET, "5"), ("retention.ms", SET, "6")],
+]
+
+
+@scenario
+async def single_settings(side: Side) -> Seen:
+    topic = await side.topic()
+    seen: Seen = []
+    for kind, name, changes in (
+        *((2, topic, each) for each in CHANGES),
+        (4, "", [("message.max.bytes", SET, "abc")]),
+        (4, "", [("message.max.bytes", SET, "-1")]),
+    ):
+        configs = [
+            incremental.AlterableConfig(name=key, config_operation=how, value=value)
+            for key, how, value in changes
+        ]
+        resource = incremental.AlterConfigsResource(
+            resource_type=kind, resource_name=name, configs=configs
+        )
+        request = incremental.IncrementalAlterConfigsRequest(
+            validate_only=False, resources=[resource]
+        )
+        answer = await side.client.call(request, 1)
+        seen.append((changes, answer.responses[0].error_code))
     return seen
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import pytest
 
+from aiokafka import AIOKafkaProducer
 from aiokafka.errors import NotLeaderForPartitionError
 from aiokafka.protocol.messages.api_versions import ApiVersionsRequest
 from aiokafka.protocol.messages.cluster import DescribeClusterRequest
@@ -31,6 +33,9 @@ from aiokafka.protocol.messages.records import (
 from aiokafka.protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicConfig,
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
     CreateTopicsRequest,
     DeleteTopicsRequest,
 )
@@ -202,6 +207,22 @@ async def test_create_topics_is_checked_as_kafka_does(
             assert ("n" in cluster.state.topics) == (errno == 0)
 
 
+async def test_all_partitions_have_as_many_replicas() -> None:
+    async with FakeCluster(2) as cluster:
+        with pytest.raises(TopicRefusedError) as refused:
+            await cluster.create_topic("t", assignment={0: [0, 1], 1: [1]})
+        assert refused.value.errno == 39
+        await cluster.create_topic("t", assignment={0: [0, 1], 1: [1, 0]})
+        async with RawClient(cluster.address(0)) as client:
+            for brokers, errno in (([0], 39), ([0, 1], 0)):
+                placed = [CreatePartitionsAssignment(broker_ids=brokers)]
+                grown = CreatePartitionsTopic(name="t", count=3, assignments=placed)
+                request = CreatePartitionsRequest(
+                    topics=[grown], timeout_ms=1000, validate_only=False
+                )
+                assert (await client.call(request, 3)).results[0].error_code == errno
+
+
 async def test_topics_can_be_deleted() -> None:
     async with FakeCluster() as cluster:
         await cluster.create_topic("t")
@@ -229,6 +250,15 @@ def test_wrong_arguments_are_refused() -> None:
         FakeCluster(as_version="5.0")
     with pytest.raises(ValueError, match=r"no\.such"):
         FakeCluster(config={"no.such": 1})
+    for config in (
+        {"message.max.bytes": "1e6"},
+        {"num.partitions": None},
+        {"min.insync.replicas": 1.5},
+        {"replica.lag.time.max.ms": -1},
+        {"auto.create.topics.enable": "no"},
+    ):
+        with pytest.raises(ValueError, match=f"configuration {next(iter(config))}: "):
+            FakeCluster(config=config)
     with pytest.raises(ValueError, match="racks"):
         FakeCluster(2, racks=["a"])
     with pytest.raises(ValueError, match="brokers"):
@@ -310,6 +340,20 @@ async def test_clients_come_through_the_proxies() -> None:
         await cluster.start_broker(0)
         async with RawClient(cluster.address(0)) as client:
             assert (await metadata(client)).brokers
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="needs IPv6")
+async def test_addresses_of_ipv6_are_in_brackets() -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no ::1")
+    async with FakeCluster(host="::1", proxied=True) as cluster:
+        assert cluster.bootstrap_servers == cluster.address(0) == cluster.proxies[0].address
+        assert cluster.address(0).startswith("[::1]:")
+        await cluster.create_topic("t")
+        async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            assert (await producer.send_and_wait("t", b"x", partition=0)).offset == 0
 
 
 async def test_a_wrong_address_can_be_advertised() -> None:

@@ -10,6 +10,11 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, ConfigResource, ConfigResourceType
 from aiokafka.errors import MessageSizeTooLargeError
 from aiokafka.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
+from aiokafka.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from aiokafka.protocol.messages.transactions import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -21,6 +26,7 @@ from aiokafka.testing.actions import Silence
 from .support import RawClient, batch, produce
 
 TOPIC, BROKER = 2, 4
+SET, APPEND, SUBTRACT = 0, 2, 3
 
 
 async def read(cluster: FakeCluster, topic: str, isolation: str) -> list[tuple[int, Any]]:
@@ -129,6 +135,51 @@ async def test_settings_of_all_brokers_are_those_that_were_set() -> None:
         assert await settings_of(cluster, BROKER, "") == {}
 
 
+async def change_setting(
+    cluster: FakeCluster, kind: int, name: str, *changes: tuple[str, int, str | None]
+) -> int:
+    configs = [AlterableConfig(name=n, config_operation=how, value=v) for n, how, v in changes]
+    resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+    request = IncrementalAlterConfigsRequest(validate_only=False, resources=[resource])
+    async with RawClient(cluster.address(0)) as client:
+        return (await client.call(request, 1)).responses[0].error_code
+
+
+async def test_settings_of_brokers_are_read_as_kafka_reads_them() -> None:
+    # A false that was not understood would be as good as a true.
+    async with FakeCluster(config={"auto.create.topics.enable": "True"}) as cluster:
+        assert cluster.state.auto_create
+        for name, value in (("message.max.bytes", "much"), ("num.partitions", "-1")):
+            assert await change_setting(cluster, BROKER, "0", (name, SET, value)) == 42
+        change = ("unclean.leader.election.enable", SET, "TRUE")
+        assert await change_setting(cluster, BROKER, "0", change) == 0
+        assert cluster.state.config["unclean.leader.election.enable"] == "true"
+        assert cluster.state.config["message.max.bytes"] == "1048588"
+
+
+THROTTLED = "leader.replication.throttled.replicas"
+
+
+@pytest.mark.parametrize(
+    ("changes", "errno"),
+    [
+        ([("min.insync.replicas", SET, "1.5")], 40),
+        ([("min.cleanable.dirty.ratio", SET, "0.25")], 0),
+        ([("compression.gzip.level", SET, "10")], 40),
+        ([(THROTTLED, SET, "broker 1")], 40),
+        ([(THROTTLED, SET, "*")], 0),
+        ([(THROTTLED, APPEND, "0:1")], 0),
+        ([(THROTTLED, SUBTRACT, "0:1")], 0),
+        ([("retention.ms", APPEND, "5")], 40),
+        ([("retention.ms", SET, "5"), ("retention.ms", SET, "6")], 42),
+    ],
+)
+async def test_single_settings(changes: list[tuple[str, int, str | None]], errno: int) -> None:
+    async with FakeCluster() as cluster:
+        await cluster.create_topic("t")
+        assert await change_setting(cluster, TOPIC, "t", *changes) == errno
+
+
 async def test_settings_of_tiered_storage_can_be_given() -> None:
     names = ("remote.log.copy.disable", "remote.log.delete.on.disable")
     async with FakeCluster() as cluster:
@@ -216,6 +267,19 @@ async def test_misuse_is_refused() -> None:
         for action in (Cut, Silence):
             with pytest.raises(TypeError, match=rf"{action.__name__}\(\.\.\.\)"):
                 cluster.intercept(None, action)
+        for handler in ("Fail", 6):
+            with pytest.raises(TypeError, match="handler must be"):
+                cluster.intercept(None, handler)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=r"give Fail\(MessageSizeTooLargeError\)"):
+            cluster.intercept(None, MessageSizeTooLargeError)
+        for of_a_broker in (
+            cluster.drop_connections,
+            lambda broker: cluster.throttle(5, broker),
+            lambda broker: cluster.intercept(None, Cut(), broker=broker),
+            lambda broker: cluster.replication.shrink(("t", 0), broker),
+        ):
+            with pytest.raises(KeyError, match="broker 7"):
+                of_a_broker(7)
         follower = 1 - cluster.partition("t").leader
         await cluster.stop_broker(follower)
         with pytest.raises(ValueError, match="is stopped"):

@@ -33,7 +33,10 @@ from aiokafka.protocol.messages.transactions import (
     AddPartitionsToTxnTopic,
 )
 from aiokafka.testing import FakeCluster
+from aiokafka.testing.handlers import load
+from aiokafka.testing.versions import profile
 
+from .examples import example_request
 from .support import RawClient, batch, fetch_request, produce, produce_request
 
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL = 29, 30, 31, 53
@@ -183,7 +186,7 @@ async def test_what_is_not_allowed(
     read: Callable[[Any], int],
     errno: int,
 ) -> None:
-    cluster.acls.withdraw(resource, name, "other than that")
+    cluster.acls.withdraw(resource, name, "alter_configs")
     assert read(await client.call(request_, version)) != errno
     cluster.acls.withdraw(resource, name, operation)
     assert read(await client.call(request_, version)) == errno
@@ -194,6 +197,39 @@ async def test_what_is_not_allowed(
     assert read(await client.call(request_, version)) == errno
     cluster.faults.heal()
     assert read(await client.call(request_, version)) != errno
+
+
+@pytest.mark.parametrize(
+    ("api_key", "operation"),
+    [
+        (27, "alter"),  # WriteTxnMarkers
+        (34, "alter"),  # AlterReplicaLogDirs
+        (35, "describe"),  # DescribeLogDirs
+        (43, "alter"),  # ElectLeaders
+        (45, "alter"),  # AlterPartitionReassignments
+        (46, "describe"),  # ListPartitionReassignments
+        (48, "describe_configs"),  # DescribeClientQuotas
+        (49, "alter_configs"),  # AlterClientQuotas
+        (50, "describe"),  # DescribeUserScramCredentials
+        (51, "alter"),  # AlterUserScramCredentials
+        (55, "describe"),  # DescribeQuorum
+        (57, "alter"),  # UpdateFeatures
+        (64, "alter"),  # UnregisterBroker
+        (74, "describe_configs"),  # ListConfigResources
+        (80, "alter"),  # AddRaftVoter
+        (81, "alter"),  # RemoveRaftVoter
+    ],
+)
+async def test_what_needs_a_permission_on_the_cluster(
+    cluster: FakeCluster, client: RawClient, api_key: int, operation: str
+) -> None:
+    version = profile("4.3").ranges[api_key][1]
+    request = example_request(load(api_key).REQUEST, version)
+    cluster.acls.withdraw("cluster", None, operation)
+    refused = repr(await client.call(request, version))
+    assert f"error_code={CLUSTER}" in refused
+    cluster.acls.restore("cluster", None, operation)
+    assert f"error_code={CLUSTER}" not in repr(await client.call(request, version))
 
 
 def of_parts_of(answer: Any) -> int:
@@ -243,6 +279,17 @@ async def test_who_produces_too_much_waits(cluster: FakeCluster, client: RawClie
         assert third.throttle_time_ms == 0
 
 
+async def test_who_produces_too_much_without_acks_waits(
+    cluster: FakeCluster, client: RawClient
+) -> None:
+    cluster.quotas.limit("produce", 10_000)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    client.send(produce_request("t", batch(bytes(12_000)), acks=0), 9)
+    await client.call(MetadataRequest(topics=[]), 9)
+    assert loop.time() - began > 0.15
+
+
 async def test_a_fetch_over_the_quota_brings_nothing(
     cluster: FakeCluster, client: RawClient
 ) -> None:
@@ -273,5 +320,8 @@ def test_wrong_arguments() -> None:
     for call in (cluster.quotas.lift, cluster.acls.withdraw, cluster.acls.restore):
         with pytest.raises(ValueError, match="must be one of"):
             call("nothing")  # type: ignore[operator]
+    for change in (cluster.acls.withdraw, cluster.acls.restore):
+        with pytest.raises(ValueError, match="operation must be one of read, write"):
+            change("topic", "orders", "wirte")
     with pytest.raises(ValueError, match="above 0"):
         cluster.quotas.limit("fetch", 0)

@@ -137,6 +137,18 @@ async def test_log_append_time(cluster: FakeCluster, client: RawClient) -> None:
     assert records[0].timestamp_type == 1
 
 
+async def test_a_repetition_tells_the_time_of_what_it_repeats(
+    cluster: FakeCluster, client: RawClient
+) -> None:
+    config = {"message.timestamp.type": "LogAppendTime"}
+    await cluster.create_topic("now", assignment={0: [0]}, config=config)
+    records = batch(b"a", b"b", pid=7, epoch=0, sequence=0, timestamp=1)
+    for topic, expected in (("now", None), ("t", [-1, 2])):
+        told = [(await produce(client, topic, records)).log_append_time_ms for _ in range(2)]
+        assert told == (expected or [told[0]] * 2)
+        await asyncio.sleep(0.002)
+
+
 async def test_timestamps_out_of_range_are_refused(cluster: FakeCluster, client: RawClient) -> None:
     assert (await produce(client, "t", batch(b"a", timestamp=1 << 50))).error_code == 32
 

@@ -8,6 +8,25 @@ from aiokafka.protocol.messages.fetch import FetchRequest, FetchResponse
 from aiokafka.testing import Edit, FakeCluster
 
 
+async def test_an_open_transaction_begins_where_the_log_does() -> None:
+    async with FakeCluster() as cluster:
+        await cluster.create_topic("t")
+        log = cluster.log("t", 0)
+        servers = cluster.bootstrap_servers
+        options = {"bootstrap_servers": servers, "isolation_level": "read_committed"}
+        producer = AIOKafkaProducer(bootstrap_servers=servers, transactional_id="x")
+        async with producer, AIOKafkaConsumer(**options) as consumer:
+            await producer.begin_transaction()
+            for value in (b"0", b"1", b"2"):
+                await producer.send_and_wait("t", value)
+            log.delete_before(2)
+            assert log.last_stable_offset == 2
+            tp = TopicPartition("t", 0)
+            assert await consumer.beginning_offsets([tp]) == await consumer.end_offsets([tp])
+            await producer.commit_transaction()
+            assert log.last_stable_offset == 4
+
+
 async def test_aborted_transactions_go_with_their_records() -> None:
     told: list[int] = []
 

@@ -13,6 +13,7 @@ from aiokafka._compat import timeout
 from aiokafka.errors import NotLeaderForPartitionError
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from aiokafka.protocol.messages.produce import ProduceRequest, ProduceResponse
+from aiokafka.protocol.schema import fields
 from aiokafka.testing import (
     Cut,
     Delay,
@@ -28,7 +29,7 @@ from aiokafka.testing.handlers import load
 from aiokafka.testing.versions import profile
 
 from .examples import example_request
-from .support import RawClient, batch, produce
+from .support import RawClient, batch, produce, produce_request
 
 
 @pytest.fixture
@@ -63,10 +64,44 @@ async def test_every_api_can_be_made_to_fail(cluster: FakeCluster, api_key: int)
     low, high = profile("4.3").ranges[api_key]
     cluster.intercept(api_key, Fail(7))
     for version in {max(low, 3) if api_key == 0 else low, high}:
-        request = example_request(load(api_key).REQUEST, version)
+        request: Any = example_request(load(api_key).REQUEST, version)
+        if isinstance(request, ProduceRequest):
+            request.acks = 1
         async with RawClient(cluster.address(0)) as client:
             assert "7" in repr(await client.call(request, version))
     assert cluster.failures == []
+
+
+@pytest.mark.parametrize("api_key", sorted(profile("4.3").ranges))
+async def test_every_api_has_an_answer_to_odd_requests(cluster: FakeCluster, api_key: int) -> None:
+    """To names and numbers that mean nothing, and to lists that are empty."""
+    cls = load(api_key).REQUEST
+    low, high = profile("4.3").ranges[api_key]
+    for version in {max(low, 3) if api_key == 0 else low, high}:
+        lists = [f.name for f in fields(cls) if f.type.element is not None and f.tag is None]
+        for emptied in (None, *lists):
+            request: Any = example_request(cls, version)
+            if emptied is not None:
+                setattr(request, emptied, [])
+            if isinstance(request, ProduceRequest):
+                request.acks = 1
+            async with RawClient(cluster.address(0)) as client:
+                assert await client.call(request, version)
+    assert cluster.failures == []
+
+
+async def test_a_producer_without_acks_gets_no_response(
+    cluster: FakeCluster, client: RawClient
+) -> None:
+    changed: list[Any] = []
+    request = produce_request("t", batch(b"x"), acks=0)
+    with cluster.intercept(ProduceRequest, Edit(changed.append), times=1):
+        client.send(request, 9)
+        assert (await produce(client, "t", batch(b"y"))).base_offset == 1
+    cluster.intercept(ProduceRequest, Fail(NotLeaderForPartitionError), times=1)
+    client.send(request, 9)
+    assert await client.receive_frame() == b""
+    assert (changed, cluster.failures) == ([], [])
 
 
 async def test_delay_and_what_follows(cluster: FakeCluster, client: RawClient) -> None:
@@ -178,6 +213,14 @@ async def test_waiting_ends_with_an_error_in_time(cluster: FakeCluster) -> None:
         await cluster.wait_for(lambda: False, timeout_s=0.01)
     with pytest.raises(TimeoutError):
         await cluster.intercept(3, Fail(1)).wait(1, timeout_s=0.01)
+
+
+async def test_waiting_for_an_async_condition_is_refused(cluster: FakeCluster) -> None:
+    async def condition() -> bool:
+        return False
+
+    with pytest.raises(TypeError, match="plain function"):
+        await cluster.wait_for(condition)
 
 
 async def test_an_error_in_a_handler_is_kept(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import logging
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,40 @@ def test_simulated_tests_run_with_any_plugin_and_with_none(run: Any, plugin: str
     run(PASSING, *options).assert_outcomes(passed=5)
 
 
+DECORATED = """
+    import functools
+    import pytest
+    from unittest.mock import patch
+
+    class Shop:
+        limit = 1
+        orders = []
+
+    def with_an_order(test):
+        @functools.wraps(test)
+        async def decorated(*args, **options):
+            Shop.orders.append(1)
+            await test(*args, **options)
+        return decorated
+
+    @pytest.mark.simulated(seeds=2)
+    @patch.object(Shop, "limit", 5)
+    async def test_patched(simulation):
+        assert Shop.limit == 5
+
+    class TestMore:
+        @pytest.mark.simulated(seeds=2)
+        @with_an_order
+        async def test_method(self, simulation):
+            assert Shop.orders
+"""
+
+
+@pytest.mark.parametrize("plugin", ["asyncio, auto", "none"])
+def test_decorators_of_a_test_are_kept(run: Any, plugin: str) -> None:
+    run(DECORATED, *PLUGINS[plugin]).assert_outcomes(passed=2)
+
+
 def test_anyio_in_its_own_auto_mode(run: Any) -> None:
     if importlib.util.find_spec("anyio") is None:
         pytest.skip("anyio is not installed")
@@ -152,6 +187,16 @@ WRONG = {
     @pytest.mark.simulated
     async def test_wrong(simulation, kafka_cluster): ...
     """: "use simulation.cluster",
+    """
+    import pytest
+    @pytest.mark.simulated
+    async def test_wrong(simulation, kafka_server): ...
+    """: "kafka_server runs in another loop",
+    """
+    import pytest
+    @pytest.mark.simulated(seeds=0)
+    async def test_wrong(simulation): ...
+    """: "seeds must be at least 1",
 }
 
 
@@ -160,6 +205,20 @@ def test_wrong_use_is_told(run: Any, text: str) -> None:
     result = run(text, "-k", "wrong")
     assert result.ret != 0
     result.stdout.fnmatch_lines([f"*{WRONG[text]}*"])
+
+
+def test_the_first_example_of_the_manual_runs_as_it_stands(run: Any) -> None:
+    page = (ROOT / "docs" / "simulation.rst").read_text()
+    example = page.partition("both may be there::")[2].partition("The test runs once")[0]
+    service = "async def my_service(servers): await asyncio.Event().wait()"
+    run(f"{textwrap.dedent(example)}\n{service}", "--simulation-seeds=1").assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize("count", [0, -4])
+def test_no_seeds_are_no_success(run: Any, count: int) -> None:
+    result = run(FAILING, f"--simulation-seeds={count}")
+    assert result.ret != 0
+    result.stdout.fnmatch_lines(["*seeds must be at least 1*"])
 
 
 # -- what a simulated test is given
@@ -243,6 +302,20 @@ def test_chaos_goes_on_beside_what_a_test_breaks_itself() -> None:
             async with simulation.chaos(cluster, every_s=1, kinds=["leader"]) as chaos:
                 await chaos.happened(10)
             assert cluster.partition("t").leader == 1
+
+    simulation = Simulation()
+    simulation.run(main(simulation))
+
+
+def test_a_cluster_that_has_no_addresses_cannot_be_broken() -> None:
+    async def main(simulation: Simulation) -> None:
+        cluster = simulation.cluster()
+        for break_it in (simulation.faults, simulation.chaos):
+            with pytest.raises(RuntimeError, match="was not started"):
+                break_it(cluster)
+        async with cluster:
+            pass
+        simulation.faults(cluster).silence(0)  # it keeps its addresses
 
     simulation = Simulation()
     simulation.run(main(simulation))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
@@ -45,6 +47,29 @@ async def test_a_proxy_that_stops_leaves_no_client_behind(turns: int) -> None:
                 await asyncio.sleep(0)
             await proxy.stop()
             assert await heard(client) == b""
+
+
+async def cancelled(work: Coroutine[Any, Any, None], turns: int) -> None:
+    """Cancel it after so many turns of the loop."""
+    task = asyncio.create_task(work)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_a_stop_that_is_cancelled_leaves_the_port_free(turns: int) -> None:
+    async with FakeCluster(proxied=True) as cluster:
+        broker, proxy = cluster.broker(0), cluster.proxies[0]
+        for port in (broker.port, proxy.port):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.close()
+        await cancelled(cluster.stop_broker(0), turns)
+        await cluster.start_broker(0)
+        assert broker.is_listening
+        await cancelled(proxy.stop(), turns)
+        await proxy.start()
+        assert cluster.address(0) == proxy.address
 
 
 async def test_a_broker_that_stops_can_start_at_the_same_port() -> None:

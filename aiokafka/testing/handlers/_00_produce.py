@@ -68,7 +68,9 @@ async def _never() -> ProduceResponse:
 
 
 def refuse(context: RequestContext, request: ProduceRequest, errno: int) -> ProduceResponse:
-    """Say no to every partition."""
+    """Say no to every partition; to who wants no response, by closing the connection."""
+    if request.acks == 0:
+        raise CloseConnectionError
     return ProduceResponse(
         responses=[
             TopicProduceResponse(

@@ -20,6 +20,7 @@ _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING_UPLOAD = -4, -5, -6
 _FIRST_VERSION = {_MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9}
 _FIRST_VERSION[_EARLIEST_PENDING_UPLOAD] = 11
 _READ_COMMITTED = 1
+_NOWHERE = (-1, -1, -1)
 _FIRST_NOT_AVAILABLE = 5
 
 
@@ -72,6 +73,8 @@ def _find(
         # A new leader does not know yet how far its followers are (KIP-207).
         new = context.api_version >= _FIRST_NOT_AVAILABLE
         return _refused(asked, codes.OFFSET_NOT_AVAILABLE if new else codes.LEADER_NOT_AVAILABLE)
+    if asked.timestamp == _MAX_TIMESTAMP and offset >= limit:
+        timestamp, offset, epoch = _NOWHERE  # found, and not to be read yet
     response = ListOffsetsPartitionResponse(
         partition_index=partition.index, timestamp=timestamp, offset=offset
     )
@@ -87,10 +90,10 @@ def _look_up(log: PartitionLog, timestamp: int, limit: int) -> tuple[int, int, i
     if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
         return -1, log.start_offset, log.epoch_of(log.start_offset)
     if timestamp in (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):  # nothing is tiered here
-        return -1, -1, -1
+        return _NOWHERE
     if timestamp == _MAX_TIMESTAMP:
-        return log.offset_of_max_timestamp() or (-1, -1, -1)
-    return log.offset_for_time(timestamp, limit) or (-1, -1, -1)
+        return log.offset_of_max_timestamp() or _NOWHERE
+    return log.offset_for_time(timestamp, limit) or _NOWHERE
 
 
 def _old_style(

@@ -59,7 +59,9 @@ def _grow(
         result.error_message = f"The topic {asked.name} currently has {present} partition(s)."
         return result
     placed = [assignment.broker_ids for assignment in asked.assignments or []]
-    if asked.assignments is not None and not _is_valid(context, placed, asked.count - present):
+    factor = len(topic.partitions[0].replicas)
+    count = asked.count - present
+    if asked.assignments is not None and not _is_valid(context, placed, count, factor):
         result.error_code = codes.INVALID_REPLICA_ASSIGNMENT
         result.error_message = "The manual partition assignment is not valid."
         return result
@@ -74,8 +76,8 @@ def _grow(
     return result
 
 
-def _is_valid(context: RequestContext, placed: list[list[int]], count: int) -> bool:
+def _is_valid(context: RequestContext, placed: list[list[int]], count: int, factor: int) -> bool:
     known = set(context.truth.nodes)
     return len(placed) == count and all(
-        nodes and len(set(nodes)) == len(nodes) and set(nodes) <= known for nodes in placed
+        len(nodes) == len(set(nodes)) == factor and set(nodes) <= known for nodes in placed
     )

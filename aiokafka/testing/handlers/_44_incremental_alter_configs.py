@@ -12,12 +12,17 @@ from aiokafka.protocol.messages.incremental_alter_configs import (
 from aiokafka.testing import codes
 from aiokafka.testing.configuring import alter_resource, say_of
 from aiokafka.testing.script import RequestContext
-from aiokafka.testing.settings import BROKER_DEFAULTS, METRICS_DEFAULTS, TOPIC_DEFAULTS
+from aiokafka.testing.settings import (
+    BROKER_DEFAULTS,
+    METRICS_DEFAULTS,
+    REPLICA_LISTS,
+    TOPIC_DEFAULTS,
+)
 from aiokafka.testing.state import TopicRefusedError
 
 REQUEST = IncrementalAlterConfigsRequest
 _SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
-_LISTS = ("cleanup.policy", "match", "metrics")
+_LISTS = ("cleanup.policy", "match", "metric.reporters", "metrics", *REPLICA_LISTS)
 
 
 def handle(
@@ -47,6 +52,8 @@ def _alter(
     resource: AlterConfigsResource,
 ) -> AlterConfigsResourceResponse:
     def change(settings: dict[str, str]) -> None:
+        if len({config.name for config in resource.configs}) < len(resource.configs):
+            raise TopicRefusedError(codes.INVALID_REQUEST, "Error due to duplicate config keys")
         for config in resource.configs:
             _apply(settings, config)
 

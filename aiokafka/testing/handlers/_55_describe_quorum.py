@@ -12,9 +12,11 @@ from aiokafka.protocol.messages.quorum import (
     TopicData,
 )
 from aiokafka.protocol.schema import ZERO_UUID
+from aiokafka.testing import codes
 from aiokafka.testing.script import RequestContext
 
 REQUEST = DescribeQuorumRequest
+_LOG = "__cluster_metadata"
 _END = 1000  # of the metadata log, which the fake does not have
 _BEHIND = 100
 _TIME = 1_700_000_000_000
@@ -22,6 +24,8 @@ _TIME = 1_700_000_000_000
 
 def handle(context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     """Have the controller lead the voters. Those that are down lag."""
+    if [(topic.topic_name, len(topic.partitions)) for topic in request.topics] != [(_LOG, 1)]:
+        return _nothing_but_errors(request)
     state = context.truth
     with_directories = context.api_version >= 2
     voters = []
@@ -52,8 +56,32 @@ def handle(context: RequestContext, request: DescribeQuorumRequest) -> DescribeQ
         if node_id in state.nodes
     ]
     return DescribeQuorumResponse(
-        topics=[TopicData(topic_name=request.topics[0].topic_name, partitions=[data])],
+        topics=[TopicData(topic_name=_LOG, partitions=[data])],
         nodes=nodes if with_directories else [],
+    )
+
+
+def _nothing_but_errors(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    """Say that this is no quorum's log."""
+    return DescribeQuorumResponse(
+        topics=[
+            TopicData(
+                topic_name=topic.topic_name,
+                partitions=[
+                    PartitionData(
+                        partition_index=part.partition_index,
+                        error_code=codes.UNKNOWN_TOPIC_OR_PARTITION,
+                        leader_id=0,
+                        leader_epoch=0,
+                        high_watermark=0,
+                        current_voters=[],
+                        observers=[],
+                    )
+                    for part in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
     )
 
 

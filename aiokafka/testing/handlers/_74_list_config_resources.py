@@ -7,6 +7,7 @@ from aiokafka.protocol.messages.configs import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+from aiokafka.testing import codes
 from aiokafka.testing.configuring import BROKER, GROUP, LOGGER, METRICS, TOPIC
 from aiokafka.testing.script import RequestContext
 
@@ -29,6 +30,8 @@ def handle(
     wanted = request.resource_types or list(names)
     if context.api_version == 0:
         wanted = [METRICS]
+    if not names.keys() >= set(wanted):
+        return refuse(context, request, codes.UNSUPPORTED_VERSION)
     return ListConfigResourcesResponse(
         config_resources=[
             ConfigResource(resource_name=name, resource_type=kind)

@@ -36,7 +36,10 @@ class Faults:
 
     Args:
         simulation: The run.
-        cluster: A cluster of it.
+        cluster: A cluster of it, which has been started.
+
+    Raises:
+        RuntimeError: it has not: its brokers have no addresses yet.
     """
 
     def __init__(self, simulation: Run, cluster: FakeCluster) -> None:
@@ -123,7 +126,9 @@ class Faults:
         # A broker keeps its port, and after a stop it may have another address for clients.
         if broker not in self._lines:
             host, _, port = self._cluster.address(broker).rpartition(":")
-            self._lines[broker] = self._simulation.network.line(host, int(port))
+            if port == "0":
+                raise RuntimeError("the cluster was not started: use it with `async with` first")
+            self._lines[broker] = self._simulation.network.line(host.strip("[]"), int(port))
         return self._lines[broker]
 
     def _note(self, text: str) -> None:
@@ -147,6 +152,7 @@ class Chaos:
 
     Raises:
         ValueError: a kind that is not known, or no kind.
+        RuntimeError: the cluster has not been started.
     """
 
     #: Every kind of fault: a broker is killed and comes back, is silent (both ways or one), slow,

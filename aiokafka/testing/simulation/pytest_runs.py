@@ -15,7 +15,7 @@ __all__ = ["in_simulations"]
 
 _FIXTURE = "simulation"
 _LAST_LINES = 150
-_NO_ASYNC_FIXTURES = ("kafka_cluster",)
+_FOREIGN_FIXTURES = ("kafka_cluster", "kafka_server")
 
 
 def in_simulations(item: pytest.Function, marker: pytest.Mark) -> Callable[..., None]:
@@ -23,15 +23,18 @@ def in_simulations(item: pytest.Function, marker: pytest.Mark) -> Callable[..., 
 
     Raises pytest.UsageError for a test or a marker that is used wrongly.
     """
-    test = inspect.unwrap(item.obj)
+    # As the user has decorated it: only what plugins put around it goes.
+    test = inspect.unwrap(item.obj, stop=inspect.iscoroutinefunction)
     if not inspect.iscoroutinefunction(test):
         raise pytest.UsageError(f"{item.nodeid}: a test marked simulated must be an async function")
-    if unfit := [name for name in _NO_ASYNC_FIXTURES if name in item.fixturenames]:
+    if unfit := [name for name in _FOREIGN_FIXTURES if name in item.fixturenames]:
         raise pytest.UsageError(
             f"{item.nodeid}: the fixture {unfit[0]} runs in another loop: use simulation.cluster()"
         )
     options = _Options(*marker.args, **marker.kwargs)
     seeds = options.chosen(item.config)
+    if not seeds:
+        raise pytest.UsageError(f"{item.nodeid}: seeds must be at least 1, or nothing is run")
 
     def run(**arguments: Any) -> None:
         for count, seed in enumerate(seeds, 1):
