@@ -71,7 +71,7 @@ class Delays:
         self, tp: TopicPartition, records: list[ConsumerRecord[Any, Any]], now: float
     ) -> list[ConsumerRecord[Any, Any]]:
         """Return the first of these records, those that are due; the rest waits."""
-        # A log that is shorter now is not the one of then: it was cut, or the topic made anew.
+        # A log that is shorter now is not the one of then: it was cut, or the topic made again.
         if (self._consumer.highwater(tp) or math.inf) < self._ends.get(tp, (0, 0.0))[0]:
             del self._ends[tp]
         # Examining many records takes milliseconds: each is compared with the time by then.

@@ -175,7 +175,7 @@ class RangeState:
         self.transition(RangePhase.IDLE)
 
     def leave_out(self, seconds: float, now: float) -> None:
-        """Take note that so much time has passed in which nobody waited for records."""
+        """Take note that so much time has passed without a caller that waits for records."""
         self.since = min(now, self.since + seconds)
 
     def lost(self, kind: LossKind, until: int) -> DataLoss:

@@ -310,7 +310,7 @@ def _check_handler(handler: object) -> None:
 
 def _is_true(condition: Callable[[], object]) -> bool:
     found = condition()
-    if inspect.isawaitable(found):  # which is true whatever comes of it
+    if inspect.isawaitable(found):  # always true, whatever it gives
         if inspect.iscoroutine(found):
             found.close()
         raise TypeError("condition must be a plain function: what it returned has to be awaited")

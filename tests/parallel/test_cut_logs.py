@@ -115,7 +115,7 @@ def test_a_retry_topic_that_was_made_anew_keeps_its_delay() -> None:
                     await until(lambda value=value: value in dict(handled))
                     assert dict(handled)[value] > due - 0.001
                     await cluster.delete_topic("t-retry-1")
-                    # The next look at the metadata makes it anew.
+                    # The next look at the metadata makes it again.
                     await until(lambda: "t-retry-1" in cluster.state.topics)
                 await runs.stop()
 
