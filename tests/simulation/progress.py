@@ -13,10 +13,17 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 
-def missing_for(world: World, audience: Audience, *, by_hand: bool = False) -> str:
+def missing_for(
+    world: World,
+    audience: Audience,
+    *,
+    by_hand: bool = False,
+    held: frozenset[int] = frozenset(),
+) -> str:
     """What an audience has still to get, in words; "" if it has everything.
 
-    `by_hand`: it need not read more than the partitions that were there at the beginning.
+    `by_hand`: it need not read more than the partitions that were there at the beginning. `held`:
+    nor partitions with these numbers.
     """
     for topic in audience.topics:
         if topic in world.history.forgiven or topic in audience.forgiven:
@@ -25,6 +32,8 @@ def missing_for(world: World, audience: Audience, *, by_hand: bool = False) -> s
             continue
         for tp in logs.partitions(world, topic):
             if by_hand and tp.partition >= world.scenario.topic(topic).partitions:
+                continue
+            if tp.partition in held:
                 continue
             end = logs.visible_end(world, tp, audience.committed_only)
             start = advance(world, audience, tp, end)

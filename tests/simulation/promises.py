@@ -35,5 +35,10 @@ PATIENT = "patient"
 LATE_ONLY = "late only"
 """Transactions fail only if the time of a record of theirs is over."""
 
+ROOM = "room"
+"""Readers have everything a minute after the faults, and before that minute of all that they do not
+keep paused: no memory is kept from partitions by others."""
+
 PROMPT_S = 8.0
 FRESH_S = 15.0
+ROOM_S = 60.0

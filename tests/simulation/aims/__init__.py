@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from tests.simulation.aims.base import Aim
 from tests.simulation.aims.delivering import DELIVERING_AIMS
+from tests.simulation.aims.memory import MEMORY_AIMS
 from tests.simulation.aims.reading import READING_AIMS
 from tests.simulation.aims.transacting import TRANSACTING_AIMS
 from tests.simulation.aims.working import WORKING_AIMS
@@ -20,6 +21,7 @@ AIMS: tuple[type[Aim], ...] = (
     *TRANSACTING_AIMS,
     *READING_AIMS,
     *WORKING_AIMS,
+    *MEMORY_AIMS,
 )
 BY_NAME = {aim.name: aim for aim in AIMS}
 

@@ -30,7 +30,7 @@ _LOST: dict[str, Any] = {"api": 0, "handled": True}
 _MOVED: dict[str, Any] = {"api": 0, "error": c.NOT_LEADER_OR_FOLLOWER}
 
 
-class _Delivering(Aim):
+class DeliveringAim(Aim):
     """One idempotent producer that nothing hurries."""
 
     active_s = 6.0
@@ -47,7 +47,7 @@ class _Delivering(Aim):
         return plan
 
 
-class Resent(_Delivering):
+class Resent(DeliveringAim):
     """Batches that are larger than a request when they are not compressed, and sent twice."""
 
     name = "resent"
@@ -70,7 +70,7 @@ class Resent(_Delivering):
         self.fault(LostResponse, 5, **_LOST, times=1)
 
 
-class OldDuplicates(_Delivering):
+class OldDuplicates(DeliveringAim):
     """Brokers that know a batch again only as one that they have had."""
 
     name = "old-duplicates"
@@ -85,7 +85,7 @@ class OldDuplicates(_Delivering):
         self.fault(KnownBatch, 3, lasts=(0.3, 1.0))
 
 
-class Limits(_Delivering):
+class Limits(DeliveringAim):
     """A topic that takes smaller batches while some are on their way."""
 
     name = "limits"
@@ -104,7 +104,7 @@ class Limits(_Delivering):
         self.fault(LostResponse, 6, **_LOST, times=1)
 
 
-class Sequences(_Delivering):
+class Sequences(DeliveringAim):
     """Many small batches in flight, of which some fail."""
 
     name = "sequences"
@@ -134,7 +134,7 @@ class Sequences(_Delivering):
         self.fault(Reset, 2)
 
 
-class Expiring(_Delivering):
+class Expiring(DeliveringAim):
     """Records whose time is over, in the buffer or on their way."""
 
     name = "expiring"
@@ -160,7 +160,7 @@ class Expiring(_Delivering):
         self.fault(Refused, 2, **_MOVED, times=20)
 
 
-class FullMemory(_Delivering):
+class FullMemory(DeliveringAim):
     """Several calls that wait for memory, while all is well."""
 
     name = "full-memory"
@@ -184,7 +184,7 @@ class FullMemory(_Delivering):
         self.topics(config={})
 
 
-class Crowds(_Delivering):
+class Crowds(DeliveringAim):
     """Many calls that wait for the memory of one large record, which takes its time."""
 
     name = "crowds"
@@ -215,7 +215,7 @@ class Crowds(_Delivering):
         self.fault(LateResponse, at=0.0, lasts=(active, active), api=0, seconds=0.5, times=1000)
 
 
-class OddCalls(_Delivering):
+class OddCalls(DeliveringAim):
     """Topics and partitions that are not there, calls that wait while others stop the client."""
 
     name = "odd-calls"
@@ -227,7 +227,7 @@ class OddCalls(_Delivering):
         self.fault(SilentLine, self.random.choice((0, 0, 1)), lasts=(0.5, 2.0))
 
 
-class Outage(_Delivering):
+class Outage(DeliveringAim):
     """An outage that is longer than topics are remembered without use."""
 
     name = "outage"
@@ -248,7 +248,7 @@ class Outage(_Delivering):
             self.fault(BrokerStop, at=8.0, lasts=(8.0, 15.0), broker=broker)
 
 
-class TopicsAgain(_Delivering):
+class TopicsAgain(DeliveringAim):
     """A topic that is made again, by brokers that give topics no ids."""
 
     name = "topics-again"
@@ -265,7 +265,7 @@ class TopicsAgain(_Delivering):
         self.fault(TopicAgain, at=4.0, lasts=(0.5, 1.0), topic="t0")
 
 
-class Credentials(_Delivering):
+class Credentials(DeliveringAim):
     """Logins are refused for a moment while records are on their way."""
 
     name = "credentials"
@@ -282,7 +282,7 @@ class Credentials(_Delivering):
         self.fault(LateResponse, 2, api=0, seconds=0.3, times=50, lasts=(2.0, 4.0))
 
 
-class Insisting(_Delivering):
+class Insisting(DeliveringAim):
     """Errors that last for seconds: who asks again has to take its time."""
 
     name = "insisting"
@@ -303,7 +303,7 @@ class Insisting(_Delivering):
         return {"api": api, "error": errors.get(api, c.COORDINATOR_NOT_AVAILABLE)}
 
 
-class Unreachable(_Delivering):
+class Unreachable(DeliveringAim):
     """Brokers that refuse connections, or close them at once."""
 
     name = "unreachable"
@@ -321,7 +321,7 @@ class Unreachable(_Delivering):
             self.fault(Reset, at=1.01, which="all")
 
 
-class OldLeaders(_Delivering):
+class OldLeaders(DeliveringAim):
     """Leaders that send producers to each other."""
 
     name = "old-leaders"
@@ -335,7 +335,7 @@ class OldLeaders(_Delivering):
         self.fault(OldNews, at=1.0, lasts=(3.0, 4.0), broker=self.random.randrange(2))
 
 
-class Bulk(_Delivering):
+class Bulk(DeliveringAim):
     """More than a connection takes at once, and connections that break."""
 
     name = "bulk"
@@ -355,7 +355,7 @@ class Bulk(_Delivering):
         self.fault(Reset, 2)
 
 
-class NewLeaders(_Delivering):
+class NewLeaders(DeliveringAim):
     """Leaders that move, and nothing else: no client waits until metadata is too old."""
 
     name = "new-leaders"

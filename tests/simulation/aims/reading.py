@@ -55,6 +55,7 @@ class ReadingAim(Aim):
     def lone(self, topics: list[str], changes: dict[str, Any], **options: Any) -> None:
         """A consumer without a group."""
         plain = {"cancel_rate": 0, "seek_rate": 0, "restart_rate": 0, "pause_rate": 0, "work_s": 0}
+        plain |= {"change_rate": 0, "holds": [], "hold_rate": 0, "hold_busy_s": 0}
         self.add(LoneWorkload, client=self.consumer(changes), topics=topics, **plain | options)
         for name in ("retry_backoff_ms", "unreachable_timeout_ms"):
             self.draft.workloads[-1].options["client"].pop(name, None)
@@ -63,7 +64,9 @@ class ReadingAim(Aim):
         self, topics: list[str], count: int, client: dict[str, Any], **options: Any
     ) -> list[dict[str, Any]]:
         """A group; returns the options of its members."""
-        plan = self.add(GroupWorkload, topics=topics, pattern=False)
+        plan = self.add(
+            GroupWorkload, topics=topics, pattern=False, holds=[], hold_rate=0, hold_busy_s=0
+        )
         members = []
         for index in range(count):
             member = dict(plan.options["members"][0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
@@ -15,10 +15,11 @@ from aiokafka.structs import TopicPartition
 from tests.simulation.calls import AllowedError, Caller, InterruptedCall
 from tests.simulation.history import Audience, Reading
 from tests.simulation.progress import missing_for
-from tests.simulation.promises import FRESH, FRESH_S, ONCE, PROMPT
-from tests.simulation.scenario import Draft
+from tests.simulation.promises import FRESH, FRESH_S, ONCE, PROMPT, ROOM, ROOM_S
+from tests.simulation.scenario import Draft, WorkloadPlan
 from tests.simulation.workloads.base import Workload
 from tests.simulation.workloads.committing import commit
+from tests.simulation.workloads.holding import Hold, draw_holds, see_empty
 from tests.simulation.workloads.listening import Listener
 from tests.simulation.workloads.lone import group_wait_s, start_consumer, stop_consumer
 from tests.simulation.workloads.reading import (
@@ -26,6 +27,9 @@ from tests.simulation.workloads.reading import (
     draw_consumer_options,
     read_once,
 )
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
 
 ASSIGNORS: dict[str, Any] = {
     "range": RangePartitionAssignor,
@@ -40,6 +44,10 @@ class GroupWorkload(Workload):
 
     kind = "group"
     rank = 2
+
+    def __init__(self, world: World, plan: WorkloadPlan) -> None:
+        super().__init__(world, plan)
+        self.hold = Hold(plan.options)
 
     @classmethod
     def draw(cls, draft: Draft) -> dict[str, Any]:
@@ -58,6 +66,7 @@ class GroupWorkload(Workload):
             "pattern": source.random() < 0.15,
             "isolation": isolation,
             "members": members,
+            **draw_holds(draft),
             **group,
         }
 
@@ -115,6 +124,8 @@ class GroupWorkload(Workload):
         slow = max(float(member["work_s"]) for member in self.options["members"])
         if self.world.promises(FRESH):
             return FRESH_S + 100 * slow
+        if self.world.promises(ROOM):
+            return ROOM_S + 100 * slow
         return 300.0 + self.oldest_metadata_s + 200 * slow
 
     def is_over(self, audience: Audience) -> bool:
@@ -122,11 +133,15 @@ class GroupWorkload(Workload):
         world = self.world
         if not world.turns[self.rank].is_set():
             return False
-        missing = missing_for(world, audience)
-        if missing and world.now > world.turn_at[self.rank] + self.recovery_s:
+        missing = missing_for(world, audience, held=self.hold.numbers)
+        begun_at = max(world.turn_at[self.rank], self.hold.ended_at)
+        if missing and world.now > begun_at + self.recovery_s:
             text = f"group {audience.name} has not got {missing} although all faults are over"
             world.violate("not delivered", text)
             return True
+        if not missing and not self.hold.is_over:
+            self.hold.end(world.now)
+            return False
         return not missing
 
 
@@ -156,6 +171,8 @@ class Member:
             options = self.options["client"]
             if await start_consumer(caller, consumer, options, group_wait_s(options)):
                 await self._read(consumer, reading)
+                if "fetch_buffer_memory" in options and self.is_over():
+                    await see_empty(caller, consumer, reading)
             await self._leave(consumer, reading)
             await self.group.until_turn(caller.random.random() * 2)
 
@@ -229,6 +246,8 @@ class Member:
             if options["listener"] == "none":
                 reading.positions.clear()
             try:
+                is_turn = self.world.turns[self.group.rank].is_set()
+                await self.group.hold.apply(caller, consumer, is_turn=is_turn)
                 await read_once(caller, consumer, reading, options)
                 await commit(caller, consumer, reading, options)
             except (InterruptedCall, AllowedError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
@@ -11,10 +11,15 @@ from tests.simulation.calls import Caller, InterruptedCall
 from tests.simulation.history import Audience, Reading
 from tests.simulation.logs import partitions, visible_end
 from tests.simulation.progress import missing_for
-from tests.simulation.promises import FRESH, FRESH_S
-from tests.simulation.scenario import Draft
+from tests.simulation.promises import FRESH, FRESH_S, ROOM, ROOM_S
+from tests.simulation.scenario import Draft, WorkloadPlan
+from tests.simulation.workloads.accounts import buffered
 from tests.simulation.workloads.base import Workload
+from tests.simulation.workloads.holding import Hold, draw_holds, read_less, see_empty
 from tests.simulation.workloads.reading import draw_consumer_options, read_once
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
 
 # Seconds in which a position that is known is told.
 _AT_ONCE = 0.1
@@ -44,13 +49,21 @@ class LoneWorkload(Workload):
             "pause_rate": source.choice((0, 0, 0.05)),
             "cancel_rate": source.choice((0, 0, 0.05, 0.3)),
             "restart_rate": source.choice((0, 0, 0.02)),
+            "change_rate": source.choice((0, 0, 0, 0.05)),
+            **draw_holds(draft),
         }
+
+    def __init__(self, world: World, plan: WorkloadPlan) -> None:
+        super().__init__(world, plan)
+        self._hold = Hold(plan.options)
 
     @property
     def recovery_s(self) -> float:
         """Less where nothing happens that it had to recover from."""
         if self.world.promises(FRESH):
             return FRESH_S + 100 * float(self.options["work_s"])
+        if self.world.promises(ROOM):
+            return ROOM_S + 100 * float(self.options["work_s"])
         return super().recovery_s
 
     async def run(self) -> None:
@@ -78,6 +91,8 @@ class LoneWorkload(Workload):
                 await self._read(caller, consumer, reading)
                 if self.world.promises(FRESH) and not options["seek_rate"]:
                     await self._check_end(caller, consumer, reading)
+                if self._limits_memory and self._is_over(audience):
+                    await see_empty(caller, consumer, reading)
             reading.close()
             await stop_consumer(caller, consumer, None)
             await self.until_turn(0.5)
@@ -118,29 +133,43 @@ class LoneWorkload(Workload):
             bootstrap_servers=self.world.bootstrap, client_id=caller.name, **options["client"]
         )
         if options["by_hand"]:
-            plans = [self.world.scenario.topic(name) for name in options["topics"]]
-            consumer.assign(
-                [TopicPartition(t.name, number) for t in plans for number in range(t.partitions)]
-            )
+            consumer.assign(self._partitions())
         else:
             consumer.subscribe(options["topics"])
         return consumer
+
+    def _partitions(self) -> list[TopicPartition]:
+        """Those that are there at the beginning."""
+        plans = [self.world.scenario.topic(name) for name in self.options["topics"]]
+        return [TopicPartition(t.name, number) for t in plans for number in range(t.partitions)]
+
+    @property
+    def _limits_memory(self) -> bool:
+        return "fetch_buffer_memory" in self.options["client"]
 
     def _is_over(self, audience: Audience) -> bool:
         world = self.world
         if not world.turns[self.rank].is_set():
             return False
-        missing = missing_for(world, audience, by_hand=self.options["by_hand"])
-        if missing and world.now > world.turn_at[self.rank] + self.recovery_s:
+        hold = self._hold
+        by_hand = self.options["by_hand"]
+        missing = missing_for(world, audience, by_hand=by_hand, held=hold.numbers)
+        begun_at = max(world.turn_at[self.rank], hold.ended_at)
+        if missing and world.now > begun_at + self.recovery_s:
             text = f"{self.plan.name} has not got {missing} although all faults are over"
             world.violate("not delivered", text)
             return True
+        if not missing and not hold.is_over:
+            hold.end(world.now)
+            return False
         return not missing
 
     async def _read(self, caller: Caller, consumer: AIOKafkaConsumer, reading: Reading) -> None:
         options = self.options
         while not self._is_over(reading.audience):
             try:
+                is_turn = self.world.turns[self.rank].is_set()
+                await self._hold.apply(caller, consumer, is_turn=is_turn)
                 await read_once(caller, consumer, reading, options)
                 if options.get("commit_rate") and caller.chance(options["commit_rate"]):
                     limit = options_ms(options["client"], "default_api_timeout_ms", 60_000)
@@ -150,6 +179,8 @@ class LoneWorkload(Workload):
                 is_time = not self.world.turns[self.rank].is_set()
                 if caller.chance(options["seek_rate"]) and is_time:
                     await self._seek(caller, consumer, reading)
+                if caller.chance(self._change_rate) and is_time:
+                    await read_less(caller, consumer, reading, options, self._partitions())
             except InterruptedCall:
                 pass
             except KafkaError:
@@ -160,6 +191,12 @@ class LoneWorkload(Workload):
             # One that goes back at each start, and restarts often, would never come to the end.
             if restarts and not self.world.turns[self.rank].is_set():
                 return
+
+    @property
+    def _change_rate(self) -> float:
+        # By "latest" it would miss what is written meanwhile.
+        is_possible = self.options["client"]["auto_offset_reset"] == "earliest"
+        return float(self.options.get("change_rate", 0)) if is_possible else 0.0
 
     async def _check_end(
         self, caller: Caller, consumer: AIOKafkaConsumer, reading: Reading
@@ -250,3 +287,5 @@ async def stop_consumer(caller: Caller, consumer: AIOKafkaConsumer, timeout: flo
     health = consumer.health()
     if health.state != "closed":
         caller.world.violate("health", f"{caller.name}: after stop {health!r}")
+    if left := buffered(consumer):
+        caller.world.violate("memory", f"{caller.name}: after stop {left} bytes are in memory")

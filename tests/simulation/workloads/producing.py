@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaProducer, _seams
@@ -10,6 +11,7 @@ from aiokafka.errors import KafkaError
 from tests.simulation.calls import Caller, InterruptedCall
 from tests.simulation.history import ProducerSession, Sent, Transaction, value_of
 from tests.simulation.scenario import Draft
+from tests.simulation.workloads.accounts import RoomWatch
 from tests.simulation.workloads.base import (
     FIRST_WITH_PRODUCER_IDS,
     Workload,
@@ -129,6 +131,7 @@ class ProducerProgram:
         self.is_usable = True
         self.last_error: BaseException | None = None
         self.transaction: Transaction | None = None
+        self._room: RoomWatch | None = None
 
     def _limit(self, name: str, default: float) -> float:
         return float(self.options["client"].get(name, default)) / 1000
@@ -157,6 +160,8 @@ class ProducerProgram:
             self.is_usable = False
             self._check_released()
             return False
+        if memory := self.options["client"].get("buffer_memory"):
+            self._room = RoomWatch(self.world, self.caller.name, self.producer, memory)
         return True
 
     async def stop(self, timeout: float | None) -> None:
@@ -175,6 +180,8 @@ class ProducerProgram:
         self._check_released()
 
     def _check_released(self) -> None:
+        if self._room is not None:
+            self._room.close()
         free = self.producer.buffer_available_bytes
         memory = self.options["client"].get("buffer_memory", 33_554_432)
         name = self.caller.name
@@ -218,6 +225,9 @@ class ProducerProgram:
         await asyncio.gather(self.send_and_wait(size=largest), *calls)
         return count + 1
 
+    def _sending(self, size: int) -> AbstractContextManager[None]:
+        return nullcontext() if self._room is None else self._room.sending(size)
+
     def _arguments(self, sent: Sent, size: int | None) -> dict[str, Any]:
         source = self.caller.random
         low, high = self.options["sizes"]
@@ -244,9 +254,10 @@ class ProducerProgram:
         arguments = self._arguments(sent, size)
         call = self.producer.send(sent.topic, **arguments)
         try:
-            future = await self.caller.call(
-                f"send record {sent.number}", call, limit=self.max_block
-            )
+            with self._sending(len(arguments["value"])):
+                future = await self.caller.call(
+                    f"send record {sent.number}", call, limit=self.max_block
+                )
         except (KafkaError, InterruptedCall) as error:
             sent.outcome, sent.error = "unsent", error
             self._met(error)
@@ -293,9 +304,10 @@ class ProducerProgram:
         partition = source.randrange(self.world.scenario.topic(topic).partitions)
         call = self.producer.send_batch(builder, topic, partition=partition)
         try:
-            future = await self.caller.call(
-                f"send_batch of records {numbers}", call, limit=self.max_block
-            )
+            with self._sending(builder.size()):
+                future = await self.caller.call(
+                    f"send_batch of records {numbers}", call, limit=self.max_block
+                )
         except (KafkaError, InterruptedCall) as error:
             for record in records:
                 record.outcome, record.error = "unsent", error

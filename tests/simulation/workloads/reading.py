@@ -13,6 +13,7 @@ from tests.simulation.calls import Caller, InterruptedCall
 from tests.simulation.history import Reading
 from tests.simulation.promises import FRESH
 from tests.simulation.scenario import Draft
+from tests.simulation.workloads.accounts import check_fetched
 from tests.simulation.workloads.base import draw_client_options
 
 FIRST_CONSUMER_PROTOCOL = (4, 0)
@@ -62,12 +63,15 @@ async def read_once(
         style = caller.random.choice(("one", "many", "iterate", "named"))
     if caller.chance(options["pause_rate"]):
         await _pause(caller, consumer)
+    check_fetched(caller.world, caller.name, consumer, options["client"])
     reading.begin_call()
     waiting, began_at = _waiting_for(caller, consumer, reading), caller.world.now
     if style == "many":
         records = await _read_many(caller, consumer)
     else:
         records = await _read_one(caller, consumer, style)
+    # In the step in which it was returned.
+    _check_paused(caller, consumer, records)
     # A fetch that is under way may wait that long at the broker for more.
     longest = max(_LONG, options["client"].get("fetch_max_wait_ms", 500) / 1000 + _ROUND_TRIPS)
     is_long = caller.world.now - max(began_at, reading.held_until) >= longest
@@ -118,6 +122,14 @@ async def _read_many(caller: Caller, consumer: AIOKafkaConsumer) -> list[Consume
     if not found and not timeout:
         await asyncio.sleep(0.5)
     return [record for records in found.values() for record in records]
+
+
+def _check_paused(
+    caller: Caller, consumer: AIOKafkaConsumer, records: list[ConsumerRecord[Any, Any]]
+) -> None:
+    """Nothing is returned of a partition while it is paused."""
+    for tp in sorted({(r.topic, r.partition) for r in records} & consumer.paused()):
+        caller.world.violate("paused", f"{caller.name}: got a record of {tp}, which is paused")
 
 
 async def _pause(caller: Caller, consumer: AIOKafkaConsumer) -> None:
