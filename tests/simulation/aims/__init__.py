@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from tests.simulation.aims.base import Aim
 from tests.simulation.aims.delivering import DELIVERING_AIMS
 from tests.simulation.aims.reading import READING_AIMS
+from tests.simulation.aims.remaking import REMAKING_AIMS
 from tests.simulation.aims.transacting import TRANSACTING_AIMS
 from tests.simulation.aims.working import WORKING_AIMS
 from tests.simulation.scenario import Draft
@@ -19,6 +20,7 @@ AIMS: tuple[type[Aim], ...] = (
     *DELIVERING_AIMS,
     *TRANSACTING_AIMS,
     *READING_AIMS,
+    *REMAKING_AIMS,
     *WORKING_AIMS,
 )
 BY_NAME = {aim.name: aim for aim in AIMS}
