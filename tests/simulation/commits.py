@@ -28,6 +28,8 @@ def watch_commits(world: World) -> None:
     newest: dict[tuple[str, int, TopicPartition], float] = {}
     connections: dict[str, int] = {}
     is_in_order = not _MIXES & {fault.kind for fault in world.scenario.faults}
+    remade = world.history.remade
+    remade.watch()
 
     def look(request: Any, context: RequestContext) -> None:
         audience = next((a for a in world.history.audiences if a.name == request.group_id), None)
@@ -42,6 +44,7 @@ def watch_commits(world: World) -> None:
             for part in topic.partitions:
                 tp = TopicPartition(name, part.partition_index)
                 _check(world, audience, tp, part.committed_offset)
+                remade.check_commit(audience, context, topic.topic_id, tp, part.committed_offset)
                 who = (request.member_id, request.generation_id_or_member_epoch, tp)
                 # A commit that was refused, or never arrived, has moved nothing.
                 stored = world.cluster.groups.committed(request.group_id, name, tp.partition) or 0

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka.structs import ConsumerRecord, RecordMetadata, TopicPartition
 from tests.simulation import logs
 from tests.simulation.promises import DELIVERED, MEMBERS, NO_ERRORS, ONCE, STEADY
+from tests.simulation.remade import KIP_848, Remade, Rereading, Whereabouts
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -148,6 +149,7 @@ class Audience:
         self.mixes_commits = False
         """Whether a member names some offsets, and has others taken from its positions, which are
         behind the marks of transactions."""
+        self.again = Rereading()
 
     def without(self, number: int) -> bool:
         """Whether a record was never delivered."""
@@ -174,6 +176,7 @@ class Reading:
         """The highest offsets of those that are under way."""
         self.held_until = 0.0
         """When its listener returned last; infinity while that is at work."""
+        self.whereabouts = Whereabouts()
         audience.readings.append(self)
 
     def close(self) -> None:
@@ -189,8 +192,11 @@ class Reading:
             self._check_steady()
         if not self._world.promises(ONCE):
             return
+        # By id it is another partition, in groups that assign by ids.
+        again = self._world.history.again if self.audience.again.protocol == KIP_848 else ()
         for other in self.audience.readings:
             shared = sorted((other.held or set()) & set(partitions))
+            shared = [tp for tp in shared if tp.topic not in again]
             if other is not self and shared:
                 text = f"{self.name} was given {shared}, which {other.name} has not given up"
                 self._world.violate("two owners", text)
@@ -225,6 +231,7 @@ class Reading:
         finished = self.audience.finished
         for tp, offset in self.in_hand:
             finished.setdefault(tp, set()).add(offset)
+        self._world.history.remade.finished(self)
         self.in_hand.clear()
 
     def done_positions(self) -> dict[TopicPartition, int]:
@@ -241,6 +248,7 @@ class Reading:
         """Positions have changed: by a rebalance, a seek, a reset."""
         for tp in partitions:
             self.positions.pop(tp, None)
+            self.whereabouts.ages.pop(tp, None)
 
     def took(self, record: ConsumerRecord[Any, Any], generation: int | None) -> None:
         """A record was returned."""
@@ -255,7 +263,9 @@ class Reading:
         if self.held is not None and tp not in self.held and tp not in self._had:
             text = f"{self.name}: {tp} {record.offset}, which it does not have"
             self._world.violate("not its own", text)
-        self._check_once(tp, record.offset)
+        if tp.topic not in self._world.history.again:
+            self._check_once(tp, record.offset)
+        self._world.history.remade.took(self, tp, record.offset, number)
         audience.numbers.add(number)
         known = audience.delivered.setdefault(tp, {})
         before = known.setdefault(record.offset, number)
@@ -329,6 +339,7 @@ class History:
         """Topics that were deleted or truncated: what was in them need not be."""
         self.again: set[str] = set()
         """Topics that are not what they were: their logs were cut, or they were made again."""
+        self.remade = Remade(world)
         self.lost_when_unsafe: set[str] = set()
         """Topics in which records may be lost that not all replicas have acknowledged."""
         self.kept: dict[TopicPartition, dict[int, list[int]]] = {}

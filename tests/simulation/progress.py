@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from aiokafka.structs import TopicPartition
 from tests.simulation import logs
-from tests.simulation.history import Audience
 from tests.simulation.promises import EVERY
 
 if TYPE_CHECKING:
+    from tests.simulation.history import Audience
     from tests.simulation.world import World
 
 
@@ -27,7 +27,10 @@ def missing_for(
     """
     for topic in audience.topics:
         if topic in world.history.forgiven or topic in audience.forgiven:
-            if world.promises(EVERY) and (missing := _missing_at_all(world, audience, topic)):
+            wants_all = world.history.remade.is_complete(audience, topic) and not by_hand
+            if (world.promises(EVERY) or wants_all) and (
+                missing := _missing_at_all(world, audience, topic)
+            ):
                 return missing
             continue
         for tp in logs.partitions(world, topic):

@@ -12,6 +12,7 @@ from tests.simulation.aims.base import Aim
 from tests.simulation.aims.delivering import DELIVERING_AIMS
 from tests.simulation.aims.memory import MEMORY_AIMS
 from tests.simulation.aims.reading import READING_AIMS
+from tests.simulation.aims.remaking import REMAKING_AIMS
 from tests.simulation.aims.transacting import TRANSACTING_AIMS
 from tests.simulation.aims.working import WORKING_AIMS
 from tests.simulation.scenario import Draft
@@ -20,6 +21,7 @@ AIMS: tuple[type[Aim], ...] = (
     *DELIVERING_AIMS,
     *TRANSACTING_AIMS,
     *READING_AIMS,
+    *REMAKING_AIMS,
     *WORKING_AIMS,
     *MEMORY_AIMS,
 )

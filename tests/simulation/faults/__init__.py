@@ -13,6 +13,7 @@ from tests.simulation.faults.base import Fault
 from tests.simulation.faults.brokers import BROKER_FAULTS
 from tests.simulation.faults.groups import GROUP_FAULTS
 from tests.simulation.faults.machine import MACHINE_FAULTS
+from tests.simulation.faults.metadata import METADATA_FAULTS
 from tests.simulation.faults.network import NETWORK_FAULTS
 from tests.simulation.faults.replicas import REPLICA_FAULTS
 from tests.simulation.faults.responses import RESPONSE_FAULTS
@@ -30,6 +31,7 @@ KINDS: dict[type[Fault], int] = {
     **RESPONSE_FAULTS,
     **GROUP_FAULTS,
     **TOPIC_FAULTS,
+    **METADATA_FAULTS,
     **MACHINE_FAULTS,
 }
 BY_NAME = {kind.kind: kind for kind in (*KINDS, *AIMED_FAULTS)}

@@ -106,6 +106,7 @@ class Election(_OfPartition):
         self._allow_losses()
         if self.unclean:
             self.world.history.forgive(self.arguments["topic"])
+            self.world.history.remade.spoil(self.arguments["topic"])
         try:
             cluster.controller.elect(self.place, self.arguments["broker"], unclean=self.unclean)
         except ValueError:

@@ -68,19 +68,21 @@ class TopicAgain(Fault):
         if name in cluster.state.topics:
             history = self.world.history
             history.forgive(name)
+            history.remade.note_end(name)
             # What retention removed before is gone with it, too: no other log has these offsets.
             history.kept = {tp: known for tp, known in history.kept.items() if tp.topic != name}
             await cluster.delete_topic(name)
             self.hit()
 
     async def end(self) -> None:
-        """Make it again, as it was."""
+        """Make it again, as it was but perhaps for the number of its partitions."""
         name = self.arguments["topic"]
         cluster = self.world.cluster
         all_live = len(cluster.state.live_nodes()) == len(cluster.state.nodes)
         if name not in cluster.state.topics and all_live:
             plan = self.world.scenario.topic(name)
-            await cluster.create_topic(name, plan.partitions, plan.replicas, config=plan.config)
+            count = self.arguments.get("partitions", plan.partitions)
+            await cluster.create_topic(name, count, plan.replicas, config=plan.config)
 
 
 TOPIC_FAULTS: dict[type[Fault], int] = {MorePartitions: 2, Retention: 2, TopicAgain: 1}

@@ -16,6 +16,7 @@ from tests.simulation.calls import AllowedError, Caller, InterruptedCall
 from tests.simulation.history import Audience, Reading
 from tests.simulation.progress import missing_for
 from tests.simulation.promises import FRESH, FRESH_S, ONCE, PROMPT, ROOM, ROOM_S
+from tests.simulation.remade import CLASSIC
 from tests.simulation.scenario import Draft, WorkloadPlan
 from tests.simulation.workloads.base import Workload
 from tests.simulation.workloads.committing import commit
@@ -112,6 +113,14 @@ class GroupWorkload(Workload):
             member["listener"] == "commit" and member["commits"] in ("auto", "sync")
             for member in self.options["members"]
         )
+        plans = self.options["members"]
+        # Those without a listener do not know when they are given another topic of the name.
+        audience.again.by_hand = any(
+            member["commits"] not in ("auto", "sync") or member["listener"] == "commit"
+            for member in plans
+        )
+        if all(member["listener"] != "none" for member in plans) or not audience.again.by_hand:
+            audience.again.protocol = plans[0]["client"].get("group_protocol", CLASSIC)
         members = [
             Member(self, audience, f"{self.plan.name} member {number}", options)
             for number, options in enumerate(self.options["members"])
