@@ -13,14 +13,21 @@ from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitio
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 from tests.simulation.calls import AllowedError, Caller, InterruptedCall
+from tests.simulation.contexts import arguments_of
 from tests.simulation.history import Audience, Reading
 from tests.simulation.progress import missing_for
 from tests.simulation.promises import FRESH, FRESH_S, ONCE, PROMPT
 from tests.simulation.scenario import Draft
+from tests.simulation.shows import intercepted
 from tests.simulation.workloads.base import Workload
 from tests.simulation.workloads.committing import commit
 from tests.simulation.workloads.listening import Listener
-from tests.simulation.workloads.lone import group_wait_s, start_consumer, stop_consumer
+from tests.simulation.workloads.lone import (
+    group_wait_s,
+    start_consumer,
+    stop_consumer,
+    together,
+)
 from tests.simulation.workloads.reading import (
     FIRST_CONSUMER_PROTOCOL,
     draw_consumer_options,
@@ -114,8 +121,8 @@ class GroupWorkload(Workload):
         """A member that is gone is missed after its session; some rebalances may follow."""
         slow = max(float(member["work_s"]) for member in self.options["members"])
         if self.world.promises(FRESH):
-            return FRESH_S + 100 * slow
-        return 300.0 + self.oldest_metadata_s + 200 * slow
+            return FRESH_S + 100 * slow + self.looking_s
+        return 300.0 + self.oldest_metadata_s + 200 * slow + self.looking_s
 
     def is_over(self, audience: Audience) -> bool:
         """Whether the members may go: all was read, or it takes too long."""
@@ -155,7 +162,8 @@ class Member:
             consumer = self._make(reading)
             options = self.options["client"]
             if await start_consumer(caller, consumer, options, group_wait_s(options)):
-                await self._read(consumer, reading)
+                readers = range(self.options.get("readers", 1))
+                await together([self._read(consumer, reading) for _ in readers])
             await self._leave(consumer, reading)
             await self.group.until_turn(caller.random.random() * 2)
 
@@ -203,11 +211,14 @@ class Member:
         assignors = options.pop("assignors", None)
         if assignors:
             options["partition_assignment_strategy"] = [ASSIGNORS[name] for name in assignors]
-        consumer = AIOKafkaConsumer(
+        consumer = intercepted(
+            self.caller,
+            reading,
+            self.options,
             bootstrap_servers=self.world.bootstrap,
             client_id=self.caller.name.replace(" ", "-"),
             group_id=self.group.options["group_id"],
-            **options,
+            **arguments_of(self.caller, options),
         )
         listener = None
         if self.options["listener"] != "none":
