@@ -36,7 +36,8 @@ LATE_ONLY = "late only"
 """Transactions fail only if the time of a record of theirs is over."""
 
 SILENT = "silent"
-"""No call returns records while a listener is at work, however long interceptors look."""
+"""No call returns records while a listener is at work, nor those of partitions for which it has
+returned, however long interceptors look."""
 
 PROMPT_S = 8.0
 FRESH_S = 15.0

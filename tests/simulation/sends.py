@@ -52,7 +52,7 @@ class Sends:
         self.world.violate(kind, f"{self.caller.name}: {text}")
 
     def check(self) -> None:
-        """See at the end that interceptors heard of the end of each record once, as its program did."""
+        """See that interceptors heard once of the end of each record, as its program did."""
         for interceptor in self._pair:
             for number, count in interceptor.seen.items():
                 told = interceptor.told[number]

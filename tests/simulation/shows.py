@@ -114,7 +114,8 @@ class Shows:
             if len(some) != len(expected) or any(map(_is_other, some, expected)):
                 text = f"{_places({tp: some})} was returned, not {_places({tp: expected})}"
                 self.violate("passed by", text)
-        self._check_held(showing, found)
+        if self.world.promises(SILENT):
+            self._check_held(showing, found)
         # Of a partition that is not there, members do not have it any more; others leave it out.
         taken = {
             tp: some for tp, some in showing.given.items() if tp in found or not self.is_of_group
@@ -123,7 +124,7 @@ class Shows:
 
     def _check_held(self, showing: Showing, found: Records) -> None:
         reading = self.reading
-        if reading.is_listening and self.world.promises(SILENT):
+        if reading.is_listening:
             self.violate("during its listener", f"{_places(found)} was returned")
         gone = set(found) & (showing.held or set()) - (reading.held or set())
         if gone:
