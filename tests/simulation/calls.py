@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokafka.errors import KafkaError
 from aiokafka.net.gate import DeadlineTimer
+from tests.simulation.contexts import calling
 from tests.simulation.promises import NO_ERRORS, PROMPT, PROMPT_S
 
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ class Caller:
         started_at = loop.now
         world.note(self.name, what)
         try:
-            result = await awaitable
+            with calling(self.name, what):
+                result = await awaitable
         except asyncio.CancelledError:
             if watch.told_to_cancel is None:
                 raise

@@ -37,6 +37,8 @@ def check_all(world: World) -> None:
     _check_pipelines(world, found)
     if world.promises(LATE_ONLY):
         _check_failures(world)
+    for check in world.at_end:
+        check()
 
 
 def is_a_transaction_open(world: World) -> bool:

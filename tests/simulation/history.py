@@ -18,6 +18,7 @@ from tests.simulation.promises import DELIVERED, MEMBERS, NO_ERRORS, ONCE, STEAD
 from tests.simulation.remade import KIP_848, Remade, Rereading, Whereabouts
 
 if TYPE_CHECKING:
+    from tests.simulation.shows import Shows
     from tests.simulation.world import World
 
 _DIGITS = 8
@@ -177,6 +178,13 @@ class Reading:
         self.held_until = 0.0
         """When its listener returned last; infinity while that is at work."""
         self.whereabouts = Whereabouts()
+        self.shows: Shows | None = None
+        """Its interceptors, if it has any."""
+        self.shown_until = 0.0
+        """When interceptors looked at records last; infinity while they do."""
+        self._newest: dict[TopicPartition, tuple[int, int]] = {}
+        """By partition: the generation and the offset of the last record, since its position was
+        set."""
         audience.readings.append(self)
 
     def close(self) -> None:
@@ -225,6 +233,20 @@ class Reading:
         finally:
             self.held_until = self._world.now
 
+    @property
+    def is_listening(self) -> bool:
+        """Whether its listener is at work."""
+        return self.held_until == math.inf
+
+    @contextlib.contextmanager
+    def showing(self) -> Iterator[None]:
+        """Return a block in which interceptors look at records, which takes its time."""
+        self.shown_until = math.inf
+        try:
+            yield
+        finally:
+            self.shown_until = self._world.now
+
     def begin_call(self) -> None:
         """The program asks for more: it has finished what it has."""
         self._had = set(self.held or ())
@@ -233,6 +255,10 @@ class Reading:
             finished.setdefault(tp, set()).add(offset)
         self._world.history.remade.finished(self)
         self.in_hand.clear()
+
+    def is_before(self, tp: TopicPartition, offset: int) -> bool:
+        """Whether a record is still to come, as far as is known."""
+        return tp in self.positions and self.positions[tp] <= offset
 
     def done_positions(self) -> dict[TopicPartition, int]:
         """Where the next record comes from, for partitions of which nothing is in hand."""
@@ -249,6 +275,14 @@ class Reading:
         for tp in partitions:
             self.positions.pop(tp, None)
             self.whereabouts.ages.pop(tp, None)
+            self._newest.pop(tp, None)
+
+    def check_shown(self, tp: TopicPartition, offsets: Sequence[int]) -> None:
+        """Records are shown to interceptors: those that come next, in their order."""
+        expected = self.positions.get(tp)
+        for offset in () if tp.topic in self.audience.forgiven else offsets:
+            self._check_place(tp, offset, expected)
+            expected = offset + 1
 
     def took(self, record: ConsumerRecord[Any, Any], generation: int | None) -> None:
         """A record was returned."""
@@ -256,7 +290,8 @@ class Reading:
         number = number_of(record.value)
         audience = self.audience
         if tp.topic not in audience.forgiven:
-            self._check_place(tp, record.offset)
+            self._check_place(tp, record.offset, self.positions.get(tp))
+            self._check_generation(tp, record.offset, generation)
         self._check_member(tp, generation)
         if generation is not None:
             self._check_owner(tp, generation)
@@ -289,8 +324,17 @@ class Reading:
                 text = f"{self.name}: {tp} {offset}, which {other.name} works on"
                 self._world.violate("in two hands", text)
 
-    def _check_place(self, tp: TopicPartition, offset: int) -> None:
-        expected = self.positions.get(tp)
+    def _check_generation(self, tp: TopicPartition, offset: int, generation: int | None) -> None:
+        """While it has a partition, each record comes once, unless it goes back itself."""
+        if generation is None:
+            return
+        before, last = self._newest.get(tp, (generation, -1))
+        self._newest[tp] = generation, offset
+        if before == generation and offset <= last and not self.audience.goes_back:
+            text = f"{self.name}: {tp} {offset} after {last} in generation {generation}"
+            self._world.violate("twice in a generation", text)
+
+    def _check_place(self, tp: TopicPartition, offset: int, expected: int | None) -> None:
         if expected is None or offset == expected:
             return
         if offset < expected:

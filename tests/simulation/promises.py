@@ -39,6 +39,10 @@ ROOM = "room"
 """Readers have everything a minute after the faults, and before that minute of all that they do not
 keep paused: no memory is kept from partitions by others."""
 
+SILENT = "silent"
+"""No call returns records while a listener is at work, nor those of partitions for which it has
+returned, however long interceptors look."""
+
 PROMPT_S = 8.0
 FRESH_S = 15.0
 ROOM_S = 60.0

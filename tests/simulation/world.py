@@ -6,6 +6,7 @@ import asyncio
 import random
 import traceback
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -76,6 +77,8 @@ class World:
         self.hits: dict[str, int] = {}
         self.states = States(self)
         self.hangs = Hangs(self.loop)
+        #: What programs have to see at the end, when all has come to rest.
+        self.at_end: list[Callable[[], None]] = []
         #: Times in which requests of an API are answered with errors only: API, from, to.
         self.refusing: list[tuple[int, float, float]] = []
         #: Times in which leaders send readers to a replica that is not there: from, to.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tests.simulation.intercepting import draw_interceptors
 from tests.simulation.scenario import Draft, WorkloadPlan
 from tests.simulation.workloads.administering import AdminWorkload
 from tests.simulation.workloads.arriving import LatestWorkload
@@ -42,6 +43,9 @@ KINDS: dict[type[Workload], int] = {
     OddWorkload: 1,
     TurmoilWorkload: 1,
 }
+#: Those whose programs may have interceptors.
+INTERCEPTED = ("producer", "transactions", "turmoil", "lone", "group", "pipeline")
+_INTERCEPTED_SHARE = 0.25
 BY_NAME = {kind.kind: kind for kind in KINDS}
 
 
@@ -56,7 +60,11 @@ def draw_workloads(draft: Draft, kinds: Sequence[str] = ()) -> None:
         drawn[0:1] = [ProducerWorkload, drawn[0]]
     for kind in sorted(drawn, key=lambda kind: kind.rank):
         name = draft.name_for(kind.kind)
-        draft.workloads.append(WorkloadPlan(kind.kind, name, kind.draw(draft)))
+        options = kind.draw(draft)
+        if kind.kind in INTERCEPTED and draft.random.random() < _INTERCEPTED_SHARE:
+            for program in options.get("members", [options]):
+                program["interceptors"] = draw_interceptors(draft, kind.kind)
+        draft.workloads.append(WorkloadPlan(kind.kind, name, options))
 
 
 def make(world: World, plan: WorkloadPlan) -> Workload:

@@ -6,6 +6,7 @@ import abc
 import asyncio
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tests.simulation.intercepting import longest_slowness
 from tests.simulation.scenario import ClusterPlan, Draft, WorkloadPlan
 
 if TYPE_CHECKING:
@@ -49,7 +50,12 @@ class Workload(abc.ABC):
     @property
     def recovery_s(self) -> float:
         """Seconds after its turn has come in which it must have come to rest."""
-        return 240.0 + self.oldest_metadata_s
+        return 240.0 + self.oldest_metadata_s + self.looking_s
+
+    @property
+    def looking_s(self) -> float:
+        """Seconds that interceptors look at so many records as there may be, one by one."""
+        return 200 * longest_slowness(self.options)
 
     @property
     def oldest_metadata_s(self) -> float:

@@ -13,16 +13,23 @@ from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitio
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 from tests.simulation.calls import AllowedError, Caller, InterruptedCall
+from tests.simulation.contexts import arguments_of
 from tests.simulation.history import Audience, Reading
 from tests.simulation.progress import missing_for
 from tests.simulation.promises import FRESH, FRESH_S, ONCE, PROMPT, ROOM, ROOM_S
 from tests.simulation.remade import CLASSIC
 from tests.simulation.scenario import Draft, WorkloadPlan
+from tests.simulation.shows import intercepted
 from tests.simulation.workloads.base import Workload
 from tests.simulation.workloads.committing import commit
 from tests.simulation.workloads.holding import Hold, draw_holds, see_empty
 from tests.simulation.workloads.listening import Listener
-from tests.simulation.workloads.lone import group_wait_s, start_consumer, stop_consumer
+from tests.simulation.workloads.lone import (
+    group_wait_s,
+    start_consumer,
+    stop_consumer,
+    together,
+)
 from tests.simulation.workloads.reading import (
     FIRST_CONSUMER_PROTOCOL,
     draw_consumer_options,
@@ -132,10 +139,10 @@ class GroupWorkload(Workload):
         """A member that is gone is missed after its session; some rebalances may follow."""
         slow = max(float(member["work_s"]) for member in self.options["members"])
         if self.world.promises(FRESH):
-            return FRESH_S + 100 * slow
+            return FRESH_S + 100 * slow + self.looking_s
         if self.world.promises(ROOM):
-            return ROOM_S + 100 * slow
-        return 300.0 + self.oldest_metadata_s + 200 * slow
+            return ROOM_S + 100 * slow + self.looking_s
+        return 300.0 + self.oldest_metadata_s + 200 * slow + self.looking_s
 
     def is_over(self, audience: Audience) -> bool:
         """Whether the members may go: all was read, or it takes too long."""
@@ -179,7 +186,8 @@ class Member:
             consumer = self._make(reading)
             options = self.options["client"]
             if await start_consumer(caller, consumer, options, group_wait_s(options)):
-                await self._read(consumer, reading)
+                readers = range(self.options.get("readers", 1))
+                await together([self._read(consumer, reading) for _ in readers])
                 if "fetch_buffer_memory" in options and self.is_over():
                     await see_empty(caller, consumer, reading)
             await self._leave(consumer, reading)
@@ -229,11 +237,14 @@ class Member:
         assignors = options.pop("assignors", None)
         if assignors:
             options["partition_assignment_strategy"] = [ASSIGNORS[name] for name in assignors]
-        consumer = AIOKafkaConsumer(
+        consumer = intercepted(
+            self.caller,
+            reading,
+            self.options,
             bootstrap_servers=self.world.bootstrap,
             client_id=self.caller.name.replace(" ", "-"),
             group_id=self.group.options["group_id"],
-            **options,
+            **arguments_of(self.caller, options),
         )
         listener = None
         if self.options["listener"] != "none":

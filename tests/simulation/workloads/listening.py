@@ -10,6 +10,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 from tests.simulation.calls import AllowedError, Caller, InterruptedCall
+from tests.simulation.contexts import check_context
 from tests.simulation.history import Reading
 
 
@@ -57,6 +58,7 @@ class Listener(ConsumerRebalanceListener):
             await self._misbehave()
 
     def _note(self, what: str, partitions: Set[TopicPartition]) -> None:
+        check_context(self._caller, f"the listener ({what})")
         self._caller.world.note(self._caller.name, what, ", ".join(map(_short, sorted(partitions))))
 
     async def _misbehave(self) -> None:

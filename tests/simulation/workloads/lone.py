@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 from tests.simulation.calls import Caller, InterruptedCall
+from tests.simulation.contexts import arguments_of
 from tests.simulation.history import Audience, Reading
 from tests.simulation.logs import partitions, visible_end
 from tests.simulation.progress import missing_for
 from tests.simulation.promises import FRESH, FRESH_S, ROOM, ROOM_S
 from tests.simulation.remade import LONE
 from tests.simulation.scenario import Draft, WorkloadPlan
+from tests.simulation.shows import intercepted
 from tests.simulation.workloads.accounts import buffered
 from tests.simulation.workloads.base import Workload
 from tests.simulation.workloads.holding import Hold, draw_holds, read_less, see_empty
@@ -62,9 +65,9 @@ class LoneWorkload(Workload):
     def recovery_s(self) -> float:
         """Less where nothing happens that it had to recover from."""
         if self.world.promises(FRESH):
-            return FRESH_S + 100 * float(self.options["work_s"])
+            return FRESH_S + 100 * float(self.options["work_s"]) + self.looking_s
         if self.world.promises(ROOM):
-            return ROOM_S + 100 * float(self.options["work_s"])
+            return ROOM_S + 100 * float(self.options["work_s"]) + self.looking_s
         return super().recovery_s
 
     async def run(self) -> None:
@@ -80,8 +83,8 @@ class LoneWorkload(Workload):
         audience.again.protocol = "" if options["seek_rate"] else LONE
         caller = Caller(self.world, self.plan.name, options["cancel_rate"])
         while not self._is_over(audience):
-            consumer = self._make(caller)
             reading = Reading(self.world, caller.name, audience)
+            consumer = self._make(caller, reading)
             seeking = None
             if options.get("seek_at_start"):
                 seeking = asyncio.ensure_future(self._seek_soon(caller, consumer, reading))
@@ -91,7 +94,8 @@ class LoneWorkload(Workload):
             if is_started:
                 if not audience.starts_at_beginning:
                     self._begin_here(audience, await self._is_placed(caller, consumer))
-                await self._read(caller, consumer, reading)
+                readers = range(options.get("readers", 1))
+                await together([self._read(caller, consumer, reading) for _ in readers])
                 if self.world.promises(FRESH) and not options["seek_rate"]:
                     await self._check_end(caller, consumer, reading)
                 if self._limits_memory and self._is_over(audience):
@@ -130,10 +134,15 @@ class LoneWorkload(Workload):
             for tp in partitions(self.world, topic):
                 audience.frontier[tp] = visible_end(self.world, tp, False)
 
-    def _make(self, caller: Caller) -> AIOKafkaConsumer:
+    def _make(self, caller: Caller, reading: Reading) -> AIOKafkaConsumer:
         options = self.options
-        consumer = AIOKafkaConsumer(
-            bootstrap_servers=self.world.bootstrap, client_id=caller.name, **options["client"]
+        consumer = intercepted(
+            caller,
+            reading,
+            options,
+            bootstrap_servers=self.world.bootstrap,
+            client_id=caller.name,
+            **arguments_of(caller, options["client"]),
         )
         if options["by_hand"]:
             consumer.assign(self._partitions())
@@ -246,6 +255,14 @@ class LoneWorkload(Workload):
             self.world.note(caller.name, f"seek {tp} {offset}")
             consumer.seek(tp, offset)
             reading.positions[tp] = offset
+
+
+async def together(programs: list[Coroutine[Any, Any, None]]) -> None:
+    """Run several tasks of one program; a single one is the task that calls this."""
+    if len(programs) == 1:
+        await programs[0]
+        return
+    await asyncio.gather(*programs)
 
 
 def options_ms(options: dict[str, Any], name: str, default: float) -> float:

@@ -12,8 +12,10 @@ from aiokafka.structs import ConsumerRecord
 from tests.simulation import logs
 from tests.simulation.calls import AllowedError, Caller, InterruptedCall
 from tests.simulation.checks import OFFSETS_OF_LATER_EPOCHS_ONLY
+from tests.simulation.contexts import arguments_of
 from tests.simulation.history import Reading, Transaction
 from tests.simulation.scenario import ClusterPlan, Draft, WorkloadPlan
+from tests.simulation.shows import intercepted
 from tests.simulation.workloads.base import FIRST_WITH_PRODUCER_IDS, Workload
 from tests.simulation.workloads.group import ASSIGNORS, draw_group
 from tests.simulation.workloads.listening import Listener
@@ -127,7 +129,7 @@ class PipelineWorkload(Workload):
     @property
     def recovery_s(self) -> float:
         """Sessions, transaction timeouts and rebalances have to pass."""
-        return 400.0
+        return 400.0 + self.looking_s
 
     def is_over(self) -> bool:
         """Whether all that can be read is committed by the group."""
@@ -199,11 +201,14 @@ class Copier:
         assignors = options.pop("assignors", None)
         if assignors:
             options["partition_assignment_strategy"] = [ASSIGNORS[name] for name in assignors]
-        consumer = AIOKafkaConsumer(
+        consumer = intercepted(
+            self.caller,
+            reading,
+            self.options,
             bootstrap_servers=self.world.bootstrap,
             client_id=self.caller.name.replace(" ", "-"),
             group_id=self.pipeline.options["group_id"],
-            **options,
+            **arguments_of(self.caller, options),
         )
         listener = Listener(self.caller, consumer, reading, self.options)
         consumer.subscribe([self.pipeline.options["source"]], listener=listener)

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 from aiokafka import AIOKafkaProducer, _seams
 from aiokafka.errors import KafkaError
 from tests.simulation.calls import Caller, InterruptedCall
+from tests.simulation.contexts import arguments_of
 from tests.simulation.history import ProducerSession, Sent, Transaction, value_of
+from tests.simulation.intercepting import slowness
 from tests.simulation.scenario import Draft
+from tests.simulation.sends import Sends
 from tests.simulation.workloads.accounts import RoomWatch
 from tests.simulation.workloads.base import (
     FIRST_WITH_PRODUCER_IDS,
@@ -120,8 +123,11 @@ class ProducerProgram:
         self.caller = caller
         self.options = options
         client = options["client"]
+        arguments = arguments_of(caller, client)
+        if options.get("interceptors"):
+            arguments = arguments | Sends(caller, options["interceptors"]).arguments
         self.producer = AIOKafkaProducer(
-            bootstrap_servers=world.bootstrap, client_id=caller.name, **client
+            bootstrap_servers=world.bootstrap, client_id=caller.name, **arguments
         )
         self.session = ProducerSession(
             caller.name,
@@ -256,7 +262,9 @@ class ProducerProgram:
         try:
             with self._sending(len(arguments["value"])):
                 future = await self.caller.call(
-                    f"send record {sent.number}", call, limit=self.max_block
+                    f"send record {sent.number}",
+                    call,
+                    limit=self.max_block + slowness(self.options),
                 )
         except (KafkaError, InterruptedCall) as error:
             sent.outcome, sent.error = "unsent", error

@@ -11,6 +11,7 @@ from aiokafka.structs import ConsumerRecord, TopicPartition
 from tests.simulation import logs
 from tests.simulation.calls import Caller, InterruptedCall
 from tests.simulation.history import Reading
+from tests.simulation.intercepting import slowness
 from tests.simulation.promises import FRESH
 from tests.simulation.scenario import Draft
 from tests.simulation.workloads.accounts import check_fetched
@@ -65,22 +66,28 @@ async def read_once(
         await _pause(caller, consumer)
     check_fetched(caller.world, caller.name, consumer, options["client"])
     reading.begin_call()
-    waiting, began_at = _waiting_for(caller, consumer, reading), caller.world.now
+    # Who asks for one partition gets nothing of the others.
+    waiting = None if style == "single" else _waiting_for(caller, consumer, reading)
+    began_at = caller.world.now
     if style == "many":
-        records = await _read_many(caller, consumer)
+        records = await _read_many(caller, consumer, slowness(options))
     else:
         records = await _read_one(caller, consumer, style)
     # In the step in which it was returned.
     _check_paused(caller, consumer, records)
     # A fetch that is under way may wait that long at the broker for more.
     longest = max(_LONG, options["client"].get("fetch_max_wait_ms", 500) / 1000 + _ROUND_TRIPS)
-    is_long = caller.world.now - max(began_at, reading.held_until) >= longest
-    if waiting is not None and not records and is_long and waiting[0] in reading.positions:
+    since = max(began_at, reading.held_until, reading.shown_until)
+    is_long = caller.world.now - since >= longest
+    if waiting is not None and not records and is_long and reading.is_before(*waiting):
         text = f"{caller.name}: {waiting} was there {longest} s ago and is not returned"
         caller.world.violate("slept", text)
     generation = generation_of(consumer)
-    for record in records:
-        reading.took(record, generation)
+    if reading.shows is not None:
+        reading.shows.returned(records, generation)
+    else:
+        for record in records:
+            reading.took(record, generation)
     if options["work_s"] and records:
         await asyncio.sleep(caller.random.random() * 2 * options["work_s"])
     return records
@@ -106,19 +113,24 @@ def _waiting_for(
 async def _read_one(
     caller: Caller, consumer: AIOKafkaConsumer, style: str
 ) -> list[ConsumerRecord[Any, Any]]:
-    named = sorted(consumer.assignment()) if style == "named" else []
+    named = sorted(consumer.assignment()) if style in ("named", "single") else []
+    if style == "single" and named:
+        named = [caller.random.choice(named)]
     call = anext(consumer) if style == "iterate" else consumer.getone(*named)
     try:
-        return [await caller.call("getone", call, patience=5.0)]
+        patience = 1.0 if style == "single" else 5.0
+        return [await caller.call("getone", call, patience=patience)]
     except InterruptedCall:
         return []
 
 
-async def _read_many(caller: Caller, consumer: AIOKafkaConsumer) -> list[ConsumerRecord[Any, Any]]:
+async def _read_many(
+    caller: Caller, consumer: AIOKafkaConsumer, slowness_s: float
+) -> list[ConsumerRecord[Any, Any]]:
     timeout = caller.random.choice((0, 100, 1000, 3000, 10_000))
     most = caller.random.choice((None, None, 1, 3, 100))
     call = consumer.getmany(timeout_ms=timeout, max_records=most)
-    found = await caller.call(f"getmany({timeout})", call, limit=timeout / 1000)
+    found = await caller.call(f"getmany({timeout})", call, limit=timeout / 1000 + slowness_s)
     if not found and not timeout:
         await asyncio.sleep(0.5)
     return [record for records in found.values() for record in records]
