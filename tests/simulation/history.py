@@ -177,6 +177,7 @@ class Reading:
         self.held_until = 0.0
         """When its listener returned last; infinity while that is at work."""
         self.whereabouts = Whereabouts()
+        audience.again.readers += 1
         audience.readings.append(self)
 
     def close(self) -> None:
