@@ -185,6 +185,7 @@ class Reading:
         self._newest: dict[TopicPartition, tuple[int, int]] = {}
         """By partition: the generation and the offset of the last record, since its position was
         set."""
+        audience.again.readers += 1
         audience.readings.append(self)
 
     def close(self) -> None:

@@ -47,6 +47,8 @@ class Rereading:
     """`LONE`, `CLASSIC` or `KIP_848`; "" where everything is forgiven."""
     by_hand: bool = False
     """Whether programs name the offsets that they commit."""
+    readers: int = 0
+    """How many consumers there have been."""
     delivered: _Places = field(default_factory=dict)
     """By age and partition: offsets."""
     finished: _Places = field(default_factory=dict)
@@ -74,6 +76,10 @@ class Remade:
         self._logs: dict[TopicPartition, tuple[PartitionLog, Batch, dict[int, int]]] = {}
         self._heard: dict[tuple[str, str], tuple[int, float]] = {}
         """By client and topic: the newest age in what it was answered, and when."""
+        self._is_quiet = not any(
+            plan.kind not in _QUIET or plan.arguments.get("api", _FETCH) != _FETCH
+            for plan in world.scenario.faults
+        )
 
     def note_end(self, topic: str) -> None:
         """Remember what is in a topic that is about to be deleted."""
@@ -129,15 +135,20 @@ class Remade:
         """Whether the audience must get all that is in the topic now.
 
         Not where offsets are stored by name: before Kafka 4.1 members store positions in the former
-        topic for the next one, until they hear of it (docs/consumer.rst). In a classic group a
-        program may name such offsets itself, and nothing tells that it means the former topic.
+        topic for the next one, until they hear of it (docs/consumer.rst). The consumer that has
+        stored one takes no notice of it, but others do, and so does it when a broker has shown it
+        the former topic once more, or when it was not answered. In a classic group a program may
+        name such offsets itself, and nothing says that it means the former topic.
         """
         if not audience.starts_at_beginning or not self.is_followed(audience, topic):
             return False
         protocol, by_hand = audience.again.protocol, audience.again.by_hand
         if protocol == LONE:
             return True
-        return self._release >= _COMMITS_BY_ID and not (protocol == CLASSIC and by_hand)
+        is_alone = audience.again.readers <= 1 and self._is_quiet
+        return (self._release >= _COMMITS_BY_ID or is_alone) and not (
+            protocol == CLASSIC and by_hand
+        )
 
     def _check(self, reading: Reading, tp: TopicPartition, offset: int, age: int) -> None:
         audience, world = reading.audience, self._world
@@ -174,11 +185,7 @@ class Remade:
 
     def watch(self) -> None:
         """Note which clients hear of which topics."""
-        is_quiet = not any(
-            plan.kind not in _QUIET or plan.arguments.get("api", _FETCH) != _FETCH
-            for plan in self._world.scenario.faults
-        )
-        if is_quiet and self._release < _COMMITS_BY_ID:
+        if self._is_quiet and self._release < _COMMITS_BY_ID:
             self._world.cluster.intercept(MetadataRequest, self._note_heard)
 
     def _note_heard(self, request: MetadataRequest, context: RequestContext) -> None:

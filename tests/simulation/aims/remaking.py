@@ -169,6 +169,8 @@ class TakenOver(_Remaking):
             for member in members:
                 member["client"]["metadata_max_age_ms"] = 500
                 member["stays_s"] = 1.0
+                if protocol == CLASSIC:
+                    member["client"]["assignors"] = ["range"]
             # Not the first one, which has the partition whenever it is there.
             members[-1]["stays_s"] = None
             self.lag(at, (1.5, 2.5, 3.5))
