@@ -139,9 +139,9 @@ class GroupWorkload(Workload):
         """A member that is gone is missed after its session; some rebalances may follow."""
         slow = max(float(member["work_s"]) for member in self.options["members"])
         if self.world.promises(FRESH):
-            return FRESH_S + 100 * slow + self.looking_s
+            return FRESH_S + 100 * slow + self.looking_s + self.hold.slow_s
         if self.world.promises(ROOM):
-            return ROOM_S + 100 * slow + self.looking_s
+            return ROOM_S + 100 * slow + self.looking_s + self.hold.slow_s
         return 300.0 + self.oldest_metadata_s + 200 * slow + self.looking_s
 
     def is_over(self, audience: Audience) -> bool:

@@ -65,9 +65,11 @@ class LoneWorkload(Workload):
     def recovery_s(self) -> float:
         """Less where nothing happens that it had to recover from."""
         if self.world.promises(FRESH):
-            return FRESH_S + 100 * float(self.options["work_s"]) + self.looking_s
+            return (
+                FRESH_S + 100 * float(self.options["work_s"]) + self.looking_s + self._hold.slow_s
+            )
         if self.world.promises(ROOM):
-            return ROOM_S + 100 * float(self.options["work_s"]) + self.looking_s
+            return ROOM_S + 100 * float(self.options["work_s"]) + self.looking_s + self._hold.slow_s
         return super().recovery_s
 
     async def run(self) -> None:
