@@ -666,7 +666,8 @@ class AIOKafkaConsumer(Reporting, ConsumerSettings, ConsumerPositions, Generic[K
         if records and self._shared.interception is not None:
             from aiokafka.consumer._interception import intercept
 
-            result = await intercept(self._shared, records, began_at)
+            limit_at = began_at + timeout_ms / 1000
+            result = await intercept(self._shared, records, began_at, limit_at)
         self._fetcher.settle(records)
         return result
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
+from typing import Any
 
 import pytest
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.interceptors import ConsumerInterceptor, Records
 from aiokafka.protocol.messages.fetch import FetchRequest
 from aiokafka.testing import FakeCluster
@@ -283,6 +286,82 @@ async def test_the_application_gives_the_partition_up(
     await consumer.stop()
     assert two.groups.committed("g", "t") == 3
     await finish(call, gate, "returned")
+
+
+class Stage(ConsumerRebalanceListener):
+    """Takes the time that the test wants to give partitions up."""
+
+    def __init__(self) -> None:
+        self.entered = asyncio.Event()
+        self.opened = asyncio.Event()
+
+    async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        if revoked:
+            self.entered.set()
+            await self.opened.wait()
+
+    async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        pass
+
+
+@pytest.mark.parametrize("protocol", ["eager", "cooperative", "consumer"])
+@pytest.mark.parametrize("end", ["in time", "too late", "stopped"])
+async def test_a_listener_is_at_work_when_the_interceptors_are_through(
+    start: Start, protocol: str, end: str
+) -> None:
+    """Nothing is returned for which it commits, or has committed; each record comes once."""
+    member: dict[str, Any] = {"group_id": "g", "enable_auto_commit": False}
+    if protocol == "consumer":
+        member |= {"group_protocol": "consumer"}
+    else:
+        assignor = RangePartitionAssignor if protocol == "eager" else CooperativeStickyAssignor
+        member |= {"heartbeat_interval_ms": 20, "partition_assignment_strategy": [assignor]}
+    config = {"group.consumer.heartbeat.interval.ms": "20"}
+    gate, stage = Gate(), Stage()
+    async with FakeCluster(config=config) as cluster:
+        await cluster.create_topic("t", partitions=2)
+        fill(cluster, 0, 6)
+        fill(cluster, 1, 6)
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=cluster.bootstrap_servers,
+            auto_offset_reset="earliest",
+            interceptors=[gate],
+            **member,
+        )
+        consumer.subscribe(["t"], listener=stage)
+        await consumer.start()
+        timeout_ms = 500 if end == "too late" else 10_000
+        call = asyncio.create_task(consumer.getmany(timeout_ms=timeout_ms))
+        await gate.entered.wait()
+        joining = asyncio.create_task(start(cluster, "t", **member))
+        await stage.entered.wait()
+        gate.opened.set()
+        found: list[Records] = []
+        if end == "in time":
+            # For as long as it would take otherwise.
+            await asyncio.wait([call], timeout=0.1)
+            assert not call.done()
+        elif end == "too late":
+            assert await call == {}
+        else:
+            stopping = asyncio.create_task(consumer.stop())
+            assert await call == {}
+        stage.opened.set()
+        other = await joining
+        if end == "stopped":
+            await stopping
+        elif end == "in time":
+            found.append(await call)
+        while sum(len(offsets(batches)) for batches in found) < 12:
+            if end != "stopped":
+                found.append(await consumer.getmany(timeout_ms=50))
+            found.append(await other.getmany(timeout_ms=50))
+        by_partition: dict[int, list[int]] = {0: [], 1: []}
+        for batches in found:
+            for tp in batches:
+                by_partition[tp.partition] += offsets({tp: batches[tp]})
+        assert by_partition == {0: list(range(6)), 1: list(range(6))}
+        await consumer.stop()
 
 
 async def test_an_interceptor_that_raises(cluster: FakeCluster, start: Start) -> None:

@@ -23,7 +23,7 @@ class ReaderDesk:
     """Gives readers what is buffered, unless records are held back or there is an error to raise.
 
     Owns: the FetchBuffer; the errors that the next call raises; whether records are held back, and
-    by what; the readers that wait. Knows no broker and no group: fetchers announce what they have
+    by what, and whether it is over with them; the readers that wait. Knows no broker and no group: fetchers announce what they have
     buffered, the group holds and releases.
 
     `next` is the short way of `getone()`, that of the buffer. It is closed while records are held
@@ -46,6 +46,8 @@ class ReaderDesk:
         self._is_held = False
         self._is_intercepted = False
         self._is_showing = False
+        self._is_over = False
+        self._is_closed = False
 
     # -- for readers -------------------------------------------------------------------------------
 
@@ -67,6 +69,14 @@ class ReaderDesk:
         """Wait until there may be something for a reader of these partitions; False at
         `deadline`."""
         return await self._arrivals.wait_for(wanted, deadline)
+
+    async def wait_for_release(self, deadline: float | None) -> bool:
+        """Wait while records are held back, as a reader; return whether they are not any more:
+        False at `deadline`, and when the consumer stops or fails."""
+        while self._is_held and not self._is_over:
+            if not await self._arrivals.wait(deadline):
+                break
+        return not self._is_held
 
     @property
     def has_readers(self) -> bool:
@@ -96,6 +106,7 @@ class ReaderDesk:
     def release(self) -> None:
         """Give readers records again."""
         self._is_held = False
+        self._is_over = self._is_closed
         self._choose_way()
         self.wake_readers()
 
@@ -181,10 +192,12 @@ class ReaderDesk:
 
     def wake_all(self) -> None:
         """Make whatever waits for records or positions look again, and see what has failed."""
+        self._is_over = True
         self.wake_readers()
         self.positions.notify()
 
     def close(self) -> None:
         """Drop what is buffered and wake whatever waits: the consumer stops."""
+        self._is_closed = True
         self.buffer.clear()
         self.wake_all()
