@@ -8,7 +8,7 @@ import random
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from aiokafka.errors import KafkaError
+from aiokafka.errors import ConsumerStoppedError, KafkaError
 from aiokafka.net.gate import DeadlineTimer
 from tests.simulation.contexts import calling
 from tests.simulation.promises import NO_ERRORS, PROMPT, PROMPT_S
@@ -43,6 +43,8 @@ class Caller:
         self.cancel_rate = cancel_rate
         #: Whether the program does what must end in an error.
         self.may_fail = False
+        #: Whether another task of the program has stopped its consumer.
+        self.has_stopped = False
 
     async def call(
         self,
@@ -89,6 +91,8 @@ class Caller:
             raise
         except Exception as error:
             world.note(self.name, what, f"raised {error!r}")
+            if self.has_stopped and isinstance(error, ConsumerStoppedError):
+                raise InterruptedCall(what) from error
             world.violate("exception", f"{self.name}: {what} raised {error!r}", error)
             raise InterruptedCall(what) from error
         finally:

@@ -117,7 +117,9 @@ class _Sender(ProducerInterceptor):
         return self._replace(record, sent)
 
     async def _take(self, record: ProducerRecord, sent: Sent) -> ProducerRecord | None:
-        await self._behaviour.take_time()
+        if not self._sends.world.calm.is_set():
+            # Or some of many sends of a transaction would be cancelled each time, without end.
+            await self._behaviour.take_time()
         check_context(self._sends.caller, "on_send", self._sends.calls[sent.number])
         await self._behaviour.maybe_fail()
         return self._replace(record, sent)

@@ -265,6 +265,7 @@ class _Troublemaker(ConsumerInterceptor):
 
     async def _stop(self) -> None:
         shows = self._shows
+        shows.caller.has_stopped = True
         try:
             await shows.caller.call("stop() meanwhile", shows.consumer.stop(), limit=12.0)
         except (KafkaError, InterruptedCall):

@@ -182,6 +182,7 @@ class Member:
         await self.group.until_turn(self.options["comes_after_s"])
         while not self.is_over():
             caller = self.caller
+            caller.has_stopped = False
             reading = Reading(self.world, caller.name, self.audience)
             consumer = self._make(reading)
             options = self.options["client"]
@@ -263,6 +264,8 @@ class Member:
         while not self.is_over():
             if until is not None and self.world.now > until and not self.world.calm.is_set():
                 return
+            if caller.has_stopped:
+                return
             if options["listener"] == "none":
                 reading.positions.clear()
             try:
@@ -272,6 +275,8 @@ class Member:
                 await commit(caller, consumer, reading, options)
             except (InterruptedCall, AllowedError):
                 pass
+            except StopAsyncIteration:
+                return
             except KafkaError:
                 if consumer.health().state in ("failed", "closed"):
                     return
