@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tests.simulation.aims.base import Aim
 from tests.simulation.aims.delivering import DELIVERING_AIMS
-from tests.simulation.aims.intercepting import INTERCEPTING_AIMS, OPEN_AIMS
+from tests.simulation.aims.intercepting import INTERCEPTING_AIMS
 from tests.simulation.aims.memory import MEMORY_AIMS
 from tests.simulation.aims.reading import READING_AIMS
 from tests.simulation.aims.remaking import REMAKING_AIMS
@@ -27,8 +27,7 @@ AIMS: tuple[type[Aim], ...] = (
     *MEMORY_AIMS,
     *INTERCEPTING_AIMS,
 )
-# Those that find something each time are met by their names only, until it is mended.
-BY_NAME = {aim.name: aim for aim in (*AIMS, *OPEN_AIMS)}
+BY_NAME = {aim.name: aim for aim in AIMS}
 
 # How many of the scenarios that may be anything have an aim.
 _SHARE = 0.4

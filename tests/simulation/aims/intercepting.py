@@ -171,5 +171,11 @@ class Seized(TakenAway):
     promises = (ONCE, SILENT)
 
 
-INTERCEPTING_AIMS: tuple[type[Aim], ...] = (Shown, ShownCuts, TakenAway, PassedOn, Contexts)
-OPEN_AIMS: tuple[type[Aim], ...] = (Seized,)
+INTERCEPTING_AIMS: tuple[type[Aim], ...] = (
+    Shown,
+    ShownCuts,
+    TakenAway,
+    Seized,
+    PassedOn,
+    Contexts,
+)
