@@ -142,6 +142,8 @@ class Interception:
         and that one which cannot be cancelled holds nothing up."""
         current = self._tasks.start(_outcome_of(awaitable), name="notification")
         self._current = current
+        # Cancelled before its first step, the task leaves the coroutine as it was.
+        current.add_done_callback(lambda _: _drop(awaitable))
         await asyncio.wait((current,), timeout=_LONGEST)
         if not current.done():
             current.cancel()
