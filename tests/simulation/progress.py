@@ -29,7 +29,7 @@ def missing_for(
         if topic in world.history.forgiven or topic in audience.forgiven:
             wants_all = world.history.remade.is_complete(audience, topic) and not by_hand
             if (world.promises(EVERY) or wants_all) and (
-                missing := _missing_at_all(world, audience, topic)
+                missing := _missing_at_all(world, audience, topic, held)
             ):
                 return missing
             continue
@@ -45,9 +45,11 @@ def missing_for(
     return ""
 
 
-def _missing_at_all(world: World, audience: Audience, topic: str) -> str:
+def _missing_at_all(world: World, audience: Audience, topic: str, held: frozenset[int]) -> str:
     """A record that is there now, and was never delivered: for logs that are not what they were."""
     for tp in logs.partitions(world, topic):
+        if tp.partition in held:
+            continue
         for entry in logs.entries(world, tp):
             is_hidden = audience.committed_only and (entry.is_aborted or entry.is_open)
             if audience.without(entry.number) and not is_hidden:

@@ -216,7 +216,14 @@ class Remade:
         if topic_id == ZERO_UUID and not self._has_heard(context, tp.topic):
             return
         done = again.finished.get((self.age(tp.topic), tp), set())
-        reached = go_on(self._world, audience, tp, 0, offset, done)
+        start = 0
+        if not self.is_complete(audience, tp.topic):
+            # It may have begun where another member, which had not heard yet, was in the former
+            # topic.
+            if offset == self._world.cluster.groups.committed(audience.name, *tp):
+                return
+            start = min(done, default=0)
+        reached = go_on(self._world, audience, tp, start, offset, done)
         if reached < offset:
             text = f"{context.client_id} commits {offset} of {tp}, but {reached} is not finished: "
             self._world.violate(
