@@ -129,6 +129,8 @@ async def see_empty(caller: Caller, consumer: AIOKafkaConsumer, reading: Reading
     """Read what may still come of records that were read, and see that nothing stays in memory."""
     world = caller.world
     deadline = world.now + _EMPTY_S
+    # The record set of which a program has read the last record, and paused it then, is kept.
+    consumer.resume(*consumer.paused())
     while buffered(consumer) and world.now < deadline:
         if consumer.health().state in ("failed", "closed"):
             return
