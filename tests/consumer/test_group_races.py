@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from typing import Any
 
 import pytest
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka._compat import timeout
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
@@ -433,3 +434,42 @@ async def test_what_was_unsubscribed_from_while_other_partitions_are_revoked_sta
         other = await joining
         await until(cluster, lambda: shares(consumer, other) == [2, 2])
         assert sum(len(numbers) for call, numbers in log.calls if call == "revoked") == 4
+
+
+@pytest.mark.parametrize("how", ["sought", "made again"])
+async def test_what_was_committed_further_on_finishes_nothing(
+    cluster: FakeCluster, start: Start, how: str
+) -> None:
+    """A rebalance waits for what the application has in hand, behind its last commit."""
+
+    class Notes(ConsumerRebalanceListener):
+        async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+            if revoked:
+                gone.set()
+
+        async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+            pass
+
+    gone = asyncio.Event()
+    options = {**OPTIONS, "enable_auto_commit": False}
+    await cluster.create_topic("t")
+    fill(cluster, 0, 6)
+    consumer = await start(cluster, **options)
+    consumer.subscribe(["t"], listener=Notes())
+    assert len(await read(consumer, 6)) == 6
+    await consumer.commit()
+    if how == "sought":
+        consumer.seek(T0, 0)
+    else:
+        await cluster.delete_topic("t")
+        await cluster.create_topic("t")
+        fill(cluster, 0, 3)
+    assert (await consumer.getone()).offset == 0
+    joining = asyncio.create_task(start(cluster, "t", **options))
+    await until(cluster, lambda: consumer.health().state is ConsumerState.REBALANCING)
+    await asyncio.wait([asyncio.create_task(gone.wait())], timeout=0.1)
+    assert not gone.is_set()
+    await consumer.commit()
+    await gone.wait()
+    await joining
+    assert cluster.groups.committed("g", "t") == 1

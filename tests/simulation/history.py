@@ -278,6 +278,11 @@ class Reading:
             self.whereabouts.ages.pop(tp, None)
             self._newest.pop(tp, None)
 
+    def forget_all(self) -> None:
+        """Positions may have changed: without a listener nothing tells of it."""
+        self.positions.clear()
+        self._newest.clear()
+
     def check_shown(self, tp: TopicPartition, offsets: Sequence[int]) -> None:
         """Records are shown to interceptors: those that come next, in their order."""
         expected = self.positions.get(tp)

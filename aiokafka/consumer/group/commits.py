@@ -30,6 +30,7 @@ from aiokafka.errors import (
 from aiokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
+    from aiokafka.consumer._partition_state import PartitionState
     from aiokafka.consumer._shared import Shared
     from aiokafka.consumer.subscription_state import Assignment
 
@@ -131,7 +132,8 @@ class GroupCommits:
         self._desk = shared.desk
         self._identity = identity
         self._on_refused = on_refused
-        self._committed: dict[TopicPartition, int] = {}
+        self._committed: dict[TopicPartition, tuple[int, int]] = {}
+        """Offset, and the epoch of the position then."""
         self._turns: dict[_Turn, None] = {}
         self._out: set[_Turn] = set()
         self._forfeited: dict[TopicPartition, _Forfeit] = {}
@@ -190,8 +192,9 @@ class GroupCommits:
         # A reader that waits for records has done with those before.
         is_done = self._desk.has_readers
         for tp in partitions:
-            committed = self._committed.pop(tp, -1)
             state = self._subscriptions.assignment.get(tp)
+            committed = -1 if state is None else self._last_committed(state)
+            self._committed.pop(tp, None)
             position = None if state is None else state.position
             # `call` is 0 if nothing of it was returned, so that there is nothing to lose.
             if is_done or state is None or not state.call or position is None:
@@ -306,8 +309,9 @@ class GroupCommits:
                         raise
             await asyncio.sleep(delays.next())
         # Auto-commit must not store what lies before an offset of the application's own.
-        self._committed.update({tp: entry.offset for tp, entry in offsets.items()})
         for tp, entry in offsets.items():
+            state = self._subscriptions.assignment.get(tp)
+            self._committed[tp] = entry.offset, -1 if state is None else state.epoch
             # The partition came back, and what was in hand when it went is stored now.
             forfeit = self._forfeited.get(tp)
             if forfeit is not None and entry.offset >= forfeit.position:
@@ -423,7 +427,7 @@ class GroupCommits:
         finished: dict[TopicPartition, CommittedOffset] = {}
         for state in assignment.states():
             offset = state.finished_before(call)
-            committed = self._committed.get(state.tp, -1)
+            committed = self._last_committed(state)
             # The application may have committed more than we know to be finished.
             most = committed if state.position is None else state.position
             is_covered = offset <= committed <= most
@@ -446,9 +450,20 @@ class GroupCommits:
             if state is None or position is None:
                 continue
             is_finished = state.finished_before(call) >= position
-            if not is_finished and self._committed.get(tp, -1) < position:
+            if not is_finished and self._last_committed(state) < position:
                 return True
         return False
+
+    def _last_committed(self, state: PartitionState) -> int:
+        """Return the offset of the last commit of a partition; -1 if there is none.
+
+        An application may commit beyond its position. But one that has gone back since, by `seek()`
+        or because the topic was made again, has still to commit what it has in hand.
+        """
+        offset, epoch = self._committed.get(state.tp, (-1, -1))
+        position = state.position
+        is_void = epoch != state.epoch and position is not None and offset > position
+        return -1 if is_void else offset
 
 
 def _refuse_foreign(foreign: Collection[TopicPartition]) -> None:

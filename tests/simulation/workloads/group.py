@@ -267,7 +267,7 @@ class Member:
             if caller.has_stopped:
                 return
             if options["listener"] == "none":
-                reading.positions.clear()
+                reading.forget_all()
             try:
                 is_turn = self.world.turns[self.group.rank].is_set()
                 await self.group.hold.apply(caller, consumer, is_turn=is_turn)

@@ -104,13 +104,14 @@ async def read_less(
     try:
         if options["by_hand"]:
             consumer.assign(chosen)
-            reading.forget(set(every) - set(chosen))
+            reading.forget(reading.positions.keys() - set(chosen))
         elif len(names) < len(topics) and source.random() < 0.7:
             consumer.subscribe(names)
-            reading.forget(tp for tp in every if tp.topic not in names)
+            reading.forget([tp for tp in reading.positions if tp.topic not in names])
         else:
             consumer.unsubscribe()
-            reading.forget(every)
+            # Of partitions that were added since as well.
+            reading.forget(list(reading.positions))
             return await caller.pause(0.1)
         caller.world.note(caller.name, "reads less", str(sorted(consumer.assignment())))
         # Not for long: what it reads in the end is missed soon.
