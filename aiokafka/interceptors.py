@@ -100,7 +100,8 @@ class ConsumerInterceptor:
         cancelled while a coroutine runs has taken nothing: the records are returned again. Other
         calls that read wait meanwhile; none may be made here. `position` stays before the records
         until the application gets them. Those of a partition that is taken away meanwhile are left
-        out.
+        out, so the call waits for the end of a rebalance that has begun meanwhile: `getmany` until
+        its time is over, and then the records come again.
         """
 
     def on_commit(self, offsets: Mapping[TopicPartition, int]) -> Awaitable[None] | None:
