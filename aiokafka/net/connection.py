@@ -342,6 +342,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail everything in flight: the transport has ended."""
         self._end(self._lost_error(exc))
+        if self._transport is not None:
+            # Python 3.10 warns of TLS transports that have ended by themselves, or were aborted.
+            self._transport.close()
         if self._goodbye is not None:
             self._goodbye.cancel()
             self._goodbye = None

@@ -141,6 +141,9 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: BaseException | None) -> None:
         """Forget the timer, and after an error the requests that were not answered."""
         self._is_ended = True
+        if self._transport is not None:
+            # Python 3.10 warns of TLS transports that have ended by themselves, or were aborted.
+            self._transport.close()
         if exc is not None:
             self._received.clear()
         if self._timer is not None:

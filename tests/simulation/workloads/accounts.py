@@ -59,7 +59,17 @@ class RoomWatch:
     loop. So two looks in a row that find room for the first one find one that was forgotten.
     """
 
-    def __init__(self, world: World, name: str, producer: AIOKafkaProducer, memory: int) -> None:
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        producer: AIOKafkaProducer,
+        memory: int,
+        *,
+        is_in_order: bool,
+    ) -> None:
+        """`is_in_order`: no interceptors hold calls up, so they come to wait as they are made."""
+        self._is_in_order = is_in_order
         self._world = world
         self._name = name
         self._producer = producer
@@ -91,7 +101,8 @@ class RoomWatch:
         waiting = self._producer.metrics().value("waiting-threads")
         needs = list(self._needs.values())
         # Others may wait for metadata, at the beginning.
-        need = needs[0] if waiting == len(needs) > 0 else max(needs, default=0)
+        is_known = self._is_in_order and waiting == len(needs) > 0
+        need = needs[0] if is_known else max(needs, default=0)
         self._seen = self._seen + 1 if waiting and free >= min(self._memory, need) else 0
         if self._seen == 2:
             text = f"{self._name}: {waiting} calls wait for memory, of which {free} bytes are free"

@@ -167,7 +167,10 @@ class ProducerProgram:
             self._check_released()
             return False
         if memory := self.options["client"].get("buffer_memory"):
-            self._room = RoomWatch(self.world, self.caller.name, self.producer, memory)
+            in_order = not self.options.get("interceptors")
+            self._room = RoomWatch(
+                self.world, self.caller.name, self.producer, memory, is_in_order=in_order
+            )
         return True
 
     async def stop(self, timeout: float | None) -> None:
