@@ -155,6 +155,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "unclean.leader.election.enable": ("true", "false"),
 }
 _BOOLEANS = ("true", "false")
+_NEVER = "connections.max.idle.ms"  # -1: not at all
 REPLICA_LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 _REPLICAS = re.compile(r"\*|(\d+:\d+(,\d+:\d+)*)?")
 
@@ -187,7 +188,7 @@ def invalid_broker_setting(config: Mapping[str, str]) -> str | None:
             wanted = "Expected value to be either true or false"
         elif default.isdigit() and not re.fullmatch(r"\s*-?\d+\s*", value):
             wanted = "Not a number"
-        elif default.isdigit() and int(value) < 0:
+        elif default.isdigit() and int(value) < 0 and name != _NEVER:
             wanted = "Value must be at least 0"
         else:
             continue
