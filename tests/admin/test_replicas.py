@@ -41,9 +41,10 @@ async def test_preferred_leaders_are_elected() -> None:
 
 
 async def test_leaders_that_cannot_be_elected() -> None:
-    async with FakeCluster(2) as cluster, make_admin(cluster) as admin:
-        await cluster.create_topic("t", assignment={0: [1, 0], 1: [1]})
+    async with FakeCluster(3) as cluster, make_admin(cluster) as admin:
+        await cluster.create_topic("t", assignment={0: [1, 0], 1: [1, 2]})
         await cluster.stop_broker(1)
+        await cluster.stop_broker(2)
         with pytest.raises(PreferredLeaderNotAvailable):
             await admin.topics.elect_leaders([FIRST])
         with pytest.raises(EligibleLeadersNotAvailable):

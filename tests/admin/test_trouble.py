@@ -287,7 +287,7 @@ async def test_settings_that_may_not_be_seen_are_not_told() -> None:
 
 async def test_new_partitions_are_placed_where_they_are_wanted() -> None:
     async with FakeCluster(brokers=3) as cluster, make_admin(cluster) as admin:
-        await cluster.create_topic("t")
+        await cluster.create_topic("t", replication_factor=2)
         wanted = NewPartitions(3, [[2, 0], [1, 2]])
         assert repr(wanted) == "NewPartitions(3, [[2, 0], [1, 2]])"
         await admin.create_partitions({"t": wanted})

@@ -58,8 +58,11 @@ class Network:
         partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
         consumer.assign(partitions)
         found: list[list[bytes | None]] = [[] for _ in partitions]
-        async with consumer:
-            ends = await consumer.end_offsets(partitions)
+        # The ends of what is written, not of what is visible: a commit returns before the last
+        # markers are in the logs.
+        everything = AIOKafkaConsumer(bootstrap_servers=self.direct)
+        async with consumer, everything:
+            ends = await everything.end_offsets(partitions)
             for tp in partitions:
                 while await consumer.position(tp) < ends[tp]:
                     for source, records in (await consumer.getmany(timeout_ms=200)).items():
