@@ -23,6 +23,7 @@ START_TIMEOUT = 90.0
 _POLL = 0.05
 _ARCHIVE_GRACE = 30.0
 _CONNECT_TIMEOUT = 5.0
+_ZOOKEEPER_TIMEOUT = 1.0
 
 
 class BrokerStartError(RuntimeError):
@@ -92,7 +93,7 @@ class KafkaCluster:
             if self.mode == "kraft":
                 self._format(timeout)
             else:
-                self._start_zookeeper()
+                self._start_zookeeper(timeout)
             for node in (*self.nodes, *self.controllers):
                 self._start_broker(node)
             self.wait_ready(timeout)
@@ -223,7 +224,7 @@ class KafkaCluster:
             if tool.wait(timeout):
                 raise BrokerStartError(f"could not format the storage:\n{tool.log_tail()}")
 
-    def _start_zookeeper(self) -> None:
+    def _start_zookeeper(self, timeout: float) -> None:
         folder = self.folder / "zookeeper"
         folder.mkdir()
         own = settings.zookeeper(self._zookeeper_port) | {"dataDir": str(folder / "data")}
@@ -231,7 +232,24 @@ class KafkaCluster:
         options = ["-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         command = [*self._java(options), main, str(folder / "zoo.cfg")]
-        self._processes["zookeeper"] = JavaProcess(command, folder / "server.log")
+        process = self._processes["zookeeper"] = JavaProcess(command, folder / "server.log")
+        # It takes connections before it has its data, and forgets some of them: a broker whose
+        # connection that is waits until it gives up.
+        deadline = time.monotonic() + timeout
+        while not self._zookeeper_serves():
+            if not process.is_alive or time.monotonic() > deadline:
+                raise BrokerStartError(f"ZooKeeper does not serve:\n{process.log_tail()}")
+            time.sleep(_POLL)
+
+    def _zookeeper_serves(self) -> bool:
+        place = (HOST, self._zookeeper_port)
+        try:
+            with socket.create_connection(place, _ZOOKEEPER_TIMEOUT) as connection:
+                connection.sendall(b"srvr")
+                with connection.makefile("rb") as answer:
+                    return b"Mode: " in answer.read()
+        except OSError:
+            return False
 
     def _start_broker(self, node: int) -> None:
         folder = self._node_folder(node)
