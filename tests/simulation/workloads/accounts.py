@@ -75,6 +75,7 @@ class RoomWatch:
         self._producer = producer
         self._memory = memory
         self._needs: dict[object, int] = {}
+        self._looked_at: set[object] = set()
         self._seen = 0
         self._timer: asyncio.TimerHandle = world.loop.call_later(_LOOK_S, self._look)
 
@@ -103,6 +104,9 @@ class RoomWatch:
         # Others may wait for metadata, at the beginning.
         is_known = self._is_in_order and waiting == len(needs) > 0
         need = needs[0] if is_known else max(needs, default=0)
+        if not self._looked_at <= self._needs.keys():
+            self._seen = 0  # one was served meanwhile: the next one's room has just come free
+        self._looked_at = set(self._needs)
         self._seen = self._seen + 1 if waiting and free >= min(self._memory, need) else 0
         if self._seen == 2:
             text = f"{self._name}: {waiting} calls wait for memory, of which {free} bytes are free"
