@@ -121,13 +121,7 @@ class FakeBroker:
             stop_accepting(server)
         connections = tuple(self._connections)
         self.drop_connections()
-        try:
-            for connection in connections:
-                await connection.wait_closed()
-            await close_server(server)
-        finally:
-            if server is not None:
-                server.close()  # a call that is cancelled leaves no socket either
+        await close_server(server, connections)
 
     def drop_connections(self) -> None:
         """Break all connections; new ones are accepted."""

@@ -89,13 +89,7 @@ class FaultProxy:
         links = list(self._links)
         for link in links:
             link.cut()
-        try:
-            for link in links:
-                await link.wait_closed()
-            await close_server(server)
-        finally:
-            if server is not None:
-                server.close()  # a call that is cancelled leaves no socket either
+        await close_server(server, links)
 
     async def __aenter__(self) -> Self:
         await self.start()

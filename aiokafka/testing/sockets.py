@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
+from typing import Protocol
 
 _TURNS = 10
+
+
+class Closing(Protocol):
+    """A connection that was told to end."""
+
+    async def wait_closed(self) -> None:
+        """Wait until it has."""
 
 
 def address_of(host: str, port: int) -> str:
@@ -33,16 +42,22 @@ def stop_accepting(server: asyncio.Server) -> None:
         server.close()
 
 
-async def close_server(server: asyncio.Server | None) -> None:
-    """Close a server that accepts no more, and wait until it has let go of everything.
+async def close_server(server: asyncio.Server | None, connections: Iterable[Closing]) -> None:
+    """Wait until these connections have ended; close a server that accepts no more, and wait until
+    it has let go of everything. A call that is cancelled leaves no socket either.
 
     A connection that was accepted in the same turn of the loop gets its transport in the next one,
     reaches its handler a few turns later, and its socket is closed a few turns after that.
     """
-    if server is None:
-        return
-    await asyncio.sleep(0)
-    server.close()
-    for _ in range(_TURNS - 1):
-        await asyncio.sleep(0)
-    await server.wait_closed()
+    try:
+        for connection in connections:
+            await connection.wait_closed()
+        if server is not None:
+            await asyncio.sleep(0)
+    finally:
+        if server is not None:
+            server.close()
+    if server is not None:
+        for _ in range(_TURNS - 1):
+            await asyncio.sleep(0)
+        await server.wait_closed()
