@@ -91,7 +91,6 @@ class DrainingListener(ConsumerRebalanceListener):
 
     async def on_partitions_assigned(self, assigned: Set[TopicPartition]) -> None:
         """Call the application first: it may seek."""
-        self._dispatcher.queue.open(assigned)
         self._set_dead_letters_aside(assigned)
         if self.listener is not None:
             await self._call(self.listener.on_partitions_assigned, assigned)

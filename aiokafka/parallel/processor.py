@@ -117,8 +117,8 @@ class ParallelConsumer(Generic[KT, VT]):
             max_uncommitted=_positive("max_uncommitted", max_uncommitted),
         )
         self._consumer = consumer
-        _wanted(consumer, topics, pattern, retry)  # raises what is wrong with them already
-        self._asked = None if topics is None else list(topics), pattern
+        self._asked = _kept(topics), pattern
+        _wanted(consumer, *self._asked, retry)  # raises what is wrong with them already
         self._drain_timeout = _positive("drain_timeout_ms", drain_timeout_ms) / 1000
         _check_consumer(consumer)
         _check_assigned(consumer, retry)
@@ -399,6 +399,11 @@ def _check_dead_letters(names: Collection[str], retry: RetryTopics) -> None:
                 f"topic {dead!r} is where dead letters of {name!r} go: it cannot be read here as "
                 "well"
             )
+
+
+def _kept(topics: Collection[str] | None) -> Collection[str] | None:
+    """Return names that can be read twice: they may come from an iterator."""
+    return topics if topics is None or isinstance(topics, str) else list(topics)
 
 
 def _wanted(

@@ -49,7 +49,8 @@ class Pump:
                 timeout_ms=wait * 1000, max_records=self._flow.most()
             )
             # No await from here on: no partition can be revoked in between.
-            batches = self._dispatcher.queue.wanted(batches)
+            # An interceptor may have left out all records of a partition.
+            batches = {tp: records for tp, records in batches.items() if records}
             if batches:
                 # If something fails from here on, this is never taken back: no commit may pass over
                 # these records.

@@ -196,7 +196,6 @@ class WorkQueue:
         self._ready: deque[Work] = deque()
         self._partitions: dict[TopicPartition, PartitionWork] = {}
         self._lingering: dict[TopicPartition, dict[Hashable, Work]] = {}
-        self._given_up: set[TopicPartition] = set()  # until they are assigned again
 
     # -- asking ------------------------------------------------------------------------------------
 
@@ -211,18 +210,6 @@ class WorkQueue:
         return 0 if self.is_closed else len(self._ready)
 
     # -- filling -----------------------------------------------------------------------------------
-
-    def wanted(
-        self, batches: dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
-    ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
-        """Leave out partitions without records: an interceptor may have left out all of them.
-
-        And those that were given up while an interceptor looked at their records: they come again,
-        here or elsewhere. One that is about to be given up takes its records as ever, so that
-        nothing is committed beyond them.
-        """
-        gone = self._given_up - self._partitions.keys()
-        return {tp: records for tp, records in batches.items() if records and tp not in gone}
 
     def begin_transit(self) -> None:
         """Note that records were taken from the consumer that are not here yet."""
@@ -422,16 +409,11 @@ class WorkQueue:
     def close(self, tps: Iterable[TopicPartition]) -> list[PartitionWork]:
         """Start nothing more of these partitions; what runs may finish."""
         tps = list(tps)
-        self._given_up.update(tps)
         self.waiting.close(tps)
         found = [self._partitions[tp] for tp in tps if tp in self._partitions]
         for partition in found:
             partition.is_closed = True
         return found
-
-    def open(self, tps: Iterable[TopicPartition]) -> None:
-        """Take records of these partitions again: they were assigned."""
-        self._given_up.difference_update(tps)
 
     def drop(self, tps: Iterable[TopicPartition]) -> None:
         """Forget these partitions; what runs of them finishes without effect."""

@@ -94,3 +94,13 @@ async def test_a_listener_of_a_later_subscription_is_called(cluster: FakeCluster
         await until(lambda: committed(cluster) == ends(cluster))
         assert told.assigned == {TopicPartition("t", number) for number in range(4)}
         await runs.stop()
+
+
+async def test_topics_may_come_from_an_iterator(cluster: FakeCluster) -> None:
+    fill(cluster, 4)
+    seen = Seen()
+    parallel = ParallelConsumer(make_consumer(cluster), topics=iter(["t"]))  # type: ignore[arg-type]
+    async with parallel:
+        runs = Runs(parallel, seen)
+        await until(lambda: len(seen.ended) == 4)
+        await runs.stop()

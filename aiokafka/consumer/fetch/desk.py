@@ -22,9 +22,9 @@ _MOST_ERRORS = 10
 class ReaderDesk:
     """Gives readers what is buffered, unless records are held back or there is an error to raise.
 
-    Owns: the FetchBuffer; the errors that the next call raises; whether records are held back, and
-    by what, and whether it is over with them; the readers that wait. Knows no broker and no group:
-    fetchers announce what they have buffered, the group holds and releases.
+    Owns: the FetchBuffer; the errors that the next call raises; whether records are held back, by
+    what, and whether for good; the readers that wait. Knows no broker and no group: fetchers
+    announce what they have buffered, the group holds and releases.
 
     `next` is the short way of `getone()`, that of the buffer. It is closed while records are held
     back and while there is an error to raise.
