@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -57,12 +58,14 @@ class GroupWriter(NamedTuple):
         self, kind: MetricKind, values: Mapping[str, float | Distribution]
     ) -> Iterator[Metric]:
         for key, value in values.items():
-            name = key.replace("_", "-")
-            yield Metric(self.group, name, value, kind, _unit(name), self.tags)
+            name, unit = _name_and_unit(key)
+            yield Metric(self.group, name, value, kind, unit, self.tags)
 
 
-def _unit(name: str) -> str:
+@functools.cache  # the keys are written in the code: there are some hundred
+def _name_and_unit(key: str) -> tuple[str, str]:
+    name = key.replace("_", "-")
     for ending, unit in _TIMES.items():
         if name.endswith(ending):
-            return unit
-    return next((_UNITS[word] for word in name.split("-") if word in _UNITS), "")
+            return name, unit
+    return name, next((_UNITS[word] for word in name.split("-") if word in _UNITS), "")

@@ -20,6 +20,8 @@ _AROUND_PARTITION = 100
 _AROUND_RECORD = 200
 # Virtual seconds between two looks at a producer.
 _LOOK_S = 0.1
+# So many looks are taken at one of which no call waits.
+_IDLE_LOOKS = 2
 
 
 def buffered(consumer: AIOKafkaConsumer) -> int:
@@ -77,6 +79,7 @@ class RoomWatch:
         self._needs: dict[object, int] = {}
         self._looked_at: set[object] = set()
         self._seen = 0
+        self._idle_looks = 0
         self._timer: asyncio.TimerHandle = world.loop.call_later(_LOOK_S, self._look)
 
     @contextlib.contextmanager
@@ -88,6 +91,7 @@ class RoomWatch:
             yield
         finally:
             del self._needs[call]
+            self._idle_looks = 0
 
     def close(self) -> None:
         """Look no more."""
@@ -99,14 +103,19 @@ class RoomWatch:
         if free > self._memory:
             text = f"{self._name}: {free} bytes are free, buffer_memory is {self._memory}"
             self._world.violate("memory", text)
-        waiting = self._producer.metrics().value("waiting-threads")
         needs = list(self._needs.values())
-        # Others may wait for metadata, at the beginning.
-        is_known = self._is_in_order and waiting == len(needs) > 0
-        need = needs[0] if is_known else max(needs, default=0)
         if not self._looked_at <= self._needs.keys():
             self._seen = 0  # one was served meanwhile: the next one's room has just come free
         self._looked_at = set(self._needs)
+        # Metrics are many: they are asked only if a call could be one that was forgotten, or left
+        # something waiting when it ended.
+        self._idle_looks = 0 if needs else self._idle_looks + 1
+        waiting = 0
+        if self._idle_looks <= _IDLE_LOOKS and free >= min([self._memory, *needs]):
+            waiting = int(self._producer.metrics().value("waiting-threads"))
+        # Others may wait for metadata, at the beginning.
+        is_known = self._is_in_order and waiting == len(needs) > 0
+        need = needs[0] if is_known else max(needs, default=0)
         self._seen = self._seen + 1 if waiting and free >= min(self._memory, need) else 0
         if self._seen == 2:
             text = f"{self._name}: {waiting} calls wait for memory, of which {free} bytes are free"
