@@ -6,7 +6,7 @@ import asyncio
 import collections
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from aiokafka._backoff import Backoff
 from aiokafka._compat import timeout
@@ -49,7 +49,7 @@ from aiokafka.ranges.record_set import (
     no_batch,
     too_large,
 )
-from aiokafka.ranges.sizing import OffsetSizes
+from aiokafka.ranges.sizing import OffsetSizes, RangeLimits
 from aiokafka.ranges.state import (
     DataLoss,
     DataLossError,
@@ -74,17 +74,6 @@ _BUSY = (RangePhase.FETCHING, RangePhase.LOOKING_UP)
 _LOOK_INTERVAL = 1.0  # seconds between looks at deadlines and at new metadata
 
 
-class RangeLimits(NamedTuple):
-    """RangeLimits of size and time; times in seconds."""
-
-    max_bytes: int
-    max_partition_bytes: int
-    min_bytes: int
-    max_wait: float
-    buffer_memory: int
-    timeout: float
-
-
 class RangeReader:
     """Reads ranges of partitions, any number of them at a time, to their ends.
 
@@ -105,6 +94,9 @@ class RangeReader:
     is the bytes fetched ahead, over all brokers; `timeout_ms` how long a range may make no progress
     while a caller waits; `check_crcs` checks every batch. `sizes` is what other readers of the same
     topics have learned; without, the first fetch of a range is small.
+
+    Raises TypeError or ValueError for a limit or a range that cannot be: sizes are integers from 1
+    (`min_bytes`: 0) on, times numbers of milliseconds from 0 on.
     """
 
     def __init__(
@@ -129,13 +121,13 @@ class RangeReader:
         self._read_committed = read_committed
         self._fail_on_data_loss = fail_on_data_loss
         self._check_crcs = check_crcs
-        self._limits = RangeLimits(
-            max_bytes,
-            max_partition_bytes,
-            min_bytes,
-            max_wait_ms / 1000,
-            buffer_memory,
-            timeout_ms / 1000,
+        self._limits = RangeLimits.checked(
+            max_bytes=max_bytes,
+            max_partition_bytes=max_partition_bytes,
+            min_bytes=min_bytes,
+            max_wait_ms=max_wait_ms,
+            buffer_memory=buffer_memory,
+            timeout_ms=timeout_ms,
         )
         self._loop = asyncio.get_running_loop()
         config, now = client.config, self._loop.time()

@@ -4,13 +4,50 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["FetchSize", "OffsetSizes"]
+from aiokafka._config.options import Milliseconds, Number, check
+from aiokafka._typing import Self
+
+__all__ = ["FetchSize", "OffsetSizes", "RangeLimits"]
 
 _LEAST = 20 * 1024  # a batch of a producer's default size, and some more
 _FIRST = 64 * 1024  # at most, before anything is known
 _FIRST_GUESS = 125.0  # bytes of an offset, before any has been seen
 _SPARE = 1.1  # records differ
 _MOST_TOPICS = 1000
+
+
+class RangeLimits(NamedTuple):
+    """Limits of size, in bytes, and of time, in seconds."""
+
+    max_bytes: int
+    max_partition_bytes: int
+    min_bytes: int
+    max_wait: float
+    buffer_memory: int
+    timeout: float
+
+    @classmethod
+    def checked(
+        cls,
+        *,
+        max_bytes: int,
+        max_partition_bytes: int,
+        min_bytes: int,
+        max_wait_ms: float,
+        buffer_memory: int,
+        timeout_ms: float,
+    ) -> Self:
+        """Return the limits of a reader's arguments; raise TypeError or ValueError for a wrong
+        one.
+        """
+        return cls(
+            check(Number(1), "max_bytes", max_bytes),
+            check(Number(1), "max_partition_bytes", max_partition_bytes),
+            check(Number(0), "min_bytes", min_bytes),
+            check(Milliseconds(is_sent=True), "max_wait_ms", max_wait_ms),
+            check(Number(1, 2**63 - 1), "buffer_memory", buffer_memory),
+            check(Milliseconds(), "timeout_ms", timeout_ms),
+        )
 
 
 class _Seen(NamedTuple):

@@ -241,10 +241,14 @@ class Cluster:
         """Return the ends of the subscribed partitions.
 
         A topic that was just deleted has no leader, and the consumer waits a minute for one. So
-        this looks for topics again meanwhile, and starts over when there are others.
+        this looks for topics again meanwhile, and starts over when there are others. When they have
+        been others for as long as it waits for a broker, it asks for the ends of those it knows.
         """
+        deadline = self._loop.time() + self._options.kafka.patience
         while True:
             partitions, is_done = await self.partitions(refresh=False, known=known), asyncio.Event()
+            if self._loop.time() >= deadline:
+                return await self._ask_ends(partitions, is_done)
             try:
                 found, _ = await both(
                     self._ask_ends(partitions, is_done), self._watch(partitions, known, is_done)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Any
 
 import pytest
@@ -481,3 +482,26 @@ async def test_wrong_ranges(cluster: FakeCluster, wrong: tuple[str, int, int, in
     async with AIOKafkaClient(bootstrap_servers=cluster.bootstrap_servers) as client:
         with pytest.raises(ValueError, match="ranges:"):
             RangeReader(client, [PartitionRange(*wrong)])
+
+
+@pytest.mark.parametrize(
+    ("limit", "error"),
+    [
+        ({"max_bytes": 0}, ValueError),
+        ({"max_bytes": 2**31}, ValueError),
+        ({"max_partition_bytes": "1"}, TypeError),
+        ({"min_bytes": -1}, ValueError),
+        ({"max_wait_ms": -1}, ValueError),
+        ({"max_wait_ms": None}, TypeError),
+        ({"max_wait_ms": math.nan}, ValueError),
+        ({"buffer_memory": 0}, ValueError),
+        ({"buffer_memory": True}, TypeError),
+        ({"timeout_ms": math.inf}, ValueError),
+    ],
+)
+async def test_wrong_limits(
+    cluster: FakeCluster, limit: dict[str, Any], error: type[Exception]
+) -> None:
+    async with AIOKafkaClient(bootstrap_servers=cluster.bootstrap_servers) as client:
+        with pytest.raises(error, match=f"{next(iter(limit))}=.*: must be "):
+            RangeReader(client, [PartitionRange("t", 0, 0, 1)], **limit)

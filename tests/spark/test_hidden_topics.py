@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from aiokafka.testing import Edit, FakeCluster
+from aiokafka.testing import Delay, Edit, FakeCluster
 from tests.spark.support import TOLERANT, batch, end, fill, initial, read, stream
 
 PATTERN = {"subscribe": None, "subscribePattern": "t|u", "startingOffsets": "earliest"}
@@ -68,3 +69,24 @@ async def test_a_topic_that_is_deleted_is_left_out(cluster: FakeCluster) -> None
     assert following == {"t": {"0": 6, "1": 0, "2": 0}}
     assert await read(plan, at, following) == [("t", 0, 5, 6)]
     assert await end(plan, following) == following
+
+
+async def test_brokers_that_never_agree_on_the_partitions(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each list differs from the one before, and a leader takes longer than a look at them."""
+    monkeypatch.setattr("aiokafka.spark._driver._LOOK_INTERVAL", 0.02)
+    plan = stream(cluster, **{"kafka.request.timeout.ms": "1000"})
+    start = await initial(plan)
+    lists = itertools.count()
+
+    def without(response: MetadataResponse) -> None:
+        odd = next(lists) % 2
+        for topic in response.topics:
+            del topic.partitions[3 - odd :]
+
+    cluster.intercept(MetadataRequest, lambda request, _: Edit(without))
+    cluster.intercept(ListOffsetsRequest, lambda request, _: Delay(0.5))
+    following = await end(plan, start)
+    assert following["t"]["0"] == 5
+    assert next(lists) > 3
