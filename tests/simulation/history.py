@@ -481,14 +481,19 @@ class History:
             audience.forgiven.add(topic)
 
     def keep(self, tp: TopicPartition) -> None:
-        """Remember the records of a partition, since some are about to be deleted."""
+        """Remember the records of a partition, since some are about to be deleted.
+
+        Not those that no other replica may have: a leader that does not come back takes them along.
+        """
         for audience in self.audiences:
             if not audience.starts_at_beginning:
                 # Behind what was deleted it goes on at the end.
                 audience.forgiven.add(tp.topic)
         known = self.kept.setdefault(tp, {})
+        end = logs.visible_end(self._world, tp, committed_only=False)
         for offset, number in logs.numbers(self._world, tp):
-            known.setdefault(offset, [number])
+            if offset < end:
+                known.setdefault(offset, [number])
 
 
 def value_of(sent: Sent, size: int) -> bytes:
