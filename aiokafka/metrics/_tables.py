@@ -6,10 +6,10 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from aiokafka.metrics._histogram import LATENCY_MS, SIZE_BYTES, Histogram
+from aiokafka.metrics._histogram import Histogram
 from aiokafka.metrics._values import Distribution, Metric, MetricKind
 
-__all__ = ["LATENCY_MS", "SIZE_BYTES", "GroupWriter"]
+__all__ = ["GroupWriter"]
 
 _UNITS = {
     "bytes": "bytes",

@@ -30,6 +30,8 @@ log = logging.getLogger("aiokafka.conn")
 # Kafka 0.9. The first question stays open meanwhile, so a slow broker is not mistaken for an old
 # one.
 _PATIENCE = 1.0
+# It is so, if ApiVersions takes so many times longer than another request there.
+_TIMES_SLOWER = 10
 
 
 class Connector:
@@ -230,20 +232,26 @@ class Connector:
         only.
 
         So that a slow or lossy network is not mistaken for an old broker, ApiVersions must get no
-        response on a second connection either, behind a request that did get one there.
+        response on a second connection either, behind a request that did get one there, in many
+        times the time that this took. Kafka 4 is never mistaken: it closes the connection on that
+        request, of a version that it has dropped (KIP-896).
         """
-        from aiokafka.protocol.messages import ListGroupsRequest
+        from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
 
+        loop = asyncio.get_running_loop()
         connection = await self._connect(address, deadline)
-        left = deadline - asyncio.get_running_loop().time()
-        control = connection.send_nowait(ListGroupsRequest(), version=0, timeout=left)
+        asked_at = loop.time()
+        left = deadline - asked_at
+        nothing = ListOffsetsRequest(replica_id=-1, topics=[])
+        control = connection.send_nowait(nothing, version=0, timeout=left)
         again = ask_versions(connection, self._greeting, left)
         try:
             await asyncio.wait((control, unanswered), return_when=asyncio.FIRST_COMPLETED)
             if unanswered.done() or control.exception() is not None:
                 return None
+            patience = max(_PATIENCE, _TIMES_SLOWER * (loop.time() - asked_at))
             await asyncio.wait(
-                (again, unanswered), timeout=_PATIENCE, return_when=asyncio.FIRST_COMPLETED
+                (again, unanswered), timeout=patience, return_when=asyncio.FIRST_COMPLETED
             )
             if unanswered.done() or again.done():
                 return None

@@ -6,8 +6,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from aiokafka._states import ProducerState
 from aiokafka._vitals import StateLog, Trouble, Verdict, newest, together
-from aiokafka.health import ProducerHealth, ProducerState
 from aiokafka.producer.transactions.state import TransactionState
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from aiokafka._tasks import TaskOwner
     from aiokafka.client import AIOKafkaClient
+    from aiokafka.health import ProducerHealth
     from aiokafka.producer.sending.delivery import Delivery
     from aiokafka.producer.sending.node_sender import NodeSender
 
@@ -65,6 +66,8 @@ class ProducerHealthMonitor:
 
     def health(self) -> ProducerHealth:
         """Return the state, and what explains it."""
+        from aiokafka.health import ProducerHealth  # a dataclass: only who asks pays
+
         self.look()
         now = self._loop.time()
         failures = [self._failure, self._delivery.last_error]

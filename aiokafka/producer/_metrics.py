@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from aiokafka.metrics import Metric, MetricsSnapshot
-from aiokafka.metrics._tables import GroupWriter
-from aiokafka.producer._meter import ProducerMeter
-
 if TYPE_CHECKING:
     from aiokafka._config.producer import ProducerConfig
     from aiokafka.client import AIOKafkaClient
+    from aiokafka.metrics import Metric, MetricsSnapshot
+    from aiokafka.metrics._tables import GroupWriter
+    from aiokafka.producer._meter import ProducerMeter
     from aiokafka.producer.sending.sender import Sender
 
 __all__ = ["read_producer"]
@@ -23,6 +22,10 @@ def read_producer(
     client: AIOKafkaClient, config: ProducerConfig, sender: Sender
 ) -> MetricsSnapshot:
     """Return all metrics of a producer at this moment."""
+    # Only who asks pays: a process needs them for no record.
+    from aiokafka.metrics import MetricsSnapshot
+    from aiokafka.metrics._tables import GroupWriter
+
     writer = GroupWriter("producer-metrics", {"client-id": config.client.client_id})
     metrics = [*client.metrics("producer"), *_batches(writer, sender.meter)]
     metrics += _memory(writer, sender)

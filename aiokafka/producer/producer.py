@@ -20,6 +20,7 @@ from aiokafka._interception import Interception
 from aiokafka._log import SubjectLog
 from aiokafka._loops import made_for, refuse_other_loop
 from aiokafka._shared_start import SharedStart
+from aiokafka._states import ProducerState
 from aiokafka._telemetry.reporting import Reporting
 from aiokafka._typevars import KeyGiven, KeySent, Serializer, ValueGiven, ValueSent, as_bytes
 from aiokafka._typing import Self, Unpack, later
@@ -33,7 +34,6 @@ from aiokafka.errors import (
     TransactionStateError,
     WrongArgument,
 )
-from aiokafka.health import ProducerHealth, ProducerState
 from aiokafka.interceptors import ProducerRecord
 from aiokafka.partitioner import DefaultPartitioner
 from aiokafka.producer._checks import ask_partitioner, check_batch, checked_record
@@ -47,11 +47,13 @@ from aiokafka.producer.transactions.context import TransactionContext
 from aiokafka.structs import RecordMetadata, TopicPartition
 
 if TYPE_CHECKING:
+    from aiokafka.health import ProducerHealth
     from aiokafka.metrics import MetricsSnapshot
     from aiokafka.options import ProducerOptions
     from aiokafka.producer.transactions.transactions import ProducerTransactions
     from aiokafka.producer.transactions.view import TransactionView
 else:
+    ProducerHealth = later("aiokafka.health.ProducerHealth")
     MetricsSnapshot = later("aiokafka.metrics.MetricsSnapshot")
     ProducerOptions = later("aiokafka.options.ProducerOptions")
     ProducerTransactions = later("aiokafka.producer.transactions.transactions.ProducerTransactions")

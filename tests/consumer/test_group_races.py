@@ -12,14 +12,14 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka._compat import timeout
 from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from aiokafka.errors import IllegalStateError
+from aiokafka.errors import IllegalStateError, UnknownMemberIdError
 from aiokafka.health import ConsumerState
 from aiokafka.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from aiokafka.protocol.messages.join_group import JoinGroupRequest
 from aiokafka.protocol.messages.leave_group import LeaveGroupRequest
 from aiokafka.protocol.messages.offset_commit import OffsetCommitRequest
 from aiokafka.protocol.messages.sync_group import SyncGroupRequest
-from aiokafka.testing import FakeCluster, Hold
+from aiokafka.testing import Fail, FakeCluster, Hold
 from aiokafka.testing.script import RequestContext
 from tests.support.consumer_protocol import CONFIG, shares
 from tests.support.consumers import T0, Start, fill, read
@@ -75,6 +75,32 @@ async def test_a_member_that_subscribes_while_it_joins_gives_up_before_others_ge
     finally:
         await loop.end()
     assert watched.shared == set()
+
+
+async def test_who_was_removed_while_it_joins_loses_its_partitions_at_once(
+    cluster: FakeCluster,
+) -> None:
+    """A cooperative member keeps them while it joins. Others have them when it was removed, and it
+    returned records until the pause before its next join was over."""
+    options = {**OPTIONS, "partition_assignment_strategy": [CooperativeStickyAssignor]}
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=cluster.bootstrap_servers, retry_backoff_ms=3000, **options
+    )
+    log = Log()
+    consumer.subscribe(["t"], listener=log)
+    loop = asyncio.get_running_loop()
+    async with consumer:
+        await until(cluster, lambda: consumer.assignment())
+        joins = cluster.intercept(JoinGroupRequest, Fail(UnknownMemberIdError), times=1)
+        cluster.groups.rebalance("g")
+        await joins.wait()
+        refused_at = loop.time()
+        await until(cluster, lambda: "lost" in [call for call, _ in log.calls])
+        assert loop.time() - refused_at < 1.0
+        assert not consumer.assignment()
+        for member_id in list(cluster.groups.classic["g"].members):
+            cluster.groups.expire("g", member_id)
+        await until(cluster, lambda: consumer.assignment())
 
 
 async def test_a_consumer_that_unsubscribes_during_its_first_join_leaves(

@@ -83,6 +83,22 @@ def test_a_slow_broker_beside_a_new_one_is_not_taken_for_kafka_0_9() -> None:
     assert simulate(main) == MetadataRequest.VERSIONS[1]
 
 
+@pytest.mark.parametrize("release", ["3.9", "4.3"])
+def test_a_slow_broker_is_not_taken_for_kafka_0_9(release: str) -> None:
+    """It was after two seconds, and then could not do what newer brokers can."""
+
+    async def main(simulation: Simulation) -> int:
+        async with FakeCluster(as_version=release) as cluster:
+            cluster.intercept(ApiVersionsRequest, Delay(5.0))
+            if release == "3.9":  # Kafka 4 is known at once
+                cluster.intercept(ListOffsetsRequest, Delay(0.5))
+            async with pooled(cluster.bootstrap_servers) as pool:
+                connection = await pool.get(0)
+                return connection.pick(MetadataRequest)
+
+    assert simulate(main) > 10
+
+
 async def test_a_broker_upgraded_from_0_9_is_noticed() -> None:
     async with FakeCluster(as_version="0.9") as old, FaultProxy(old.address(0)) as proxy:
         async with pooled(proxy.address, reconnect_backoff_ms=10) as pool:

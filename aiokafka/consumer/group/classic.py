@@ -118,6 +118,9 @@ class ClassicProtocol:
                     delays.reset()
                 except KafkaError as error:
                     self._on_join_failed(error)
+                    if isinstance(error, _LOST) and self._standing.may_take_part():
+                        # Not behind the pause: others read the partitions of this member by now.
+                        await self._prepare()
                     await asyncio.sleep(delays.next())
         finally:
             self._is_joining = False
