@@ -332,8 +332,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
             raise
 
     def pause_writing(self) -> None:
-        """Close the gate: the write buffer is full."""
-        self.gate.pause()
+        """Close the gate: the write buffer is full. Requests without a response have no deadline of
+        their own, but it has: a broker that takes no bytes is gone."""
+        self._timer.arm(self.gate.pause() + self._request_timeout)
 
     def resume_writing(self) -> None:
         """Open the gate: the write buffer has room again."""
@@ -408,14 +409,19 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._exchange.postpone(self.gate.throttle(throttle_time_ms / 1000))
 
     def _on_deadline(self) -> None:
-        due = self._exchange.next_deadline
-        if due is None or not self.is_open:
+        if not self.is_open:
             return
         now = self._loop.time()
-        if due > now:
-            self._timer.arm(due)
+        due = self._exchange.next_deadline
+        if due is not None and due <= now:
+            self._expire(now)
             return
-        self._expire(now)
+        stalled = self.gate.paused_since + self._request_timeout
+        if stalled <= now:
+            text = f"closed because it took no bytes for {self._request_timeout:g} s"
+            self.abort(KafkaConnectionError(f"{self.peer}: {text}"))
+            return
+        self._timer.arm(stalled if due is None else min(due, stalled))
 
     def _expire(self, now: float) -> None:
         name = self._exchange.overdue(now)

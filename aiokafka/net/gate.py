@@ -21,11 +21,19 @@ class SendGate:
     """Owns the three reasons not to send, and the futures of the requests that wait for their
     end."""
 
-    __slots__ = ("_is_paused", "_loop", "_waiters", "is_held", "throttled_until")
+    __slots__ = (
+        "_is_paused",
+        "_loop",
+        "_paused_at",
+        "_waiters",
+        "is_held",
+        "throttled_until",
+    )
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._is_paused = False
+        self._paused_at = 0.0
         self.is_held = False
         """Whether the connection re-authenticates: a broker serves nothing else then."""
         self._waiters: dict[asyncio.Future[None], None] = {}
@@ -44,9 +52,17 @@ class SendGate:
         """Whether a request waits to be sent."""
         return bool(self._waiters)
 
-    def pause(self) -> None:
-        """Close the gate: the write buffer is full."""
+    @property
+    def paused_since(self) -> float:
+        """Loop time since when the write buffer is full, though the broker does read; infinity if
+        it is not."""
+        return max(self._paused_at, self.throttled_until) if self._is_paused else math.inf
+
+    def pause(self) -> float:
+        """Close the gate: the write buffer is full. Return the loop time since when it counts."""
         self._is_paused = True
+        self._paused_at = self._loop.time()
+        return self.paused_since
 
     def resume(self) -> None:
         """Open the gate: the write buffer has room again."""

@@ -7,8 +7,15 @@ import asyncio
 import pytest
 
 from aiokafka.errors import KafkaError
+from aiokafka.net.connection import BrokerConnection
 from aiokafka.net.gate import SendGate
 from aiokafka.protocol.messages.metadata import MetadataRequest
+from aiokafka.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.testing import FakeCluster
 from aiokafka.testing.simulation import Simulation, simulate
 from tests.net.support import pooled, split
@@ -56,6 +63,46 @@ def test_after_a_throttle_silence_is_a_failure_again() -> None:
                 return loop.time() - began
 
     assert simulate(main) == pytest.approx(THROTTLE_S + TIMEOUT_S, abs=0.5)
+
+
+def test_a_broker_that_takes_no_bytes_is_given_up() -> None:
+    """Requests without a response would have waited for the system to give up, a quarter of an
+    hour; slow ones, and those of a broker that throttles, are patient."""
+
+    async def main(simulation: Simulation) -> None:
+        loop = asyncio.get_running_loop()
+        async with FakeCluster() as cluster:
+            await cluster.create_topic("t")
+            address = cluster.bootstrap_servers
+            async with pooled(address, request_timeout_ms=TIMEOUT_S * 1000) as pool:
+                connection = await pool.get(0)
+                line = simulation.network.line(*split(address))
+                for _ in range(3):
+                    line.lose()
+                    fill(connection)
+                    await asyncio.sleep(0.9 * TIMEOUT_S)
+                    line.restore()
+                    await connection.request(MetadataRequest(topics=[]))
+                line.lose()
+                began = loop.time()
+                fill(connection)
+                await connection.closed
+                assert loop.time() - began == pytest.approx(TIMEOUT_S, abs=0.5)
+                assert "took no bytes for 2 s" in str(connection.error)
+
+    simulate(main)
+
+
+def fill(connection: BrokerConnection) -> None:
+    """Send requests without a response until no more may be sent."""
+    batch = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 60_000)
+    batch.append(0, 1, None, b"x" * 50_000, [])
+    partition = PartitionProduceData(index=0, records=bytes(batch.build()))
+    topic = TopicProduceData(name="t", partition_data=[partition])
+    while connection.is_ready:
+        connection.send_nowait(
+            ProduceRequest(acks=0, timeout_ms=1000, topic_data=[topic]), version=8
+        )
 
 
 async def test_no_broker_silences_a_connection_for_weeks() -> None:
