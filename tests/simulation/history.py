@@ -169,6 +169,8 @@ class Reading:
         self.in_hand: list[tuple[TopicPartition, int]] = []
         self.held: set[TopicPartition] | None = None
         """The partitions that it was told to have; None if it is not told."""
+        self.is_told = True
+        """Whether a listener tells of changes of its positions."""
         self._had: set[TopicPartition] = set()
         self._removed_at: float | None = None
         self.tasks: list[asyncio.Task[None]] = []

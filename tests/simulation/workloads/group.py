@@ -184,6 +184,7 @@ class Member:
             caller = self.caller
             caller.has_stopped = False
             reading = Reading(self.world, caller.name, self.audience)
+            reading.is_told = self.options["listener"] != "none"
             consumer = self._make(reading)
             options = self.options["client"]
             if await start_consumer(caller, consumer, options, group_wait_s(options)):
@@ -266,7 +267,7 @@ class Member:
                 return
             if caller.has_stopped:
                 return
-            if options["listener"] == "none":
+            if not reading.is_told:
                 reading.forget_all()
             try:
                 is_turn = self.world.turns[self.group.rank].is_set()

@@ -137,6 +137,8 @@ async def see_empty(caller: Caller, consumer: AIOKafkaConsumer, reading: Reading
             return
         try:
             reading.begin_call()
+            if not reading.is_told:
+                reading.forget_all()
             call = consumer.getmany(timeout_ms=200)
             found = await caller.call("getmany(200)", call, limit=0.2)
         except (KafkaError, InterruptedCall, AllowedError):
