@@ -279,19 +279,24 @@ class Discovery:
         response: MetadataResponse,
     ) -> int | None:
         """Keep the connection if it leads to one of the brokers, and return which; a second one to
-        the same place is of no use."""
+        the same place is of no use.
+
+        The last call that asks by it decides: it may be the refresh and one of the application.
+        """
         same = {self.servers[-node_id - 1]}
         if connection.remote is not None and not self._config.security.uses_tls:
             same.add(connection.remote)
         for broker in response.brokers:
             if (broker.host, broker.port) in same:
-                pool.adopt(
-                    node_id,
-                    broker.node_id,
-                    Endpoint(broker.host, broker.port, f"node {broker.node_id}"),
-                )
+                if not connection.in_flight:
+                    pool.adopt(
+                        node_id,
+                        broker.node_id,
+                        Endpoint(broker.host, broker.port, f"node {broker.node_id}"),
+                    )
                 return broker.node_id
-        pool.drop(node_id, ConnectionGroup.DEFAULT, "not a broker's advertised address")
+        if not connection.in_flight:
+            pool.drop(node_id, ConnectionGroup.DEFAULT, "not a broker's advertised address")
         return None
 
     def _bootstrap_error(self, failures: Mapping[int, KafkaError]) -> KafkaConnectionError:
