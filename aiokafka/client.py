@@ -374,7 +374,13 @@ class AIOKafkaClient:
         except asyncio.TimeoutError:
             raise NodeNotReadyError(f"node {node_id}: no connection in {limit:g} s") from None
         except KafkaConnectionError:
-            self.request_metadata(f"cannot connect to node {node_id}")
+            why = f"cannot connect to node {node_id}"
+            if self.cluster.broker_metadata(node_id) is None:
+                # A leader or coordinator that was named by a broker which knows more than the one
+                # that tells the metadata.
+                self.doubt_metadata(why)
+            else:
+                self.request_metadata(why)
             raise
 
     async def ready(self, node_id: int | None, *, group: int = ConnectionGroup.DEFAULT) -> bool:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka._compat import timeout
 from aiokafka.client import AIOKafkaClient
 from aiokafka.protocol.messages import MetadataRequest
 from aiokafka.testing import Edit, FakeCluster
@@ -78,3 +80,28 @@ def test_brokers_that_keep_silent_do_not_put_off_the_bootstrap_servers() -> None
                 return loop.time() - began
 
     assert simulate(main) < 4
+
+
+def test_a_leader_that_a_lagging_broker_does_not_list_is_asked_for_at_another() -> None:
+    """Its records were not read for five minutes: the same broker was asked again and again."""
+    partition = TopicPartition("t", 0)
+
+    def lag(response: Any) -> None:
+        del response.brokers[2]
+        for topic in response.topics:
+            topic.partitions[0].leader_id, topic.partitions[0].leader_epoch = 1, 1
+
+    async def main(simulation: Simulation) -> bytes | None:
+        async with simulation.cluster(brokers=3) as cluster:
+            await cluster.create_topic("t", partitions=1, replication_factor=3)
+            cluster.move_leader(partition, 1)
+            cluster.intercept(MetadataRequest, Edit(lag), broker=0)
+            async with AIOKafkaConsumer(bootstrap_servers=cluster.address(0)) as consumer:
+                consumer.assign([partition])
+                await consumer.seek_to_beginning()
+                cluster.move_leader(partition, 2)
+                cluster.log("t").append(b"record")
+                async with timeout(30):
+                    return (await consumer.getone()).value
+
+    assert simulate(main) == b"record"
