@@ -321,7 +321,7 @@ class AIOKafkaClient:
         response when it is read, before the call goes on; the call raises what that raises.
         """
         self._refuse_other_loop()
-        connection = self._pool.find(node_id, group)
+        connection = self._pool.usable(node_id, group)
         if connection is None:
             connection = await self.connection(node_id, group=group, timeout=timeout)
         if not isinstance(request, Request):
@@ -374,7 +374,13 @@ class AIOKafkaClient:
         except asyncio.TimeoutError:
             raise NodeNotReadyError(f"node {node_id}: no connection in {limit:g} s") from None
         except KafkaConnectionError:
-            self.request_metadata(f"cannot connect to node {node_id}")
+            why = f"cannot connect to node {node_id}"
+            if self.cluster.broker_metadata(node_id) is None:
+                # A leader or coordinator that was named by a broker which knows more than the one
+                # that tells the metadata.
+                self.doubt_metadata(why)
+            else:
+                self.request_metadata(why)
             raise
 
     async def ready(self, node_id: int | None, *, group: int = ConnectionGroup.DEFAULT) -> bool:
@@ -680,7 +686,7 @@ class AIOKafkaClient:
         from aiokafka._coordinator_lookup import coordinators_in, lookup_of
         from aiokafka.protocol.messages.find_coordinator import FindCoordinatorRequest
 
-        connection = self._pool.find(node_id) or await self.connection(node_id)
+        connection = await self.connection(node_id)
         version = connection.pick(FindCoordinatorRequest)
         response = await connection.request(lookup_of(version, kind, [key]), version=version)
         found = coordinators_in(response, {key: f"coordinator of {key!r}"})[key]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING, Any
@@ -93,9 +94,15 @@ class Discovery:
         `wanted` None means all topics. Raises the KafkaError that tells most.
         """
         failure: KafkaError | None = None
+        loop, trigger = asyncio.get_running_loop(), self._config.rebootstrap_trigger
+        until = math.inf if trigger is None else loop.time() + trigger
         for node_id in self._by_doubt(self._candidates(pool, nodes)):
+            left = until - loop.time()
+            if failure is not None and left <= 0:
+                break
             is_check = self._is_check and node_id not in self._doubted
             limit = _LONGEST_CHECK if is_check else _LONGEST_ASK
+            limit = min(limit, max(left, _LONGEST_CHECK))
             try:
                 async with timeout(limit):
                     response = await self.ask(await pool.get(node_id), wanted)
@@ -111,15 +118,15 @@ class Discovery:
                 failure = error
             extra = {"client_id": self._config.client_id, "node_id": node_id}
             log.debug("no metadata from node %d: %s", node_id, failure, extra=extra)
-        if failure is not None and self._config.rebootstrap_trigger is None:
+        if failure is not None and trigger is None:
             raise failure
-        # KIP-899, KIP-1102: no known broker helps, perhaps all have moved. Since each of them was
-        # just tried, there is nothing to wait for.
+        # KIP-899, KIP-1102: no known broker helps, perhaps all have moved. Either each of them was
+        # just tried, or trying them takes longer than it may.
         log.debug(
             "no known broker gives metadata: asking the bootstrap servers again",
             extra={"client_id": self._config.client_id},
         )
-        deadline = asyncio.get_running_loop().time() + self._config.request_timeout
+        deadline = loop.time() + self._config.request_timeout
         return await self.ask_bootstrap_servers(pool, wanted, deadline)
 
     def _candidates(self, pool: ConnectionPool, nodes: tuple[int, ...]) -> list[int]:
@@ -279,19 +286,24 @@ class Discovery:
         response: MetadataResponse,
     ) -> int | None:
         """Keep the connection if it leads to one of the brokers, and return which; a second one to
-        the same place is of no use."""
+        the same place is of no use.
+
+        The last call that asks by it decides: it may be the refresh and one of the application.
+        """
         same = {self.servers[-node_id - 1]}
         if connection.remote is not None and not self._config.security.uses_tls:
             same.add(connection.remote)
         for broker in response.brokers:
             if (broker.host, broker.port) in same:
-                pool.adopt(
-                    node_id,
-                    broker.node_id,
-                    Endpoint(broker.host, broker.port, f"node {broker.node_id}"),
-                )
+                if not connection.in_flight:
+                    pool.adopt(
+                        node_id,
+                        broker.node_id,
+                        Endpoint(broker.host, broker.port, f"node {broker.node_id}"),
+                    )
                 return broker.node_id
-        pool.drop(node_id, ConnectionGroup.DEFAULT, "not a broker's advertised address")
+        if not connection.in_flight:
+            pool.drop(node_id, ConnectionGroup.DEFAULT, "not a broker's advertised address")
         return None
 
     def _bootstrap_error(self, failures: Mapping[int, KafkaError]) -> KafkaConnectionError:

@@ -260,7 +260,12 @@ class MetadataLoop:
         )
         try:
             response = await self._discovery.ask_anybody(pool, self.cluster.node_ids, wanted)
+            before = self.cluster.cluster_id
             self._accept(response, is_full, has_all=wanted is None)
+            if before and before != self.cluster.cluster_id:
+                pool.leave_former_cluster()
+            else:
+                pool.leave_moved()
         except KafkaError as error:
             self._on_failure(error)
         except Exception as error:

@@ -6,9 +6,10 @@ import asyncio
 import inspect
 import logging
 import socket
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from aiokafka._compat import timeout_at
+from aiokafka._compat import expire, timeout_at
 from aiokafka._subject import Subject, about
 from aiokafka.errors import KafkaConnectionError, RequestTimedOutError
 from aiokafka.net.address import format_address, resolve
@@ -239,7 +240,9 @@ class Connector:
         from aiokafka.protocol.messages.list_offsets import ListOffsetsRequest
 
         loop = asyncio.get_running_loop()
-        connection = await self._connect(address, deadline)
+        connection = await self._connect_beside(address, unanswered, deadline)
+        if connection is None:
+            return None
         asked_at = loop.time()
         left = deadline - asked_at
         nothing = ListOffsetsRequest(replica_id=-1, topics=[])
@@ -266,6 +269,22 @@ class Connector:
         )
         self._greeting.is_kafka_0_9 = True
         return self._assume_0_9(await self._connect(address, deadline))
+
+    async def _connect_beside(
+        self, address: str, unanswered: asyncio.Future[Any], deadline: float
+    ) -> BrokerConnection | None:
+        """Return another connection; None if it cannot be made, or the broker responds before."""
+        try:
+            async with timeout_at(deadline) as limit:
+                # A busy broker may accept none for a while, and respond on the first one meanwhile.
+                give_up = partial(expire, limit)
+                unanswered.add_done_callback(give_up)
+                try:
+                    return await self._connect(address, deadline)
+                finally:
+                    unanswered.remove_done_callback(give_up)
+        except (asyncio.TimeoutError, KafkaConnectionError):
+            return None
 
     def _assume_0_9(self, connection: BrokerConnection) -> BrokerConnection:
         connection.versions = BrokerVersions.assumed_0_9()

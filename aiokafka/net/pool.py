@@ -199,6 +199,17 @@ class ConnectionPool:
         self.drop(node_id, purpose, f"node {node_id} has a new address")
         return None
 
+    def leave_moved(self) -> None:
+        """Close every connection to where its node was before, unless requests are in flight."""
+        for node_id, purpose in list(self._open):
+            self.usable(node_id, purpose)
+
+    def leave_former_cluster(self) -> None:
+        """Close every connection to where its node was before: it is to another cluster."""
+        for (node_id, purpose), connection in list(self._open.items()):
+            if node_id >= 0 and self._has_moved(node_id, connection):
+                self.drop(node_id, purpose, f"node {node_id} is one of another cluster now")
+
     def drop(self, node_id: int, purpose: int, why: str) -> None:
         """Close one connection if it is there."""
         connection = self._open.pop((node_id, purpose), None)

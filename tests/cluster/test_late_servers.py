@@ -1,4 +1,4 @@
-"""Bootstrap servers that answer when another one has already."""
+"""Bootstrap servers that answer when another one has already, or to two calls at once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import asyncio
 
 from aiokafka._compat import timeout
 from aiokafka.client import AIOKafkaClient
-from aiokafka.testing import FakeCluster, FaultProxy
+from aiokafka.protocol.messages import MetadataRequest
+from aiokafka.testing import Delay, FakeCluster, FaultProxy
+from aiokafka.testing.simulation import Simulation, simulate
 
 
 async def test_a_connection_that_comes_too_late_is_closed() -> None:
@@ -22,3 +24,19 @@ async def test_a_connection_that_comes_too_late_is_closed() -> None:
             while slow.connections:
                 await asyncio.sleep(0.01)
             assert slow.forwarded["responses"] > 0
+
+
+def test_two_calls_that_ask_one_bootstrap_server_both_get_its_response() -> None:
+    """The first response closed the connection on which the second was waited for."""
+
+    async def main(simulation: Simulation) -> list[int]:
+        async with simulation.cluster(brokers=2) as cluster:
+            server = cluster.bootstrap_servers.split(",")[0]
+            for broker in range(2):
+                cluster.advertise(broker, "127.0.0.1", 1)
+            async with AIOKafkaClient(bootstrap_servers=server) as client:
+                cluster.intercept(MetadataRequest, Delay(0.3))
+                both = await asyncio.gather(client.fetch_all_topics(), client.fetch_all_topics())
+                return [len(response.brokers) for response in both]
+
+    assert simulate(main) == [2, 2]

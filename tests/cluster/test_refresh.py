@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka._compat import timeout
 from aiokafka.client import AIOKafkaClient
 from aiokafka.protocol.messages import MetadataRequest
-from aiokafka.testing import FakeCluster
+from aiokafka.testing import Edit, FakeCluster
 from aiokafka.testing.simulation import Simulation, simulate
 
 AGE_S = 0.2
@@ -53,3 +56,52 @@ def test_requests_that_follow_each_other_come_ever_later() -> None:
 
     # A tenth of a second after the first, then the double of it each time, at most a second.
     assert simulate(main) <= 16
+
+
+def test_brokers_that_keep_silent_do_not_put_off_the_bootstrap_servers() -> None:
+    """Each of them was waited for, ten seconds, however short the time until then was to be."""
+
+    def forget_the_last(response: Any) -> None:
+        response.brokers = response.brokers[:3]
+
+    async def main(simulation: Simulation) -> float:
+        loop = asyncio.get_running_loop()
+        async with simulation.cluster(brokers=4) as cluster:
+            cluster.intercept(MetadataRequest, Edit(forget_the_last))
+            async with AIOKafkaClient(
+                bootstrap_servers=cluster.address(3),
+                metadata_recovery_rebootstrap_trigger_ms=2000,
+            ) as client:
+                faults = simulation.faults(cluster)
+                for broker in range(3):
+                    faults.silence(broker)
+                began = loop.time()
+                assert await client.force_metadata_update()
+                return loop.time() - began
+
+    assert simulate(main) < 4
+
+
+def test_a_leader_that_a_lagging_broker_does_not_list_is_asked_for_at_another() -> None:
+    """Its records were not read for five minutes: the same broker was asked again and again."""
+    partition = TopicPartition("t", 0)
+
+    def lag(response: Any) -> None:
+        del response.brokers[2]
+        for topic in response.topics:
+            topic.partitions[0].leader_id, topic.partitions[0].leader_epoch = 1, 1
+
+    async def main(simulation: Simulation) -> bytes | None:
+        async with simulation.cluster(brokers=3) as cluster:
+            await cluster.create_topic("t", partitions=1, replication_factor=3)
+            cluster.move_leader(partition, 1)
+            cluster.intercept(MetadataRequest, Edit(lag), broker=0)
+            async with AIOKafkaConsumer(bootstrap_servers=cluster.address(0)) as consumer:
+                consumer.assign([partition])
+                await consumer.seek_to_beginning()
+                cluster.move_leader(partition, 2)
+                cluster.log("t").append(b"record")
+                async with timeout(30):
+                    return (await consumer.getone()).value
+
+    assert simulate(main) == b"record"

@@ -99,6 +99,21 @@ def test_a_slow_broker_is_not_taken_for_kafka_0_9(release: str) -> None:
     assert simulate(main) > 10
 
 
+def test_a_slow_broker_that_accepts_no_second_connection_is_waited_for() -> None:
+    """Its response was not looked at while the second connect went on, which then failed both."""
+
+    async def main(simulation: Simulation) -> int:
+        async with FakeCluster() as cluster, pooled(cluster.bootstrap_servers) as pool:
+            asked = cluster.intercept(ApiVersionsRequest, Delay(2.0))
+            connecting = asyncio.ensure_future(pool.get(0))
+            await asked.wait()
+            # Packets of another connection get lost now, the response does not.
+            simulation.network.line(*split(cluster.address(0))).lose(to_client=False)
+            return (await connecting).pick(MetadataRequest)
+
+    assert simulate(main) == MetadataRequest.VERSIONS[1]
+
+
 async def test_a_broker_upgraded_from_0_9_is_noticed() -> None:
     async with FakeCluster(as_version="0.9") as old, FaultProxy(old.address(0)) as proxy:
         async with pooled(proxy.address, reconnect_backoff_ms=10) as pool:

@@ -1,0 +1,95 @@
+"""Brokers that are at another address now, while connections to where they were are still open."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka._compat import timeout
+from aiokafka.protocol.messages import FetchRequest, MetadataRequest
+from aiokafka.testing import Edit, FakeCluster, FaultProxy
+from aiokafka.testing.simulation import Simulation, simulate
+
+
+def test_a_consumer_reads_where_its_broker_is_now() -> None:
+    """It went on at the address of before for as long as that kept the connection open."""
+
+    async def main(simulation: Simulation) -> int:
+        async with (
+            simulation.cluster(brokers=1) as cluster,
+            FaultProxy(cluster.address(0)) as old,
+            FaultProxy(cluster.address(0)) as new,
+        ):
+            await cluster.create_topic("t")
+            _advertise(cluster, old)
+            async with AIOKafkaConsumer(
+                "t", bootstrap_servers=old.address, metadata_max_age_ms=1000
+            ):
+                fetched = cluster.intercept(FetchRequest, lambda *_: None)
+                await fetched.wait()
+                _advertise(cluster, new)
+                async with timeout(60):
+                    while old.connections:
+                        await fetched.wait(fetched.hits + 1)
+                await fetched.wait(fetched.hits + 2)
+                return new.connections
+
+    assert simulate(main) == 2
+
+
+def _advertise(cluster: FakeCluster, proxy: FaultProxy) -> None:
+    host, _, port = proxy.address.rpartition(":")
+    cluster.advertise(0, host, int(port))
+
+
+def _send_back(response: Any) -> None:
+    response.error_code = 129  # REBOOTSTRAP_REQUIRED (KIP-1102)
+
+
+def test_a_producer_that_is_sent_back_to_bootstrap_sends_to_the_new_cluster() -> None:
+    """To most partitions it could not deliver: the former brokers do not know the new topic."""
+    partitions = range(3)
+
+    async def main(simulation: Simulation) -> list[int]:
+        async with (
+            simulation.cluster(brokers=3) as former,
+            simulation.cluster(brokers=3) as new,
+            FaultProxy(former.address(0)) as server,
+        ):
+            for cluster in (former, new):
+                await cluster.create_topic("t", partitions=len(partitions))
+            async with AIOKafkaProducer(bootstrap_servers=server.address) as producer:
+                for partition in partitions:
+                    await producer.send_and_wait("t", b"record", partition=partition)
+                server.target = new.address(0)
+                former.intercept(MetadataRequest, Edit(_send_back))
+                assert await producer.client.force_metadata_update()
+                for partition in partitions:
+                    await producer.send_and_wait("t", b"record", partition=partition)
+            return [new.log("t", partition).end_offset for partition in partitions]
+
+    assert simulate(main) == [1, 1, 1]
+
+
+def test_a_consumer_that_is_sent_back_to_bootstrap_reads_in_the_new_cluster() -> None:
+    """It asked the former one for a topic that was never there, for ever."""
+
+    async def main(simulation: Simulation) -> bytes | None:
+        async with (
+            simulation.cluster(brokers=1) as former,
+            simulation.cluster(brokers=1) as new,
+            FaultProxy(former.address(0)) as server,
+        ):
+            for cluster in (former, new):
+                await cluster.create_topic("t")
+            async with AIOKafkaConsumer(
+                "t", bootstrap_servers=server.address, metadata_max_age_ms=1000
+            ) as consumer:
+                server.target = new.address(0)
+                with former.intercept(MetadataRequest, Edit(_send_back)) as sent_back:
+                    await sent_back.wait()
+                new.log("t").append(b"record")
+                async with timeout(60):
+                    return (await consumer.getone()).value
+
+    assert simulate(main) == b"record"
