@@ -22,9 +22,11 @@ async def send_intercepted(
     interception: Interception,
     given: ProducerRecord,
     deadline: float,
-    send: Callable[[ProducerRecord], Awaitable[asyncio.Future[RecordMetadata]]],
+    send: Callable[[ProducerRecord, int], Awaitable[asyncio.Future[RecordMetadata]]],
+    number: int,
 ) -> asyncio.Future[RecordMetadata]:
-    """Send what the interceptors make of a record, and tell them what became of it.
+    """Send what the interceptors make of a record, and tell them what became of it. `number` is
+    that of the transaction.
 
     Raises KafkaTimeoutError if they are too far behind until `deadline` (loop time).
     """
@@ -33,7 +35,7 @@ async def send_intercepted(
         "on_send", given, _is_record, partial(_tell_cancelled, interception)
     )
     try:
-        future = await send(record)
+        future = await send(record, number)
     except (Exception, asyncio.CancelledError) as error:
         # A send that is cancelled while it waits has sent nothing.
         interception.tell("on_acknowledgement", record, None, error)

@@ -493,15 +493,15 @@ class AIOKafkaProducer(Reporting, Generic[KeySent, ValueSent]):
     ) -> Future[RecordMetadata]:
         """Send a record that has to be checked, has to wait, or has to be shown to interceptors."""
         number = self._check_may_send("send")
-        if self._interception is not None:
+        if (interception := self._interception) is not None:
             given = ProducerRecord(topic, value, key, partition, timestamp_ms, tuple(headers))
             deadline = self._loop.time() + self._config.max_block
-            return await send_intercepted(self._interception, given, deadline, self._send_record)
+            return await send_intercepted(interception, given, deadline, self._send_record, number)
         return await self._send_checked(topic, value, key, partition, timestamp_ms, headers, number)
 
-    async def _send_record(self, record: ProducerRecord) -> Future[RecordMetadata]:
-        """Send what interceptors have made of a record."""
-        number = self._check_may_send("send")
+    async def _send_record(self, record: ProducerRecord, number: int) -> Future[RecordMetadata]:
+        """Send what interceptors have made of a record, in the transaction of this number."""
+        self._check_may_send("send", number)
         key, value = self._serialize(record.key, record.value)
         headers = as_headers(record.headers)
         return await self._send_checked(

@@ -403,7 +403,7 @@ class TransactionalSession(Generic[KT, VT, KeySent, ValueSent]):
     async def _on_revoked(self, partitions: Set[TopicPartition]) -> None:
         """Give up `partitions`, which the group revokes; first wait for a commit: see `_commit`."""
         transaction = self._current
-        if transaction is None or not partitions & transaction.first.keys():
+        if transaction is None or not partitions & transaction.next.keys():
             return
         if transaction.phase in ENDING:
             try:

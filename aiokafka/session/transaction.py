@@ -226,11 +226,13 @@ class SessionTransaction(Generic[KT, VT, KeySent, ValueSent]):
 
     def give_up(self, partitions: Iterable[TopicPartition]) -> None:
         """Make it void if it has records of `partitions`, which were revoked: they are neither
-        committed nor read again.
+        committed nor read again. Of those without any only the position is not committed.
         """
         for tp in partitions:
             if self.first.pop(tp, None) is not None:
                 self.is_void = True
+            else:
+                self.next.pop(tp, None)
 
     def enter(self, phase: SessionPhase) -> None:
         """Enter the next phase. Raises IllegalStateError if there is no such step."""

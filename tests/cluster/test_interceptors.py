@@ -14,7 +14,7 @@ import pytest
 import aiokafka
 from aiokafka import TopicPartition
 from aiokafka._compat import timeout
-from aiokafka.errors import IllegalStateError, MessageSizeTooLargeError
+from aiokafka.errors import IllegalStateError, MessageSizeTooLargeError, TransactionStateError
 from aiokafka.interceptors import (
     ConsumerInterceptor,
     ProducerInterceptor,
@@ -26,7 +26,7 @@ from aiokafka.structs import RecordMetadata
 from aiokafka.testing import Fail, FakeCluster, Hold
 from tests.support.consumers import Start, fill
 from tests.support.consumers import start as start
-from tests.support.producers import TOPIC, new_producer, values
+from tests.support.producers import TOPIC, new_producer, transactional, values
 
 T0 = TopicPartition(TOPIC, 0)
 
@@ -145,6 +145,29 @@ async def test_a_cancelled_send_has_sent_nothing(cluster: FakeCluster) -> None:
     assert (record.value, metadata) == (b"value+", None)
     assert isinstance(error, asyncio.CancelledError)
     assert last.outcomes == []  # it has not seen the record
+
+
+async def test_a_send_whose_transaction_ends_meanwhile(cluster: FakeCluster) -> None:
+    """Its record must not become part of the next one."""
+
+    class Waits(ProducerInterceptor):
+        async def on_send(self, record: ProducerRecord) -> None:  # type: ignore[override]
+            entered.set()
+            await release.wait()
+
+    entered, release = asyncio.Event(), asyncio.Event()
+    notes = Adds(b"")
+    async with transactional(cluster, interceptors=[notes, Waits()]) as producer:
+        await producer.begin_transaction()
+        sending = asyncio.create_task(producer.send(TOPIC, b"value", partition=0))
+        await entered.wait()
+        await producer.abort_transaction()
+        async with producer.transaction():
+            release.set()
+            with pytest.raises(TransactionStateError, match="its transaction was ended"):
+                await sending
+    assert values(cluster) == []
+    assert [type(error) for _, _, error in notes.outcomes] == [TransactionStateError]
 
 
 async def test_a_send_that_is_cancelled_while_it_waits_for_memory(cluster: FakeCluster) -> None:

@@ -16,6 +16,20 @@ from aiokafka.testing import Edit, FakeCluster
 from tests.support.producers import TOPIC, new_producer, numbers, results, send_all
 
 
+def blame(number: int, of_record: str | None, of_batch: str | None) -> Edit:
+    """Answer that the broker does not take a record in this place of the batch."""
+
+    def edit(response: ProduceResponse) -> None:
+        (part,) = response.responses[0].partition_responses
+        part.error_code = InvalidRecord.errno
+        part.error_message = of_batch
+        part.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=of_record)
+        ]
+
+    return Edit(edit)
+
+
 @pytest.mark.parametrize(
     ("of_record", "of_batch", "told"),
     [
@@ -28,17 +42,24 @@ from tests.support.producers import TOPIC, new_producer, numbers, results, send_
 async def test_there_is_always_a_reason(
     cluster: FakeCluster, of_record: str | None, of_batch: str | None, told: str
 ) -> None:
-    def blame(response: ProduceResponse) -> None:
-        (part,) = response.responses[0].partition_responses
-        part.error_code = InvalidRecord.errno
-        part.error_message = of_batch
-        part.record_errors = [
-            BatchIndexAndErrorMessage(batch_index=1, batch_index_error_message=of_record)
-        ]
-
-    cluster.intercept(ProduceRequest, Edit(blame), times=1)
+    cluster.intercept(ProduceRequest, blame(1, of_record, of_batch), times=1)
     async with new_producer(cluster) as producer:
         found: list[Any] = await results(await send_all(producer, numbers(3)))
     assert [type(one) for one in found] == [InvalidRecord] * 3
     assert found[1].args == (f"{TOPIC}-0: {told}",)
     assert "refused other records" in str(found[0])
+
+
+@pytest.mark.parametrize("told", ["no key", None])
+async def test_a_batch_that_the_user_made_names_the_record(
+    cluster: FakeCluster, told: str | None
+) -> None:
+    cluster.intercept(ProduceRequest, blame(2, told, "some are wrong"), times=1)
+    async with new_producer(cluster) as producer:
+        batch = producer.create_batch()
+        for value in numbers(4):
+            batch.append(key=None, value=value, timestamp=None)
+        with pytest.raises(InvalidRecord) as caught:
+            await (await producer.send_batch(batch, TOPIC, partition=0))
+    reason = told or "some are wrong"
+    assert caught.value.args == (f"{TOPIC}-0: record 2 of the batch: {reason}",)

@@ -11,6 +11,7 @@ from aiokafka._compat import timeout
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 from aiokafka.errors import (
     KafkaTimeoutError,
+    NotEnoughReplicasError,
     ProducerClosed,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
@@ -20,6 +21,7 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from aiokafka.protocol.messages.produce import ProduceRequest
 from aiokafka.testing import Fail, FakeCluster, Hold, Silence
+from aiokafka.testing.simulation import Simulation, simulate
 from tests.support.producers import TOPIC, new_producer, numbers, results, values
 
 
@@ -205,3 +207,27 @@ async def test_there_is_still_company_to_wait_for(cluster: FakeCluster) -> None:
             await producer.send(TOPIC, payload, partition=0)
         await asyncio.sleep(0.05)
         assert cluster.count(ProduceRequest) == 0
+
+
+def test_an_old_batch_does_not_linger_for_younger_ones_of_other_partitions() -> None:
+    """A batch before it had to be sent again, and meanwhile another partition has begun one."""
+
+    async def main(simulation: Simulation) -> None:
+        loop = asyncio.get_running_loop()
+        times = {"linger_ms": 10_000, "request_timeout_ms": 3000, "delivery_timeout_ms": 15_000}
+        async with simulation.cluster(1) as cluster:
+            await cluster.create_topic(TOPIC, partitions=2)
+            async with new_producer(cluster, max_batch_size=1000, **times) as producer:
+                began = loop.time()
+                with cluster.intercept(ProduceRequest, Fail(NotEnoughReplicasError)):
+                    for value in (b"x" * 700, b"y" * 700):
+                        old = await producer.send(TOPIC, value, partition=0)
+                    await asyncio.sleep(8)
+                    young = await producer.send(TOPIC, b"z", partition=1)
+                    await asyncio.sleep(1)
+                await old
+                assert 10 <= loop.time() - began < 11
+                await young
+                assert 18 <= loop.time() - began < 19
+
+    simulate(main)

@@ -8,6 +8,7 @@ import pytest
 
 from aiokafka import TransactionalSession
 from aiokafka._compat import timeout
+from aiokafka.coordinator.assignors.cooperative import CooperativeStickyAssignor
 from aiokafka.errors import (
     CommitFailedError,
     IllegalStateError,
@@ -22,10 +23,10 @@ from aiokafka.protocol.messages.transactions import EndTxnRequest, TxnOffsetComm
 from aiokafka.session import SessionTransaction, session
 from aiokafka.structs import TopicPartition
 from aiokafka.testing import Fail, FakeCluster, Hold, Silence
-from tests.support.consumers import T0, fill
+from tests.support.consumers import T0, Start, fill
 from tests.support.producers import numbers
 from tests.support.sessions import Told, copy, session_of
-from tests.support.transactions import committed_values, stored, until
+from tests.support.transactions import READING, committed_values, stored, until
 
 T1 = TopicPartition("t", 1)
 
@@ -58,6 +59,34 @@ async def test_records_that_an_interceptor_leaves_out_count_as_read(cluster: Fak
         fill(cluster, 0, 1)
         assert await looking == [numbers(2)[1:]]
     assert stored(cluster) == [2, None]
+
+
+class FirstOnly(ConsumerInterceptor):
+    """Leaves out the records of all partitions but 0."""
+
+    def on_consume(self, records: Records) -> Records:
+        return {tp: [] if tp.partition else some for tp, some in records.items()}
+
+
+async def test_a_partition_is_revoked_of_which_an_interceptor_left_out_all(
+    cluster: FakeCluster, start: Start
+) -> None:
+    """The transaction has no records of it, and need not be aborted; its next owner commits it."""
+    fill(cluster, 0, 3)
+    fill(cluster, 1, 3)
+    cooperative = {"partition_assignment_strategy": [CooperativeStickyAssignor]}
+
+    async def hand_over(transaction: SessionTransaction) -> None:
+        assert set(transaction.next) == {T0, T1}
+        other = await start(cluster, "t", **{**READING, **cooperative})
+        await until(lambda: other.assignment() == {T1})
+        assert kept.consumer.assignment() == {T0}
+
+    reading = {"interceptors": [FirstOnly()], **cooperative}
+    async with session_of(cluster, retries=0, linger_ms=200, reading=reading) as kept:
+        assert await copy(kept, 3, hand_over) == [numbers(3)]
+    assert committed_values(cluster) == numbers(3)
+    assert stored(cluster) == [3, None]
 
 
 async def test_a_session_without_records_ends_when_asked_to(cluster: FakeCluster) -> None:

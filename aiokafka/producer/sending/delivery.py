@@ -249,7 +249,7 @@ class Delivery:
             is_prompt = is_told and batch.attempts <= _MOST_PROMPT_ATTEMPTS
             self._retry(queue, batch, error, pause=not is_prompt)
         else:
-            self.fail(queue, batch, error, record_errors(queue.partition, error, result))
+            self.fail(queue, batch, error, record_errors(batch, error, result))
 
     def _refuse_number(
         self,

@@ -20,6 +20,7 @@ from aiokafka.producer.sending.compressing import Compressing
 from aiokafka.producer.sending.delivery import Delivery
 from aiokafka.producer.sending.flight import Cargo, Flight
 from aiokafka.producer.sending.flights import Flights
+from aiokafka.producer.sending.lingering import Lingering
 from aiokafka.producer.sending.requests import (
     NAMED_TOPICS_VERSION,
     Payload,
@@ -94,7 +95,7 @@ class NodeSender:
         self._appender = delivery.accumulator.appender
         self._loop = asyncio.get_running_loop()
         self._urgent: dict[PartitionQueue, None] = {}
-        self._patient: dict[PartitionQueue, None] = {}
+        self._patient = Lingering()
         self._delayed: dict[PartitionQueue, None] = {}
         self._delayed_until = 0.0
         self._on_bug = on_bug
@@ -121,7 +122,7 @@ class NodeSender:
         if self.contact.failing_since is not None and not self.is_busy:
             self.contact.forget()
         if queue.waiting[0].state == BatchState.OPEN:
-            self._patient[queue] = None
+            self._patient.join(queue)
             if not self._flights or self._config.linger:
                 self._pump_soon()
             else:
@@ -382,7 +383,7 @@ class NodeSender:
             return
         if self._delivery.accumulator.memory.has_waiters:
             linger = 0.0
-        for queue in tuple(self._patient):
+        for queue in self._patient.by_age():
             due = queue.waiting[0].created + linger
             if due > now:
                 self._timer.arm(due)
@@ -440,8 +441,10 @@ class NodeSender:
         queue.take(self)
         self.discard(queue)  # to the end of the line, so that every partition has its turn
         if queue.waiting:
-            line = self._patient if queue.waiting[0].state == BatchState.OPEN else self._urgent
-            line[queue] = None
+            if queue.waiting[0].state == BatchState.OPEN:
+                self._patient.join(queue)
+            else:
+                self._urgent[queue] = None
         return True
 
     def _dispatch(self, connection: BrokerConnection, cargo: Cargo) -> None:

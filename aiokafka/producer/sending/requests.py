@@ -166,18 +166,24 @@ def unresolved(partition: TopicPartition, error: BrokerResponseError) -> OutOfOr
 
 
 def record_errors(
-    partition: TopicPartition, error: BaseException, result: PartitionProduceResponse
+    batch: ProducerBatch, error: BaseException, result: PartitionProduceResponse
 ) -> Callable[[int], BaseException] | None:
     """Return a function that makes the error of each record by its place in the batch (KIP-467).
 
+    Records that the user put into the batch have one future, and one error: that of place 0.
     Returns None if the broker blames no record in particular.
     """
     blamed = {entry.batch_index: entry.batch_index_error_message for entry in result.record_errors}
     if not blamed:
         return None
-    where = f"{partition.topic}-{partition.partition}"
+    where = f"{batch.partition.topic}-{batch.partition.partition}"
+    own = 0 if batch.whole is None else batch.record_count - len(batch.outcome.timestamps)
+    first = min((index for index in blamed if index < own), default=-1)
 
     def make_error(index: int) -> BaseException:
+        if index < own and first >= 0:
+            reason = blamed[first] or result.error_message or "refused"
+            return type(error)(f"{where}: record {first} of the batch: {reason}")
         if index in blamed:
             return type(error)(f"{where}: {blamed[index] or result.error_message or 'refused'}")
         return type(error)(
